@@ -1,0 +1,64 @@
+# Every target makes .venv by itself when it is missing or out of date. `make` alone says what there is.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
+
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell command -v $(p) >/dev/null 2>&1 && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+BIN := .venv/bin
+
+.PHONY: help
+help: ## what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/ready ## the virtual environment with everything pinned
+
+.venv/ready: pyproject.toml requirements.lock
+	@test -n "$(PYTHON)" || { echo "tenon needs Python 3.11 or newer on PATH, and found none; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null || { \
+		echo "tenon needs Node.js 20 or newer on PATH for the CDK, and found $$(node --version 2>/dev/null || echo none)" >&2; exit 1; }
+	@echo "Setting up .venv with $$($(PYTHON) --version) (once; a minute or two)"
+	@$(PYTHON) -m venv --clear .venv
+	@if command -v uv >/dev/null 2>&1; then \
+		uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock && \
+		uv pip install --quiet --python $(BIN)/python --no-deps --editable .; \
+	else \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .; \
+	fi
+	@touch $@
+
+.PHONY: demo
+demo: .venv/ready ## the whole system on this machine: pending pods become nodes, empty nodes go
+	@$(BIN)/tenon demo $(ARGS)
+
+.PHONY: test
+test: .venv/ready ## every test (ARGS="-k name" picks some)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+.PHONY: lint
+lint: .venv/ready ## format, lint, types, layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports --no-timing
+	@$(BIN)/mypy
+
+.PHONY: format
+format: .venv/ready ## format the code and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+.PHONY: synth
+synth: .venv/ready ## the CloudFormation template in cdk.out/, checked by cfn-lint
+	@$(BIN)/python -m infra.app
+	@$(BIN)/cfn-lint --ignore-checks W3005 -- cdk.out/*.template.json
+
+.PHONY: bench
+bench: .venv/ready ## the figures of README and docs
+	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: lock
+lock: .venv/ready ## pin every dependency anew
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--custom-compile-command "make lock" --extra dev pyproject.toml -o requirements.lock

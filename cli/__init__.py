@@ -1,0 +1,1 @@
+"""``tenon``, the command line."""

@@ -1,0 +1,4 @@
+"""The functions: one folder each, with a thin handler.
+
+A handler parses its event, calls ``shared`` and reports; no function imports another.
+"""

@@ -1,0 +1,1 @@
+"""Instance types, offerings and prices are fetched and stored."""

@@ -1,0 +1,1 @@
+"""Nodes that nobody needs are found and given up."""

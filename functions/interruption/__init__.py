@@ -1,0 +1,1 @@
+"""Machines that EC2 takes back are given up in time."""

@@ -1,0 +1,1 @@
+"""Pending pods become claims, and claims become instances."""

@@ -1,0 +1,1 @@
+"""Runs in the cluster: watches it, and puts hints on the event bus."""

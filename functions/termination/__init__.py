@@ -1,0 +1,1 @@
+"""Nodes are drained and their instances terminated."""

@@ -1,0 +1,1 @@
+"""Everything the functions share."""

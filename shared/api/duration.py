@@ -1,0 +1,59 @@
+"""Durations as Kubernetes and Karpenter write them: "30s", "1h30m", "720h", "Never".
+
+Format: Go's time.ParseDuration.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from datetime import timedelta
+
+NEVER = "Never"
+
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_MICROSECONDS = {
+    "ns": 0.001,
+    "us": 1,
+    "µs": 1,
+    "μs": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+}
+
+
+class DurationError(ValueError):
+    """A text that is no duration; says which text and what is allowed."""
+
+
+@functools.lru_cache(maxsize=1024)
+def parse_duration(text: str) -> timedelta | None:
+    """The duration, or None for "Never".
+
+    Raises:
+        DurationError: the text is neither.
+    """
+    if text == NEVER:
+        return None
+    if text == "0":
+        return timedelta()
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise DurationError(f'"{text}" is not a duration (such as 30s, 10m, 1h30m or {NEVER})')
+    try:
+        return timedelta(microseconds=sum(float(number) * _MICROSECONDS[unit] for number, unit in parts))
+    except OverflowError as error:
+        raise DurationError(f'"{text}" is too long a duration') from error
+
+
+def format_duration(duration: timedelta | None) -> str:
+    """As Go prints it without needless zeros: "1h30m", "30s"; None is "Never"."""
+    if duration is None:
+        return NEVER
+    seconds = int(duration.total_seconds())
+    hours, rest = divmod(seconds, 3600)
+    minutes, seconds = divmod(rest, 60)
+    text = (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "") + (f"{seconds}s" if seconds else "")
+    return text or "0s"

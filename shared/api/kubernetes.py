@@ -1,0 +1,446 @@
+"""Kubernetes' own kinds, cut down to the fields that decisions read.
+
+The field names and their defaults are the API's (v1.36). Everything is optional where the API server could have
+defaulted it, because manifests given to the command line have not been through one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from shared.api.meta import Condition, LabelSelector, ObjectMeta, RawQuantities, Struct
+
+
+class Taint(Struct):
+    """Repels pods that don't tolerate it."""
+
+    key: str
+    effect: str
+    value: str = ""
+    time_added: datetime | None = None
+
+
+class Toleration(Struct):
+    """Lets a pod onto nodes with matching taints; an empty key with Exists tolerates all."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class NodeSelectorRequirement(Struct):
+    """``key operator values``: In, NotIn, Exists, DoesNotExist, Gt, Lt; pools have Gte, Lte and minValues too."""
+
+    key: str
+    operator: str
+    values: list[str] = []
+    min_values: int | None = None
+
+
+class NodeSelectorTerm(Struct):
+    """All its expressions and fields must hold; a term without any matches nothing."""
+
+    match_expressions: list[NodeSelectorRequirement] = []
+    match_fields: list[NodeSelectorRequirement] = []
+
+
+class NodeSelector(Struct):
+    """Any one of its terms must hold."""
+
+    node_selector_terms: list[NodeSelectorTerm] = []
+
+
+class PreferredSchedulingTerm(Struct):
+    """A node affinity that is worth ``weight``."""
+
+    weight: int = 1
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Struct):
+    """Which nodes a pod must and would like to run on."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = []
+
+
+class PodAffinityTerm(Struct):
+    """Pods to be near to, or away from, within one domain of ``topology_key``."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class WeightedPodAffinityTerm(Struct):
+    """A pod affinity that is worth ``weight``."""
+
+    weight: int = 1
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Struct):
+    """Affinity or anti-affinity to other pods."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] = []
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] = []
+
+
+class Affinity(Struct):
+    """A pod's affinities."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Struct):
+    """How evenly matching pods must stand over the domains of ``topology_key``."""
+
+    topology_key: str = ""
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: list[str] = []
+
+
+class ContainerPort(Struct):
+    """A port; only ``host_port`` matters for placement."""
+
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    container_port: int = 0
+
+
+class ResourceRequirements(Struct):
+    """Requests and limits; a limit without a request is the request."""
+
+    requests: RawQuantities = {}
+    limits: RawQuantities = {}
+
+
+class Container(Struct):
+    """A container, as far as placement is concerned."""
+
+    name: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: list[ContainerPort] = []
+    restart_policy: str = ""
+
+
+class PersistentVolumeClaimSource(Struct):
+    """A volume that names its claim."""
+
+    claim_name: str = ""
+
+
+class PersistentVolumeClaimSpec(Struct):
+    """What a volume claim asks for."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    access_modes: list[str] = []
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class EphemeralTemplate(Struct):
+    """The claim template of a generic ephemeral volume."""
+
+    spec: PersistentVolumeClaimSpec | None = None
+
+
+class EphemeralVolumeSource(Struct):
+    """A volume whose claim is made with the pod: ``<pod>-<volume>``."""
+
+    volume_claim_template: EphemeralTemplate | None = None
+
+
+class Volume(Struct):
+    """A pod's volume, where it can bind the pod to a place."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+
+
+class SchedulingGate(Struct):
+    """Keeps a pod from being scheduled until it is removed."""
+
+    name: str = ""
+
+
+class PodSpec(Struct):
+    """What placement reads of a pod."""
+
+    node_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    topology_spread_constraints: list[TopologySpreadConstraint] = []
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    overhead: RawQuantities = {}
+    resources: ResourceRequirements | None = None
+    volumes: list[Volume] = []
+    priority: int | None = None
+    priority_class_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    scheduling_gates: list[SchedulingGate] = []
+    host_network: bool = False
+    termination_grace_period_seconds: int | None = None
+
+
+class PodStatus(Struct):
+    """What decisions read of a pod's state."""
+
+    phase: str = "Pending"
+    conditions: list[Condition] = []
+    nominated_node_name: str = ""
+    start_time: datetime | None = None
+
+
+class Pod(Struct):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+    kind: str = "Pod"
+    api_version: str = "v1"
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+
+class NodeSpec(Struct):
+    """What decisions read of a node."""
+
+    provider_id: str = msgspec.field(default="", name="providerID")
+    taints: list[Taint] = []
+    unschedulable: bool = False
+
+
+class NodeSystemInfo(Struct):
+    """What the kubelet says of its machine."""
+
+    architecture: str = ""
+    kubelet_version: str = ""
+    operating_system: str = ""
+
+
+class NodeStatus(Struct):
+    """A node's size and health."""
+
+    capacity: RawQuantities = {}
+    allocatable: RawQuantities = {}
+    conditions: list[Condition] = []
+    node_info: NodeSystemInfo = NodeSystemInfo()
+
+
+class Node(Struct):
+    """A node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+    kind: str = "Node"
+    api_version: str = "v1"
+
+
+class PodTemplate(Struct):
+    """The pods that a workload makes."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
+class DaemonSetSpec(Struct):
+    """What a DaemonSet runs on each node."""
+
+    selector: LabelSelector | None = None
+    template: PodTemplate = PodTemplate()
+
+
+class DaemonSet(Struct):
+    """A DaemonSet: its pods take room on every node that they may run on."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()
+    kind: str = "DaemonSet"
+    api_version: str = "apps/v1"
+
+
+class PersistentVolumeClaimStatus(Struct):
+    """Pending, Bound or Lost."""
+
+    phase: str = "Pending"
+
+
+class PersistentVolumeClaim(Struct):
+    """A claim on storage."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+    kind: str = "PersistentVolumeClaim"
+    api_version: str = "v1"
+
+
+class VolumeNodeAffinity(Struct):
+    """Where a volume can be reached from."""
+
+    required: NodeSelector | None = None
+
+
+class CSIVolumeSource(Struct):
+    """A volume of a CSI driver."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class EBSVolumeSource(Struct):
+    """An in-tree EBS volume; counts as the EBS CSI driver's."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class PersistentVolumeSpec(Struct):
+    """A volume and where it is."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSIVolumeSource | None = None
+    aws_elastic_block_store: EBSVolumeSource | None = None
+    storage_class_name: str = ""
+
+
+class PersistentVolume(Struct):
+    """A volume."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    kind: str = "PersistentVolume"
+    api_version: str = "v1"
+
+
+class TopologyLabelRequirement(Struct):
+    """A key and the values volumes may be made for."""
+
+    key: str
+    values: list[str] = []
+
+
+class TopologySelectorTerm(Struct):
+    """All its expressions must hold."""
+
+    match_label_expressions: list[TopologyLabelRequirement] = []
+
+
+class StorageClass(Struct):
+    """How volumes are made, and where."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: list[TopologySelectorTerm] = []
+    kind: str = "StorageClass"
+    api_version: str = "storage.k8s.io/v1"
+
+
+class VolumeCount(Struct):
+    """How many volumes of a driver a node takes."""
+
+    count: int | None = None
+
+
+class CSINodeDriver(Struct):
+    """A CSI driver on a node."""
+
+    name: str = ""
+    allocatable: VolumeCount | None = None
+
+
+class CSINodeSpec(Struct):
+    """The drivers on a node."""
+
+    drivers: list[CSINodeDriver] = []
+
+
+class CSINode(Struct):
+    """What a node's CSI drivers can attach; it has the node's name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSINodeSpec = CSINodeSpec()
+    kind: str = "CSINode"
+    api_version: str = "storage.k8s.io/v1"
+
+
+class VolumeAttachmentSource(Struct):
+    """The volume that is attached."""
+
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(Struct):
+    """Which volume is attached to which node."""
+
+    node_name: str = ""
+    attacher: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(Struct):
+    """A volume on a node; the node waits for it to go before its instance does."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+    kind: str = "VolumeAttachment"
+    api_version: str = "storage.k8s.io/v1"
+
+
+class Namespace(Struct):
+    """A namespace; its labels are what namespaceSelectors see."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    kind: str = "Namespace"
+    api_version: str = "v1"
+
+
+class PodDisruptionBudgetSpec(Struct):
+    """Which pods, and how many may be missing."""
+
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    unhealthy_pod_eviction_policy: Literal["", "IfHealthyBudget", "AlwaysAllow"] = ""
+
+
+class PodDisruptionBudgetStatus(Struct):
+    """How many pods may go right now."""
+
+    disruptions_allowed: int = 0
+    observed_generation: int = 0
+
+
+class PodDisruptionBudget(Struct):
+    """A user's word on how many of his pods may be missing at once."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+    kind: str = "PodDisruptionBudget"
+    api_version: str = "policy/v1"

@@ -1,0 +1,120 @@
+"""Names that users and other software know: labels, annotations, taints, finalizers, tags.
+
+Karpenter's names are kept to the letter (they are its API); ours, for what Karpenter has no name for, live under
+``tenon.sh/``.
+"""
+
+from __future__ import annotations
+
+# --- Kubernetes ---
+ARCH = "kubernetes.io/arch"
+OS = "kubernetes.io/os"
+HOSTNAME = "kubernetes.io/hostname"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+WINDOWS_BUILD = "node.kubernetes.io/windows-build"
+EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+MIRROR_POD = "kubernetes.io/config.mirror"
+POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+# --- karpenter.sh ---
+NODEPOOL = "karpenter.sh/nodepool"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+INITIALIZED = "karpenter.sh/initialized"
+REGISTERED = "karpenter.sh/registered"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
+NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
+TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
+MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
+DISRUPTED_TAINT = "karpenter.sh/disrupted"
+UNREGISTERED_TAINT = "karpenter.sh/unregistered"
+TERMINATION_FINALIZER = "karpenter.sh/termination"
+NODECLAIM_TAG = "karpenter.sh/nodeclaim"
+
+SPOT = "spot"
+ON_DEMAND = "on-demand"
+RESERVED = "reserved"
+
+# --- karpenter.k8s.aws ---
+NODECLASS = "karpenter.k8s.aws/ec2nodeclass"
+NODECLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash"
+NODECLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version"
+NODECLASS_FINALIZER = "karpenter.k8s.aws/termination"
+TAGGED = "karpenter.k8s.aws/tagged"
+ZONE_ID = "topology.k8s.aws/zone-id"
+INSTANCE_PREFIX = "karpenter.k8s.aws/instance-"
+INSTANCE_LABELS = tuple(
+    INSTANCE_PREFIX + name
+    for name in (
+        "hypervisor",
+        "encryption-in-transit-supported",
+        "category",
+        "capability-flex",
+        "family",
+        "generation",
+        "local-nvme",
+        "size",
+        "cpu",
+        "cpu-manufacturer",
+        "cpu-sustained-clock-speed-mhz",
+        "memory",
+        "ebs-bandwidth",
+        "network-bandwidth",
+        "gpu-name",
+        "gpu-manufacturer",
+        "gpu-count",
+        "gpu-memory",
+        "accelerator-name",
+        "accelerator-manufacturer",
+        "accelerator-count",
+        "tenancy",
+    )
+)
+RESERVATION_LABELS = tuple(f"karpenter.k8s.aws/capacity-reservation-{name}" for name in ("id", "type", "interruptible"))
+
+# --- ours ---
+LAUNCH_GROUP = "tenon.sh/launch-group"
+"""Annotation on a NodeClaim, tag on an instance: claims launched by one CreateFleet call share its value."""
+
+WELL_KNOWN = frozenset(
+    {
+        ARCH,
+        OS,
+        HOSTNAME,
+        INSTANCE_TYPE,
+        ZONE,
+        REGION,
+        WINDOWS_BUILD,
+        NODEPOOL,
+        CAPACITY_TYPE,
+        ZONE_ID,
+        *INSTANCE_LABELS,
+        *RESERVATION_LABELS,
+    }
+)
+"""Labels whose values instance types and offerings define; any other label must be defined by the pool."""
+
+ALIASES = {
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "topology.ebs.csi.aws.com/zone": ZONE,
+    "karpenter.sh/provisioner-name": NODEPOOL,
+}
+"""Old label keys and what they count as today."""
+
+GROUP = "karpenter.sh"
+AWS_GROUP = "karpenter.k8s.aws"
+CLUSTER_TAG = "kubernetes.io/cluster/{cluster}"
+CLUSTER_NAME_TAG = "eks:eks-cluster-name"
+
+
+def canonical(key: str) -> str:
+    """The key that counts today: old aliases resolved, others as they are."""
+    return ALIASES.get(key, key)

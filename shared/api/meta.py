@@ -1,0 +1,135 @@
+"""What every Kubernetes object carries: metadata, owners, conditions.
+
+Structs are frozen and hold only what we read or write; a field we don't know survives in the cluster because we patch
+objects and never replace them whole.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, dataclass_transform
+
+import msgspec
+
+RawQuantities = dict[str, str | int | float]
+"""Resource name to quantity as it stands in JSON: ``{"cpu": "500m", "memory": "1Gi", "pods": 10}``."""
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of every kind: immutable, camelCase in JSON, silent about defaults."""
+
+
+class OwnerReference(Struct):
+    """Who an object belongs to; Kubernetes deletes it with its owner."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Struct):
+    """The metadata of any object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[OwnerReference] = []
+
+
+class Condition(Struct):
+    """One observed truth about an object; ``status`` is "True", "False" or "Unknown"."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class ObjectRef(Struct):
+    """Names one object of any kind: for events, owner references and messages to people."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+    def __str__(self) -> str:
+        """Kind and name as kubectl writes them: ``Pod default/web-1``."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class LabelSelectorRequirement(Struct):
+    """One expression of a label selector."""
+
+    key: str
+    operator: str
+    values: list[str] = []
+
+
+class LabelSelector(Struct):
+    """Selects objects by labels; empty selects all, absent selects none."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[LabelSelectorRequirement] = []
+
+
+def condition(conditions: list[Condition], type_: str) -> Condition | None:
+    """The condition of that type, or None."""
+    return next((c for c in conditions if c.type == type_), None)
+
+
+def is_true(conditions: list[Condition], type_: str) -> bool:
+    """Whether the condition is present and "True"."""
+    found = condition(conditions, type_)
+    return found is not None and found.status == "True"
+
+
+def with_condition(
+    conditions: list[Condition],
+    type_: str,
+    *,
+    status: bool | None,
+    reason: str,
+    now: datetime,
+    message: str = "",
+    generation: int = 0,
+) -> list[Condition]:
+    """The conditions with one set; ``status`` None means Unknown.
+
+    ``lastTransitionTime`` moves only when the status changes, as the API conventions ask: equal calls give equal lists,
+    and a caller can skip the write.
+    """
+    text = "Unknown" if status is None else str(status)
+    before = condition(conditions, type_)
+    since = before.last_transition_time if before is not None and before.status == text else now
+    after = Condition(
+        type=type_,
+        status=text,
+        reason=reason,
+        message=message,
+        last_transition_time=since,
+        observed_generation=generation,
+    )
+    if before is None:
+        return [*conditions, after]
+    return [after if c.type == type_ else c for c in conditions]
+
+
+def to_json(value: Any) -> Any:  # noqa: ANN401 (any struct in, plain JSON out)
+    """Plain JSON values (dicts, lists, strings, numbers) of a struct, times as RFC 3339 with a Z."""
+    return msgspec.to_builtins(value, str_keys=True)

@@ -1,0 +1,143 @@
+"""Kubernetes quantities as exact integers.
+
+CPU counts in milli-cores, memory and storage in bytes, everything else in units. A quantity finer than that is rounded
+up, as Kubernetes does, so that a request is never understated. Format: apimachinery ``resource.Quantity``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Resources = dict[str, int]
+"""Resource name to exact amount: ``{"cpu": 1500, "memory": 1073741824, "pods": 1}``."""
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+NODES = "nodes"
+
+_FORM = re.compile(r"^([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))$")
+_SUFFIX: dict[str, Fraction] = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50),
+    "Ei": Fraction(2**60),
+}
+_LONGEST = 64
+_HIGHEST_EXPONENT = 30
+
+
+class QuantityError(ValueError):
+    """A text that is no quantity; says which text and what is allowed."""
+
+
+@functools.lru_cache(maxsize=16384)
+def _exact(text: str) -> Fraction:
+    match = _FORM.match(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise QuantityError(
+            f'"{text[:_LONGEST]}" is not a quantity (a number with an optional suffix m, k, M, G, Ki, Mi, Gi …)'
+        )
+    sign, digits, exponent, suffix = match.groups()
+    value = Fraction(digits if digits[0] != "." else f"0{digits}")
+    if exponent:
+        power = int(exponent[1:])
+        if abs(power) > _HIGHEST_EXPONENT:
+            raise QuantityError(f'"{text}" has an exponent beyond ±{_HIGHEST_EXPONENT}')
+        value *= Fraction(10) ** power
+    else:
+        value *= _SUFFIX[suffix or ""]
+    return -value if sign == "-" else value
+
+
+@functools.lru_cache(maxsize=16384)
+def parse_quantity(name: str, value: str | float) -> int:
+    """The exact integer of a quantity of the resource ``name``: milli-cores for cpu, else base units, rounded up.
+
+    Raises:
+        QuantityError: the value is no quantity.
+    """
+    exact = _exact(value if isinstance(value, str) else repr(value))
+    scaled = exact * 1000 if name == CPU else exact
+    return -((-scaled.numerator) // scaled.denominator)
+
+
+def parse_resources(raw: Mapping[str, str | int | float]) -> Resources:
+    """Every quantity of a map, exactly.
+
+    Raises:
+        QuantityError: one value is no quantity; the message names its resource.
+    """
+    parsed: Resources = {}
+    for name, value in raw.items():
+        try:
+            parsed[name] = parse_quantity(name, value)
+        except QuantityError as error:
+            raise QuantityError(f"{name}: {error}") from error
+    return parsed
+
+
+def format_quantity(name: str, amount: int) -> str:
+    """The canonical text of an amount: ``format_quantity("cpu", 1500)`` is "1500m", of 2 GiB of memory "2Gi"."""
+    if name == CPU:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if name == MEMORY or "storage" in name or name.startswith("hugepages-"):
+        for suffix, size in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+            if amount and amount % size == 0:
+                return f"{amount // size}{suffix}"
+    return str(amount)
+
+
+def format_resources(resources: Mapping[str, int]) -> dict[str, str]:
+    """Every amount as its canonical text, in order of name."""
+    return {name: format_quantity(name, resources[name]) for name in sorted(resources)}
+
+
+def add(*many: Mapping[str, int]) -> Resources:
+    """The sum, resource by resource."""
+    total: Resources = {}
+    for one in many:
+        for name, amount in one.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def subtract(a: Mapping[str, int], b: Mapping[str, int]) -> Resources:
+    """``a - b``, resource by resource; may go below zero."""
+    left = dict(a)
+    for name, amount in b.items():
+        left[name] = left.get(name, 0) - amount
+    return left
+
+
+def largest(*many: Mapping[str, int]) -> Resources:
+    """The largest amount of each resource."""
+    top: Resources = {}
+    for one in many:
+        for name, amount in one.items():
+            top[name] = max(top.get(name, 0), amount)
+    return top
+
+
+def fits(requests: Mapping[str, int], available: Mapping[str, int]) -> bool:
+    """Whether every request is there; a resource that is absent counts as zero."""
+    return all(amount <= available.get(name, 0) for name, amount in requests.items() if amount > 0)

@@ -1,0 +1,1 @@
+"""Kubernetes, as the functions use it: token, client, snapshot, lease, writes, eviction, events."""

@@ -1,0 +1,1 @@
+"""The catalog of instance types: shapes, allocatable arithmetic, offerings, prices."""

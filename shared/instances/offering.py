@@ -1,0 +1,48 @@
+"""Instance types and what they are offered for: the values that the catalog yields and scheduling consumes.
+
+Pure: no AWS here, so that scheduling may import it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.api.quantity import Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offering:
+    """One way to buy a type: a zone, a capacity type, and its price in USD per hour.
+
+    ``labels`` are those that only this offering has, such as a capacity reservation's id.
+    """
+
+    zone: str
+    capacity_type: str
+    price: float
+    available: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceType:
+    """A type: its labels (one value each), its size as exact integers, and its offerings.
+
+    ``overhead`` is what the kubelet and the system keep for themselves; pods get ``capacity - overhead``.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    capacity: Resources
+    overhead: Resources
+    offerings: tuple[Offering, ...]
+
+    @cached_property
+    def allocatable(self) -> Resources:
+        """What pods get, never below zero."""
+        return {name: max(0, amount - self.overhead.get(name, 0)) for name, amount in self.capacity.items()}

@@ -1,0 +1,1 @@
+"""From a claim to an instance: subnets, security groups, images, user data, launch templates, CreateFleet."""

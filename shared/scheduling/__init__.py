@@ -1,0 +1,1 @@
+"""Which pods go where, on what, and why not. Pure: values in, values out. The heart."""

@@ -1,0 +1,51 @@
+"""Environment variables as one validated model a function.
+
+Each function declares the settings it needs by a subclass of :class:`Settings` in its own ``settings.py``; the stack
+sets exactly those variables (a test compares both). A field ``table_name`` is read from ``TENON_TABLE_NAME``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "TENON_"
+
+
+class SettingsError(RuntimeError):
+    """A variable that a function needs is missing or malformed; the message names it."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What every function needs."""
+
+    cluster_name: str
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def variable(field: str) -> str:
+    """The environment variable of a field."""
+    return PREFIX + field.upper()
+
+
+def read(kind: type[S], environ: Mapping[str, str]) -> S:
+    """The settings from the environment.
+
+    Raises:
+        SettingsError: a required variable is missing or can't be converted.
+    """
+    fields = msgspec.structs.fields(kind)
+    missing = [variable(f.name) for f in fields if f.required and not environ.get(variable(f.name))]
+    if missing:
+        raise SettingsError(f"missing environment variable {', '.join(missing)}: the stack sets it on the function")
+    values = {f.name: environ[variable(f.name)] for f in fields if environ.get(variable(f.name))}
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"malformed environment variable: {error}") from error

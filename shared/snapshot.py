@@ -1,0 +1,62 @@
+"""The cluster as seen at one moment: what scheduling, disruption and the command line decide from.
+
+Reading it is ``shared.cluster.reading``'s work; here it is only a value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from shared.api.kubernetes import (
+        CSINode,
+        DaemonSet,
+        Namespace,
+        Node,
+        PersistentVolume,
+        PersistentVolumeClaim,
+        Pod,
+        PodDisruptionBudget,
+        StorageClass,
+        VolumeAttachment,
+    )
+    from shared.api.meta import ObjectRef
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.api.nodepool import NodePool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invalid:
+    """An object that can't be used, and why: a sentence a problem, with the field, the value and what is allowed."""
+
+    ref: ObjectRef
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Everything decisions read.
+
+    Pools and classes are the valid ones, legacy kinds converted; the others are in ``invalid``. ``taken_at`` is
+    the time (UTC) before the first object was read.
+    """
+
+    taken_at: datetime
+    pods: tuple[Pod, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    node_claims: tuple[NodeClaim, ...] = ()
+    node_pools: tuple[NodePool, ...] = ()
+    node_classes: tuple[EC2NodeClass, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    persistent_volumes: tuple[PersistentVolume, ...] = ()
+    persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CSINode, ...] = ()
+    volume_attachments: tuple[VolumeAttachment, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    invalid: tuple[Invalid, ...] = ()
