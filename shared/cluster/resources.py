@@ -1,0 +1,95 @@
+"""Where each kind lives in the Kubernetes API: group, version, plural, and the paths that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """A kind and its place in the API. ``group`` is empty for the core group."""
+
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    kind: str
+    namespaced: bool = False
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or ``version`` in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, name: str = "", *, namespace: str = "", subresource: str = "") -> str:
+        """The URL path of an object, or without ``name`` of the collection (of all namespaces without ``namespace``).
+
+        Raises:
+            ValueError: a namespaced object without its namespace, or a namespace where there are none.
+        """
+        if namespace and not self.namespaced:
+            raise ValueError(f"{self.kind} has no namespace, but {namespace!r} was given")
+        if name and self.namespaced and not namespace:
+            raise ValueError(f"{self.kind} {name} needs its namespace")
+        parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
+        if namespace:
+            parts.append(f"namespaces/{quote(namespace, safe='')}")
+        parts.append(self.plural)
+        if name:
+            parts.append(quote(name, safe=""))
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+PODS = Resource(plural="pods", kind="Pod", namespaced=True)
+NODES = Resource(plural="nodes", kind="Node")
+NAMESPACES = Resource(plural="namespaces", kind="Namespace")
+EVENTS = Resource(plural="events", kind="Event", namespaced=True)
+PERSISTENT_VOLUMES = Resource(plural="persistentvolumes", kind="PersistentVolume")
+PERSISTENT_VOLUME_CLAIMS = Resource(plural="persistentvolumeclaims", kind="PersistentVolumeClaim", namespaced=True)
+DAEMON_SETS = Resource(group="apps", plural="daemonsets", kind="DaemonSet", namespaced=True)
+STORAGE_CLASSES = Resource(group="storage.k8s.io", plural="storageclasses", kind="StorageClass")
+CSI_NODES = Resource(group="storage.k8s.io", plural="csinodes", kind="CSINode")
+VOLUME_ATTACHMENTS = Resource(group="storage.k8s.io", plural="volumeattachments", kind="VolumeAttachment")
+POD_DISRUPTION_BUDGETS = Resource(
+    group="policy", plural="poddisruptionbudgets", kind="PodDisruptionBudget", namespaced=True
+)
+LEASES = Resource(group="coordination.k8s.io", plural="leases", kind="Lease", namespaced=True)
+NODE_POOLS = Resource(group="karpenter.sh", plural="nodepools", kind="NodePool")
+NODE_CLAIMS = Resource(group="karpenter.sh", plural="nodeclaims", kind="NodeClaim")
+NODE_CLASSES = Resource(group="karpenter.k8s.aws", plural="ec2nodeclasses", kind="EC2NodeClass")
+PROVISIONERS = Resource(group="karpenter.sh", version="v1alpha5", plural="provisioners", kind="Provisioner")
+NODE_TEMPLATES = Resource(
+    group="karpenter.k8s.aws", version="v1alpha1", plural="awsnodetemplates", kind="AWSNodeTemplate"
+)
+
+ALL = (
+    PODS,
+    NODES,
+    NAMESPACES,
+    EVENTS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    DAEMON_SETS,
+    STORAGE_CLASSES,
+    CSI_NODES,
+    VOLUME_ATTACHMENTS,
+    POD_DISRUPTION_BUDGETS,
+    LEASES,
+    NODE_POOLS,
+    NODE_CLAIMS,
+    NODE_CLASSES,
+    PROVISIONERS,
+    NODE_TEMPLATES,
+)
+_BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}
+
+
+def of(api_version: str, kind: str) -> Resource:
+    """Where a kind lives, for objects that say themselves what they are (pools and classes, old and new).
+
+    Raises:
+        KeyError: a kind that Tenon has nothing to do with.
+    """
+    return _BY_KIND[api_version, kind]
