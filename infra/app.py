@@ -1,0 +1,58 @@
+"""The CDK app: ``cdk deploy`` runs it, and ``python -m infra.app [-c key=value]...`` synthesises without the CDK's CLI.
+
+Under the CLI the context and the place for the assembly come from it by environment variables; alone, the context is
+cdk.json's and the assembly goes to cdk.out/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra import assembly, options
+from infra.bundling import BundleError, report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CDK_JSON = assembly.CHECKOUT / "cdk.json"
+
+
+def _arguments(arguments: Sequence[str]) -> dict[str, str]:
+    parser = argparse.ArgumentParser(prog="python -m infra.app", description="Write the cloud assembly.")
+    parser.add_argument("-c", dest="context", action="append", default=[], metavar="KEY=VALUE", help="as cdk's own -c")
+    context: dict[str, str] = {}
+    for pair in parser.parse_args(arguments).context:
+        key, equals, value = pair.partition("=")
+        if not equals or key not in options.KEYS:
+            parser.error(f"-c {pair}: must be KEY=VALUE with one of {', '.join(options.KEYS)}")
+        context[key] = value
+    return context
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Synthesise; the exit code."""
+    environ = os.environ
+    under_cli = "CDK_OUTDIR" in environ
+    context: dict[str, Any] = {} if under_cli else json.loads(CDK_JSON.read_text())["context"]
+    try:
+        out = assembly.make(
+            context={**context, **_arguments(arguments)},
+            out=None if under_cli else Path("cdk.out"),
+            account=environ.get("CDK_DEFAULT_ACCOUNT"),
+            region=environ.get("CDK_DEFAULT_REGION"),
+        )
+    except (options.OptionError, BundleError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    if not under_cli:
+        sys.stdout.write(f"{report(out)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""Who may talk to the cluster: each function as its own Kubernetes group, nodes, and the relay as a role on AWS.
+
+Access entries only name a group; what the group may do is RBAC (manifests.py), so that it is read and changed with
+the cluster's own tools. The catalog function has no entry: it never talks to the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aws_cdk import Stack
+from aws_cdk import aws_eks as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra import manifests, sizes
+from shared import hints
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aws_cdk import aws_events as events
+
+    from infra.nodes import Nodes
+
+
+class ClusterAccess(Construct):
+    """Access entries for the functions and nodes, and the relay's pod identity."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        cluster: str,
+        functions: Mapping[str, iam.Role],
+        nodes: Nodes,
+        bus: events.EventBus,
+    ) -> None:
+        super().__init__(scope, id_)
+        for function, role in functions.items():
+            if function == sizes.CATALOG:
+                continue
+            eks.CfnAccessEntry(
+                self,
+                f"{function.capitalize()}Entry",
+                cluster_name=cluster,
+                principal_arn=role.role_arn,
+                kubernetes_groups=[manifests.group(function)],
+                type="STANDARD",
+            )
+        if nodes.made:  # a role that was there before has its entry already, and a second one is refused
+            eks.CfnAccessEntry(
+                self, "NodeEntry", cluster_name=cluster, principal_arn=nodes.role.role_arn, type="EC2_LINUX"
+            )
+        self.relay = iam.Role(
+            self,
+            "Relay",
+            description="The relay in the cluster: puts hints on the bus, nothing else",
+            # The session tags are EKS's: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-abac.html
+            assumed_by=iam.PrincipalWithConditions(
+                iam.ServicePrincipal("pods.eks.amazonaws.com"),
+                {
+                    "StringEquals": {
+                        "aws:RequestTag/eks-cluster-arn": Stack.of(self).format_arn(
+                            service="eks", resource="cluster", resource_name=cluster
+                        ),
+                        "aws:RequestTag/kubernetes-namespace": manifests.NAMESPACE,
+                        "aws:RequestTag/kubernetes-service-account": manifests.RELAY,
+                    }
+                },
+            ).with_session_tags(),
+        )
+        self.relay.add_to_policy(
+            iam.PolicyStatement(
+                sid="PutHints",
+                actions=["events:PutEvents"],
+                resources=[bus.event_bus_arn],
+                conditions={"StringEquals": {"events:source": hints.RELAY}},
+            )
+        )
+        eks.CfnPodIdentityAssociation(
+            self,
+            "RelayIdentity",
+            cluster_name=cluster,
+            namespace=manifests.NAMESPACE,
+            service_account=manifests.RELAY,
+            role_arn=self.relay.role_arn,
+        )

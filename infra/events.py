@@ -1,0 +1,170 @@
+"""The bus, and the rules that carry hints, schedules and EC2's own events to whoever looks.
+
+Every target says how long and how often delivery is tried, and has a dead-letter queue: EventBridge drops what it can't
+deliver otherwise. Schedules are rules with a rate, on the default bus, which is the only one that has schedules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from constructs import Construct
+
+from infra import sizes
+from shared import hints
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aws_cdk import aws_lambda as lambda_
+
+    from infra.queues import Queues
+
+MINUTE = Duration.minutes(1)
+_HINT_AGE = Duration.minutes(5)  # after that several sweeps have looked
+_HINT_TRIES = 10
+_SWEEP_AGE = Duration.minutes(1)  # then the next one is there
+_SWEEP_TRIES = 2
+_REFRESH_AGE = Duration.minutes(15)
+_WARNING_AGE = Duration.minutes(5)  # as long as the interruption queue keeps its messages
+_WARNING_TRIES = 20
+
+INTERRUPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "SpotInterruption": {"source": ["aws.ec2"], "detail_type": ["EC2 Spot Instance Interruption Warning"]},
+    "Rebalance": {"source": ["aws.ec2"], "detail_type": ["EC2 Instance Rebalance Recommendation"]},
+    "StateChange": {
+        "source": ["aws.ec2"],
+        "detail_type": ["EC2 Instance State-change Notification"],
+        "detail": {"state": ["stopping", "stopped", "shutting-down", "terminated"]},
+    },
+    "ReservationInterruption": {
+        "source": ["aws.ec2"],
+        "detail_type": ["EC2 Capacity Reservation Instance Interruption Warning"],
+    },
+    "Health": {
+        "source": ["aws.health"],
+        "detail_type": ["AWS Health Event"],
+        "detail": {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]},
+    },
+}
+"""What AWS says of instances, by rule. EC2's events carry no tags: every cluster gets the whole Region's."""
+
+
+class Bus(Construct):
+    """The cluster's own bus, which the relay and functions put hints on."""
+
+    def __init__(self, scope: Construct, id_: str, *, cluster: str) -> None:
+        super().__init__(scope, id_)
+        # Its name is known to the relay's manifest, so it is said, not made up.
+        self.bus = events.EventBus(
+            self, "Bus", event_bus_name=bus_name(cluster), description=f"Tenon's hints for EKS cluster {cluster}"
+        )
+
+
+def bus_name(cluster: str) -> str:
+    """The name of a cluster's bus."""
+    return f"tenon-{cluster}"
+
+
+class Events(Construct):
+    """The rules."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        cluster: str,
+        bus: events.EventBus,
+        queues: Queues,
+        functions: Mapping[str, lambda_.Function],
+    ) -> None:
+        super().__init__(scope, id_)
+        self._cluster = cluster
+        self._bus = bus
+        self._queues = queues
+        self._functions = functions
+        self._hints()
+        self._schedules()
+        self._interruptions()
+
+    def _hints(self) -> None:
+        provisioning = self._queue(sizes.PROVISIONER, age=_HINT_AGE, tries=_HINT_TRIES)
+        lifecycle = self._function(sizes.LIFECYCLE, age=_HINT_AGE, tries=_HINT_TRIES)
+        disruption = self._queue(sizes.DISRUPTION, age=_HINT_AGE, tries=_HINT_TRIES)
+        termination = self._queue(sizes.TERMINATION, age=_HINT_AGE, tries=_HINT_TRIES)
+        catalog = self._function(sizes.CATALOG, age=_HINT_AGE, tries=_HINT_TRIES)
+        self._hint("PodsUnschedulable", [hints.PODS_UNSCHEDULABLE], hints.RELAY, provisioning)
+        self._hint("NodePoolsChanged", [hints.NODE_POOLS_CHANGED], hints.RELAY, provisioning, lifecycle)
+        self._hint("NodesChanged", [hints.NODES_CHANGED], hints.RELAY, lifecycle)
+        self._hint("NodesEmptied", [hints.NODES_EMPTIED], hints.RELAY, disruption)
+        self._hint("Deleting", [hints.NODES_DELETING, hints.NODE_CLAIMS_DELETING], hints.RELAY, termination)
+        self._hint("CatalogMissing", [hints.CATALOG_MISSING], hints.SELF, catalog)
+
+    def _hint(self, id_: str, about: Sequence[str], source: str, *to: events.IRuleTarget) -> None:
+        events.Rule(
+            self,
+            id_,
+            description=f"{' or '.join(about)}, cluster {self._cluster}",
+            event_bus=self._bus,
+            event_pattern=events.EventPattern(
+                source=[source], detail_type=list(about), detail={"cluster": [self._cluster]}
+            ),
+            targets=list(to),
+        )
+
+    def _schedules(self) -> None:
+        self._schedule("ProvisioningSweep", MINUTE, self._queue(sizes.PROVISIONER, age=_SWEEP_AGE, tries=_SWEEP_TRIES))
+        for name in (sizes.LIFECYCLE, sizes.DISRUPTION):
+            target = self._function(name, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
+            self._schedule(f"{name.capitalize()}Sweep", MINUTE, target)
+        for what, every in {"types": Duration.hours(12), "prices": Duration.minutes(15)}.items():
+            target = self._function(
+                sizes.CATALOG,
+                age=_REFRESH_AGE,
+                tries=_HINT_TRIES,
+                event=events.RuleTargetInput.from_object({"refresh": what}),
+            )
+            self._schedule(f"Refresh{what.capitalize()}", every, target)
+
+    def _schedule(self, id_: str, every: Duration, target: events.IRuleTarget) -> None:
+        events.Rule(
+            self,
+            id_,
+            description=f"{id_}, cluster {self._cluster}",
+            schedule=events.Schedule.rate(every),
+            targets=[target],
+        )
+
+    def _interruptions(self) -> None:
+        for id_, pattern in INTERRUPTIONS.items():
+            events.Rule(
+                self,
+                id_,
+                description=f"{pattern['detail_type'][0]}, for cluster {self._cluster}",
+                event_pattern=events.EventPattern(**pattern),
+                targets=[self._queue(sizes.INTERRUPTION, age=_WARNING_AGE, tries=_WARNING_TRIES)],
+            )
+
+    def _queue(self, function: str, *, age: Duration, tries: int) -> targets.SqsQueue:
+        return targets.SqsQueue(
+            self._queues.by_function[function],
+            message_group_id=self._cluster if function == sizes.PROVISIONER else None,
+            dead_letter_queue=self._queues.undelivered,
+            max_event_age=age,
+            retry_attempts=tries,
+        )
+
+    def _function(
+        self, function: str, *, age: Duration, tries: int, event: events.RuleTargetInput | None = None
+    ) -> targets.LambdaFunction:
+        return targets.LambdaFunction(
+            self._functions[function],
+            event=event,
+            dead_letter_queue=self._queues.undelivered,
+            max_event_age=age,
+            retry_attempts=tries,
+        )

@@ -1,0 +1,150 @@
+"""The six Lambda functions: code, role, environment, log group, and the queue that feeds each.
+
+A function's environment holds exactly the settings that its code declares (functions/<name>/settings.py); its role
+holds what permissions.py lists for it. Nothing is shared between functions but the queues and the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk.aws_lambda_event_sources import SqsEventSource
+from constructs import Construct
+
+from infra import permissions, sizes
+from shared import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from infra.nodes import Nodes
+    from infra.options import Options
+    from infra.permissions import Subjects
+
+_RETENTION = {30: logs.RetentionDays.ONE_MONTH}
+_ASYNC_AGE = Duration.minutes(5)
+_ASYNC_RETRIES = 2
+
+
+def environment(function: str, on: Subjects, nodes: Nodes) -> dict[str, str]:
+    """The function's environment variables."""
+    queues = on.queues
+    known = {
+        "cluster_name": on.cluster,
+        "event_bus_name": on.bus.event_bus_name,
+        "table_name": on.table.table_name,
+        "catalog_bucket": on.catalog.bucket_name,
+        "node_instance_profile": nodes.profile.ref,
+        "termination_queue_url": queues.by_function[sizes.TERMINATION].queue_url,
+        "disruption_queue_url": queues.by_function[sizes.DISRUPTION].queue_url,
+    }
+    if function in queues.dead_letters:
+        known["dead_letter_queue_url"] = queues.dead_letters[function].queue_url
+    used = {
+        sizes.PROVISIONER: (
+            "event_bus_name",
+            "table_name",
+            "catalog_bucket",
+            "node_instance_profile",
+            "dead_letter_queue_url",
+        ),
+        sizes.LIFECYCLE: ("table_name", "catalog_bucket", "node_instance_profile", "termination_queue_url"),
+        sizes.DISRUPTION: (
+            "table_name",
+            "catalog_bucket",
+            "disruption_queue_url",
+            "termination_queue_url",
+            "dead_letter_queue_url",
+        ),
+        sizes.TERMINATION: ("termination_queue_url", "dead_letter_queue_url"),
+        sizes.INTERRUPTION: ("table_name", "termination_queue_url", "dead_letter_queue_url"),
+        sizes.CATALOG: ("catalog_bucket",),
+    }[function]
+    return {settings.variable(name): known[name] for name in ("cluster_name", *used)}
+
+
+class Functions(Construct):
+    """The functions and their roles, by name."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, on: Subjects, nodes: Nodes, options: Options, code: Mapping[str, str]
+    ) -> None:
+        """``code`` is the folder of each function's bundle."""
+        super().__init__(scope, id_)
+        self.by_name: dict[str, lambda_.Function] = {}
+        self.roles: dict[str, iam.Role] = {}
+        for name in sizes.FUNCTIONS:
+            size = sizes.SIZES[name]
+            log_group = logs.LogGroup(
+                self,
+                f"{name.capitalize()}Logs",
+                retention=_RETENTION[sizes.LOG_DAYS],
+                removal_policy=RemovalPolicy.DESTROY,
+            )
+            role = self._role(name, on=on, log_group=log_group, options=options)
+            function = lambda_.Function(
+                self,
+                name.capitalize(),
+                description=f"Tenon {name} of EKS cluster {on.cluster}",
+                runtime=lambda_.Runtime.PYTHON_3_13,
+                architecture=lambda_.Architecture.ARM_64,
+                handler=f"functions.{name}.handler.handle",
+                code=lambda_.Code.from_asset(code[name]),
+                memory_size=size.memory,
+                timeout=Duration.seconds(size.timeout),
+                reserved_concurrent_executions=size.reserved if options.reserve else None,
+                environment=environment(name, on, nodes),
+                role=role,
+                log_group=log_group,
+                # Asynchronous invocations come from EventBridge: sweeps that a minute later come again.
+                retry_attempts=_ASYNC_RETRIES,
+                max_event_age=_ASYNC_AGE,
+                dead_letter_queue=on.queues.undelivered,
+            )
+            if options.subnets:
+                _into_vpc(function, options)
+            self.by_name[name] = function
+            self.roles[name] = role
+        for name, queue in on.queues.by_function.items():
+            feed = sizes.FEEDS[name]
+            self.by_name[name].add_event_source(
+                SqsEventSource(
+                    queue,
+                    batch_size=feed.batch,
+                    max_concurrency=feed.concurrency,
+                    report_batch_item_failures=True,
+                )
+            )
+
+    def _role(self, name: str, *, on: Subjects, log_group: logs.LogGroup, options: Options) -> iam.Role:
+        role = iam.Role(
+            self,
+            f"{name.capitalize()}Role",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            description=f"Tenon {name} of EKS cluster {on.cluster}",
+        )
+        for statement in permissions.statements(name, on):
+            role.add_to_policy(statement)
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="WriteLogs",
+                actions=["logs:CreateLogStream", "logs:PutLogEvents"],
+                resources=[log_group.log_group_arn],
+            )
+        )
+        if options.subnets:
+            role.add_to_policy(permissions.join_network())
+        return role
+
+
+def _into_vpc(function: lambda_.Function, options: Options) -> None:
+    # By name only: the CDK's own VPC objects would have to be looked up.
+    resource = function.node.default_child
+    assert isinstance(resource, lambda_.CfnFunction)
+    resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
+        subnet_ids=list(options.subnets), security_group_ids=list(options.security_groups)
+    )

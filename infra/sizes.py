@@ -1,0 +1,76 @@
+"""How large, how long and how many at once: the figures of each function and queue, in one place.
+
+They hang together (a queue's visibility is six function timeouts, as AWS asks, or a slow batch would be handed out
+twice), so constructs read them from here and the tests hold the relation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PROVISIONER = "provisioner"
+LIFECYCLE = "lifecycle"
+DISRUPTION = "disruption"
+TERMINATION = "termination"
+INTERRUPTION = "interruption"
+CATALOG = "catalog"
+FUNCTIONS = (PROVISIONER, LIFECYCLE, DISRUPTION, TERMINATION, INTERRUPTION, CATALOG)
+"""The Lambda functions; the relay is a container in the cluster."""
+
+RECEIVES = 5
+"""How often a message is tried before SQS puts it into the dead-letter queue."""
+VISIBILITY_FACTOR = 6
+"""Visibility in function timeouts: AWS's own figure for queues that feed Lambda."""
+DEAD_LETTER_DAYS = 14
+"""As long as SQS keeps anything."""
+LOG_DAYS = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A function's memory (MiB; 1769 is one vCPU), timeout (s), and reserved concurrency (None: the account's)."""
+
+    memory: int
+    timeout: int
+    reserved: int | None = None
+
+
+SIZES = {
+    # Whole cluster in memory, and a decision that should take seconds: one full vCPU. FIFO with one message group runs
+    # one at a time by itself.
+    PROVISIONER: Size(memory=1769, timeout=60),
+    # Invoked by EventBridge directly. One at a time: a storm of node events is a queue that Lambda keeps, not a storm
+    # of calls to EC2 and the Kubernetes API.
+    LIFECYCLE: Size(memory=1024, timeout=60, reserved=1),
+    DISRUPTION: Size(memory=1769, timeout=120),
+    TERMINATION: Size(memory=512, timeout=60),
+    # Short, so that its queue's visibility is a minute: half of a spot warning.
+    INTERRUPTION: Size(memory=512, timeout=10),
+    # One at a time: two refreshes at once would ask for the same pages twice.
+    CATALOG: Size(memory=1024, timeout=300, reserved=1),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """How a queue feeds its function: retention (s), messages a batch, and batches at once (None: FIFO's one)."""
+
+    retention: int
+    batch: int = 10
+    concurrency: int | None = None
+
+
+FEEDS = {
+    # Hints are sent anew each minute, so old ones are only noise after an outage.
+    PROVISIONER: Feed(retention=3600),
+    # Two minutes after a spot warning there is nothing left to drain.
+    INTERRUPTION: Feed(retention=300, concurrency=10),
+    # Long drains are continued by delayed messages; four days outlast any outage that is noticed.
+    TERMINATION: Feed(retention=4 * 86400, concurrency=5),
+    DISRUPTION: Feed(retention=3600, concurrency=2),
+}
+
+
+def visibility(function: str) -> int:
+    """Visibility timeout, in seconds, of the queue that feeds the function."""
+    return VISIBILITY_FACTOR * SIZES[function].timeout

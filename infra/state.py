@@ -1,0 +1,47 @@
+"""What functions keep outside the cluster: a table of what may be lost, and a bucket with the catalog.
+
+Neither is the truth about anything: unavailable offerings, the call budget, idempotency records and the decision log
+expire, and the catalog is fetched anew. So there is no point-in-time recovery to pay for.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+CATALOG_DAYS = 30
+"""A catalog that was not refreshed for so long belongs to a stack that is gone."""
+
+
+class State(Construct):
+    """The table and the catalog bucket."""
+
+    def __init__(self, scope: Construct, id_: str) -> None:
+        super().__init__(scope, id_)
+        self.table = dynamodb.Table(
+            self,
+            "Table",
+            partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
+            time_to_live_attribute="expires",
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.catalog = s3.Bucket(
+            self,
+            "Catalog",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    expiration=Duration.days(CATALOG_DAYS), abort_incomplete_multipart_upload_after=Duration.days(1)
+                )
+            ],
+            # CloudFormation can't delete a bucket that holds something; its content expires by itself.
+            removal_policy=RemovalPolicy.RETAIN,
+        )
