@@ -35,7 +35,7 @@ class ClusterAccess(Construct):
         cluster: str,
         functions: Mapping[str, iam.Role],
         nodes: Nodes,
-        bus: events.EventBus,
+        bus: events.IEventBus,
     ) -> None:
         super().__init__(scope, id_)
         for function, role in functions.items():

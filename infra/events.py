@@ -58,9 +58,17 @@ class Bus(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, cluster: str) -> None:
         super().__init__(scope, id_)
-        # Its name is known to the relay's manifest, so it is said, not made up.
-        self.bus = events.EventBus(
-            self, "Bus", event_bus_name=bus_name(cluster), description=f"Tenon's hints for EKS cluster {cluster}"
+        # Its name is known to the relay's manifest, so it is said, not made up. Others get it as an attribute of the
+        # resource, not by Ref, which the local world's CloudFormation can't resolve for a bus.
+        resource = events.CfnEventBus(
+            self, "Bus", name=bus_name(cluster), description=f"Tenon's hints for EKS cluster {cluster}"
+        )
+        self.bus = events.EventBus.from_event_bus_attributes(
+            self,
+            "Reference",
+            event_bus_name=resource.attr_name,
+            event_bus_arn=resource.attr_arn,
+            event_bus_policy=resource.attr_policy,
         )
 
 
@@ -78,7 +86,7 @@ class Events(Construct):
         id_: str,
         *,
         cluster: str,
-        bus: events.EventBus,
+        bus: events.IEventBus,
         queues: Queues,
         functions: Mapping[str, lambda_.Function],
     ) -> None:

@@ -45,7 +45,7 @@ class Subjects:
 
     cluster: str
     scope: Construct
-    bus: events.EventBus
+    bus: events.IEventBus
     queues: Queues
     table: dynamodb.Table
     catalog: s3.Bucket

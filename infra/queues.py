@@ -7,6 +7,8 @@ who may send is added by each rule that does (events.py), and nobody else is let
 
 from __future__ import annotations
 
+import hashlib
+
 from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -14,10 +16,22 @@ from constructs import Construct
 from infra import sizes
 
 
+_NAME_LENGTH = 80
+
+
+def fifo_name(cluster: str, purpose: str) -> str:
+    """A FIFO queue's name, which has to end in ``.fifo`` and so is said, not made up; long clusters are shortened."""
+    room = _NAME_LENGTH - len(f"tenon--{purpose}.fifo")
+    if len(cluster) > room:
+        digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
+        cluster = f"{cluster[: room - 9]}-{digest}"
+    return f"tenon-{cluster}-{purpose}.fifo"
+
+
 class Queues(Construct):
     """Four queues by the function that they feed, their dead-letter queues, and ``undelivered``."""
 
-    def __init__(self, scope: Construct, id_: str) -> None:
+    def __init__(self, scope: Construct, id_: str, *, cluster: str) -> None:
         super().__init__(scope, id_)
         self.by_function: dict[str, sqs.Queue] = {}
         self.dead_letters: dict[str, sqs.Queue] = {}
@@ -28,11 +42,14 @@ class Queues(Construct):
             sizes.DISRUPTION: "Disruption",
         }.items():
             fifo = function == sizes.PROVISIONER
-            dead = self._dead_letter_queue(f"{name}DeadLetters", fifo=fifo)
+            dead = self._dead_letter_queue(
+                f"{name}DeadLetters", name=fifo_name(cluster, "provisioning-dead-letters") if fifo else None
+            )
             self.dead_letters[function] = dead
             self.by_function[function] = sqs.Queue(
                 self,
                 name,
+                queue_name=fifo_name(cluster, "provisioning") if fifo else None,
                 # CloudFormation wants the key absent, not false, on a standard queue.
                 fifo=True if fifo else None,
                 content_based_deduplication=True if fifo else None,
@@ -42,15 +59,17 @@ class Queues(Construct):
                 encryption=sqs.QueueEncryption.SQS_MANAGED,
                 enforce_ssl=True,
             )
-        self.undelivered = self._dead_letter_queue("Undelivered", fifo=False)
+        self.undelivered = self._dead_letter_queue("Undelivered", name=None)
 
-    def _dead_letter_queue(self, id_: str, *, fifo: bool) -> sqs.Queue:
+    def _dead_letter_queue(self, id_: str, *, name: str | None) -> sqs.Queue:
+        # Only FIFO queues are named.
         return sqs.Queue(
             self,
             id_,
-            fifo=True if fifo else None,
+            queue_name=name,
+            fifo=True if name else None,
             # A function that puts a message here by itself has no deduplication id to give.
-            content_based_deduplication=True if fifo else None,
+            content_based_deduplication=True if name else None,
             retention_period=Duration.days(sizes.DEAD_LETTER_DAYS),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,

@@ -42,7 +42,7 @@ class TenonStack(Stack):
             analytics_reporting=False,
         )
         bus = Bus(self, "Hints", cluster=options.cluster).bus
-        queues = Queues(self, "Queues")
+        queues = Queues(self, "Queues", cluster=options.cluster)
         state = State(self, "State")
         nodes = Nodes(self, "Nodes", existing_role=options.node_role)
         functions = Functions(
