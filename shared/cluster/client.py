@@ -210,18 +210,20 @@ class Client:
         self,
         path: str,
         *,
-        preconditions: Mapping[str, str] | None = None,
+        uid: str = "",
+        resource_version: str = "",
         grace_period_seconds: int | None = None,
     ) -> bytes:
-        """Ask for deletion; with ``preconditions`` (``uid``, ``resourceVersion``) only of the object that was meant.
+        """Ask for deletion; with ``uid`` or ``resource_version`` only if the object still has them.
 
         Raises:
             NotFoundError: it is gone.
-            ConflictError: a precondition doesn't hold.
+            ConflictError: it isn't the object that was meant.
         """
+        preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if preconditions:
-            options["preconditions"] = dict(preconditions)
+            options["preconditions"] = preconditions
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
         return self._call("DELETE", path, body=options)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from shared import host
 from shared.cluster.errors import AlreadyExistsError, ApiError
 from shared.cluster.resources import EVENTS
 
@@ -111,3 +112,8 @@ def event_name(ref: ObjectRef, reason: str, message: str) -> str:
 
 def _seconds(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def recorder(client: Client) -> Recorder:
+    """The process's recorder, which remembers what it has said as long as the process is warm."""
+    return host.current().once("cluster:recorder", lambda: Recorder(client, now=lambda: host.current().now()))

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from shared.cluster.client import Client
 
-NAME = "tenon-decisions"
 NAMESPACE = "kube-system"
 DURATION = timedelta(seconds=60)
 """Longer than a decision takes, shorter than anybody would wait for one that died."""
@@ -127,18 +126,18 @@ class Lease:
 def hold(
     client: Client,
     *,
+    cluster: str,
     holder: str,
     now: Callable[[], datetime],
     duration: timedelta = DURATION,
-    name: str = NAME,
     namespace: str = NAMESPACE,
 ) -> Iterator[Lease]:
-    """Hold the lease while the body runs. ``holder`` is unique to this run (the request's id).
+    """Hold the lease ``tenon-<cluster>`` while the body runs. ``holder`` is unique to this run (the request's id).
 
     Raises:
         LeaseHeldError: somebody else has it, or was quicker.
     """
-    lease = _acquire(client, holder=holder, now=now, duration=duration, name=name, namespace=namespace)
+    lease = _acquire(client, holder=holder, now=now, duration=duration, name=name_of(cluster), namespace=namespace)
     try:
         yield lease
     finally:
@@ -187,6 +186,11 @@ def _acquire(
             raise LeaseHeldError("", moment + duration) from error
     held = msgspec.json.decode(stored, type=LeaseObject)
     return Lease(client, held, holder=holder, now=now, duration=duration, renewed=moment)
+
+
+def name_of(cluster: str) -> str:
+    """The Lease's name: EKS allows capitals and underscores in a cluster's name, Kubernetes doesn't."""
+    return f"tenon-{cluster.lower().replace('_', '-')}"
 
 
 def expiry(spec: LeaseSpec) -> datetime:

@@ -13,11 +13,13 @@ import msgspec
 
 from shared.api.meta import Condition, ObjectMeta, Struct, to_json, with_condition
 from shared.cluster.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from shared.cluster.resources import NODE_CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
+    from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
 
@@ -73,6 +75,11 @@ def create(client: Client, resource: Resource, obj: O) -> O:
     except AlreadyExistsError:
         return read(client, resource, obj.metadata.name, kind, namespace=namespace)
     return msgspec.json.decode(stored, type=kind)
+
+
+def create_claim(client: Client, claim: NodeClaim) -> NodeClaim:
+    """Write a NodeClaim whose name follows from the decision, so that the decision's replay finds it there."""
+    return create(client, NODE_CLAIMS, claim)
 
 
 def update(client: Client, resource: Resource, obj: O, change: Callable[[O], O]) -> O:
@@ -164,9 +171,8 @@ def remove_finalizer(client: Client, resource: Resource, obj: Object, finalizer:
 def delete(client: Client, resource: Resource, obj: Object, *, grace_period_seconds: int | None = None) -> bool:
     """Ask for the deletion of exactly this object; False when it is gone or another has taken its name."""
     path = resource.path(obj.metadata.name, namespace=obj.metadata.namespace)
-    uid = {"uid": obj.metadata.uid} if obj.metadata.uid else None
     try:
-        client.delete(path, preconditions=uid, grace_period_seconds=grace_period_seconds)
+        client.delete(path, uid=obj.metadata.uid, grace_period_seconds=grace_period_seconds)
     except (NotFoundError, ConflictError):
         return False
     return True

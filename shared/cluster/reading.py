@@ -1,0 +1,114 @@
+"""The snapshot that decisions are made from, read from the API server.
+
+Each list is of one version (paging keeps it), but the lists follow one another, so what can happen between them is
+chosen: **pods, then claims, then nodes, then the rest.**
+
+- A pod that is seen pending was there before the claims were read. Any claim made for it by a decision that has ended
+  is therefore seen too, and the pod is placed on it again instead of on a second one. (The other way round, a claim
+  written between the two reads would be missed and the pod be launched for twice; the lease forbids it as well, but
+  this order doesn't depend on the lease.)
+- A claim that says which node it has was read before the nodes, so its node is there unless it is gone. (The other way
+  round, a node that joined between the two reads would look like a claim without its node, which is garbage.)
+- A bound pod's node was read after the pod, so its node is known, and its room is not counted as free.
+- What is left: a pod bound after the pods were read isn't seen on its node. Placing has it pending still, which is
+  the same room; disruption looks at a node's pods again (:func:`pods_on`) before it acts.
+
+All lists are consistent reads (no ``resourceVersion=0``): never from a cache that lags.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from shared.api.kubernetes import (
+    CSINode,
+    DaemonSet,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    StorageClass,
+    VolumeAttachment,
+)
+from shared.api.nodeclaim import NodeClaim
+from shared.cluster import listing, pools, resources
+from shared.cluster.errors import NotFoundError
+from shared.cluster.listing import Listed
+from shared.snapshot import Invalid, Snapshot
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from shared.cluster.client import Client
+    from shared.cluster.resources import Resource
+
+T = TypeVar("T")
+
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of the pods that take room, or will."""
+
+
+def read(client: Client, *, now: datetime) -> Snapshot:
+    """Everything decisions need; ``now`` becomes ``taken_at``.
+
+    An object that can't be used is in ``invalid`` and the rest goes on. A kind that the cluster doesn't have (the
+    legacy ones, mostly) has no objects.
+
+    Raises:
+        ApiError: the API server can't be read.
+    """
+    invalid: list[Invalid] = []
+
+    def every(resource: Resource, kind: type[T], fields: str = "") -> tuple[T, ...]:
+        listed = present(client, resource, kind, fields=fields)
+        invalid.extend(listed.invalid)
+        return listed.objects
+
+    pods = every(resources.PODS, Pod, UNFINISHED)
+    node_claims = every(resources.NODE_CLAIMS, NodeClaim)
+    nodes = every(resources.NODES, Node)
+    node_pools, bad_pools = pools.node_pools(_raw(client, resources.NODE_POOLS))
+    node_classes, bad_classes = pools.node_classes(_raw(client, resources.NODE_CLASSES))
+    invalid.extend((*bad_pools, *bad_classes))
+    return Snapshot(
+        taken_at=now,
+        pods=pods,
+        node_claims=node_claims,
+        nodes=nodes,
+        node_pools=node_pools,
+        node_classes=node_classes,
+        daemon_sets=every(resources.DAEMON_SETS, DaemonSet),
+        namespaces=every(resources.NAMESPACES, Namespace),
+        persistent_volumes=every(resources.PERSISTENT_VOLUMES, PersistentVolume),
+        persistent_volume_claims=every(resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),
+        storage_classes=every(resources.STORAGE_CLASSES, StorageClass),
+        csi_nodes=every(resources.CSI_NODES, CSINode),
+        volume_attachments=every(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
+        pod_disruption_budgets=every(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
+        invalid=tuple(invalid),
+    )
+
+
+def present(client: Client, resource: Resource, kind: type[T], *, fields: str = "") -> Listed[T]:
+    """The objects of a kind; none where the cluster doesn't have the kind."""
+    try:
+        return listing.objects(client, resource, kind, fields=fields)
+    except NotFoundError:
+        return Listed()
+
+
+def pods_on(client: Client, node: str) -> Listed[Pod]:
+    """The unfinished pods bound to a node, as they are now."""
+    return listing.objects(client, resources.PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
+
+
+def pending_pods(client: Client) -> Listed[Pod]:
+    """The unfinished pods that are bound to no node, as they are now."""
+    return listing.objects(client, resources.PODS, Pod, fields=f"spec.nodeName=,{UNFINISHED}")
+
+
+def _raw(client: Client, resource: Resource) -> list[dict[str, Any]]:
+    named = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return [{**named, **item} for item in present(client, resource, dict[str, Any]).objects]
