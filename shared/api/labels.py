@@ -98,6 +98,7 @@ WELL_KNOWN = frozenset(
 )
 """Labels whose values instance types and offerings define; any other label must be defined by the pool."""
 
+PROVISIONER_NAME = "karpenter.sh/provisioner-name"
 ALIASES = {
     "beta.kubernetes.io/arch": ARCH,
     "beta.kubernetes.io/os": OS,
@@ -105,9 +106,12 @@ ALIASES = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
     "failure-domain.beta.kubernetes.io/region": REGION,
     "topology.ebs.csi.aws.com/zone": ZONE,
-    "karpenter.sh/provisioner-name": NODEPOOL,
+    PROVISIONER_NAME: NODEPOOL,
 }
 """Old label keys and what they count as today."""
+
+LEGACY_DO_NOT_DISRUPT = ("karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate")
+"""Old annotations that count as :data:`DO_NOT_DISRUPT`."""
 
 GROUP = "karpenter.sh"
 AWS_GROUP = "karpenter.k8s.aws"

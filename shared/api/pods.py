@@ -1,0 +1,184 @@
+"""What a pod needs, and what may be done with it.
+
+Requests are counted exactly as kube-scheduler counts them (``k8s.io/component-helpers/resource``), because a node that
+is one milli-core short is a node bought for nothing. The questions about state are those that provisioning, draining
+and disruption all ask, asked in one place.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from shared.api import labels
+from shared.api.duration import DurationError, parse_duration
+from shared.api.meta import condition
+from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, largest, parse_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from shared.api.kubernetes import Container, Pod, PodSpec, ResourceRequirements
+    from shared.api.meta import ObjectMeta, OwnerReference, RawQuantities
+
+FOREVER = timedelta.max
+"""How long ``karpenter.sh/do-not-disrupt: "true"`` protects."""
+
+_PROTECTING = (labels.DO_NOT_DISRUPT, *labels.LEGACY_DO_NOT_DISRUPT)
+_HUGE_PAGES = "hugepages-"
+
+
+def requests(pod: Pod) -> Resources:
+    """What the pod takes of a node: exact integers, with ``pods: 1``.
+
+    Raises:
+        QuantityError: a request or limit is no quantity; the message names its field.
+    """
+    return spec_requests(pod.spec)
+
+
+def spec_requests(spec: PodSpec) -> Resources:
+    """What a pod of this spec takes of a node, for pods that don't exist yet (a DaemonSet's, a template's).
+
+    The larger of what runs while starting and what runs afterwards, plus overhead. Restartable init containers
+    (sidecars) run on from where they stand in the list. Pod-level resources, where given, replace the containers'
+    sum for cpu, memory and huge pages. A limit without a request is the request.
+
+    Raises:
+        QuantityError: a request or limit is no quantity; the message names its field.
+    """
+    running = add(*(_effective(c.resources, f"spec.containers[{i}]") for i, c in enumerate(spec.containers)))
+    if spec.init_containers:
+        running = _with_init(running, spec.init_containers)
+    if spec.resources is not None:
+        running = _with_pod_level(running, spec.resources)
+    if spec.overhead:
+        running = add(running, _parsed(spec.overhead, "spec.overhead"))
+    return {**running, PODS: 1}
+
+
+def _with_init(running: Resources, init_containers: Sequence[Container]) -> Resources:
+    """The peak over the start: each init container beside the sidecars before it; then the containers beside all."""
+    sidecars: Resources = {}
+    starting: Resources = {}
+    for i, container in enumerate(init_containers):
+        own = _effective(container.resources, f"spec.initContainers[{i}]")
+        if container.restart_policy == "Always":
+            sidecars = add(sidecars, own)
+            starting = largest(starting, sidecars)
+        else:
+            starting = largest(starting, add(sidecars, own))
+    return largest(add(running, sidecars), starting)
+
+
+def _with_pod_level(running: Resources, resources: ResourceRequirements) -> Resources:
+    """The pod's own requests where it states them; a limit alone counts only for what no container asks for."""
+    stated = _parsed(resources.requests, "spec.resources.requests")
+    limits = _parsed(resources.limits, "spec.resources.limits")
+    defaulted = {name: amount for name, amount in limits.items() if name not in running or name.startswith(_HUGE_PAGES)}
+    return {**running, **{name: amount for name, amount in {**defaulted, **stated}.items() if _is_pod_level(name)}}
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in {CPU, MEMORY} or name.startswith(_HUGE_PAGES)
+
+
+def _effective(resources: ResourceRequirements, path: str) -> Resources:
+    if not resources.limits:
+        return _parsed(resources.requests, f"{path}.resources.requests")
+    limits = _parsed(resources.limits, f"{path}.resources.limits")
+    return {**limits, **_parsed(resources.requests, f"{path}.resources.requests")}
+
+
+def _parsed(raw: RawQuantities, path: str) -> Resources:
+    parsed: Resources = {}
+    for name, value in raw.items():
+        try:
+            parsed[name] = parse_quantity(name, value)
+        except QuantityError as error:
+            raise QuantityError(f"{path}.{name}: {error}") from error
+    return parsed
+
+
+def controller(metadata: ObjectMeta) -> OwnerReference | None:
+    """The owner that manages the object, if one says so."""
+    return next((owner for owner in metadata.owner_references if owner.controller), None)
+
+
+def _is_owned_by(metadata: ObjectMeta, kind: str, group: str) -> bool:
+    return any(o.kind == kind and o.api_version.rpartition("/")[0] == group for o in metadata.owner_references)
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Whether a DaemonSet owns the pod: it goes where its node goes."""
+    return _is_owned_by(pod.metadata, "DaemonSet", "apps")
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Whether the pod only shows a static pod of a kubelet, which nobody else can move."""
+    return labels.MIRROR_POD in pod.metadata.annotations
+
+
+def is_owned_by_node(pod: Pod) -> bool:
+    """Whether a Node owns the pod: a static pod, bound to that node for good."""
+    return _is_owned_by(pod.metadata, "Node", "")
+
+
+def is_terminal(pod: Pod) -> bool:
+    """Whether the pod has ended, well or not, and takes no room any more."""
+    return pod.status.phase in {"Succeeded", "Failed"}
+
+
+def is_terminating(pod: Pod) -> bool:
+    """Whether the pod is being deleted."""
+    return pod.metadata.deletion_timestamp is not None
+
+
+def is_reschedulable(pod: Pod) -> bool:
+    """Whether the pod needs a place elsewhere when its node goes: it runs on, and no DaemonSet or node brings it."""
+    return not (is_terminal(pod) or is_terminating(pod) or is_daemon(pod) or is_owned_by_node(pod) or is_mirror(pod))
+
+
+def is_pending(pod: Pod) -> bool:
+    """Whether the pod waits for a node, whether or not a scheduler has looked yet; gated pods don't."""
+    return not pod.spec.node_name and not pod.spec.scheduling_gates and is_reschedulable(pod)
+
+
+def is_provisionable(pod: Pod) -> bool:
+    """Whether a new node is wanted for the pod: pending, and the scheduler has said Unschedulable.
+
+    A pod that preempts others (``nominatedNodeName``) gets their place. Source: reference/karpenter.md, section 3.
+    """
+    if not is_pending(pod) or pod.status.nominated_node_name:
+        return False
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+
+
+def do_not_disrupt(annotations: Mapping[str, str]) -> timedelta | None:
+    """How long the object's annotations protect it from voluntary disruption; None: not at all.
+
+    :data:`FOREVER` for "true", else the duration, counted from the pod's start or the node's creation. The old
+    ``do-not-evict`` and ``do-not-consolidate`` count for "true". Other texts protect nothing, as in Karpenter.
+    """
+    for key in _PROTECTING:
+        value = annotations.get(key)
+        if value == "true":
+            return FOREVER
+        if value is not None and key == labels.DO_NOT_DISRUPT:
+            try:
+                duration = parse_duration(value)
+            except DurationError:
+                continue
+            if duration:
+                return duration
+    return None
+
+
+def is_protected(annotations: Mapping[str, str], *, since: datetime | None, now: datetime) -> bool:
+    """Whether the annotations protect the object now; ``since`` None (not started yet) counts as now."""
+    duration = do_not_disrupt(annotations)
+    if duration is None:
+        return False
+    return duration == FOREVER or since is None or now - since < duration

@@ -1,0 +1,83 @@
+"""Taints and tolerations: who may go where, and who must leave.
+
+The rules are Kubernetes' own (``k8s.io/component-helpers/scheduling/corev1``), shared by scheduling, draining and the
+local world's scheduler.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from shared.api.kubernetes import Taint, Toleration
+
+NO_SCHEDULE = "NoSchedule"
+PREFER_NO_SCHEDULE = "PreferNoSchedule"
+NO_EXECUTE = "NoExecute"
+EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
+REPELLING = frozenset({NO_SCHEDULE, NO_EXECUTE})
+"""The effects that keep a pod away; PreferNoSchedule only makes a node less liked."""
+
+
+def tolerated_by(toleration: Toleration, taint: Taint) -> bool:
+    """Whether this one toleration covers the taint.
+
+    An empty effect covers every effect; an empty key needs Exists and covers every key. An unknown operator covers
+    nothing.
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in {"", "Equal"} and bool(toleration.key) and toleration.value == taint.value
+
+
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Whether any of the tolerations covers the taint."""
+    return any(tolerated_by(toleration, taint) for toleration in tolerations)
+
+
+def untolerated(
+    tolerations: Collection[Toleration], taints: Iterable[Taint], *, effects: Collection[str] = REPELLING
+) -> Taint | None:
+    """The first taint of these effects that no toleration covers, to be named to people; None: all are covered."""
+    return next((t for t in taints if t.effect in effects and not tolerates(tolerations, t)), None)
+
+
+def tolerates_all(
+    tolerations: Collection[Toleration], taints: Iterable[Taint], *, effects: Collection[str] = REPELLING
+) -> bool:
+    """Whether every taint of these effects is covered."""
+    return untolerated(tolerations, taints, effects=effects) is None
+
+
+def same_taint(a: Taint, b: Taint) -> bool:
+    """Whether both are the same taint: key and effect; a node can't carry two of them, whatever their values."""
+    return a.key == b.key and a.effect == b.effect
+
+
+def equal(a: Taint, b: Taint) -> bool:
+    """Whether both say the same: key, effect and value; when they were added is not part of it."""
+    return same_taint(a, b) and a.value == b.value
+
+
+def with_taint(taints: Iterable[Taint], taint: Taint) -> list[Taint]:
+    """The taints with this one in place of the same one, or at the end; equal calls give equal lists."""
+    before = list(taints)
+    if any(same_taint(t, taint) for t in before):
+        return [taint if same_taint(t, taint) and not equal(t, taint) else t for t in before]
+    return [*before, taint]
+
+
+def without_taint(taints: Iterable[Taint], key: str) -> list[Taint]:
+    """The taints but for those of that key, whatever their effects."""
+    return [taint for taint in taints if taint.key != key]
+
+
+def format_taint(taint: Taint) -> str:
+    """``key=value:effect`` as kubectl writes it."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
