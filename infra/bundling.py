@@ -1,27 +1,202 @@
-"""What is uploaded as each function's code."""
+"""What is uploaded as each function's code: its own folder, ``shared``, and pinned third-party packages for arm64.
+
+No container is needed: only wheels are installed, for Lambda's platform instead of this machine's. A bundle's folder is
+named by the hash of all that goes into it, so it is made once, and the same input gives the same bytes. "source"
+leaves all code out: a text stands for it, and the template is the same but for the assets' hashes.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from infra import sizes
+from infra import imports, lock, sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from infra.options import Bundle
+
+LIMIT_MIB = 250
+"""Unpacked, with layers: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
+
+RUNTIME = frozenset({"boto3", "botocore", "s3transfer"})
+"""Left to Lambda's runtime: 25 MiB less in each function, patched by AWS; we call nothing newer than it has. The
+bundle's urllib3, six and python-dateutil come first on its path, and are of the lock's versions, which boto3 accepts."""
+
+UNUSED = frozenset(
+    {
+        "aiohappyeyeballs",
+        "aiohttp",
+        "aiohttp-retry",
+        "aiosignal",
+        "attrs",
+        "frozenlist",
+        "multidict",
+        "propcache",
+        "yarl",
+    }
+)
+"""What only the asyncio half of the Kubernetes client imports."""
+
+PRUNED = ("kubernetes.aio", "kubernetes.client.api", "kubernetes.client.models")
+"""Modules below these are left out: 74 MiB of generated classes. We use the client's transport only, and its packages
+import these on first use; a test imports every function without them."""
+
+_JUNK_FOLDERS = frozenset({"__pycache__", "tests", "bin", "include"})
+_JUNK_SUFFIXES = frozenset({".pyc", ".pyi", ".pxd", ".h", ".a"})
+_JUNK_METADATA = frozenset({"RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json", "uv_cache.json"})
+_PIP_PLATFORMS = ("manylinux_2_28_aarch64", "manylinux2014_aarch64")  # pip takes the newer not to include the older
+_FORMAT = "1"  # of bundles; a change here makes all of them anew
+_MIB = 1024 * 1024
 
 
 class BundleError(RuntimeError):
     """A function's code can't be put together; the text says what is missing and what to do."""
 
 
-def bundles(checkout: Path, *, mode: str) -> dict[str, Path]:
-    """The folder of each function's code."""
+def bundles(checkout: Path, *, mode: Bundle) -> dict[str, Path]:
+    """The folder of each function's code, under ``build/bundles``.
+
+    Raises:
+        BundleError: a handler is not there, a package is not locked or can't be fetched, or a bundle is too large.
+    """
+    root = checkout / "build" / "bundles"
+    if mode == "source":
+        return {function: _placeholder(root, function) for function in sizes.FUNCTIONS}
+    pins = lock.parse((checkout / "requirements.lock").read_text())
+    distributions = importlib.metadata.packages_distributions()
     made = {}
     for function in sizes.FUNCTIONS:
-        folder = checkout / "build" / "bundles" / "source" / function
-        folder.mkdir(parents=True, exist_ok=True)
-        text = f"functions/{function} runs from the checkout; this stands for its bundle.\n"
-        (folder / "README").write_text(text)
-        made[function] = folder
+        if not (checkout / "functions" / function / "handler.py").is_file():
+            raise BundleError(f"functions/{function}/handler.py is not there: there is nothing to deploy")
+        try:
+            chosen = lock.closure(pins, _roots(checkout, function, distributions), without=RUNTIME | UNUSED)
+        except lock.LockError as error:
+            raise BundleError(f"functions/{function}: {error}") from error
+        packages = _install(root / "packages", lock.requirements(chosen))
+        made[function] = _bundle(root / function, checkout, function, packages)
     return made
 
 
-def report(out: Path) -> str:
-    return f"{out}"
+def report(assembly: Path) -> str:
+    """A table of the assembly's functions: MiB unpacked, and files."""
+    rows = [f"{'function':<14}{'MiB':>8}{'files':>8}"]
+    for template in sorted(assembly.glob("*.template.json")):
+        for resource in json.loads(template.read_text())["Resources"].values():
+            if resource["Type"] != "AWS::Lambda::Function":
+                continue
+            name = resource["Properties"]["Handler"].split(".")[1]
+            asset = assembly / f"asset.{resource['Properties']['Code']['S3Key'].removesuffix('.zip')}"
+            sizes_ = [path.stat().st_size for path in _files(asset)]
+            rows.append(f"{name:<14}{sum(sizes_) / _MIB:>8.1f}{len(sizes_):>8}")
+    return "\n".join(rows)
+
+
+def junk(path: Path) -> bool:
+    """Whether a file of the installed packages (its path within them) is left out of bundles."""
+    folders = path.parts[:-1]
+    if _JUNK_FOLDERS.intersection(folders) or path.suffix in _JUNK_SUFFIXES:
+        return True
+    if folders and folders[0].endswith(".dist-info") and path.name in _JUNK_METADATA:
+        return True
+    module = ".".join(path.with_suffix("").parts)
+    return path.name != "__init__.py" and module.startswith(tuple(f"{name}." for name in PRUNED))
+
+
+def _placeholder(root: Path, function: str) -> Path:
+    folder = root / "source" / function
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README").write_text(f"functions/{function} is run from the checkout; this stands for its bundle.\n")
+    return folder
+
+
+def _roots(checkout: Path, function: str, distributions: dict[str, list[str]]) -> list[str]:
+    roots = []
+    for package in sorted(imports.third_party(checkout, function)):
+        if package not in distributions:
+            raise BundleError(f"functions/{function} imports {package}, which no installed distribution has")
+        roots += [name for name in distributions[package] if name.lower() not in RUNTIME]
+    return roots
+
+
+def _install(root: Path, requirements: str) -> Path:
+    kept = root / hashlib.sha256(f"{_FORMAT}\n{requirements}".encode()).hexdigest()[:16]
+    if kept.is_dir():
+        return kept
+    with _making(kept) as folder:
+        listed = folder.with_name("requirements.txt")
+        listed.write_text(requirements)
+        command = [*_installer(), "--target", str(folder), "--no-deps", "--require-hashes", "--requirement", str(listed)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own words
+        if done.returncode:
+            raise BundleError(
+                f"the functions' packages could not be installed (-c bundle=source goes without):\n{done.stderr.strip()}"
+            )
+    return kept
+
+
+def _installer() -> list[str]:
+    beside = Path(sys.executable).with_name("uv")
+    uv = str(beside) if beside.is_file() else shutil.which("uv")
+    wheels = ["--only-binary", ":all:", "--python-version", "3.13"]
+    if uv:
+        return [uv, "pip", "install", "--quiet", *wheels, "--python-platform", "aarch64-manylinux_2_28"]
+    platforms = [word for platform in _PIP_PLATFORMS for word in ("--platform", platform)]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
+    return [*pip, *wheels, "--implementation", "cp", *platforms]
+
+
+def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:
+    sources = [
+        (path, path.relative_to(checkout))
+        for path in (
+            checkout / "functions" / "__init__.py",
+            *_files(checkout / "functions" / function),
+            *_files(checkout / "shared"),
+        )
+        if not _JUNK_FOLDERS.intersection(path.parts[len(checkout.parts) :]) and path.suffix not in _JUNK_SUFFIXES
+    ]
+    sources += [
+        (path, relative) for path in _files(packages) if not junk(relative := path.relative_to(packages))
+    ]
+    digest = hashlib.sha256(_FORMAT.encode())
+    for path, relative in sources:
+        digest.update(f"\0{relative.as_posix()}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    size = sum(path.stat().st_size for path, _ in sources) / _MIB
+    if size > LIMIT_MIB:
+        raise BundleError(f"functions/{function} would be {size:.0f} MiB, and Lambda takes {LIMIT_MIB} MiB")
+    kept = root / digest.hexdigest()[:16]
+    if not kept.is_dir():
+        with _making(kept) as folder:
+            for path, relative in sources:
+                target = folder / relative
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+                target.chmod(0o644)  # whatever the umask: Lambda reads it as another user
+    return kept
+
+
+@contextlib.contextmanager
+def _making(kept: Path) -> Iterator[Path]:
+    """A folder to fill that becomes ``kept`` at the end, whole or not at all."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".making-") as making:
+        folder = Path(making) / "content"
+        folder.mkdir()
+        yield folder
+        with contextlib.suppress(OSError):  # another process was quicker: its folder is the same
+            folder.rename(kept)
+
+
+def _files(folder: Path) -> Collection[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
