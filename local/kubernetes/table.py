@@ -1,0 +1,151 @@
+"""The objects of one resource, in key order, with the changes that led here.
+
+A change names the object before it, so that the table as it was at an older version can be had by walking back: that
+gives pages of a list one consistent state, and needs no snapshots. The history is bounded; what lies before it is 410.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
+
+from local.kubernetes import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from local.kubernetes.kinds import Kind
+
+Obj = dict[str, Any]
+"""A Kubernetes object as JSON. Nobody changes one that was handed out; a change makes a new dict."""
+
+Key = tuple[str, str]
+"""Namespace ("" when cluster-scoped) and name."""
+
+HISTORY = 50_000
+"""Changes a resource remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write. ``object`` is the new state, for DELETED the last one with the version of its removal."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: Obj
+    version: int
+    kind: Kind
+    previous: Obj | None = None
+
+
+_version = attrgetter("version")
+
+
+class Table:
+    """All objects of one resource. Not locked: the store's lock is held around every call."""
+
+    def __init__(self, version: int, index: Callable[[Obj], str] | None = None, *, history: int = HISTORY) -> None:
+        self.version = version
+        self._floor = version
+        self._history: deque[Change] = deque()
+        self._limit = history
+        self._objects: dict[Key, Obj] = {}
+        self._keys: list[Key] = []
+        self._index = index
+        self._indexed: dict[str, set[Key]] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def get(self, key: Key) -> Obj | None:
+        """The object, or None."""
+        return self._objects.get(key)
+
+    def record(self, key: Key, change: Change) -> None:
+        """Take in a change whose objects are complete."""
+        if change.type == "DELETED":
+            del self._objects[key]
+            del self._keys[bisect_left(self._keys, key)]
+        else:
+            if key not in self._objects:
+                insort(self._keys, key)
+            self._objects[key] = change.object
+        if self._index:
+            self._reindex(self._index, key, change)
+        self.version = change.version
+        self._history.append(change)
+        if len(self._history) > self._limit:
+            self._floor = self._history.popleft().version
+
+    def _reindex(self, index: Callable[[Obj], str], key: Key, change: Change) -> None:
+        if change.previous is not None:
+            self._indexed[index(change.previous)].discard(key)
+        if change.type != "DELETED":
+            self._indexed.setdefault(index(change.object), set()).add(key)
+
+    def all(self, namespace: str | None = None) -> list[Obj]:
+        """Every object, or those of a namespace, in order of key."""
+        return [self._objects[key] for key in self._span(self._keys, namespace)]
+
+    def indexed(self, value: str, namespace: str | None = None) -> list[Obj]:
+        """The objects whose indexed field has that value, in order of key."""
+        keys = sorted(self._indexed.get(value, ()))
+        return [self._objects[key] for key in keys if namespace is None or key[0] == namespace]
+
+    def at(self, version: int, namespace: str | None = None) -> list[Obj]:
+        """Every object as it was right after that version.
+
+        Raises:
+            ApiError: 410, the history does not reach back so far.
+        """
+        if version >= self.version:
+            return self.all(namespace)
+        if version < self._floor:
+            raise errors.continue_expired()
+        then = dict(self._objects)
+        for change in reversed(self._history):
+            if change.version <= version:
+                break
+            metadata = change.object["metadata"]
+            key = (metadata.get("namespace", ""), metadata["name"])
+            if change.previous is None:
+                del then[key]
+            else:
+                then[key] = change.previous
+        return [then[key] for key in self._span(sorted(then), namespace)]
+
+    def since(self, version: int) -> list[Change]:
+        """The changes after that version, oldest first.
+
+        Raises:
+            ApiError: 410, the history does not reach back so far.
+        """
+        if version >= self.version:
+            return []
+        if version < self._floor:
+            raise errors.expired(version)
+        newer: list[Change] = []
+        for change in reversed(self._history):
+            if change.version <= version:
+                break
+            newer.append(change)
+        newer.reverse()
+        return newer
+
+    def forget(self) -> None:
+        """Drop the history, as a compaction does: every watch from an older version gets 410."""
+        self._history.clear()
+        self._floor = self.version
+
+    @staticmethod
+    def _span(keys: list[Key], namespace: str | None) -> list[Key]:
+        if namespace is None:
+            return keys
+        return keys[bisect_left(keys, (namespace, "")) : bisect_right(keys, (namespace, "\U0010ffff"))]
+
+
+def in_order(changes: Iterable[list[Change]]) -> list[Change]:
+    """Changes of many resources, oldest first."""
+    return sorted((change for some in changes for change in some), key=_version)
