@@ -8,9 +8,14 @@ is read from the cluster and EC2. What is not a hint is malformed and belongs in
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
 
 RELAY = "tenon.relay"
 SELF = "tenon.functions"
@@ -90,7 +95,16 @@ def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
     )
 
 
-def body(about: str, *, cluster: str, keys: list[str] | tuple[str, ...], time: datetime, source: str = SELF) -> str:
-    """The message body of a hint, as :func:`parse` reads it."""
-    envelope = _Envelope(source=source, detail_type=about, detail=_Detail(cluster=cluster, keys=list(keys)), time=time)
-    return msgspec.json.encode(envelope).decode()
+def bodies(about: str, *, cluster: str, keys: Iterable[str], time: datetime) -> Iterator[str]:
+    """Message bodies as :func:`parse` reads them, with at most :data:`MAX_KEYS` keys each; none for no keys."""
+    rest = list(keys)
+    for start in range(0, len(rest), MAX_KEYS):
+        detail = _Detail(cluster=cluster, keys=rest[start : start + MAX_KEYS])
+        envelope = _Envelope(source=SELF, detail_type=about, detail=detail, time=time)
+        yield msgspec.json.encode(envelope).decode()
+
+
+def entry(about: str, *, cluster: str, keys: Iterable[str], time: datetime, bus: str, source: str = SELF) -> PutEventsRequestEntryTypeDef:
+    """An entry for PutEvents that arrives as the same hint; the caller splits the keys."""
+    detail = msgspec.json.encode(_Detail(cluster=cluster, keys=list(keys))).decode()
+    return {"EventBusName": bus, "Source": source, "DetailType": about, "Detail": detail, "Time": time}

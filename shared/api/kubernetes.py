@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from shared.api.meta import Condition, LabelSelector, ObjectMeta, RawQuantities, Struct
+from shared.api.meta import Condition, LabelSelector, ObjectMeta, ObjectRef, RawQuantities, Struct
 
 
 class Taint(Struct):
@@ -225,6 +225,14 @@ class Pod(Struct):
         """``namespace/name``."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
+    @property
+    def ref(self) -> ObjectRef:
+        """For events and messages."""
+        meta = self.metadata
+        return ObjectRef(
+            api_version=self.api_version, kind=self.kind, name=meta.name, namespace=meta.namespace, uid=meta.uid
+        )
+
 
 class NodeSpec(Struct):
     """What decisions read of a node."""
@@ -259,6 +267,13 @@ class Node(Struct):
     status: NodeStatus = NodeStatus()
     kind: str = "Node"
     api_version: str = "v1"
+
+    @property
+    def ref(self) -> ObjectRef:
+        """For events and messages."""
+        return ObjectRef(
+            api_version=self.api_version, kind=self.kind, name=self.metadata.name, uid=self.metadata.uid
+        )
 
 
 class PodTemplate(Struct):

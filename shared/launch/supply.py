@@ -1,0 +1,80 @@
+"""What each pool could launch right now: its instance types, or the reason why it can't.
+
+The same answer feeds the provisioner, the pools' conditions and the command line, so what people read is what decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared.instances.build import instance_types
+from shared.launch.nodeclass import resolve
+from shared.lifecycle.pools import class_not_ready, class_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.api.nodepool import NodePool
+    from shared.cluster.info import ClusterInfo
+    from shared.instances.catalog import RawCatalog
+    from shared.instances.offering import InstanceType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supply:
+    """By pool name: the instance types it may launch, or why it may not. Classes carry their live status."""
+
+    instance_types: Mapping[str, tuple[InstanceType, ...]]
+    not_ready: Mapping[str, str]
+    node_classes: Mapping[str, EC2NodeClass]
+
+
+def resolved(
+    classes: Iterable[EC2NodeClass], cluster: ClusterInfo, *, default_instance_profile: str, now: datetime
+) -> Mapping[str, EC2NodeClass]:
+    """By name: the classes with what AWS says of them now."""
+    return {
+        c.name: msgspec.structs.replace(
+            c, status=resolve(c, cluster, default_instance_profile=default_instance_profile, now=now)
+        )
+        for c in classes
+    }
+
+
+def gather(
+    pools: Iterable[NodePool],
+    classes: Iterable[EC2NodeClass],
+    raw: RawCatalog,
+    cluster: ClusterInfo,
+    *,
+    unavailable: Collection[tuple[str, str, str]],
+    default_instance_profile: str,
+    now: datetime,
+) -> Supply:
+    """What the pools could launch now; ``unavailable`` are (capacity type, instance type, zone)."""
+    live = resolved(classes, cluster, default_instance_profile=default_instance_profile, now=now)
+    types: dict[str, tuple[InstanceType, ...]] = {}
+    not_ready: dict[str, str] = {}
+    built: dict[str, tuple[InstanceType, ...]] = {}
+    for pool in pools:
+        node_class = class_of(pool, live.values())
+        reason = class_not_ready(pool, node_class)
+        if reason is not None or node_class is None:
+            not_ready[pool.name] = reason[1] if reason is not None else ""
+            types[pool.name] = ()
+            continue
+        if node_class.name not in built:
+            built[node_class.name] = instance_types(
+                raw,
+                node_class,
+                node_class.spec.kubelet,
+                zones={s.zone for s in node_class.status.subnets},
+                unavailable=unavailable,
+            )
+        types[pool.name] = built[node_class.name]
+    return Supply(instance_types=types, not_ready=not_ready, node_classes=live)

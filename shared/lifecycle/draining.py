@@ -1,0 +1,151 @@
+"""How a node is emptied: what to do now, and what is waited for.
+
+Pure: the claim, its node and the pods there, in; one :class:`Step`, out. Carrying a step out and asking again is all
+there is to a drain, so it survives any crash. Groups leave one after the other, critical daemons last, so that pods
+can still reach DNS and write their logs. Rules: Karpenter's terminator (reference: karpenter.md, section 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from shared.api import labels as names
+from shared.api.duration import parse_duration
+from shared.api.kubernetes import Taint
+from shared.api.pods import is_daemon, is_mirror, is_terminal, is_terminating
+from shared.api.taints import same_taint, tolerates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from shared.api.kubernetes import Pod, VolumeAttachment
+    from shared.api.nodeclaim import NodeClaim
+
+DISRUPTED = Taint(key=names.DISRUPTED_TAINT, effect="NoSchedule")
+STUCK_AFTER = timedelta(minutes=1)
+"""A pod that long past its deletion is passed over: its kubelet won't confirm any more."""
+_CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
+_DEFAULT_GRACE_SECONDS = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What to do now, in this order; ``terminate`` only when nothing else is left.
+
+    ``evict`` are pods to evict, ``force`` pods to delete outright with so many seconds of grace because the claim's
+    deadline leaves no more, ``waiting_for`` says in words what the drain waits for.
+    """
+
+    evict: tuple[Pod, ...] = ()
+    force: tuple[tuple[Pod, int], ...] = ()
+    waiting_for: str = ""
+    drained: bool = False
+    terminate: bool = False
+
+
+def deadline(claim: NodeClaim) -> datetime | None:
+    """When the claim's terminationGracePeriod ends, or None when it has none.
+
+    The annotation wins over the spec: whoever deletes in a hurry sets it.
+    """
+    stamped = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP)
+    if stamped is not None:
+        try:
+            moment = datetime.fromisoformat(stamped)
+        except ValueError:
+            moment = None
+        if moment is not None and moment.tzinfo is not None:
+            return moment
+    if claim.spec.termination_grace_period is None or claim.metadata.deletion_timestamp is None:
+        return None
+    grace = parse_duration(claim.spec.termination_grace_period)
+    return None if grace is None else claim.metadata.deletion_timestamp + grace
+
+
+def next_step(
+    claim: NodeClaim,
+    pods: Iterable[Pod],
+    attachments: Iterable[VolumeAttachment],
+    volume_of: Mapping[str, str],
+    *,
+    now: datetime,
+) -> Step:
+    """What to do now for a claim that is being deleted, given the pods and volume attachments of its node.
+
+    ``volume_of`` maps a volume claim ("namespace/name") to its PersistentVolume.
+    """
+    pods = tuple(pods)
+    end = deadline(claim)
+    remaining = [p for p in pods if _must_leave(p, now)]
+    if end is not None and now >= end:
+        return Step(force=tuple((p, 0) for p in remaining), terminate=True)
+    force = tuple((p, _grace_left(p, end, now)) for p in remaining if _is_out_of_time(p, end, now))
+    forced = {p.key for p, _ in force}
+    group = _first_group([p for p in remaining if p.key not in forced])
+    if remaining:
+        names_ = sorted(p.key for p in remaining)
+        return Step(
+            evict=tuple(p for p in group if not is_terminating(p)),
+            force=force,
+            waiting_for=f"{len(names_)} pods, such as {names_[0]}" if len(names_) > 1 else f"pod {names_[0]}",
+        )
+    attached = sorted(_detachable(attachments, pods, volume_of))
+    if attached:
+        return Step(waiting_for=f"volume {attached[0]} to be detached", drained=True)
+    return Step(drained=True, terminate=True)
+
+
+def _must_leave(pod: Pod, now: datetime) -> bool:
+    if is_terminal(pod) or is_mirror(pod) or tolerates(pod.spec.tolerations, DISRUPTED):
+        return False
+    deleted = pod.metadata.deletion_timestamp
+    return deleted is None or now - deleted < STUCK_AFTER
+
+
+def _is_out_of_time(pod: Pod, end: datetime | None, now: datetime) -> bool:
+    """Whether the pod must be deleted now so that it keeps its own grace before the deadline."""
+    return end is not None and not is_terminating(pod) and now >= end - _grace(pod)
+
+
+def _grace(pod: Pod) -> timedelta:
+    seconds = pod.spec.termination_grace_period_seconds
+    return timedelta(seconds=_DEFAULT_GRACE_SECONDS if seconds is None else seconds)
+
+
+def _grace_left(pod: Pod, end: datetime | None, now: datetime) -> int:
+    left = _grace(pod) if end is None else min(_grace(pod), max(end - now, timedelta()))
+    return int(left.total_seconds())
+
+
+def _first_group(pods: list[Pod]) -> list[Pod]:
+    """The pods that leave next: noncritical, noncritical daemons, critical, critical daemons."""
+    groups: dict[int, list[Pod]] = {}
+    for pod in pods:
+        rank = 2 * (pod.spec.priority_class_name in _CRITICAL) + is_daemon(pod)
+        groups.setdefault(rank, []).append(pod)
+    return groups[min(groups)] if groups else []
+
+
+def _detachable(attachments: Iterable[VolumeAttachment], pods: Iterable[Pod], volume_of: Mapping[str, str]) -> set[str]:
+    """Volumes that will be detached: all but those of pods that stay on the node to its end."""
+    staying = {
+        volume_of.get(f"{p.metadata.namespace}/{v.persistent_volume_claim.claim_name}")
+        for p in pods
+        if not is_terminal(p)
+        for v in p.spec.volumes
+        if v.persistent_volume_claim is not None
+    }
+    attached = {a.spec.source.persistent_volume_name or a.metadata.name for a in attachments}
+    return {volume for volume in attached if volume not in staying}
+
+
+def with_disrupted(taints: list[Taint]) -> list[Taint]:
+    """The taints with the disrupted one."""
+    return taints if any(same_taint(t, DISRUPTED) for t in taints) else [*taints, DISRUPTED]
+
+
+def without_disrupted(taints: list[Taint]) -> list[Taint]:
+    """The taints without the disrupted one."""
+    return [t for t in taints if not same_taint(t, DISRUPTED)]

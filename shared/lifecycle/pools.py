@@ -1,0 +1,122 @@
+"""What a pool and its node class say of themselves: resources, nodes, and conditions with reasons people understand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.meta import condition, is_true, with_condition
+from shared.api.nodepool import NodePoolStatus
+from shared.api.quantity import NODES, add, format_resources, parse_resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from shared.api.kubernetes import Node
+    from shared.api.meta import Condition
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.api.nodepool import NodePool
+
+VALIDATION = "ValidationSucceeded"
+NODE_CLASS_READY = "NodeClassReady"
+REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+READY = "Ready"
+
+
+def claims_of(pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
+    """The claims that the pool made."""
+    return tuple(c for c in claims if c.metadata.labels.get(names.NODEPOOL) == pool.name)
+
+
+def class_of(pool: NodePool, classes: Iterable[EC2NodeClass]) -> EC2NodeClass | None:
+    """The node class that the pool refers to, or None when there is none of that name."""
+    wanted = pool.spec.template.spec.node_class_ref.name
+    return next((c for c in classes if c.name == wanted), None)
+
+
+def status(
+    pool: NodePool,
+    claims: Iterable[NodeClaim],
+    nodes: Iterable[Node],
+    node_class: EC2NodeClass | None,
+    *,
+    now: datetime,
+) -> NodePoolStatus:
+    """The status to write: what the pool's claims hold, and whether it can launch."""
+    own = claims_of(pool, claims)
+    count = sum(1 for n in nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name)
+    held = add(*(parse_resources(c.status.capacity) for c in own)) if own else {}
+    conditions = with_condition(
+        pool.status.conditions,
+        VALIDATION,
+        status=True,
+        reason="Valid",
+        now=now,
+        generation=pool.metadata.generation,
+    )
+    obstacle = class_not_ready(pool, node_class)
+    reason, message = obstacle or ("Ready", "")
+    conditions = with_condition(
+        conditions,
+        NODE_CLASS_READY,
+        status=obstacle is None,
+        reason=reason,
+        message=message,
+        now=now,
+        generation=pool.metadata.generation,
+    )
+    if any(is_true(c.status.conditions, nodeclaim.REGISTERED) for c in own):
+        conditions = with_condition(conditions, REGISTRATION_HEALTHY, status=True, reason="NodesRegister", now=now)
+    return NodePoolStatus(
+        resources={**format_resources({**held, NODES: count})},
+        nodes=count,
+        conditions=_with_ready(conditions, pool, now=now),
+    )
+
+
+def invalid_conditions(
+    conditions: list[Condition], problems: Iterable[str], *, generation: int, now: datetime
+) -> list[Condition]:
+    """The conditions of a pool or class that can't be used: not valid, and so not ready, with every problem named."""
+    message = "; ".join(problems)
+    after = with_condition(
+        conditions, VALIDATION, status=False, reason="Invalid", message=message, now=now, generation=generation
+    )
+    return with_condition(after, READY, status=False, reason="Invalid", message=message, now=now, generation=generation)
+
+
+def class_not_ready(pool: NodePool, node_class: EC2NodeClass | None) -> tuple[str, str] | None:
+    """Why the pool can't launch because of its node class (reason, message), or None when it can."""
+    wanted = pool.spec.template.spec.node_class_ref.name
+    if node_class is None:
+        return "NodeClassNotFound", f'there is no valid EC2NodeClass or AWSNodeTemplate named "{wanted}"'
+    if node_class.metadata.deletion_timestamp is not None:
+        return "NodeClassTerminating", f"{node_class.ref} is being deleted"
+    ready = condition(node_class.status.conditions, READY)
+    if ready is None or ready.status != "True":
+        message = ready.message if ready is not None else "not looked at yet"
+        return "NodeClassNotReady", f"{node_class.ref}: {message}"
+    return None
+
+
+def _with_ready(conditions: list[Condition], pool: NodePool, *, now: datetime) -> list[Condition]:
+    failing = next(
+        (
+            c
+            for type_ in (VALIDATION, NODE_CLASS_READY)
+            if (c := condition(conditions, type_)) is not None and c.status != "True"
+        ),
+        None,
+    )
+    return with_condition(
+        conditions,
+        READY,
+        status=failing is None,
+        reason="Ready" if failing is None else failing.reason,
+        message="" if failing is None else failing.message,
+        now=now,
+        generation=pool.metadata.generation,
+    )

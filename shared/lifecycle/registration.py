@@ -1,0 +1,121 @@
+"""How a claim comes to its node: registered when the node appears, initialized when pods can run on it.
+
+Pure: each function takes an object and gives the object as it should be, so that writing is a difference, doing it
+twice changes nothing more, and a conflict is answered by computing anew. Rules: Karpenter's registration and
+initialization (reference: karpenter.md, section 6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.meta import OwnerReference, is_true, with_condition
+from shared.api.quantity import parse_resources
+from shared.api.taints import same_taint
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from shared.api.kubernetes import Node, Taint
+    from shared.api.meta import Condition
+    from shared.api.nodeclaim import NodeClaim
+
+EPHEMERAL_TAINTS = frozenset(
+    {
+        names.NOT_READY_TAINT,
+        "node.kubernetes.io/unreachable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    }
+)
+"""Taints that a starting node carries by itself and loses by itself (with ``*.csi.*/agent-not-ready`` ones)."""
+_AGENT_NOT_READY = "agent-not-ready"
+
+
+def node_after(node: Node, claim: NodeClaim) -> Node:
+    """The node with what its claim brings (labels, annotations, taints, finalizer, owner) and its progress.
+
+    Labels, annotations and startup taints are brought once: afterwards a user, or whoever the taint waits for, may have
+    changed them, and is right.
+    """
+    metadata = node.metadata
+    if not _is_registered(node):
+        annotations = {k: v for k, v in claim.metadata.annotations.items() if k != names.TERMINATION_TIMESTAMP}
+        metadata = replace(
+            metadata,
+            labels={**metadata.labels, **claim.metadata.labels, names.REGISTERED: "true"},
+            annotations={**metadata.annotations, **annotations},
+        )
+    if names.TERMINATION_FINALIZER not in metadata.finalizers and metadata.deletion_timestamp is None:
+        metadata = replace(metadata, finalizers=[*metadata.finalizers, names.TERMINATION_FINALIZER])
+    if not any(o.uid == claim.metadata.uid for o in metadata.owner_references):
+        owner = OwnerReference(
+            api_version=claim.api_version,
+            kind=claim.kind,
+            name=claim.name,
+            uid=claim.metadata.uid,
+            block_owner_deletion=True,
+        )
+        metadata = replace(metadata, owner_references=[*metadata.owner_references, owner])
+    after = replace(node, metadata=metadata, spec=replace(node.spec, taints=_registered_taints(node, claim)))
+    if uninitialized_because(after, claim) is None and metadata.labels.get(names.INITIALIZED) != "true":
+        metadata = replace(metadata, labels={**metadata.labels, names.INITIALIZED: "true"})
+        after = replace(after, metadata=metadata)
+    return after
+
+
+def claim_after(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
+    """The claim with what its node shows: its name, its real size, Registered, Initialized and Ready."""
+    status = claim.status
+    conditions = with_condition(status.conditions, nodeclaim.REGISTERED, status=True, reason="Registered", now=now)
+    waiting = uninitialized_because(node, claim)
+    if waiting is None:
+        conditions = with_condition(conditions, nodeclaim.INITIALIZED, status=True, reason="Initialized", now=now)
+        status = replace(status, capacity=node.status.capacity, allocatable=node.status.allocatable)
+    elif not is_true(conditions, nodeclaim.INITIALIZED):
+        reason, message = waiting
+        conditions = with_condition(
+            conditions, nodeclaim.INITIALIZED, status=None, reason=reason, message=message, now=now
+        )
+    status = replace(status, node_name=node.metadata.name, conditions=with_ready(conditions, now=now))
+    return replace(claim, status=status)
+
+
+def with_ready(conditions: list[Condition], *, now: datetime) -> list[Condition]:
+    """The conditions with Ready: true when Launched, Registered and Initialized are."""
+    for type_ in (nodeclaim.LAUNCHED, nodeclaim.REGISTERED, nodeclaim.INITIALIZED):
+        if not is_true(conditions, type_):
+            return with_condition(conditions, nodeclaim.READY, status=False, reason=f"Not{type_}", now=now)
+    return with_condition(conditions, nodeclaim.READY, status=True, reason="Ready", now=now)
+
+
+def uninitialized_because(node: Node, claim: NodeClaim) -> tuple[str, str] | None:
+    """Reason and message of what the node still lacks, or None when pods can run on it."""
+    if not is_true(node.status.conditions, "Ready"):
+        return "NodeNotReady", f"node {node.metadata.name} is not Ready yet"
+    for taint in node.spec.taints:
+        if any(same_taint(taint, startup) for startup in claim.spec.startup_taints):
+            return "StartupTaintsExist", f"startup taint {taint.key}:{taint.effect} is still on the node"
+        if taint.key in EPHEMERAL_TAINTS or taint.key.endswith(_AGENT_NOT_READY):
+            return "KnownEphemeralTaintsExist", f"taint {taint.key}:{taint.effect} is still on the node"
+    allocatable = parse_resources(node.status.allocatable)
+    for name, amount in parse_resources(claim.spec.resources.requests).items():
+        if amount > 0 and allocatable.get(name, 0) == 0:
+            return "ResourceNotRegistered", f"the node has no {name} yet"
+    return None
+
+
+def _is_registered(node: Node) -> bool:
+    return node.metadata.labels.get(names.REGISTERED) == "true"
+
+
+def _registered_taints(node: Node, claim: NodeClaim) -> list[Taint]:
+    """The node's taints without ``unregistered``; on first registration, with every taint of the claim."""
+    kept = [t for t in node.spec.taints if t.key != names.UNREGISTERED_TAINT]
+    if _is_registered(node):
+        return kept
+    brought = (*claim.spec.taints, *claim.spec.startup_taints)
+    return kept + [t for t in brought if not any(same_taint(t, k) for k in kept)]

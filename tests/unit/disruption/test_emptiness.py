@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus
+from shared.api.meta import Condition, ObjectMeta, OwnerReference
+from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
+from shared.disruption.emptiness import decide, noted, observe, still_valid
+from shared.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from shared.disruption.command import Command
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+DAEMON = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)
+
+
+def pool(*, after: str = "30s", budgets: list[Budget] | None = None) -> NodePool:
+    disruption = Disruption(
+        consolidate_after=after, consolidation_policy="WhenEmpty", budgets=budgets or [Budget(nodes="100%")]
+    )
+    return NodePool(metadata=ObjectMeta(name="default"), spec=NodePoolSpec(disruption=disruption))
+
+
+def node(name: str, *, annotations: dict[str, str] | None = None, ready: bool = True) -> Node:
+    return Node(
+        metadata=ObjectMeta(
+            name=name, labels={names.NODEPOOL: "default", names.INITIALIZED: "true"}, annotations=annotations or {}
+        ),
+        spec=NodeSpec(provider_id=f"aws:///us-east-1a/i-{name}"),
+        status=NodeStatus(conditions=[Condition(type="Ready", status=str(ready))]),
+    )
+
+
+def claim(name: str, *, empty_for: int | None = None, initialized: bool = True) -> NodeClaim:
+    conditions = [Condition(type=nodeclaim.INITIALIZED, status=str(initialized))]
+    if empty_for is not None:
+        since = NOW - timedelta(seconds=empty_for)
+        conditions.append(Condition(type=nodeclaim.EMPTY, status="True", last_transition_time=since))
+    return NodeClaim(
+        metadata=ObjectMeta(name=f"claim-{name}"),
+        status=NodeClaimStatus(node_name=name, provider_id=f"aws:///us-east-1a/i-{name}", conditions=conditions),
+    )
+
+
+def pod(on: str, *, daemon: bool = False, phase: str = "Running", deleted: bool = False) -> Pod:
+    return Pod(
+        metadata=ObjectMeta(
+            name="p",
+            namespace="default",
+            owner_references=[DAEMON] if daemon else [],
+            deletion_timestamp=NOW if deleted else None,
+        ),
+        spec=PodSpec(node_name=on),
+        status=PodStatus(phase=phase),
+    )
+
+
+def look(*claims: NodeClaim, pods: Collection[Pod] = (), of: NodePool | None = None, awaited: str = "") -> Command:
+    snapshot = Snapshot(
+        taken_at=NOW,
+        node_pools=(of or pool(),),
+        node_claims=claims,
+        nodes=tuple(node(c.status.node_name) for c in claims),
+        pods=tuple(pods),
+    )
+    return decide(snapshot, awaited=frozenset({awaited} - {""}), now=NOW)
+
+
+def removed(command: Command) -> list[str]:
+    return [r.node for r in command.removals]
+
+
+def test_a_node_goes_when_it_has_been_empty_for_as_long_as_its_pool_says() -> None:
+    assert removed(look(claim("a", empty_for=30))) == ["a"]
+    early = look(claim("a", empty_for=29))
+    assert removed(early) == []
+    assert early.look_again == NOW + timedelta(seconds=1)
+
+
+def test_a_node_with_nothing_but_daemons_and_finished_pods_is_empty() -> None:
+    assert removed(look(claim("a", empty_for=60), pods=[pod("a", daemon=True), pod("a", phase="Succeeded")])) == ["a"]
+
+
+def test_a_node_with_a_pod_even_one_that_is_going_is_not_empty() -> None:
+    assert removed(look(claim("a", empty_for=60), pods=[pod("a")])) == []
+    assert removed(look(claim("a", empty_for=60), pods=[pod("a", deleted=True)])) == []
+    assert not still_valid([pod("a", deleted=True)])
+    assert still_valid([pod("a", daemon=True)])
+
+
+def test_a_node_that_a_pending_pod_will_use_is_not_empty() -> None:
+    assert removed(look(claim("a", empty_for=60), awaited="a")) == []
+    assert removed(look(claim("a", empty_for=60), awaited="claim-a")) == []
+
+
+def test_never_means_never() -> None:
+    command = look(claim("a", empty_for=10_000), of=pool(after="Never"))
+    assert removed(command) == []
+    assert command.look_again is None
+
+
+def test_budgets_hold_and_the_refused_are_told_why() -> None:
+    claims = [claim(name, empty_for=60) for name in "abcde"]
+    command = look(*claims, of=pool(budgets=[Budget(nodes="40%")]))
+    assert removed(command) == ["a", "b"]
+    assert [r.node for r in command.refused] == ["c", "d", "e"]
+    assert "budget" in command.refused[0].message
+    assert removed(look(*claims, of=pool(budgets=[Budget(nodes="0", reasons=["Empty"])]))) == []
+    assert len(removed(look(*claims, of=pool(budgets=[Budget(nodes="0", reasons=["Drifted"])])))) == 5
+
+
+def test_a_budget_that_nobody_can_read_allows_nothing() -> None:
+    assert removed(look(claim("a", empty_for=60), of=pool(budgets=[Budget(nodes="many")]))) == []
+    closed = Budget(nodes="0", schedule="whenever", duration="1h")
+    assert removed(look(claim("a", empty_for=60), of=pool(budgets=[closed]))) == []
+
+
+def test_nodes_that_are_unready_or_leaving_count_against_the_budget() -> None:
+    claims = (claim("a", empty_for=60), claim("b", empty_for=60))
+    snapshot = Snapshot(
+        taken_at=NOW,
+        node_pools=(pool(budgets=[Budget(nodes="1")]),),
+        node_claims=claims,
+        nodes=(node("a"), node("b"), node("c", ready=False)),
+    )
+    assert removed(decide(snapshot, awaited=(), now=NOW)) == []
+
+
+def test_do_not_disrupt_keeps_a_node() -> None:
+    snapshot = Snapshot(
+        taken_at=NOW,
+        node_pools=(pool(),),
+        node_claims=(claim("a", empty_for=60),),
+        nodes=(node("a", annotations={names.DO_NOT_DISRUPT: "true"}),),
+    )
+    command = decide(snapshot, awaited=(), now=NOW)
+    assert removed(command) == []
+    assert names.DO_NOT_DISRUPT in command.refused[0].message
+
+
+def test_a_node_that_is_still_starting_is_not_a_candidate() -> None:
+    assert removed(look(claim("a", empty_for=60, initialized=False))) == []
+
+
+def test_since_when_a_node_is_empty_is_noted_once_and_forgotten_when_a_pod_comes() -> None:
+    fresh = claim("a")
+    snapshot = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(fresh,), nodes=(node("a"),))
+    seen = observe(snapshot, awaited=())
+    assert [o.is_empty for o in seen] == [True]
+    after = noted(fresh, is_empty=True, now=NOW)
+    snapshot = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(after,), nodes=(node("a"),))
+    assert observe(snapshot, awaited=()) == ()
+    filled = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(after,), nodes=(node("a"),), pods=(pod("a"),))
+    assert [o.is_empty for o in observe(filled, awaited=())] == [False]
+    again = noted(noted(after, is_empty=False, now=NOW), is_empty=True, now=NOW + timedelta(minutes=5))
+    assert decide(replace_claim(snapshot, again), awaited=(), now=NOW + timedelta(minutes=5)).removals == ()
+
+
+def replace_claim(snapshot: Snapshot, new: NodeClaim) -> Snapshot:
+    return Snapshot(
+        taken_at=snapshot.taken_at,
+        node_pools=snapshot.node_pools,
+        node_claims=(replace(new),),
+        nodes=snapshot.nodes,
+    )

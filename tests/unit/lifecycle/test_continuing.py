@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.api.meta import ObjectMeta
+from shared.api.nodeclaim import NodeClaim
+from shared.lifecycle.continuing import NEXT_LOOK, delay, is_due
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def claim(*, next_look: str | None = None, deleted: datetime = NOW) -> NodeClaim:
+    annotations = {} if next_look is None else {NEXT_LOOK: next_look}
+    return NodeClaim(metadata=ObjectMeta(name="c", deletion_timestamp=deleted, annotations=annotations))
+
+
+def test_a_hint_before_the_next_look_is_surplus() -> None:
+    assert is_due(claim(), now=NOW)
+    assert not is_due(claim(next_look=(NOW + timedelta(seconds=10)).isoformat()), now=NOW)
+    assert is_due(claim(next_look=NOW.isoformat()), now=NOW)
+
+
+def test_a_garbled_time_doesnt_stop_a_drain() -> None:
+    assert is_due(claim(next_look="tomorrow"), now=NOW)
+    assert is_due(claim(next_look="2026-05-01T12:00:00"), now=NOW)
+
+
+def test_a_drain_that_a_budget_blocks_for_two_days_is_looked_at_a_bounded_number_of_times() -> None:
+    blocked, looks, now = claim(), 0, NOW
+    while now < NOW + timedelta(days=2):
+        now += delay(blocked, moving=False, end=None, now=now)
+        looks += 1
+    assert looks < 700
+
+
+@given(st.integers(0, 10_000), st.booleans(), st.integers(1, 10_000))
+def test_the_next_look_never_comes_after_the_deadline(waited: int, moving: bool, left: int) -> None:  # noqa: FBT001 (hypothesis)
+    now = NOW + timedelta(seconds=waited)
+    wait = delay(claim(), moving=moving, end=now + timedelta(seconds=left), now=now)
+    assert timedelta() < wait <= timedelta(seconds=left)
+    assert wait <= timedelta(seconds=5 if moving else 300)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from shared.api import labels as names
+from shared.api.kubernetes import (
+    PersistentVolumeClaimSource,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Toleration,
+    Volume,
+    VolumeAttachment,
+    VolumeAttachmentSource,
+    VolumeAttachmentSpec,
+)
+from shared.api.meta import ObjectMeta, OwnerReference
+from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
+from shared.lifecycle.draining import DISRUPTED, deadline, next_step, with_disrupted, without_disrupted
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+DAEMON = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)
+
+
+def claim(*, grace: str | None = None, deleted: datetime = NOW, annotations: dict[str, str] | None = None) -> NodeClaim:
+    return NodeClaim(
+        metadata=ObjectMeta(name="default-abcde", deletion_timestamp=deleted, annotations=annotations or {}),
+        spec=NodeClaimSpec(termination_grace_period=grace),
+    )
+
+
+def pod(
+    name: str,
+    *,
+    daemon: bool = False,
+    priority: str = "",
+    grace: int | None = 30,
+    deleted: datetime | None = None,
+    tolerations: list[Toleration] | None = None,
+    annotations: dict[str, str] | None = None,
+    phase: str = "Running",
+    volumes: list[Volume] | None = None,
+) -> Pod:
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            deletion_timestamp=deleted,
+            owner_references=[DAEMON] if daemon else [],
+            annotations=annotations or {},
+        ),
+        spec=PodSpec(
+            node_name="n",
+            priority_class_name=priority,
+            termination_grace_period_seconds=grace,
+            tolerations=tolerations or [],
+            volumes=volumes or [],
+        ),
+        status=PodStatus(phase=phase),
+    )
+
+
+def evicted(*pods: Pod, at: datetime = NOW, of: NodeClaim | None = None) -> list[str]:
+    return sorted(p.metadata.name for p in next_step(of or claim(), pods, (), {}, now=at).evict)
+
+
+def test_ordinary_pods_leave_before_daemons_and_critical_ones_last() -> None:
+    web, log = pod("web"), pod("log", daemon=True)
+    dns = pod("dns", priority="system-cluster-critical")
+    cni = pod("cni", daemon=True, priority="system-node-critical")
+    assert evicted(web, log, dns, cni) == ["web"]
+    assert evicted(log, dns, cni) == ["log"]
+    assert evicted(dns, cni) == ["dns"]
+    assert evicted(cni) == ["cni"]
+
+
+def test_the_next_group_waits_until_the_pods_before_it_are_gone() -> None:
+    going = pod("web", deleted=NOW - timedelta(seconds=5))
+    step = next_step(claim(), [going, pod("log", daemon=True)], (), {}, now=NOW)
+    assert step.evict == ()
+    assert not step.terminate
+    assert "default/log" in step.waiting_for
+
+
+def test_pods_that_nobody_can_move_are_passed_over() -> None:
+    everything = [Toleration(operator="Exists")]
+    staying = (
+        pod("static", annotations={names.MIRROR_POD: "x"}),
+        pod("agent", daemon=True, tolerations=everything),
+        pod("done", phase="Succeeded"),
+        pod("stuck", deleted=NOW - timedelta(minutes=2)),
+    )
+    step = next_step(claim(), staying, (), {}, now=NOW)
+    assert step.drained
+    assert step.terminate
+
+
+def test_an_empty_node_is_terminated_at_once() -> None:
+    step = next_step(claim(), (), (), {}, now=NOW)
+    assert step.terminate
+    assert step.drained
+
+
+def test_the_instance_waits_for_volumes_to_be_detached_but_not_for_those_of_pods_that_stay() -> None:
+    def attachment(volume: str) -> VolumeAttachment:
+        source = VolumeAttachmentSource(persistent_volume_name=volume)
+        return VolumeAttachment(spec=VolumeAttachmentSpec(node_name="n", source=source))
+
+    step = next_step(claim(), (), [attachment("pv-1")], {}, now=NOW)
+    assert step.drained
+    assert not step.terminate
+    assert "pv-1" in step.waiting_for
+    data = Volume(name="data", persistent_volume_claim=PersistentVolumeClaimSource(claim_name="data"))
+    staying = pod("agent", tolerations=[Toleration(operator="Exists")], volumes=[data])
+    assert next_step(claim(), [staying], [attachment("pv-1")], {"default/data": "pv-1"}, now=NOW).terminate
+
+
+def test_a_termination_grace_period_leaves_every_pod_its_own_grace() -> None:
+    ends_soon = claim(grace="10m", deleted=NOW)
+    slow, quick = pod("slow", grace=300), pod("quick", grace=10)
+    early = next_step(ends_soon, [slow, quick], (), {}, now=NOW + timedelta(minutes=4))
+    assert early.force == ()
+    late = next_step(ends_soon, [slow, quick], (), {}, now=NOW + timedelta(minutes=5, seconds=1))
+    assert [(p.metadata.name, grace) for p, grace in late.force] == [("slow", 299)]
+    assert [p.metadata.name for p in late.evict] == ["quick"]
+
+
+def test_past_the_deadline_the_instance_goes_with_whatever_is_left() -> None:
+    step = next_step(claim(grace="1m"), [pod("web")], (), {}, now=NOW + timedelta(minutes=1))
+    assert [(p.metadata.name, grace) for p, grace in step.force] == [("web", 0)]
+    assert step.terminate
+
+
+def test_a_stamped_deadline_wins_over_the_spec_and_a_garbled_one_doesnt() -> None:
+    stamp = (NOW + timedelta(seconds=90)).isoformat()
+    assert deadline(claim(grace="1h", annotations={names.TERMINATION_TIMESTAMP: stamp})) == NOW + timedelta(seconds=90)
+    assert deadline(claim(grace="1h", annotations={names.TERMINATION_TIMESTAMP: "soon"})) == NOW + timedelta(hours=1)
+    assert deadline(claim()) is None
+
+
+def test_the_disrupted_taint_is_added_once_and_removed_whole() -> None:
+    assert with_disrupted(with_disrupted([])) == [DISRUPTED]
+    assert without_disrupted([DISRUPTED]) == []

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.kubernetes import Node, NodeSpec
+from shared.api.meta import Condition, ObjectMeta
+from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.lifecycle.garbage import GRACE, Machine, abandoned, instance_id, lost, orphans
+from shared.lifecycle.liveness import given_up
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+OLD = NOW - timedelta(minutes=20)
+
+
+def machine(identity: str, *, state: str = "running", at: datetime = OLD, group: str = "") -> Machine:
+    return Machine(id=identity, state=state, launched_at=at, tags={names.LAUNCH_GROUP: group} if group else {})
+
+
+def claim(
+    *, provider_id: str = "", group: str = "", launched: bool = True, created: datetime = OLD, registered: bool = False
+) -> NodeClaim:
+    conditions = []
+    if launched:
+        conditions.append(Condition(type=nodeclaim.LAUNCHED, status="True", last_transition_time=created))
+    if registered:
+        conditions.append(Condition(type=nodeclaim.REGISTERED, status="True", last_transition_time=created))
+    return NodeClaim(
+        metadata=ObjectMeta(name="c", creation_timestamp=created, annotations={names.LAUNCH_GROUP: group}),
+        status=NodeClaimStatus(provider_id=provider_id, conditions=conditions),
+    )
+
+
+def test_an_instance_that_no_claim_names_is_an_orphan() -> None:
+    held = claim(provider_id="aws:///us-east-1a/i-1")
+    assert orphans([machine("i-1"), machine("i-2")], [held], now=NOW) == ("i-2",)
+
+
+def test_a_young_instance_and_one_that_is_going_are_left_alone() -> None:
+    young = machine("i-1", at=NOW - GRACE + timedelta(seconds=1))
+    assert orphans([young, machine("i-2", state="shutting-down")], [], now=NOW) == ()
+
+
+def test_an_instance_whose_launch_group_still_waits_for_instances_is_left_to_the_provisioner() -> None:
+    waiting = claim(group="g", launched=False)
+    assert orphans([machine("i-1", group="g")], [waiting], now=NOW) == ()
+    assert orphans([machine("i-1", group="other")], [waiting], now=NOW) == ("i-1",)
+
+
+def test_a_claim_whose_instance_was_terminated_from_outside_is_lost() -> None:
+    gone = claim(provider_id="aws:///us-east-1a/i-1")
+    assert lost([gone], [machine("i-1", state="terminated")], now=NOW) == (gone,)
+    assert lost([gone], [], now=NOW) == (gone,)
+    assert lost([gone], [machine("i-1")], now=NOW) == ()
+
+
+def test_a_claim_just_launched_is_not_lost_before_ec2_shows_its_instance() -> None:
+    fresh = claim(provider_id="aws:///us-east-1a/i-1", created=NOW - timedelta(seconds=5))
+    assert lost([fresh], [], now=NOW) == ()
+
+
+def test_a_node_of_ours_without_claim_and_instance_is_abandoned_and_a_strangers_never_is() -> None:
+    ours = Node(
+        metadata=ObjectMeta(name="a", finalizers=[names.TERMINATION_FINALIZER]),
+        spec=NodeSpec(provider_id="aws:///us-east-1a/i-1"),
+    )
+    strange = Node(metadata=ObjectMeta(name="b"), spec=NodeSpec(provider_id="aws:///us-east-1a/i-2"))
+    assert abandoned([ours, strange], [], []) == (ours,)
+    assert abandoned([ours], [], [machine("i-1")]) == ()
+    assert abandoned([ours], [claim(provider_id="aws:///us-east-1a/i-1")], []) == ()
+
+
+def test_garbage_in_a_provider_id_is_no_instance() -> None:
+    assert instance_id("aws:///us-east-1a/i-0abc") == "i-0abc"
+    assert instance_id("") == ""
+    assert instance_id("gce://project/zone/vm") == ""
+    assert instance_id("aws:///us-east-1a/banana") == ""
+
+
+def test_a_claim_is_given_up_when_ec2_gives_nothing_for_five_minutes() -> None:
+    assert given_up(claim(launched=False, created=NOW - timedelta(minutes=4)), now=NOW) is None
+    reason = given_up(claim(launched=False, created=NOW - timedelta(minutes=5)), now=NOW)
+    assert reason is not None
+    assert reason.reason == "LaunchTimeout"
+
+
+def test_a_claim_is_given_up_when_its_node_doesnt_join_within_fifteen_minutes() -> None:
+    quarter = claim(provider_id="aws:///us-east-1a/i-1", created=NOW - timedelta(minutes=15))
+    reason = given_up(quarter, now=NOW)
+    assert reason is not None
+    assert reason.reason == "RegistrationTimeout"
+    assert "i-1" in reason.message
+    assert given_up(claim(provider_id="aws:///us-east-1a/i-1", registered=True), now=NOW) is None

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Taint
+from shared.api.meta import Condition, ObjectMeta, condition, is_true
+from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequests
+from shared.lifecycle.registration import claim_after, node_after
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+UNREGISTERED = Taint(key=names.UNREGISTERED_TAINT, effect="NoExecute")
+STARTUP = Taint(key="example.com/agent", effect="NoSchedule")
+OWN = Taint(key="example.com/team", effect="NoSchedule", value="a")
+READY = Condition(type="Ready", status="True")
+
+
+def claim(**requests: str) -> NodeClaim:
+    return NodeClaim(
+        metadata=ObjectMeta(
+            name="default-abcde",
+            uid="claim-uid",
+            labels={names.NODEPOOL: "default", "team": "a"},
+            annotations={"x": "y"},
+        ),
+        spec=NodeClaimSpec(
+            taints=[OWN], startup_taints=[STARTUP], resources=ResourceRequests(requests=requests or {"cpu": "1"})
+        ),
+        status=NodeClaimStatus(
+            provider_id="aws:///us-east-1a/i-1",
+            conditions=[Condition(type=nodeclaim.LAUNCHED, status="True", last_transition_time=NOW)],
+        ),
+    )
+
+
+def joined(*, taints: list[Taint] | None = None, ready: bool = False, **allocatable: str) -> Node:
+    return Node(
+        metadata=ObjectMeta(name="ip-10-0-0-1", uid="node-uid"),
+        spec=NodeSpec(provider_id="aws:///us-east-1a/i-1", taints=[UNREGISTERED] if taints is None else taints),
+        status=NodeStatus(conditions=[READY] if ready else [], allocatable=allocatable or {"cpu": "2"}),
+    )
+
+
+def test_a_node_that_joins_gets_its_claims_labels_taints_owner_and_finalizer() -> None:
+    node = node_after(joined(), claim())
+    assert node.metadata.labels == {names.NODEPOOL: "default", "team": "a", names.REGISTERED: "true"}
+    assert node.metadata.annotations["x"] == "y"
+    assert node.spec.taints == [OWN, STARTUP]
+    assert node.metadata.finalizers == [names.TERMINATION_FINALIZER]
+    assert [o.uid for o in node.metadata.owner_references] == ["claim-uid"]
+
+
+def test_doing_it_twice_changes_nothing_more() -> None:
+    once = node_after(joined(ready=True), claim())
+    assert node_after(once, claim()) == once
+    after = claim_after(claim(), once, now=NOW)
+    assert claim_after(after, once, now=NOW + timedelta(minutes=1)) == after
+
+
+def test_what_users_and_agents_change_after_registration_stays() -> None:
+    node = node_after(joined(), claim())
+    edited = replace(
+        node,
+        metadata=replace(node.metadata, labels={**node.metadata.labels, "team": "b"}),
+        spec=replace(node.spec, taints=[OWN]),
+    )
+    again = node_after(edited, claim())
+    assert again.metadata.labels["team"] == "b"
+    assert again.spec.taints == [OWN]
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        (joined(taints=[]), "NodeNotReady"),
+        (joined(taints=[STARTUP], ready=True), "StartupTaintsExist"),
+        (
+            joined(taints=[Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")], ready=True),
+            "KnownEphemeralTaintsExist",
+        ),
+        (joined(taints=[], ready=True, cpu="0"), "ResourceNotRegistered"),
+    ],
+)
+def test_a_node_isnt_initialized_while_something_is_missing_and_the_claim_says_what(node: Node, reason: str) -> None:
+    after = claim_after(claim(), node, now=NOW)
+    assert is_true(after.status.conditions, nodeclaim.REGISTERED)
+    waiting = condition(after.status.conditions, nodeclaim.INITIALIZED)
+    assert waiting is not None
+    assert (waiting.status, waiting.reason) == ("Unknown", reason)
+    assert waiting.message
+    assert not is_true(after.status.conditions, nodeclaim.READY)
+
+
+def test_an_initialized_node_makes_the_claim_ready_and_gives_its_real_size() -> None:
+    node = node_after(joined(taints=[], ready=True, cpu="1930m", memory="3Gi"), claim())
+    without_startup = replace(node, spec=replace(node.spec, taints=[OWN]))
+    node = node_after(without_startup, claim())
+    assert node.metadata.labels[names.INITIALIZED] == "true"
+    after = claim_after(claim(), node, now=NOW)
+    assert is_true(after.status.conditions, nodeclaim.READY)
+    assert after.status.node_name == "ip-10-0-0-1"
+    assert after.status.allocatable == {"cpu": "1930m", "memory": "3Gi"}
+
+
+def test_once_initialized_a_claim_stays_so_when_its_node_becomes_unready() -> None:
+    node = joined(taints=[], ready=True)
+    after = claim_after(claim(), node, now=NOW)
+    later = claim_after(after, joined(taints=[]), now=NOW + timedelta(hours=1))
+    assert is_true(later.status.conditions, nodeclaim.INITIALIZED)
