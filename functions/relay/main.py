@@ -1,0 +1,118 @@
+"""The relay as a process: ``python -m functions.relay``.
+
+It reaches the cluster by the service account it runs under, or by ``KUBECONFIG``; AWS by the usual credential chain
+(EKS Pod Identity in a cluster). On SIGTERM it sends what waits and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from kubernetes.client.configuration import Configuration
+from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+
+from functions.relay.health import Health
+from functions.relay.relay import Relay
+from functions.relay.settings import RelaySettings
+from shared import aws, host
+from shared.cluster.client import Client
+from shared.settings import SettingsError, read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import FrameType
+
+_TURN_SECONDS = 1.0
+_STUCK_AFTER = timedelta(seconds=60)
+_log = logging.getLogger("functions.relay")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line, with the names that the functions' own log lines have."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line: dict[str, Any] = {
+            "level": record.levelname,
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "service": "relay",
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def cluster_client(environ: Mapping[str, str]) -> Client:
+    """A client by ``KUBECONFIG`` if that is set, else by the pod's service account.
+
+    Raises:
+        ConfigException: neither is there, or it can't be used.
+    """
+    configuration = Configuration()
+    if environ.get("KUBECONFIG"):
+        load_kube_config(config_file=environ["KUBECONFIG"], client_configuration=configuration)
+    else:
+        load_incluster_config(client_configuration=configuration)
+    # watchers do their own waiting, so that they can be stopped meanwhile
+    return Client(configuration, attempts=1, user_agent="tenon-relay")
+
+
+def run(settings: RelaySettings, client: Client, stop: threading.Event) -> None:
+    """Relay until ``stop`` is set."""
+    now = host.current().now
+    wake = threading.Event()
+    relay = Relay(
+        client,
+        aws.events(),
+        bus=settings.event_bus_name,
+        cluster=settings.cluster_name,
+        now=now,
+        changed=wake.set,
+    )
+    turned = [now()]
+    health = Health(settings.health_port, lambda: relay.is_alive and now() - turned[0] < _STUCK_AFTER)
+    relay.start()
+    health.start()
+    _log.info("watching cluster %s for bus %s", settings.cluster_name, settings.event_bus_name)
+    while not stop.is_set():
+        turned[0] = now()
+        if relay.step(turned[0]):
+            _log.info("sent so far: %s", dict(relay.sent))
+        wake.clear()
+        due = relay.due()
+        ahead = _TURN_SECONDS if due is None else (due - now()).total_seconds()
+        wake.wait(min(max(ahead, 0.0), _TURN_SECONDS))
+    relay.stop()
+    health.stop()
+    client.close()
+    _log.info("stopped; %d keys were not sent", relay.waiting)
+
+
+def main() -> int:
+    """The exit code: 0 after SIGTERM or SIGINT, 2 when the environment doesn't do."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    stop = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    try:
+        settings = read(RelaySettings, os.environ)
+        client = cluster_client(os.environ)
+    except (SettingsError, ConfigException) as error:
+        _log.error("can't start: %s", error)
+        return 2
+    run(settings, client, stop)
+    return 0

@@ -1,0 +1,82 @@
+"""When hints leave, and how they are packed."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from functions.relay.batches import LONGEST_BACKOFF, Batches
+from functions.relay.publishing import BYTES, ENTRIES, calls, entries
+from shared import hints
+
+SECOND = timedelta(seconds=1)
+
+
+def test_hints_wait_for_a_second_of_quiet(start: datetime) -> None:
+    batches = Batches()
+    batches.add("A", ["x"], start)
+    batches.add("A", ["y", "x"], start + SECOND / 2)
+    assert batches.take(start + SECOND) == {}
+    assert batches.due() == start + SECOND * 1.5
+    assert batches.take(start + SECOND * 1.5) == {"A": ("x", "y")}
+    assert batches.due() is None
+
+
+def test_hints_wait_ten_seconds_at_most(start: datetime) -> None:
+    batches = Batches()
+    for i in range(100):
+        batches.add("A", [str(i)], start + i * SECOND / 2)
+        if batches.take(start + i * SECOND / 2):
+            assert i == 20
+            return
+    raise AssertionError("never sent")
+
+
+def test_kinds_of_hint_wait_each_for_itself(start: datetime) -> None:
+    batches = Batches()
+    batches.add("A", ["x"], start)
+    batches.add("B", ["y"], start + SECOND / 2)
+    assert batches.take(start + SECOND) == {"A": ("x",)}
+    assert batches.due() == start + SECOND * 1.5
+
+
+def test_what_was_refused_waits_again_and_each_time_twice_as_long(start: datetime) -> None:
+    batches = Batches()
+    now = start
+    waits = []
+    batches.add("A", ["x"], now)
+    for _ in range(9):
+        due = batches.due()
+        assert due is not None
+        waits.append(due - now)
+        now = due
+        taken = batches.take(now)
+        assert taken == {"A": ("x",)}
+        batches.failed(taken, now)
+    assert waits[1:] == [min(SECOND * 2**i, LONGEST_BACKOFF) for i in range(8)]
+    batches.take(now, everything=True)
+    batches.sent()
+    batches.add("A", ["x"], now)
+    assert batches.due() == now + SECOND
+
+
+def test_memory_is_bounded_by_the_objects_while_the_bus_is_away(start: datetime) -> None:
+    batches = Batches()
+    for i in range(1000):
+        batches.add("A", [f"pod-{i % 10}"], start + i * SECOND)
+    assert len(batches) == 10
+
+
+@given(st.dictionaries(st.sampled_from(["A", "B", "C"]), st.sets(st.text(min_size=1, max_size=250), max_size=350)))
+def test_every_key_is_packed_once_and_no_call_is_too_big(waiting: dict[str, set[str]]) -> None:
+    keys = {about: tuple(sorted(some)) for about, some in waiting.items()}
+    packed = list(calls(entries(keys, cluster="demo")))
+    for group in packed:
+        assert 1 <= len(group) <= ENTRIES
+        assert sum(one.size for one in group) <= BYTES
+        assert all(1 <= len(one.keys) <= hints.MAX_KEYS for one in group)
+    assert sorted((o.about, key) for g in packed for o in g for key in o.keys) == sorted(
+        (about, key) for about, some in waiting.items() for key in some
+    )

@@ -1,0 +1,241 @@
+"""Which changes in the cluster are worth a hint."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from functions.relay.noticing import Notice, Noticer
+from functions.relay.sightings import (
+    Changed,
+    Listed,
+    NodeSpec,
+    NodeStatus,
+    Owner,
+    PodMetadata,
+    PodSpec,
+    PodStatus,
+    Sighted,
+    SightedCondition,
+    SightedNode,
+    SightedObject,
+    SightedPod,
+    SightedTaint,
+)
+from shared import hints
+from shared.api import labels as names
+from shared.api.meta import ObjectMeta
+from shared.cluster import resources
+
+if TYPE_CHECKING:
+    from shared.cluster.resources import Resource
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+NO_PLACE = SightedCondition(type="PodScheduled", status="False", reason="Unschedulable")
+GATED = SightedCondition(type="PodScheduled", status="False", reason="SchedulingGated")
+
+
+def pod(
+    name: str = "web",
+    *,
+    node: str = "",
+    condition: SightedCondition | None = None,
+    owner: str = "ReplicaSet",
+    phase: str = "Pending",
+    deleting: bool = False,
+) -> SightedPod:
+    return SightedPod(
+        metadata=PodMetadata(
+            name=name,
+            namespace="default",
+            owner_references=[Owner(kind=owner)],
+            deletion_timestamp=NOW if deleting else None,
+        ),
+        spec=PodSpec(node_name=node),
+        status=PodStatus(phase=phase, conditions=[condition] if condition else []),
+    )
+
+
+def node(
+    name: str = "n1",
+    *,
+    ours: bool = True,
+    ready: bool = True,
+    initialized: bool = True,
+    taints: tuple[str, ...] = (),
+    allocatable: dict[str, str | int | float] | None = None,
+    deleting: bool = False,
+) -> SightedNode:
+    labels = {names.NODEPOOL: "default"} if ours else {}
+    if initialized and ours:
+        labels[names.INITIALIZED] = "true"
+    return SightedNode(
+        metadata=ObjectMeta(name=name, labels=labels, deletion_timestamp=NOW if deleting else None),
+        spec=NodeSpec(taints=[SightedTaint(key=key, effect="NoSchedule") for key in taints]),
+        status=NodeStatus(
+            conditions=[SightedCondition(type="Ready", status=str(ready))], allocatable=allocatable or {"cpu": "2"}
+        ),
+    )
+
+
+def named(name: str, *, generation: int = 1, uid: str = "u", deleting: bool = False) -> SightedObject:
+    return SightedObject(
+        metadata=ObjectMeta(name=name, generation=generation, uid=uid, deletion_timestamp=NOW if deleting else None)
+    )
+
+
+def seen(noticer: Noticer, resource: Resource, *objects: Sighted, gone: bool = False) -> list[Notice]:
+    return [notice for obj in objects for notice in noticer.notice(Changed(resource=resource, object=obj, gone=gone))]
+
+
+def listed(noticer: Noticer, resource: Resource, *objects: Sighted) -> list[Notice]:
+    return list(noticer.notice(Listed(resource=resource, objects=objects)))
+
+
+def test_a_pod_that_fits_nowhere_is_told_once() -> None:
+    noticer = Noticer()
+    stuck = pod(condition=NO_PLACE)
+    assert seen(noticer, resources.PODS, pod()) == []
+    assert seen(noticer, resources.PODS, stuck) == [(hints.PODS_UNSCHEDULABLE, "default/web")]
+    assert seen(noticer, resources.PODS, stuck, stuck) == []
+
+
+def test_a_pod_stays_on_the_list_until_it_has_a_place() -> None:
+    noticer = Noticer()
+    seen(noticer, resources.PODS, pod(condition=NO_PLACE))
+    assert noticer.standing[hints.PODS_UNSCHEDULABLE] == {"default/web"}
+    seen(noticer, resources.PODS, pod(node="n1"))
+    assert noticer.standing[hints.PODS_UNSCHEDULABLE] == set()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod(condition=GATED),
+        pod(condition=NO_PLACE, owner="DaemonSet"),
+        pod(condition=NO_PLACE, owner="Node"),
+        pod(condition=NO_PLACE, deleting=True),
+        pod(condition=NO_PLACE, node="n1"),
+    ],
+    ids=["gated", "daemon", "static", "deleting", "bound"],
+)
+def test_pods_that_a_new_node_would_not_help_are_not_told(other: SightedPod) -> None:
+    assert seen(Noticer(), resources.PODS, other) == []
+
+
+def test_a_node_is_emptied_when_its_last_pod_that_is_not_a_daemons_leaves() -> None:
+    noticer = Noticer()
+    seen(noticer, resources.NODES, node())
+    seen(noticer, resources.PODS, pod("a", node="n1"), pod("b", node="n1"), pod("d", node="n1", owner="DaemonSet"))
+    assert seen(noticer, resources.PODS, pod("a", node="n1"), gone=True) == []
+    assert seen(noticer, resources.PODS, pod("b", node="n1", deleting=True)) == [(hints.NODES_EMPTIED, "n1")]
+    assert seen(noticer, resources.PODS, pod("b", node="n1"), gone=True) == []
+
+
+def test_a_finished_pod_leaves_its_node_empty() -> None:
+    noticer = Noticer()
+    seen(noticer, resources.NODES, node())
+    seen(noticer, resources.PODS, pod(node="n1", phase="Running"))
+    assert seen(noticer, resources.PODS, pod(node="n1", phase="Succeeded")) == [(hints.NODES_EMPTIED, "n1")]
+
+
+def test_somebody_elses_node_may_be_empty() -> None:
+    noticer = Noticer()
+    seen(noticer, resources.NODES, node(ours=False))
+    seen(noticer, resources.PODS, pod(node="n1"))
+    assert seen(noticer, resources.PODS, pod(node="n1"), gone=True) == []
+
+
+def test_a_node_emptied_before_it_was_seen_is_told_when_it_is() -> None:
+    noticer = Noticer()
+    seen(noticer, resources.PODS, pod(node="n1"))
+    assert seen(noticer, resources.PODS, pod(node="n1"), gone=True) == []
+    assert (hints.NODES_EMPTIED, "n1") in seen(noticer, resources.NODES, node())
+
+
+def test_a_node_is_told_at_each_step_of_its_start_and_then_no_more() -> None:
+    noticer = Noticer()
+    steps = [
+        node(ready=False, initialized=False, taints=("not-ready", "startup")),
+        node(ready=False, initialized=False, taints=("not-ready", "startup"), allocatable={"cpu": "2", "gpu": 1}),
+        node(ready=True, initialized=False, taints=("not-ready", "startup")),
+        node(ready=True, initialized=False, taints=("startup",)),
+        node(ready=True, initialized=False),
+    ]
+    for step in steps:
+        assert seen(noticer, resources.NODES, step) == [(hints.NODES_CHANGED, "n1")]
+    assert noticer.standing[hints.NODES_CHANGED] == {"n1"}
+    assert seen(noticer, resources.NODES, node(), node()) == []
+    assert noticer.standing[hints.NODES_CHANGED] == set()
+
+
+def test_nodes_that_are_up_when_the_relay_starts_are_no_news() -> None:
+    noticer = Noticer()
+    told = listed(noticer, resources.NODES, node("up"), node("other", ours=False), node("new", initialized=False))
+    assert told == [(hints.NODES_CHANGED, "new")]
+
+
+def test_deletions_are_told_and_stand_until_they_are_done() -> None:
+    noticer = Noticer()
+    seen(noticer, resources.NODES, node())
+    assert seen(noticer, resources.NODES, node(deleting=True)) == [(hints.NODES_DELETING, "n1")]
+    assert seen(noticer, resources.NODES, node(deleting=True)) == []
+    assert seen(noticer, resources.NODE_CLAIMS, named("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
+    assert noticer.standing[hints.NODES_DELETING] == {"n1"}
+    assert noticer.standing[hints.NODE_CLAIMS_DELETING] == {"c"}
+    seen(noticer, resources.NODES, node(deleting=True), gone=True)
+    seen(noticer, resources.NODE_CLAIMS, named("c"), gone=True)
+    assert not any(noticer.standing.values())
+
+
+def test_a_pool_is_told_when_its_spec_changes_and_not_for_its_status() -> None:
+    noticer = Noticer()
+    told = [(hints.NODE_POOLS_CHANGED, "NodePool/a")]
+    assert seen(noticer, resources.NODE_POOLS, named("a")) == told
+    assert seen(noticer, resources.NODE_POOLS, named("a")) == []
+    assert seen(noticer, resources.NODE_POOLS, named("a", generation=2)) == told
+    assert seen(noticer, resources.NODE_POOLS, named("a", uid="another", generation=2)) == told
+    assert seen(noticer, resources.NODE_POOLS, named("a"), gone=True) == told
+    assert seen(noticer, resources.PROVISIONERS, named("a")) == [(hints.NODE_POOLS_CHANGED, "Provisioner/a")]
+
+
+def test_what_went_away_unseen_is_found_by_the_next_list() -> None:
+    noticer = Noticer()
+    listed(noticer, resources.NODES, node())
+    listed(noticer, resources.PODS, pod("a", node="n1"), pod("stuck", condition=NO_PLACE))
+    assert listed(noticer, resources.PODS) == [(hints.NODES_EMPTIED, "n1")]
+    assert not any(noticer.standing.values())
+    listed(noticer, resources.NODE_POOLS, named("a"))
+    assert listed(noticer, resources.NODE_POOLS) == [(hints.NODE_POOLS_CHANGED, "NodePool/a")]
+
+
+pods = st.builds(
+    pod,
+    st.sampled_from("abc"),
+    node=st.sampled_from(["", "n1", "n2"]),
+    condition=st.sampled_from([None, NO_PLACE]),
+    owner=st.sampled_from(["ReplicaSet", "DaemonSet"]),
+    phase=st.sampled_from(["Pending", "Running", "Succeeded"]),
+    deleting=st.booleans(),
+)
+
+
+@given(st.lists(st.tuples(pods, st.booleans()), max_size=30))
+def test_a_node_is_emptied_exactly_when_its_count_of_pods_reaches_zero(changes: list[tuple[SightedPod, bool]]) -> None:
+    noticer = Noticer()
+    seen(noticer, resources.NODES, node("n1"), node("n2"))
+    there: dict[str, SightedPod] = {}
+    for one, gone in changes:
+        before = {p.occupies for p in there.values()} - {""}
+        if gone:
+            there.pop(one.key, None)
+        else:
+            there[one.key] = one
+        after = {p.occupies for p in there.values()} - {""}
+        told = {key for about, key in seen(noticer, resources.PODS, one, gone=gone) if about == hints.NODES_EMPTIED}
+        assert told == before - after
+    assert noticer.standing[hints.PODS_UNSCHEDULABLE] == {p.key for p in there.values() if p.is_unschedulable}
