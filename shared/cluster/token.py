@@ -55,7 +55,8 @@ class TokenSource:
         self._now = now
         self._token = ""
         self._access_key = ""
-        self._until: datetime | None = None
+        self.until: datetime | None = None
+        """When the token that is kept is replaced by a new one."""
 
     def __call__(self) -> str:
         """The token.
@@ -68,10 +69,10 @@ class TokenSource:
             raise NoCredentialsError("no AWS credentials to sign the cluster's token with")
         frozen = credentials.get_frozen_credentials()
         now = self._now()
-        if self._until is None or now >= self._until or frozen.access_key != self._access_key:
+        if self.until is None or now >= self.until or frozen.access_key != self._access_key:
             self._token = presign(frozen, region=self._region, cluster=self._cluster)
             self._access_key = frozen.access_key or ""
             # botocore keeps the expiry of refreshable credentials in this attribute and offers no other way to it
             expiry: datetime | None = getattr(credentials, "_expiry_time", None)
-            self._until = now + KEPT if expiry is None else min(now + KEPT, expiry)
+            self.until = now + KEPT if expiry is None else min(now + KEPT, expiry)
         return self._token

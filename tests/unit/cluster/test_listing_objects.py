@@ -1,0 +1,41 @@
+"""Decoding what the API server lists."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from shared.api.kubernetes import CSINode, Pod
+from shared.cluster import resources
+from shared.cluster.listing import decode
+from shared.snapshot import Invalid
+
+
+def test_an_object_that_cannot_be_used_is_named_with_the_reason() -> None:
+    raw = json.dumps({"metadata": {"name": "a", "namespace": "b", "uid": "u"}, "spec": {"nodeName": 7}}).encode()
+    found = decode(raw, resources.PODS, Pod)
+    assert isinstance(found, Invalid)
+    assert str(found.ref) == "Pod b/a"
+    assert found.ref.uid == "u"
+    assert "spec.nodeName" in found.problems[0]
+
+
+def test_a_list_that_is_null_is_empty() -> None:
+    found = decode(b'{"metadata":{"name":"n"},"spec":{"drivers":null}}', resources.CSI_NODES, CSINode)
+    assert isinstance(found, CSINode)
+    assert found.spec.drivers == []
+
+
+def test_paths_are_those_of_the_api() -> None:
+    assert resources.PODS.path() == "/api/v1/pods"
+    assert resources.PODS.path("a", namespace="b", subresource="eviction") == "/api/v1/namespaces/b/pods/a/eviction"
+    assert resources.NODE_POOLS.path("p", subresource="status") == "/apis/karpenter.sh/v1/nodepools/p/status"
+    assert resources.of("karpenter.sh/v1alpha5", "Provisioner") is resources.PROVISIONERS
+
+
+def test_a_pod_has_no_path_without_its_namespace() -> None:
+    with pytest.raises(ValueError, match="needs its namespace"):
+        resources.PODS.path("a")
+    with pytest.raises(ValueError, match="has no namespace"):
+        resources.NODES.path("a", namespace="b")

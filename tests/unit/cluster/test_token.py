@@ -1,0 +1,98 @@
+"""The bearer token for EKS."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from botocore.credentials import Credentials
+
+from shared.cluster.token import KEPT, PREFIX, NoCredentialsError, TokenSource, presign
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+class Session:
+    def __init__(self, credentials: Credentials | None) -> None:
+        self.credentials = credentials
+
+    def get_credentials(self) -> Credentials | None:
+        return self.credentials
+
+
+class Expiring(Credentials):
+    """Credentials that end, as botocore keeps them."""
+
+    def __init__(self, expiry: datetime) -> None:
+        super().__init__("AKIDEXAMPLE", "secret", "session")
+        self._expiry_time = expiry
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def now(self) -> datetime:
+        return self.time
+
+
+def opened(token: str) -> str:
+    text = token.removeprefix(PREFIX)
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+
+
+def test_a_token_is_a_presigned_request_that_names_the_cluster() -> None:
+    token = presign(Credentials("AKIDEXAMPLE", "secret", "session"), region="eu-central-1", cluster="demo")
+    assert token.startswith(PREFIX)
+    assert "=" not in token
+    url = urlsplit(opened(token))
+    query = parse_qs(url.query)
+    assert (url.scheme, url.netloc, url.path) == ("https", "sts.eu-central-1.amazonaws.com", "/")
+    assert query["Action"] == ["GetCallerIdentity"]
+    assert query["X-Amz-Expires"] == ["60"]
+    assert query["X-Amz-SignedHeaders"] == ["host;x-k8s-aws-id"]
+    assert query["X-Amz-Security-Token"] == ["session"]
+    assert query["X-Amz-Credential"][0].endswith("/eu-central-1/sts/aws4_request")
+
+
+def test_in_china_sts_has_another_name() -> None:
+    token = presign(Credentials("AKIDEXAMPLE", "secret"), region="cn-north-1", cluster="demo")
+    assert urlsplit(opened(token)).netloc == "sts.cn-north-1.amazonaws.com.cn"
+
+
+def test_a_token_is_kept_for_eleven_minutes_of_its_fifteen() -> None:
+    clock = Clock()
+    session = Session(Credentials("AKIDEXAMPLE", "secret"))
+    source = TokenSource(session, region="eu-central-1", cluster="demo", now=clock.now)
+    first = source()
+    assert source.until == NOW + KEPT == NOW + timedelta(minutes=11)
+    clock.time += KEPT - timedelta(seconds=1)
+    assert source() == first
+    assert source.until == NOW + KEPT
+    clock.time += timedelta(seconds=1)
+    source()
+    assert source.until == clock.time + KEPT
+
+
+def test_a_token_is_not_used_beyond_the_credentials_end() -> None:
+    end = NOW + timedelta(minutes=4)
+    source = TokenSource(Session(Expiring(end)), region="eu-central-1", cluster="demo", now=lambda: NOW)
+    source()
+    assert source.until == end
+
+
+def test_other_credentials_make_another_token() -> None:
+    session = Session(Credentials("AKIDEXAMPLE", "secret"))
+    source = TokenSource(session, region="eu-central-1", cluster="demo", now=lambda: NOW)
+    first = source()
+    session.credentials = Credentials("AKIDOTHER", "secret")
+    assert "AKIDOTHER" in opened(source())
+    assert source() != first
+
+
+def test_without_credentials_there_is_no_token() -> None:
+    source = TokenSource(Session(None), region="eu-central-1", cluster="demo", now=lambda: NOW)
+    with pytest.raises(NoCredentialsError):
+        source()
