@@ -1,0 +1,266 @@
+"""The cluster's scheduler: gives pods without a node to the best node, or tells why there is none.
+
+It keeps kube-scheduler's rules and words (reference/kubernetes.md), and shares no placement code with Tenon: what
+Tenon plans has to hold here too. A pod that found no place is tried again when a place opens for pods of its shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from local.kubernetes import kinds
+from local.kubernetes.controllers.feed import Feed
+from local.kubernetes.controllers.placement.board import Board
+from local.kubernetes.controllers.placement.place import Tenant
+from local.kubernetes.controllers.placement.search import Search
+from local.kubernetes.controllers.placement.shape import Shape, shape_of
+from local.kubernetes.controllers.placement.volumes import SELECTED_NODE, Storage, is_bound
+from local.kubernetes.controllers.status import CONFLICT, NOT_FOUND, emit, parsed, rewrite, with_condition
+from local.kubernetes.errors import ApiError
+from shared.api.kubernetes import Node, Pod
+from shared.api.quantity import QuantityError
+
+if TYPE_CHECKING:
+    from local.kubernetes.store import Store
+    from local.kubernetes.table import Change, Obj
+
+NAME = "default-scheduler"
+RETELL = timedelta(minutes=1)
+"""A pod that waits is told a changed reason no more often than this."""
+
+_STORAGE = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"})
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """A pod that needs a node."""
+
+    pod: Obj
+    shape: Shape
+    rank: tuple[int, datetime, str, str]
+    message: str = ""
+    told_at: datetime | None = None
+
+
+class Scheduler:
+    """One step looks at what changed and places all that can be placed, highest priority and oldest first."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._feed = Feed(
+            store,
+            kinds.NAMESPACES,
+            kinds.NODES,
+            kinds.STORAGE_CLASSES,
+            kinds.PERSISTENT_VOLUMES,
+            kinds.PERSISTENT_VOLUME_CLAIMS,
+            kinds.CSI_NODES,
+            kinds.PODS,
+        )
+        self._board = Board()
+        self._storage = Storage()
+        self._waiting: dict[str, _Waiting] = {}
+        self._reserved: dict[str, tuple[_Waiting, str]] = {}
+        self._searches: dict[bytes, Search] = {}
+        self._shapes: dict[str, tuple[Obj, Obj, Shape]] = {}
+        self._written = False
+        self._news = False
+
+    def due(self) -> datetime | None:
+        """Never by itself: places open only when something changes."""
+        return None
+
+    def step(self, now: datetime) -> bool:
+        """Place what can be placed."""
+        self._written = False
+        before = self._board.revision
+        for change in self._feed.take():
+            self._learn(change, now)
+        if not self._news and self._board.revision == before:
+            return self._written
+        self._news = False
+        self._finish_reserved()
+        full = {key for key, search in self._searches.items() if search.best() is None}
+        tried = [
+            (waiting.rank, uid)
+            for uid, waiting in self._waiting.items()
+            if waiting.shape.key not in full or waiting.told_at is None or now - waiting.told_at >= RETELL
+        ]
+        for _, uid in sorted(tried):
+            self._attempt(uid, self._waiting[uid], now)
+        wanted = {waiting.shape.key for waiting in self._waiting.values()}
+        self._searches = {key: search for key, search in self._searches.items() if key in wanted}
+        return self._written
+
+    def _learn(self, change: Change, now: datetime) -> None:
+        plural, obj = change.kind.plural, change.object
+        gone = change.type == "DELETED"
+        if plural == "pods":
+            self._learn_pod(obj, now, gone=gone)
+        elif plural == "nodes":
+            if gone:
+                self._board.drop_node(obj["metadata"]["name"])
+            else:
+                self._board.put_node(msgspec.convert(obj, Node))
+        elif plural in _STORAGE:
+            self._storage.record(plural, obj, gone=gone)
+            self._news = True
+        else:
+            self._learn_namespace(obj, gone=gone)
+
+    def _learn_namespace(self, obj: Obj, *, gone: bool) -> None:
+        name, labels = obj["metadata"]["name"], obj["metadata"].get("labels") or {}
+        before = self._board.namespaces.pop(name, None)
+        if not gone:
+            self._board.namespaces[name] = labels
+        if before != self._board.namespaces.get(name):
+            self._searches.clear()
+            self._board.recount()
+
+    def _learn_pod(self, pod: Obj, now: datetime, *, gone: bool) -> None:
+        meta, spec = pod["metadata"], pod["spec"]
+        uid = meta["uid"]
+        if gone or pod["status"].get("phase") in _ENDED:
+            self._forget(uid)
+            return
+        terminating = "deletionTimestamp" in meta
+        node = spec.get("nodeName")
+        if not node and (terminating or spec.get("schedulerName") != NAME):
+            self._forget(uid)
+            return
+        try:
+            shape = self._shape(pod)
+        except (QuantityError, msgspec.ValidationError) as error:
+            self._forget(uid)
+            self._tell(pod, "SchedulerError", str(error), now)
+            return
+        if node:
+            self._waiting.pop(uid, None)
+            self._reserved.pop(uid, None)
+            self._board.put_pod(node, Tenant(uid, shape, terminating))
+        elif gates := spec.get("schedulingGates"):
+            names = " ".join(gate["name"] for gate in gates)
+            self._tell(
+                pod, "SchedulingGated", f"Scheduling is blocked due to non-empty scheduling gates [{names}]", now
+            )
+        elif uid not in self._reserved:
+            before = self._waiting.get(uid)
+            self._news = self._news or before is None or before.shape is not shape
+            rank = (-(spec.get("priority") or 0), parsed(meta["creationTimestamp"]), meta["namespace"], meta["name"])
+            self._waiting[uid] = (
+                replace(before, pod=pod, shape=shape, rank=rank) if before else _Waiting(pod, shape, rank)
+            )
+
+    def _shape(self, pod: Obj) -> Shape:
+        """The pod's shape, made once for each state of its spec and labels."""
+        uid, spec, labels = pod["metadata"]["uid"], pod["spec"], pod["metadata"].get("labels") or {}
+        known = self._shapes.get(uid)
+        if known is not None and known[0] is spec and known[1] == labels:
+            return known[2]
+        shape = shape_of(msgspec.convert(pod, Pod))
+        self._shapes[uid] = (spec, labels, shape)
+        return shape
+
+    def _forget(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
+        self._reserved.pop(uid, None)
+        self._shapes.pop(uid, None)
+        self._board.drop_pod(uid)
+
+    def _attempt(self, uid: str, waiting: _Waiting, now: datetime) -> None:
+        search = self._searches.get(waiting.shape.key)
+        if search is None:
+            search = self._searches[waiting.shape.key] = Search(waiting.shape, self._board, self._storage)
+        place = search.best()
+        if place is None:
+            self._refuse(uid, waiting, search, now)
+            return
+        del self._waiting[uid]
+        self._board.put_pod(place.name, Tenant(uid, waiting.shape))
+        unbound = self._storage.unbound(waiting.shape)
+        if unbound:
+            for claim in unbound:
+                self._select_node(claim, place.name)
+            self._reserved[uid] = (waiting, place.name)
+        else:
+            self._bind(uid, waiting, place.name)
+
+    def _refuse(self, uid: str, waiting: _Waiting, search: Search, now: datetime) -> None:
+        """Tell the pod why, at first at once, later only what is new."""
+        if waiting.told_at is not None and now - waiting.told_at < RETELL:
+            return
+        message = search.message()
+        self._waiting[uid] = replace(waiting, message=message, told_at=now)
+        if message != waiting.message:
+            self._tell(waiting.pod, "Unschedulable", message, now)
+            emit(
+                self._store,
+                waiting.pod,
+                reason="FailedScheduling",
+                message=message,
+                now=now,
+                component=NAME,
+                warning=True,
+            )
+
+    def _tell(self, pod: Obj, reason: str, message: str, now: datetime) -> None:
+        """Set PodScheduled=False with this reason."""
+
+        def change(latest: Obj) -> Obj:
+            status = latest["status"]
+            conditions = with_condition(
+                status.get("conditions") or [], "PodScheduled", status="False", reason=reason, message=message, now=now
+            )
+            return {**latest, "status": {**status, "conditions": conditions}}
+
+        self._written = rewrite(self._store, kinds.PODS, pod, change) is not None or self._written
+
+    def _select_node(self, claim: Obj, node: str) -> None:
+        """Tell whoever makes the volume for which node it is wanted."""
+
+        def change(latest: Obj) -> Obj:
+            meta = latest["metadata"]
+            return {
+                **latest,
+                "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), SELECTED_NODE: node}},
+            }
+
+        rewrite(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, claim, change)
+        self._written = True
+
+    def _finish_reserved(self) -> None:
+        """Bind the pods whose volumes have come; look for another node where the reserved one is gone or unfit."""
+        for uid, (waiting, node) in list(self._reserved.items()):
+            place = self._board.places.get(node)
+            lost = place is None or bool(self._storage.refusal(waiting.shape))
+            if place is not None and not lost:
+                claims = [self._storage.claims[waiting.shape.namespace, name] for name in waiting.shape.claims]
+                self._board.drop_pod(uid)
+                unfit = self._storage.refusals(waiting.shape, place)
+                self._board.put_pod(node, Tenant(uid, waiting.shape))
+                if not unfit and not all(is_bound(claim) for claim in claims):
+                    continue
+                lost = bool(unfit)
+            del self._reserved[uid]
+            if lost:
+                self._board.drop_pod(uid)
+                self._waiting[uid] = waiting
+            else:
+                self._bind(uid, waiting, node)
+
+    def _bind(self, uid: str, waiting: _Waiting, node: str) -> None:
+        meta = waiting.pod["metadata"]
+        try:
+            self._store.bind(meta["namespace"], meta["name"], node)
+        except ApiError as error:
+            if error.status not in {CONFLICT, NOT_FOUND}:
+                raise
+            # deleted, or bound by someone else: the store's next change says which
+            self._board.drop_pod(uid)
+            return
+        self._written = True
