@@ -1,0 +1,51 @@
+"""Bottlerocket: the TOML settings of ``settings.kubernetes``."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from local.kubelets.settings import JoinError, KubeletSettings, check_cluster, taint_of, whole
+
+if TYPE_CHECKING:
+    from shared.cluster.info import ClusterInfo
+
+
+def looks_like(text: str) -> bool:
+    """Whether the text is TOML with Kubernetes settings."""
+    return "[settings.kubernetes" in text or "[settings]" in text
+
+
+def read(text: str, cluster: ClusterInfo) -> KubeletSettings:
+    """The settings; name, endpoint and authority are required.
+
+    Raises:
+        JoinError: it is no TOML, or for another cluster.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise JoinError(f"Bottlerocket can't read its settings: {error}") from error
+    kubernetes: dict[str, Any] = document.get("settings", {}).get("kubernetes", {})
+    check_cluster(
+        cluster,
+        name=str(kubernetes.get("cluster-name", "")),
+        endpoint=str(kubernetes.get("api-server", "")),
+        authority=str(kubernetes.get("cluster-certificate", "")),
+    )
+    taints: list[dict[str, str]] = []
+    for key, values in kubernetes.get("node-taints", {}).items():
+        taints += [taint_of(f"{key}={value}") for value in ([values] if isinstance(values, str) else values)]
+    return KubeletSettings(
+        labels={key: str(value) for key, value in kubernetes.get("node-labels", {}).items()},
+        taints=tuple(taints),
+        max_pods=whole("max-pods", kubernetes["max-pods"]) if "max-pods" in kubernetes else None,
+        kube_reserved=_texts(kubernetes, "kube-reserved"),
+        system_reserved=_texts(kubernetes, "system-reserved"),
+        eviction_hard=_texts(kubernetes, "eviction-hard"),
+        raid0="bootstrap-commands" in document.get("settings", {}),
+    )
+
+
+def _texts(kubernetes: dict[str, Any], name: str) -> dict[str, str]:
+    return {key: str(value) for key, value in kubernetes.get(name, {}).items()}

@@ -1,0 +1,60 @@
+"""The machines that kubelets run on, as whoever runs the cloud tells of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+_REGION = re.compile(r"[a-z]+(?:-[a-z]+)+-\d+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """One running instance.
+
+    ``user_data`` is the text, decoded from base64. ``architecture`` is amd64 or arm64. ``max_pods`` is what the network
+    interfaces give addresses for. ``devices`` are extended resources by name: ``{"nvidia.com/gpu": 1}``.
+    """
+
+    instance_id: str
+    instance_type: str
+    zone: str
+    image_id: str
+    user_data: str
+    private_dns_name: str
+    launched_at: datetime
+    vcpus: int
+    memory_mib: int
+    architecture: str = "amd64"
+    max_pods: int = 29
+    spot: bool = False
+    private_ip: str = "10.0.0.1"
+    zone_id: str = ""
+    root_gib: int = 20
+    nvme_gib: int = 0
+    max_volumes: int = 25
+    devices: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def region(self) -> str:
+        """The zone's region, also for local zones (us-west-2-lax-1a)."""
+        found = _REGION.match(self.zone)
+        return found.group() if found else self.zone
+
+    @property
+    def provider_id(self) -> str:
+        """What the node's ``spec.providerID`` is."""
+        return f"aws:///{self.zone}/{self.instance_id}"
+
+
+class Machines(Protocol):
+    """Whoever runs machines; asked at every step, so the answer must be cheap."""
+
+    def running(self) -> Sequence[Machine]:
+        """The instances in state running that have not begun to stop, in order of launch."""
+        ...

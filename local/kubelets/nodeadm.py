@@ -1,0 +1,98 @@
+"""AL2023: nodeadm's NodeConfig documents, merged in order as nodeadm merges them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from local.kubelets.settings import JoinError, KubeletSettings, check_cluster, flag_values, whole, with_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shared.cluster.info import ClusterInfo
+
+API_VERSIONS = ("node.eks.aws/v1alpha1", "node.eks.aws/v1")
+
+
+def looks_like(text: str) -> bool:
+    """Whether the text is a NodeConfig."""
+    return "kind: NodeConfig" in text
+
+
+def read(documents: Sequence[str], cluster: ClusterInfo) -> KubeletSettings:
+    """The settings of all documents together.
+
+    Raises:
+        JoinError: nodeadm refuses them, or they are for another cluster. All four facts of the cluster are required.
+    """
+    merged: dict[str, Any] = {}
+    for document in documents:
+        merged = _merge(merged, _spec(document))
+    told = _map(merged, "cluster")
+    check_cluster(
+        cluster,
+        name=str(told.get("name") or ""),
+        endpoint=str(told.get("apiServerEndpoint") or ""),
+        authority=str(told.get("certificateAuthority") or ""),
+        cidr=str(told.get("cidr") or ""),
+    )
+    kubelet = _map(merged, "kubelet")
+    config = _map(kubelet, "config")
+    storage = _map(_map(merged, "instance"), "localStorage")
+    settings = KubeletSettings(
+        taints=tuple(_taint(taint) for taint in config.get("registerWithTaints") or []),
+        max_pods=whole("maxPods", config["maxPods"]) if config.get("maxPods") is not None else None,
+        pods_per_core=whole("podsPerCore", config["podsPerCore"]) if config.get("podsPerCore") is not None else None,
+        kube_reserved=_texts(config, "kubeReserved"),
+        system_reserved=_texts(config, "systemReserved"),
+        eviction_hard=_texts(config, "evictionHard"),
+        raid0=storage.get("strategy") == "RAID0",
+    )
+    return with_flags(settings, flag_values([str(flag) for flag in kubelet.get("flags") or []]))
+
+
+def _spec(document: str) -> dict[str, Any]:
+    try:
+        loaded = yaml.safe_load(document)
+    except yaml.YAMLError as error:
+        raise JoinError(f"nodeadm can't read the NodeConfig: {str(error).splitlines()[0]}") from error
+    if (
+        not isinstance(loaded, dict)
+        or loaded.get("kind") != "NodeConfig"
+        or loaded.get("apiVersion") not in API_VERSIONS
+    ):
+        raise JoinError(f"nodeadm takes kind NodeConfig of {' or '.join(API_VERSIONS)} only")
+    return _map(loaded, "spec")
+
+
+def _merge(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """Maps are merged, flags appended, everything else replaced."""
+    merged = dict(a)
+    for key, value in b.items():
+        before = merged.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            merged[key] = _merge(before, value)
+        elif key == "flags" and isinstance(before, list) and isinstance(value, list):
+            merged[key] = [*before, *value]
+        else:
+            merged[key] = value
+    return merged
+
+
+def _map(holder: dict[str, Any], name: str) -> dict[str, Any]:
+    value = holder.get(name) or {}
+    if not isinstance(value, dict):
+        raise JoinError(f"nodeadm can't read the NodeConfig: {name} is no map")
+    return value
+
+
+def _texts(config: dict[str, Any], name: str) -> dict[str, str]:
+    return {key: str(value) for key, value in _map(config, name).items()}
+
+
+def _taint(raw: object) -> dict[str, str]:
+    if not isinstance(raw, dict) or not raw.get("key") or not raw.get("effect"):
+        raise JoinError(f"the kubelet exits: registerWithTaints has {raw!r}, which is no taint")
+    return {name: str(raw[name]) for name in ("key", "value", "effect") if raw.get(name)}
