@@ -40,7 +40,7 @@ class _Seen(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Recorder:
-    """Writes events; keep one a process, so that it remembers what it has said."""
+    """Writes events; a process keeps one (:func:`recorder`), so that it remembers what it has said."""
 
     def __init__(self, client: Client, *, now: Callable[[], datetime], component: str = COMPONENT) -> None:
         self._client = client

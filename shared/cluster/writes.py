@@ -183,7 +183,6 @@ class _OnlyMetadata(msgspec.Struct, frozen=True):
 
 
 def _update(client: Client, resource: Resource, obj: O, change: Callable[[O], O], *, subresource: str) -> O:
-    kind = type(obj)
     name, namespace = obj.metadata.name, obj.metadata.namespace
     path = resource.path(name, namespace=namespace, subresource=subresource)
 
@@ -198,9 +197,39 @@ def _update(client: Client, resource: Resource, obj: O, change: Callable[[O], O]
             return current
         if current.metadata.resource_version:
             patch.setdefault("metadata", {})["resourceVersion"] = current.metadata.resource_version
-        return msgspec.json.decode(client.patch(path, patch), type=kind)
+        return _again(client.patch(path, patch), current)
 
-    return retry_on_conflict(obj, write, reread=lambda: read(client, resource, name, kind, namespace=namespace))
+    def reread() -> O:
+        return _again(client.get(resource.path(name, namespace=namespace)), obj)
+
+    return retry_on_conflict(obj, write, reread=reread)
+
+
+class _MetadataAndStatus(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def _again(raw: bytes, like: O) -> O:
+    """The object as it is stored now; of a converted legacy object, whose spec is not ours, metadata and status."""
+    if not _is_converted(like):
+        return msgspec.json.decode(raw, type=type(like))
+    stored = msgspec.json.decode(raw, type=_MetadataAndStatus)
+    status: Any = like.status  # type: ignore[attr-defined]  # only pools and classes are converted; they have one
+    return cast(
+        "O",
+        msgspec.structs.replace(
+            cast("Struct", like),
+            metadata=stored.metadata,
+            status=msgspec.json.decode(stored.status, type=type(status)),
+        ),
+    )
+
+
+def _is_converted(obj: Object) -> bool:
+    """Whether an object says that it is of another version than its struct is for."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(cast("type[Struct]", type(obj)))}
+    return "api_version" in defaults and getattr(obj, "api_version", None) != defaults["api_version"]
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
