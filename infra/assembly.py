@@ -1,8 +1,8 @@
 """The cloud assembly as a folder: made by ``make synth`` and ``cdk deploy``, and kept for the local world.
 
 Starting the CDK takes seconds, so the local world keeps its assembly under a key of all that its template depends on:
-infra/'s sources, the CDK's versions, and the context. The functions' code is not part of that: it is run from the
-checkout.
+infra/'s sources, the functions' settings, the CDK's versions, and the context. The functions' code is not part of
+that: it is run from the checkout.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import bundling
+from infra import bundling, sizes
 from infra import options as options_
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-_TEMPLATE_SOURCES = ("infra", "shared/api/labels.py", "shared/hints.py", "shared/settings.py")
+_TEMPLATE_SOURCES = (
+    "infra",
+    "shared/api/labels.py",
+    "shared/hints.py",
+    "shared/settings.py",
+    *(f"functions/{function}/settings.py" for function in sizes.FUNCTIONS),
+)
 _BUNDLE_SOURCES = ("functions", "shared", "requirements.lock")
 
 

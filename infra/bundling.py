@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from infra import imports, lock, sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from infra.options import Bundle
 
@@ -30,7 +30,7 @@ LIMIT_MIB = 250
 
 RUNTIME = frozenset({"boto3", "botocore", "s3transfer"})
 """Left to Lambda's runtime: 25 MiB less in each function, patched by AWS; we call nothing newer than it has. The
-bundle's urllib3, six and python-dateutil come first on its path, and are of the lock's versions, which boto3 accepts."""
+bundle's urllib3, six and python-dateutil come first on its path; they are the lock's, which boto3 accepts."""
 
 UNUSED = frozenset(
     {
@@ -119,7 +119,7 @@ def _placeholder(root: Path, function: str) -> Path:
     return folder
 
 
-def _roots(checkout: Path, function: str, distributions: dict[str, list[str]]) -> list[str]:
+def _roots(checkout: Path, function: str, distributions: Mapping[str, list[str]]) -> list[str]:
     roots = []
     for package in sorted(imports.third_party(checkout, function)):
         if package not in distributions:
@@ -135,12 +135,18 @@ def _install(root: Path, requirements: str) -> Path:
     with _making(kept) as folder:
         listed = folder.with_name("requirements.txt")
         listed.write_text(requirements)
-        command = [*_installer(), "--target", str(folder), "--no-deps", "--require-hashes", "--requirement", str(listed)]
+        command = [
+            *_installer(),
+            "--target",
+            str(folder),
+            "--no-deps",
+            "--require-hashes",
+            "--requirement",
+            str(listed),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own words
         if done.returncode:
-            raise BundleError(
-                f"the functions' packages could not be installed (-c bundle=source goes without):\n{done.stderr.strip()}"
-            )
+            raise BundleError(f"the functions' packages could not be installed:\n{done.stderr.strip()}")
     return kept
 
 
@@ -165,9 +171,7 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:
         )
         if not _JUNK_FOLDERS.intersection(path.parts[len(checkout.parts) :]) and path.suffix not in _JUNK_SUFFIXES
     ]
-    sources += [
-        (path, relative) for path in _files(packages) if not junk(relative := path.relative_to(packages))
-    ]
+    sources += [(path, relative) for path in _files(packages) if not junk(relative := path.relative_to(packages))]
     digest = hashlib.sha256(_FORMAT.encode())
     for path, relative in sources:
         digest.update(f"\0{relative.as_posix()}\0".encode())

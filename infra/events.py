@@ -13,7 +13,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from constructs import Construct
 
-from infra import sizes
+from infra import manifests, sizes
 from shared import hints
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Bus(Construct):
         # Its name is known to the relay's manifest, so it is said, not made up. Others get it as an attribute of the
         # resource, not by Ref, which the local world's CloudFormation can't resolve for a bus.
         resource = events.CfnEventBus(
-            self, "Bus", name=bus_name(cluster), description=f"Tenon's hints for EKS cluster {cluster}"
+            self, "Bus", name=manifests.bus_name(cluster), description=f"Tenon's hints for EKS cluster {cluster}"
         )
         self.bus = events.EventBus.from_event_bus_attributes(
             self,
@@ -70,11 +70,6 @@ class Bus(Construct):
             event_bus_arn=resource.attr_arn,
             event_bus_policy=resource.attr_policy,
         )
-
-
-def bus_name(cluster: str) -> str:
-    """The name of a cluster's bus."""
-    return f"tenon-{cluster}"
 
 
 class Events(Construct):

@@ -1,13 +1,14 @@
 """The six Lambda functions: code, role, environment, log group, and the queue that feeds each.
 
-A function's environment holds exactly the settings that its code declares (functions/<name>/settings.py); its role
-holds what permissions.py lists for it. Nothing is shared between functions but the queues and the table.
+A function's environment is made from the settings that its code declares (functions/<name>/settings.py), and so are
+its permissions for what they name; the rest of its role is what permissions.py lists for it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -15,6 +16,12 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.aws_lambda_event_sources import SqsEventSource
 from constructs import Construct
 
+from functions.catalog.settings import CatalogSettings
+from functions.disruption.settings import DisruptionSettings
+from functions.interruption.settings import InterruptionSettings
+from functions.lifecycle.settings import LifecycleSettings
+from functions.provisioner.settings import ProvisionerSettings
+from functions.termination.settings import TerminationSettings
 from infra import permissions, sizes
 from shared import settings
 
@@ -30,8 +37,28 @@ _ASYNC_AGE = Duration.minutes(5)
 _ASYNC_RETRIES = 2
 
 
+SETTINGS: Mapping[str, type[settings.Settings]] = {
+    sizes.PROVISIONER: ProvisionerSettings,
+    sizes.LIFECYCLE: LifecycleSettings,
+    sizes.DISRUPTION: DisruptionSettings,
+    sizes.TERMINATION: TerminationSettings,
+    sizes.INTERRUPTION: InterruptionSettings,
+    sizes.CATALOG: CatalogSettings,
+}
+"""What each function's code declares that it reads."""
+
+
+def setting_names(function: str) -> list[str]:
+    """The fields of the function's settings."""
+    return [field.name for field in msgspec.structs.fields(SETTINGS[function])]
+
+
 def environment(function: str, on: Subjects, nodes: Nodes) -> dict[str, str]:
-    """The function's environment variables."""
+    """The function's environment variables.
+
+    Raises:
+        KeyError: a setting that the stack has no value for.
+    """
     queues = on.queues
     known = {
         "cluster_name": on.cluster,
@@ -44,27 +71,7 @@ def environment(function: str, on: Subjects, nodes: Nodes) -> dict[str, str]:
     }
     if function in queues.dead_letters:
         known["dead_letter_queue_url"] = queues.dead_letters[function].queue_url
-    used = {
-        sizes.PROVISIONER: (
-            "event_bus_name",
-            "table_name",
-            "catalog_bucket",
-            "node_instance_profile",
-            "dead_letter_queue_url",
-        ),
-        sizes.LIFECYCLE: ("table_name", "catalog_bucket", "node_instance_profile", "termination_queue_url"),
-        sizes.DISRUPTION: (
-            "table_name",
-            "catalog_bucket",
-            "disruption_queue_url",
-            "termination_queue_url",
-            "dead_letter_queue_url",
-        ),
-        sizes.TERMINATION: ("termination_queue_url", "dead_letter_queue_url"),
-        sizes.INTERRUPTION: ("table_name", "termination_queue_url", "dead_letter_queue_url"),
-        sizes.CATALOG: ("catalog_bucket",),
-    }[function]
-    return {settings.variable(name): known[name] for name in ("cluster_name", *used)}
+    return {settings.variable(name): known[name] for name in setting_names(function)}
 
 
 class Functions(Construct):
@@ -127,7 +134,7 @@ class Functions(Construct):
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             description=f"Tenon {name} of EKS cluster {on.cluster}",
         )
-        for statement in permissions.statements(name, on):
+        for statement in permissions.statements(name, setting_names(name), on):
             role.add_to_policy(statement)
         role.add_to_policy(
             iam.PolicyStatement(

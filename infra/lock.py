@@ -56,7 +56,7 @@ def parse(text: str) -> dict[str, Pin]:
         if match := _PIN.match(line):
             hashes: list[str] = []
             via: set[str] = set()
-            for line in lines:  # noqa: B007  the line after the package is where the outer loop goes on
+            for line in lines:
                 if found := _HASH.match(line):
                     hashes.append(found["hash"])
                 elif line.startswith("    #"):
@@ -80,8 +80,8 @@ def closure(pins: dict[str, Pin], roots: Collection[str], *, without: Collection
     Raises:
         LockError: a root is not in the lock.
     """
-    left_out = {canonicalize_name(name) for name in without}
-    chosen = {canonicalize_name(name) for name in roots} - left_out
+    left_out: set[str] = {canonicalize_name(name) for name in without}
+    chosen = {str(canonicalize_name(name)) for name in roots} - left_out
     for name in chosen:
         if name not in pins:
             raise LockError(f"{name} is not in requirements.lock for Python 3.13 on arm64: run make lock")

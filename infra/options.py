@@ -12,7 +12,7 @@ from typing import Literal
 
 Bundle = Literal["full", "source"]
 
-KEYS = ("cluster", "clusters", "bundle", "nodeRole", "subnets", "securityGroups", "reservedConcurrency")
+KEYS = ("cluster", "clusters", "bundle", "nodeRole", "nodeRoles", "subnets", "securityGroups", "reservedConcurrency")
 """Every context key that means something here."""
 
 # https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html
@@ -28,14 +28,15 @@ class Options:
     """One cluster's stack.
 
     ``bundle`` "source" leaves the functions' code out (the local world runs it from the checkout). ``node_role`` names
-    an existing role for nodes instead of a new one. ``subnets`` and ``security_groups`` put the functions into a VPC,
-    which a cluster whose endpoint is private needs. ``reserve`` reserves concurrency, which a new account's quota may
-    not have to give.
+    an existing role for nodes instead of a new one, and ``node_roles`` others that node classes may name. ``subnets``
+    and ``security_groups`` put the functions into a VPC, which a cluster whose endpoint is private needs. ``reserve``
+    reserves concurrency, which a new account's quota may not have to give.
     """
 
     cluster: str
     bundle: Bundle = "full"
     node_role: str = ""
+    node_roles: tuple[str, ...] = ()
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
     reserve: bool = True
@@ -71,7 +72,7 @@ def parse(context: Mapping[str, object], *, cluster: str) -> Options:
     Raises:
         OptionError: a value that can't be used.
     """
-    bundle = context.get("bundle", "full")
+    bundle = context.get("bundle") or "full"
     if bundle not in {"full", "source"}:
         raise OptionError(f"-c bundle={bundle}: must be full or source")
     reserve = str(context.get("reservedConcurrency", "true")).lower()
@@ -84,6 +85,7 @@ def parse(context: Mapping[str, object], *, cluster: str) -> Options:
         cluster=cluster,
         bundle="source" if bundle == "source" else "full",
         node_role=str(context.get("nodeRole", "")),
+        node_roles=_names(context, "nodeRoles"),
         subnets=subnets,
         security_groups=security_groups,
         reserve=reserve == "true",

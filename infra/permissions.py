@@ -49,13 +49,16 @@ class Subjects:
     queues: Queues
     table: dynamodb.Table
     catalog: s3.Bucket
-    node_role: iam.IRole
+    node_roles: list[str]
+    """ARNs of the roles that nodes may have."""
 
     def ec2(self, *resources: str, shared: bool = False) -> list[str]:
         """ARNs of EC2 resource types; ``shared``: of any account (AWS's images, subnets of a shared VPC)."""
         stack = Stack.of(self.scope)
         account = "*" if shared else stack.account
-        return [stack.format_arn(service="ec2", account=account, resource=name, resource_name="*") for name in resources]
+        return [
+            stack.format_arn(service="ec2", account=account, resource=name, resource_name="*") for name in resources
+        ]
 
     @property
     def in_region(self) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class Subjects:
     def _cluster_tag(self) -> str:
         return labels.CLUSTER_TAG.format(cluster=self.cluster)
 
-    def requested(self, **more: Any) -> dict[str, Any]:
+    def requested(self, **more: list[str]) -> dict[str, Any]:
         """The request must tag what it creates as the cluster's."""
         return {"StringEquals": {f"aws:RequestTag/{self._cluster_tag}": "owned", **more}}
 
@@ -87,43 +90,9 @@ def _any_resource(sid: str, actions: Iterable[str], conditions: dict[str, Any] |
     return _allow(sid, actions, ["*"], conditions)
 
 
-def _reach_cluster(on: Subjects) -> iam.PolicyStatement:
-    # The endpoint and its certificate authority; the API itself is RBAC's to guard.
-    arn = Stack.of(on.scope).format_arn(service="eks", resource="cluster", resource_name=on.cluster)
-    return _allow("ReachCluster", ["eks:DescribeCluster"], [arn])
-
-
-def _send(on: Subjects, *functions: str) -> iam.PolicyStatement:
-    # Work for another function, or for itself later.
-    return _allow("SendWork", ["sqs:SendMessage"], [on.queues.by_function[name].queue_arn for name in functions])
-
-
-def _bury(on: Subjects, function: str) -> iam.PolicyStatement:
-    # Malformed messages go to the function's own dead-letter queue with the reason.
-    return _allow("BuryMalformed", ["sqs:SendMessage"], [on.queues.dead_letters[function].queue_arn])
-
-
-def _keep_records(on: Subjects) -> iam.PolicyStatement:
-    # Unavailable offerings, the call budget, idempotency records, the decision log; nothing is ever scanned.
-    actions = ("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")
-    return _allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])
-
-
-def _read_catalog(on: Subjects) -> list[iam.PolicyStatement]:
-    return [
-        _allow("ReadCatalog", ["s3:GetObject"], [on.catalog.arn_for_objects("*")]),
-        # Without it S3 answers 403 instead of 404 for a catalog that isn't there yet.
-        _allow("SeeCatalogMissing", ["s3:ListBucket"], [on.catalog.bucket_arn]),
-    ]
-
-
-def _read_instances(on: Subjects) -> iam.PolicyStatement:
-    return _any_resource("ReadInstances", ["ec2:DescribeInstances"], on.in_region)
-
-
-def _launch(on: Subjects) -> list[iam.PolicyStatement]:
+def _resolve(on: Subjects) -> list[iam.PolicyStatement]:
+    # What a node class stands for: subnets, security groups, images, its instance profile.
     stack = Stack.of(on.scope)
-    tagged = ("fleet", "instance", "volume")
     places = (
         "ec2:DescribeCapacityReservations",
         "ec2:DescribeImages",
@@ -132,23 +101,45 @@ def _launch(on: Subjects) -> list[iam.PolicyStatement]:
         "ec2:DescribeSecurityGroups",
         "ec2:DescribeSubnets",
     )
+    own_profiles = stack.format_arn(
+        service="iam", region="", resource="instance-profile", resource_name=f"tenon-{on.cluster}-*"
+    )
+    return [
+        _any_resource("ReadPlaces", places, on.in_region),
+        # AWS's own public parameters (AMIs), never the account's.
+        _allow(
+            "ReadPublicParameters",
+            ["ssm:GetParameter", "ssm:GetParameters"],
+            [stack.format_arn(service="ssm", account="", resource="parameter", resource_name="aws/service/*")],
+        ),
+        # A class may name a role instead of a profile: the role's profile is used, or one is made under our own name.
+        _allow(
+            "FindProfiles",
+            ["iam:ListInstanceProfilesForRole"],
+            [stack.format_arn(service="iam", region="", resource="role", resource_name="*")],
+        ),
+        _allow("MakeProfiles", ["iam:CreateInstanceProfile", "iam:TagInstanceProfile"], [own_profiles], on.requested()),
+        _allow("FillProfiles", ["iam:AddRoleToInstanceProfile"], [own_profiles]),
+        # Node roles, to EC2, and nothing else to anyone.
+        _allow(
+            "PassNodeRoles",
+            ["iam:PassRole"],
+            on.node_roles,
+            {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
+        ),
+    ]
+
+
+def _launch(on: Subjects) -> list[iam.PolicyStatement]:
+    stack = Stack.of(on.scope)
+    tagged = ("fleet", "instance", "volume")
+    shared = ("capacity-reservation", "image", "placement-group", "security-group", "snapshot", "subnet")
     return [
         # What a launch uses but does not make, and the two that EC2 makes along with an instance and does not tag.
         _allow(
             "LaunchWith",
             _FLEET,
-            [
-                *on.ec2(
-                    "capacity-reservation",
-                    "image",
-                    "placement-group",
-                    "security-group",
-                    "snapshot",
-                    "subnet",
-                    shared=True,
-                ),
-                *on.ec2("network-interface", "spot-instances-request"),
-            ],
+            [*on.ec2(*shared, shared=True), *on.ec2("network-interface", "spot-instances-request")],
         ),
         # Templates that this cluster made.
         _allow("LaunchFromOwnTemplates", _FLEET, on.ec2("launch-template"), on.owned()),
@@ -177,13 +168,6 @@ def _launch(on: Subjects) -> list[iam.PolicyStatement]:
                 "ForAllValues:StringEquals": {"aws:TagKeys": ["Name", labels.NODECLAIM_TAG, labels.CLUSTER_NAME_TAG]},
             },
         ),
-        # The node role, to EC2, and nothing else to anyone.
-        _allow(
-            "PassNodeRole",
-            ["iam:PassRole"],
-            [on.node_role.role_arn],
-            {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
-        ),
         # An account's first spot launch needs this role of EC2's.
         _allow(
             "AllowFirstSpot",
@@ -198,66 +182,11 @@ def _launch(on: Subjects) -> list[iam.PolicyStatement]:
             ],
             {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
         ),
-        # Whether a profile that a class names is there, before a launch fails over it.
-        _allow(
-            "ReadInstanceProfiles",
-            ["iam:GetInstanceProfile"],
-            [stack.format_arn(service="iam", region="", resource="instance-profile", resource_name="*")],
-        ),
-        # AWS's own public parameters (AMIs), never the account's.
-        _allow(
-            "ReadPublicParameters",
-            ["ssm:GetParameter", "ssm:GetParameters"],
-            [stack.format_arn(service="ssm", account="", resource="parameter", resource_name="aws/service/*")],
-        ),
-        _any_resource("ReadPlaces", places, on.in_region),
     ]
 
 
-def _provisioner(on: Subjects) -> list[iam.PolicyStatement]:
+def _terminate(on: Subjects) -> list[iam.PolicyStatement]:
     return [
-        _reach_cluster(on),
-        *_launch(on),
-        *_read_catalog(on),
-        _keep_records(on),
-        _bury(on, sizes.PROVISIONER),
-        # "Catalog Missing".
-        _allow(
-            "PutHints",
-            ["events:PutEvents"],
-            [on.bus.event_bus_arn],
-            {"StringEquals": {"events:source": hints.SELF}},
-        ),
-    ]
-
-
-def _lifecycle(on: Subjects) -> list[iam.PolicyStatement]:
-    # It launches too: a claim whose launch was cut short is launched again by the sweep.
-    return [
-        _reach_cluster(on),
-        *_launch(on),
-        *_read_catalog(on),
-        _keep_records(on),
-        _send(on, sizes.TERMINATION),
-    ]
-
-
-def _disruption(on: Subjects) -> list[iam.PolicyStatement]:
-    # It writes claims to the cluster and hands the rest to the functions that launch and terminate.
-    return [
-        _reach_cluster(on),
-        _read_instances(on),
-        *_read_catalog(on),
-        _keep_records(on),
-        _send(on, sizes.DISRUPTION, sizes.TERMINATION),
-        _bury(on, sizes.DISRUPTION),
-    ]
-
-
-def _termination(on: Subjects) -> list[iam.PolicyStatement]:
-    return [
-        _reach_cluster(on),
-        _read_instances(on),
         # Only instances of this cluster, and only those that belong to a pool: never a node group's.
         _allow(
             "TerminateOwned",
@@ -265,27 +194,10 @@ def _termination(on: Subjects) -> list[iam.PolicyStatement]:
             on.ec2("instance"),
             {**on.owned(), "StringLike": {f"aws:ResourceTag/{labels.NODEPOOL}": "*"}},
         ),
-        _send(on, sizes.TERMINATION),
-        _bury(on, sizes.TERMINATION),
     ]
 
 
-def _interruption(on: Subjects) -> list[iam.PolicyStatement]:
-    return [
-        _reach_cluster(on),
-        _read_instances(on),
-        # Marks offerings as unavailable.
-        _allow(
-            "MarkOfferings",
-            ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"],
-            [on.table.table_arn],
-        ),
-        _send(on, sizes.TERMINATION),
-        _bury(on, sizes.INTERRUPTION),
-    ]
-
-
-def _catalog(on: Subjects) -> list[iam.PolicyStatement]:
+def _refresh(on: Subjects) -> list[iam.PolicyStatement]:
     types = (
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeInstanceTypeOfferings",
@@ -295,7 +207,6 @@ def _catalog(on: Subjects) -> list[iam.PolicyStatement]:
     return [
         _any_resource("ReadTypes", types, on.in_region),
         _any_resource("ReadPrices", ["pricing:GetProducts"]),
-        *_read_catalog(on),
         _allow("WriteCatalog", ["s3:PutObject"], [on.catalog.arn_for_objects("*")]),
     ]
 
@@ -315,13 +226,54 @@ def join_network() -> iam.PolicyStatement:
     )
 
 
-def statements(function: str, on: Subjects) -> list[iam.PolicyStatement]:
-    """Everything that the function may do, but for its own logs and receiving from its own queue."""
-    return {
-        sizes.PROVISIONER: _provisioner,
-        sizes.LIFECYCLE: _lifecycle,
-        sizes.DISRUPTION: _disruption,
-        sizes.TERMINATION: _termination,
-        sizes.INTERRUPTION: _interruption,
-        sizes.CATALOG: _catalog,
-    }[function](on)
+def _by_setting(setting: str, function: str, on: Subjects) -> list[iam.PolicyStatement]:
+    """What a function may do with what one of its settings names: knowing it and being let in are one thing."""
+    queues = on.queues
+    match setting:
+        case "event_bus_name":
+            own = {"StringEquals": {"events:source": hints.SELF}}
+            allowed = [_allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)]
+        case "table_name":
+            # Unavailable offerings, the call budget, idempotency records; nothing is ever scanned.
+            actions = ("BatchGetItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
+            allowed = [_allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]
+        case "catalog_bucket":
+            allowed = [
+                _allow("ReadCatalog", ["s3:GetObject"], [on.catalog.arn_for_objects("*")]),
+                # Without it S3 answers 403 instead of 404 for a catalog that isn't there yet.
+                _allow("SeeCatalogMissing", ["s3:ListBucket"], [on.catalog.bucket_arn]),
+            ]
+        case "termination_queue_url":
+            queue = queues.by_function[sizes.TERMINATION]
+            allowed = [_allow("SendToTermination", ["sqs:SendMessage"], [queue.queue_arn])]
+        case "disruption_queue_url":
+            allowed = [_allow("WakeUpLater", ["sqs:SendMessage"], [queues.by_function[sizes.DISRUPTION].queue_arn])]
+        case "dead_letter_queue_url":
+            # Malformed messages, with the reason.
+            allowed = [_allow("BuryMalformed", ["sqs:SendMessage"], [queues.dead_letters[function].queue_arn])]
+        case "cluster_name" | "node_instance_profile":
+            allowed = []  # a name and no more
+        case _:
+            raise KeyError(f"setting {setting} of {function}: say here what may be done with what it names")
+    return allowed
+
+
+def statements(function: str, settings: Iterable[str], on: Subjects) -> list[iam.PolicyStatement]:
+    """Everything that the function may do, but for its own logs and receiving from its own queue.
+
+    Raises:
+        KeyError: a setting that permissions don't know yet.
+    """
+    # The endpoint and its certificate authority; the API itself is RBAC's to guard.
+    arn = Stack.of(on.scope).format_arn(service="eks", resource="cluster", resource_name=on.cluster)
+    reach = [_allow("ReachCluster", ["eks:DescribeCluster"], [arn])]
+    look = [_any_resource("ReadInstances", ["ec2:DescribeInstances"], on.in_region)]
+    purposes = {
+        sizes.PROVISIONER: lambda: [*reach, *_resolve(on), *_launch(on)],
+        sizes.LIFECYCLE: lambda: [*reach, *_resolve(on)],  # keeps the classes' status; finds orphans
+        sizes.DISRUPTION: lambda: [*reach, *look],
+        sizes.TERMINATION: lambda: [*reach, *look, *_terminate(on)],
+        sizes.INTERRUPTION: lambda: [*reach, *look],
+        sizes.CATALOG: lambda: _refresh(on),
+    }
+    return [*purposes[function](), *(s for setting in settings for s in _by_setting(setting, function, on))]

@@ -15,7 +15,6 @@ from constructs import Construct
 
 from infra import sizes
 
-
 _NAME_LENGTH = 80
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aws_cdk import CfnOutput, Environment, Stack
-from constructs import Construct
 
 from infra import sizes
 from infra.cluster_access import ClusterAccess
@@ -18,6 +17,8 @@ from infra.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from constructs import Construct
 
     from infra.options import Options
 
@@ -55,7 +56,7 @@ class TenonStack(Stack):
                 queues=queues,
                 table=state.table,
                 catalog=state.catalog,
-                node_role=nodes.role,
+                node_roles=[nodes.role.role_arn, *(self._role_arn(name) for name in options.node_roles)],
             ),
             nodes=nodes,
             options=options,
@@ -81,3 +82,6 @@ class TenonStack(Stack):
             outputs[f"{name.capitalize()}DeadLetterQueueUrl"] = queues.dead_letters[name].queue_url
         for key, value in outputs.items():
             CfnOutput(self, key, value=value)
+
+    def _role_arn(self, name: str) -> str:
+        return self.format_arn(service="iam", region="", resource="role", resource_name=name)
