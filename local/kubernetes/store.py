@@ -256,7 +256,7 @@ class Store:
         with self.lock:
             served = self._served(kind)
             old = self._existing(served, (namespace, name))
-            before = self._scale_of(served, old) if subresource == "scale" else old
+            before = self.scale_of(served, old) if subresource == "scale" else old
             after = _patched(served, before, change, how)
             after = fresh(after)
             metadata.check_shape(after)
@@ -344,6 +344,14 @@ class Store:
                 why = f"Precondition failed: {told} in precondition: {wanted}, {told} in object meta: {there}"
                 raise errors.conflict(kind, obj["metadata"]["name"], why)
 
+    def scale_of(self, kind: Kind, obj: Obj) -> Obj:
+        """The object's Scale.
+
+        Raises:
+            ApiError: 404, the kind has no such subresource.
+        """
+        return scale.of(kind, obj, self.definition(kind))
+
     def owner_uids(self) -> _Names:
         """Every uid that some object names as its owner."""
         with self.lock:
@@ -412,9 +420,6 @@ class Store:
                 why = f"unable to create new content in namespace {where} because it is being terminated"
                 raise errors.forbidden(kind, meta.get("name", ""), why)
         return where
-
-    def _scale_of(self, kind: Kind, obj: Obj) -> Obj:
-        return scale.of(kind, obj, self.definition(kind))
 
     def _scaled(self, kind: Kind, old: Obj, wanted: Obj) -> Obj:
         return scale.applied(kind, old, wanted, self.definition(kind))
