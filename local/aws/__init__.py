@@ -1,0 +1,1 @@
+"""AWS on one machine: moto in this process, with what moto lacks added, on the world's clock."""

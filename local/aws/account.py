@@ -1,0 +1,73 @@
+"""What an account has before Tenon comes: a VPC over three zones, an EKS cluster, and the CDK's bootstrap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import boto3
+
+from local.aws import backends, images
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mypy_boto3_ec2.type_defs import TagTypeDef
+
+DISCOVERY = "karpenter.sh/discovery"
+SERVICE_CIDR = "10.100.0.0/16"
+_ZONES = "abc"
+_BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
+_TRUST = '{"Version": "2012-10-17", "Statement": []}'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What was made, by zone where there is one each."""
+
+    vpc_id: str
+    subnets: Mapping[str, str]
+    security_group_id: str
+    cluster: str
+    region: str
+
+
+def prepare(*, cluster: str, region: str, version: str, endpoint: str, certificate_authority: str) -> Account:
+    """Make it in moto. ``certificate_authority`` is base64 PEM, as DescribeCluster answers it."""
+    discovery: TagTypeDef = {"Key": DISCOVERY, "Value": cluster}
+    owned: TagTypeDef = {"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned"}
+    ec2 = boto3.client("ec2")
+    vpc_id = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnets = {}
+    for index, letter in enumerate(_ZONES):
+        zone = f"{region}{letter}"
+        subnets[zone] = ec2.create_subnet(
+            VpcId=vpc_id,
+            CidrBlock=f"10.0.{index * 64}.0/18",
+            AvailabilityZone=zone,
+            TagSpecifications=[
+                {"ResourceType": "subnet", "Tags": [{"Key": "Name", "Value": f"{cluster}-{letter}"}, discovery]}
+            ],
+        )["Subnet"]["SubnetId"]
+    group = ec2.create_security_group(
+        GroupName=f"{cluster}-nodes",
+        Description="Nodes of the cluster",
+        VpcId=vpc_id,
+        TagSpecifications=[
+            {"ResourceType": "security-group", "Tags": [{"Key": "Name", "Value": cluster}, discovery, owned]}
+        ],
+    )["GroupId"]
+    role = boto3.client("iam").create_role(RoleName=f"{cluster}-cluster", AssumeRolePolicyDocument=_TRUST)["Role"]
+    boto3.client("eks").create_cluster(
+        name=cluster,
+        version=version,
+        roleArn=role["Arn"],
+        resourcesVpcConfig={"subnetIds": list(subnets.values()), "securityGroupIds": [group]},
+        kubernetesNetworkConfig={"serviceIpv4Cidr": SERVICE_CIDR},
+    )
+    made = backends.eks(region).clusters[cluster]
+    made.endpoint = endpoint
+    made.certificate_authority = {"data": certificate_authority}
+    boto3.client("ssm").put_parameter(Name=_BOOTSTRAP, Value="21", Type="String")
+    images.publish(region, version)
+    return Account(vpc_id=vpc_id, subnets=subnets, security_group_id=group, cluster=cluster, region=region)

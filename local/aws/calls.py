@@ -1,0 +1,53 @@
+"""What was asked of AWS: every call, by whom, when and how it ended.
+
+The demo shows these, tests count them, and an idle cluster is recognised by their absence. A retry is a call of its
+own, as AWS would count it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+CALLER: ContextVar[str] = ContextVar("caller", default="")
+"""The function that is running in this context; empty outside functions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call. ``latency`` in seconds of real time; ``error`` is AWS's code, empty when it succeeded."""
+
+    at: datetime
+    service: str
+    operation: str
+    caller: str
+    latency: float
+    error: str = ""
+
+
+class Calls:
+    """All calls of a world, oldest first."""
+
+    def __init__(self) -> None:
+        self.all: list[Call] = []
+        self._observers: list[Callable[[Call], None]] = []
+
+    def add(self, call: Call) -> None:
+        """Record a call and tell the observers."""
+        self.all.append(call)
+        for observer in self._observers:
+            observer(call)
+
+    def observe(self, observer: Callable[[Call], None]) -> None:
+        """Have every later call told to the observer, in the caller's thread."""
+        self._observers.append(observer)
+
+    def count(self) -> Counter[tuple[str, str]]:
+        """How many calls of each (service, operation)."""
+        return Counter((call.service, call.operation) for call in self.all)

@@ -1,0 +1,230 @@
+"""AWS as one thing for a local world: moto started, guarded, corrected and filled, and Tenon's stack deployed into it.
+
+moto is one a process, so there is one :class:`Cloud` at a time. Everything in it follows the clock that is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+import boto3
+from moto import mock_aws
+from moto.core.responses import ActionResult
+from moto.moto_api._internal import mock_random
+
+from local.aws import account, backends, deploy, pricing, spot_history
+from local.aws.buses import Buses
+from local.aws.calls import Calls
+from local.aws.capacity import Capacity
+from local.aws.fleet import Fleets
+from local.aws.functions import Functions, captured
+from local.aws.gate import Gate
+from local.aws.instances import Instances
+from local.aws.prices import Prices
+from local.aws.queues import Queues
+from local.faults import Faults
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+    from pathlib import Path
+    from types import TracebackType
+
+    from local.actor import Actor
+
+_MOTO = {"lambda": {"use_docker": False}, "iam": {"load_aws_managed_policies": True}}
+_ENVIRON = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}  # five hundred images that no EKS node runs
+_FLEET_PARAMETERS = (
+    "ClientToken",
+    "Type",
+    "LaunchTemplateConfigs",
+    "TargetCapacitySpecification",
+    "SpotOptions",
+    "OnDemandOptions",
+    "TagSpecifications",
+    "Context",
+)
+
+
+class Cloud:
+    """A context manager; inside, boto3's default session reaches this cloud and nothing else."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], datetime],
+        sleep: Callable[[float], None],
+        region: str = "us-east-1",
+        seed: int = 0,
+        faults: Faults | None = None,
+        concurrency: int = 1,
+    ) -> None:
+        self.region = region
+        self.faults = faults or Faults(seed=seed)
+        self.calls = Calls()
+        self.prices = Prices(seed=seed)
+        self.capacity = Capacity(seed=seed)
+        self._now = now
+        self._sleep = sleep
+        self._seed = seed
+        self._concurrency = concurrency
+        self._gate = Gate(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
+        self._stack = contextlib.ExitStack()
+        self.instances = Instances(region=region, now=now, capacity=self.capacity)
+        self.account: account.Account
+        self.deployed: deploy.Deployed
+        self.fleets: Fleets
+        self.functions: Functions
+        self.buses: Buses
+        self.queues: Queues
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while moto serves a request; for those who read its backends."""
+        return self._gate.lock
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_environ({**_ENVIRON, "AWS_DEFAULT_REGION": self.region}))
+            stack.enter_context(mock_aws(config=_MOTO))
+            stack.enter_context(captured())
+            boto3.setup_default_session(region_name=self.region)
+            assert boto3.DEFAULT_SESSION is not None
+            self._gate.guard(boto3.DEFAULT_SESSION)
+            self._gate.serve(
+                "pricing",
+                lambda operation, body: pricing.answer(operation, body, prices=self.prices, region=self.region),
+            )
+            mock_random.seed(self._seed)
+            self.fleets = Fleets(
+                backend=backends.ec2(self.region),
+                prices=self.prices,
+                capacity=self.capacity,
+                launched=self.instances.launched,
+            )
+            self._correct(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if hasattr(self, "functions"):
+            self.functions.close()
+        self._stack.close()
+
+    def prepare(self, *, cluster: str, version: str, endpoint: str, certificate_authority: str) -> account.Account:
+        """Make what an account has before Tenon comes."""
+        self.account = account.prepare(
+            cluster=cluster,
+            region=self.region,
+            version=version,
+            endpoint=endpoint,
+            certificate_authority=certificate_authority,
+        )
+        return self.account
+
+    def deploy(self, assembly: Path) -> deploy.Deployed:
+        """Deploy the cloud assembly and connect its functions, queues and rules.
+
+        Raises:
+            DeployError: CloudFormation didn't complete it.
+        """
+        self.deployed = deploy.deploy(assembly, region=self.region)
+        self.functions = Functions(
+            self.deployed.functions,
+            region=self.region,
+            now=self._now,
+            sleep=self._sleep,
+            faults=self.faults,
+            concurrency=self._concurrency,
+        )
+        self.buses = Buses(region=self.region, now=self._now, functions=self.functions)
+        self.queues = Queues(
+            self.deployed.sources, region=self.region, now=self._now, functions=self.functions, lock=self.lock
+        )
+        return self.deployed
+
+    def actors(self) -> list[Actor]:
+        """Who must be stepped for anything to happen here, in order."""
+        return [_Locked(self.instances, self.lock), self.buses, self.functions, self.queues]
+
+    def _correct(self, stack: contextlib.ExitStack) -> None:
+        from moto.ec2.models.instances import Instance  # noqa: PLC0415 - slow to import, and only a cloud needs it
+        from moto.ec2.responses.fleets import Fleets as FleetResponses  # noqa: PLC0415 - the same
+        from moto.ec2.responses.spot_instances import SpotInstances  # noqa: PLC0415 - the same
+        from moto.events.models import Rule  # noqa: PLC0415 - the same
+
+        terminate = Instance.terminate
+        cloud = self
+
+        def create_fleet(response: Any) -> Any:  # noqa: ANN401 - moto's
+            response.error_on_dryrun()
+            params = {name: value for name in _FLEET_PARAMETERS if (value := response._get_param(name)) is not None}  # noqa: SLF001 - how moto's own read them
+            return ActionResult(cloud.fleets.create(params))
+
+        def describe_spot_price_history(response: Any) -> Any:  # noqa: ANN401 - moto's
+            filters = dict(response._filters_from_querystring())  # noqa: SLF001 - how moto's own read them
+            products = [
+                *(response._get_param("ProductDescriptions", []) or []),  # noqa: SLF001 - the same
+                *filters.pop("product-description", []),
+            ]
+            filters.pop("timestamp", None)
+            offerings = response.ec2_backend.describe_spot_price_history(
+                response._get_param("InstanceTypes", []),  # noqa: SLF001 - the same
+                filters,
+            )
+            return ActionResult(
+                spot_history.page(
+                    offerings,
+                    prices=cloud.prices,
+                    now=cloud._now(),
+                    products=products,
+                    token=str(response._get_param("NextToken") or ""),  # noqa: SLF001 - the same
+                )
+            )
+
+        def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
+            cloud.buses.deliver(rule, event, transform_input)
+
+        replacements = (
+            (FleetResponses, "create_fleet", create_fleet),
+            (SpotInstances, "describe_spot_price_history", describe_spot_price_history),
+            (Rule, "send_to_targets", send_to_targets),
+            (Instance, "terminate", lambda instance: cloud.instances.terminate(terminate, instance)),
+        )
+        for owner, name, value in replacements:
+            stack.enter_context(backends.replaced(owner, name, value))
+        stack.enter_context(backends.on_clock(self._now))
+
+
+class _Locked:
+    """An actor that works on moto's backends directly, stepped while no request is served."""
+
+    def __init__(self, actor: Actor, lock: threading.RLock) -> None:
+        self._actor = actor
+        self._lock = lock
+
+    def step(self, now: datetime) -> bool:
+        with self._lock:
+            return self._actor.step(now)
+
+    def due(self) -> datetime | None:
+        return self._actor.due()
+
+
+@contextlib.contextmanager
+def _environ(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

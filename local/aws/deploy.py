@@ -1,0 +1,201 @@
+"""The real cloud assembly, deployed by CloudFormation into moto; and what came of it by name.
+
+What the CDK's CLI does, without it: assets to the staging bucket, the template from there, and the stack's resources
+resolved. The code in the assets is not run, the checkout's is; so a small archive stands for each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import warnings
+import zipfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.exceptions import ClientError
+
+from local.aws import backends
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_STAGING = f"cdk-hnb659fds-assets-{backends.ACCOUNT}-{{region}}"
+
+
+class DeployError(RuntimeError):
+    """The stack didn't reach CREATE_COMPLETE; the text says what CloudFormation said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """A Lambda function as deployed. ``timeout`` in seconds; ``reserved`` is its reserved concurrency."""
+
+    name: str
+    logical_id: str
+    handler: str
+    environ: Mapping[str, str]
+    timeout: int
+    memory_mib: int
+    reserved: int | None
+    dead_letter_arn: str
+
+    @property
+    def short_name(self) -> str:
+        """The folder under functions/ that it runs."""
+        return self.handler.split(".")[1] if self.handler.startswith("functions.") else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A queue that a function is fed from. ``window`` in seconds."""
+
+    queue_arn: str
+    function_name: str
+    batch_size: int
+    window: int
+    maximum_concurrency: int | None
+    partial_failures: bool
+
+    @property
+    def queue_name(self) -> str:
+        """The queue's name."""
+        return self.queue_arn.rsplit(":", 1)[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployed:
+    """A stack: its functions by ARN, its event sources, physical names by logical id, and outputs."""
+
+    stack: str
+    template: Mapping[str, Any]
+    functions: Mapping[str, Function]
+    sources: tuple[Source, ...]
+    physical: Mapping[str, str]
+    outputs: Mapping[str, str] = field(default_factory=dict)
+
+    def logical_ids(self, kind: str) -> tuple[str, ...]:
+        """The logical ids of one kind of resource, such as ``AWS::SQS::Queue``."""
+        return tuple(name for name, resource in self.template["Resources"].items() if resource["Type"] == kind)
+
+    def function(self, short_name: str) -> Function:
+        """The function that runs ``functions/<short_name>``; KeyError if there is none."""
+        for function in self.functions.values():
+            if function.short_name == short_name:
+                return function
+        raise KeyError(short_name)
+
+
+def deploy(assembly: Path, *, region: str) -> Deployed:
+    """Deploy the assembly's one stack and resolve it.
+
+    Raises:
+        DeployError: CloudFormation didn't complete it.
+    """
+    stack, artifact = _stack_of(json.loads((assembly / "manifest.json").read_text()))
+    properties = artifact["properties"]
+    template_text = (assembly / properties["templateFile"]).read_text()
+    template = json.loads(template_text)
+    bucket = _STAGING.format(region=region)
+    s3 = boto3.client("s3")
+    s3.create_bucket(Bucket=bucket)
+    code = _archive()
+    for resource in template["Resources"].values():
+        if resource["Type"] == "AWS::Lambda::Function" and "S3Key" in resource["Properties"]["Code"]:
+            s3.put_object(Bucket=bucket, Key=resource["Properties"]["Code"]["S3Key"], Body=code)
+    s3.put_object(Bucket=bucket, Key="template.json", Body=template_text.encode())
+    cloudformation = boto3.client("cloudformation")
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            # moto says of each kind that it skips that it does; those are asserted on the template (tests/infra).
+            warnings.simplefilter("ignore")
+            cloudformation.create_stack(
+                StackName=stack,
+                TemplateURL=f"https://{bucket}.s3.{region}.amazonaws.com/template.json",
+                Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
+                Parameters=[
+                    {"ParameterKey": name, "ParameterValue": str(value)}
+                    for name, value in properties.get("parameters", {}).items()
+                ],
+            )
+    except ClientError as error:
+        raise DeployError(f"{stack}: {error}") from error
+    described = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
+    if described["StackStatus"] != "CREATE_COMPLETE":
+        raise DeployError(f"{stack}: {described['StackStatus']} {described.get('StackStatusReason', '')}")
+    physical = {
+        item["LogicalResourceId"]: item.get("PhysicalResourceId", "")
+        for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
+        for item in page["StackResourceSummaries"]
+    }
+    functions = _functions(template, physical)
+    return Deployed(
+        stack=stack,
+        template=template,
+        functions=functions,
+        sources=_sources(region),
+        physical=physical,
+        outputs={output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])},
+    )
+
+
+def _stack_of(manifest: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    stacks = {
+        str(artifact["properties"].get("stackName", name)): artifact
+        for name, artifact in manifest["artifacts"].items()
+        if artifact["type"] == "aws:cloudformation:stack"
+    }
+    if len(stacks) != 1:
+        raise DeployError(f"one stack is expected in the assembly, and there are {sorted(stacks)}")
+    return next(iter(stacks.items()))
+
+
+def _archive() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("README", "The local world runs the checkout's code.\n")
+    return buffer.getvalue()
+
+
+def _functions(template: Mapping[str, Any], physical: Mapping[str, str]) -> dict[str, Function]:
+    client = boto3.client("lambda")
+    logical = {name: id_ for id_, name in physical.items()}
+    found = {}
+    for page in client.get_paginator("list_functions").paginate():
+        for item in page["Functions"]:
+            logical_id = logical.get(item["FunctionName"], "")
+            if not logical_id:
+                continue  # the CDK's own, or another stack's
+            reserved = template["Resources"][logical_id]["Properties"].get("ReservedConcurrentExecutions")
+            found[item["FunctionArn"]] = Function(
+                name=item["FunctionName"],
+                logical_id=logical_id,
+                handler=item["Handler"],
+                environ=dict(item.get("Environment", {}).get("Variables", {})),
+                timeout=item["Timeout"],
+                memory_mib=item["MemorySize"],
+                reserved=None if reserved is None else int(reserved),
+                dead_letter_arn=str(item.get("DeadLetterConfig", {}).get("TargetArn", "")),
+            )
+    return found
+
+
+def _sources(region: str) -> tuple[Source, ...]:
+    mappings = boto3.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+    # moto would invoke by itself as soon as a message is sent; here the world's loop polls.
+    for queue in backends.sqs(region).queues.values():
+        queue.lambda_event_source_mappings.clear()
+    return tuple(
+        Source(
+            queue_arn=mapping["EventSourceArn"],
+            function_name=mapping["FunctionArn"].split(":function:")[1].split(":")[0],
+            batch_size=mapping["BatchSize"],
+            window=int(mapping.get("MaximumBatchingWindowInSeconds") or 0),
+            maximum_concurrency=(mapping.get("ScalingConfig") or {}).get("MaximumConcurrency"),
+            partial_failures="ReportBatchItemFailures" in (mapping.get("FunctionResponseTypes") or []),
+        )
+        for mapping in mappings
+    )

@@ -1,0 +1,167 @@
+"""The machine images that EKS publishes: SSM's public parameters and the images they name.
+
+moto has neither. As with AWS, there are Amazon Linux 2 images up to Kubernetes 1.32 only, and each variant has an image
+for each release, of which "recommended" (or "latest") is the newest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from local.aws import backends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LAST_AL2 = (1, 32)
+_EKS = "602401143452"
+_BOTTLEROCKET = "092701018921"
+_WINDOWS = "801119661308"
+_RELEASES = ("20251016", "20251112")
+_BOTTLEROCKET_RELEASES = ("1.49.0", "1.50.0")
+_ARCHITECTURES = ("x86_64", "arm64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """An image, and the parameters that name it."""
+
+    name: str
+    architecture: str
+    owner: str
+    created: datetime
+    parameters: tuple[str, ...]
+    root_device: str = "/dev/xvda"
+    platform: str | None = None
+
+    @property
+    def image_id(self) -> str:
+        """The same id for the same name, in every run."""
+        return "ami-" + hashlib.sha256(self.name.encode()).hexdigest()[:17]
+
+
+def published(version: str) -> Iterator[Image]:
+    """The images for a Kubernetes version ("1.34"), oldest first."""
+    yield from _amazon_linux_2023(version)
+    if tuple(int(part) for part in version.split(".")) <= LAST_AL2:
+        yield from _amazon_linux_2(version)
+    yield from _bottlerocket(version)
+    yield from _windows(version)
+
+
+def publish(region: str, version: str) -> None:
+    """Put images and parameters for a Kubernetes version where DescribeImages and GetParameter find them."""
+    from moto.ec2.models.amis import Ami  # noqa: PLC0415 - slow to import, and only a world needs it
+    from moto.ssm.models import Parameter  # noqa: PLC0415 - the same
+
+    ec2, ssm = backends.ec2(region), backends.ssm(region)
+    for image in published(version):
+        ec2.amis[image.image_id] = Ami(
+            ec2,
+            image.image_id,
+            name=image.name,
+            description=f"EKS-optimized image {image.name}",
+            owner_id=image.owner,
+            owner_alias="amazon",
+            public=True,
+            virtualization_type="hvm",
+            architecture=image.architecture,
+            creation_date=image.created,
+            platform=image.platform,
+            image_location=f"amazon/{image.name}",
+            hypervisor="xen",
+            root_device_type="ebs",
+            root_device_name=image.root_device,
+            region_name=f"{region}a",
+            boot_mode="uefi-preferred",
+        )
+        for name in image.parameters:
+            ssm._parameters[name].append(  # noqa: SLF001 - PutParameter refuses names under /aws
+                Parameter(
+                    account_id=backends.ACCOUNT,
+                    name=name,
+                    value=image.image_id,
+                    parameter_type="String",
+                    description=None,
+                    allowed_pattern=None,
+                    keyid=None,
+                    last_modified_date=image.created,
+                    version=len(ssm._parameters[name]) + 1,  # noqa: SLF001 - the same
+                    data_type="aws:ec2:image",
+                )
+            )
+
+
+def _day(release: str) -> datetime:
+    return datetime.strptime(release, "%Y%m%d").replace(tzinfo=UTC)
+
+
+def _amazon_linux_2023(version: str) -> Iterator[Image]:
+    base = f"/aws/service/eks/optimized-ami/{version}/amazon-linux-2023"
+    for release in _RELEASES:
+        for architecture, variant in (
+            *((architecture, "standard") for architecture in _ARCHITECTURES),
+            *((architecture, "nvidia") for architecture in _ARCHITECTURES),
+            ("x86_64", "neuron"),
+        ):
+            name = f"amazon-eks-node-al2023-{architecture}-{variant}-{version}-v{release}"
+            yield Image(
+                name=name,
+                architecture=architecture,
+                owner=_EKS,
+                created=_day(release),
+                parameters=(
+                    f"{base}/{architecture}/{variant}/recommended/image_id",
+                    f"{base}/{architecture}/{variant}/{name}/image_id",
+                ),
+            )
+
+
+def _amazon_linux_2(version: str) -> Iterator[Image]:
+    base = f"/aws/service/eks/optimized-ami/{version}/amazon-linux-2"
+    for release in _RELEASES:
+        for suffix, stem, architecture in (
+            ("", "amazon-eks-node", "x86_64"),
+            ("-gpu", "amazon-eks-gpu-node", "x86_64"),
+            ("-arm64", "amazon-eks-arm64-node", "arm64"),
+        ):
+            name = f"{stem}-{version}-v{release}"
+            yield Image(
+                name=name,
+                architecture=architecture,
+                owner=_EKS,
+                created=_day(release),
+                parameters=(f"{base}{suffix}/recommended/image_id", f"{base}{suffix}/{name}/image_id"),
+            )
+
+
+def _bottlerocket(version: str) -> Iterator[Image]:
+    for release, day in zip(_BOTTLEROCKET_RELEASES, _RELEASES, strict=True):
+        for variant in ("", "-nvidia"):
+            for architecture in _ARCHITECTURES:
+                base = f"/aws/service/bottlerocket/aws-k8s-{version}{variant}/{architecture}"
+                yield Image(
+                    name=f"bottlerocket-aws-k8s-{version}{variant}-{architecture}-v{release}",
+                    architecture=architecture,
+                    owner=_BOTTLEROCKET,
+                    created=_day(day),
+                    parameters=(f"{base}/latest/image_id", f"{base}/{release}/image_id"),
+                )
+
+
+def _windows(version: str) -> Iterator[Image]:
+    for year in ("2019", "2022", "2025"):
+        for edition in ("Core", "Full"):
+            stem = f"Windows_Server-{year}-English-{edition}-EKS_Optimized-{version}"
+            yield Image(
+                name=f"{stem}-{_RELEASES[-1][:4]}.{_RELEASES[-1][4:6]}.{_RELEASES[-1][6:]}",
+                architecture="x86_64",
+                owner=_WINDOWS,
+                created=_day(_RELEASES[-1]),
+                parameters=(f"/aws/service/ami-windows-latest/{stem}/image_id",),
+                root_device="/dev/sda1",
+                platform="windows",
+            )

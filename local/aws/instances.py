@@ -1,0 +1,113 @@
+"""Instances over time: pending, running, shutting down, gone; and what EventBridge is told of it.
+
+moto's change state at once. Here they take the seconds that real ones do, on the world's clock, and each change is put
+on the default bus as EC2 does, so that the interruption rules see what they would see.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from moto.ec2.models.instances import InstanceState
+
+from local.aws import backends
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from local.aws.capacity import Capacity
+
+PENDING, RUNNING, SHUTTING_DOWN, TERMINATED = "pending", "running", "shutting-down", "terminated"
+_CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48}
+STARTS_IN = timedelta(seconds=1)
+STOPS_IN = timedelta(seconds=8)
+SPOT_NOTICE = timedelta(minutes=2)
+
+
+class Instances:
+    """An actor: carries the state changes that are due."""
+
+    def __init__(self, *, region: str, now: Callable[[], datetime], capacity: Capacity) -> None:
+        self._region = region
+        self._now = now
+        self._capacity = capacity
+        self._next: dict[str, tuple[datetime, str, Any]] = {}
+        self._doomed: dict[str, datetime] = {}
+        self._said: list[tuple[str, str]] = []
+
+    def launched(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
+        """A new instance: pending now, running in a second."""
+        self._change(instance, PENDING)
+        self._next[instance.id] = (self._now() + STARTS_IN, RUNNING, instance)
+
+    def terminate(self, original: Callable[[Any], Any], instance: Any) -> Any:  # noqa: ANN401 - moto's
+        """In place of moto's ``Instance.terminate``: shutting down now, terminated some seconds later."""
+        before = instance._state.name  # noqa: SLF001 - moto offers no setter
+        if before in (SHUTTING_DOWN, TERMINATED):
+            return InstanceState(before, _CODES[before])
+        previous = original(instance)
+        kind = "spot" if instance.lifecycle == "spot" else "on-demand"
+        self._capacity.give_back((kind, instance.instance_type, instance.availability_zone))
+        self._change(instance, SHUTTING_DOWN)
+        self._doomed.pop(instance.id, None)
+        self._next[instance.id] = (self._now() + STOPS_IN, TERMINATED, instance)
+        return previous
+
+    def interrupt(self, instance_ids: list[str]) -> None:
+        """EC2 wants its spot instances back: the warning now, the end in two minutes."""
+        for instance_id in instance_ids:
+            self._put(
+                "EC2 Spot Instance Interruption Warning",
+                instance_id,
+                {"instance-id": instance_id, "instance-action": "terminate"},
+            )
+            self._doomed[instance_id] = self._now() + SPOT_NOTICE
+
+    def rebalance(self, instance_ids: list[str]) -> None:
+        """EC2 says that spot instances are at elevated risk."""
+        for instance_id in instance_ids:
+            self._put("EC2 Instance Rebalance Recommendation", instance_id, {"instance-id": instance_id})
+
+    def step(self, now: datetime) -> bool:
+        """Carry out what is due."""
+        said, self._said = self._said, []
+        for instance_id, state in said:
+            self._put(
+                "EC2 Instance State-change Notification", instance_id, {"instance-id": instance_id, "state": state}
+            )
+        due = [item for item in self._next.values() if item[0] <= now]
+        for _, state, instance in due:
+            del self._next[instance.id]
+            self._change(instance, state)
+        doomed = [instance_id for instance_id, at in self._doomed.items() if at <= now]
+        for instance_id in doomed:
+            del self._doomed[instance_id]
+            backends.ec2(self._region).terminate_instances([instance_id])
+        return bool(said or due or doomed)
+
+    def due(self) -> datetime | None:
+        """The next change of state."""
+        if self._said:
+            return self._now()
+        moments = [item[0] for item in self._next.values()] + list(self._doomed.values())
+        return min(moments, default=None)
+
+    def _change(self, instance: Any, state: str) -> None:  # noqa: ANN401 - moto's instance
+        instance._state = InstanceState(state, _CODES[state])  # noqa: SLF001 - moto offers no setter
+        # Told in the next step: whoever made the call has its answer first, as with EC2.
+        self._said.append((instance.id, state))
+
+    def _put(self, about: str, instance_id: str, detail: dict[str, str]) -> None:
+        backends.events(self._region).put_events(
+            [
+                {
+                    "Source": "aws.ec2",
+                    "DetailType": about,
+                    "Detail": json.dumps(detail),
+                    "Resources": [f"arn:aws:ec2:{self._region}:{backends.ACCOUNT}:instance/{instance_id}"],
+                    "Time": self._now().timestamp(),
+                }
+            ]
+        )
