@@ -1,0 +1,116 @@
+"""The bus and its rules."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from infra import sizes
+from shared import hints
+
+Select = Callable[[str], dict[str, dict[str, Any]]]
+Functions = dict[str, tuple[str, dict[str, Any]]]
+
+
+def to(of_type: Select, functions: Functions, rule: dict[str, Any]) -> set[tuple[str, str]]:
+    """Where a rule leads: ("queue" | "function", the name of the function that gets it in the end)."""
+    name_of = {id_: name for name, (id_, _) in functions.items()}
+    queue_of = {
+        mapping["EventSourceArn"]["Fn::GetAtt"][0]: name_of[mapping["FunctionName"]["Ref"]]
+        for mapping in of_type("AWS::Lambda::EventSourceMapping").values()
+    }
+    ids = [target["Arn"]["Fn::GetAtt"][0] for target in rule["Targets"]]
+    return {("queue", queue_of[id_]) if id_ in queue_of else ("function", name_of[id_]) for id_ in ids}
+
+
+def test_each_hint_of_the_relay_goes_to_whoever_looks_at_it(of_type: Select, functions: Functions) -> None:
+    led: dict[str, set[tuple[str, str]]] = {}
+    for rule in of_type("AWS::Events::Rule").values():
+        if hints.RELAY in rule.get("EventPattern", {}).get("source", []):
+            for about in rule["EventPattern"]["detail-type"]:
+                led.setdefault(about, set()).update(to(of_type, functions, rule))
+    assert led == {
+        hints.PODS_UNSCHEDULABLE: {("queue", sizes.PROVISIONER)},
+        hints.NODE_POOLS_CHANGED: {("queue", sizes.PROVISIONER), ("function", sizes.LIFECYCLE)},
+        hints.NODES_CHANGED: {("function", sizes.LIFECYCLE)},
+        hints.NODES_EMPTIED: {("queue", sizes.DISRUPTION)},
+        hints.NODES_DELETING: {("queue", sizes.TERMINATION)},
+        hints.NODE_CLAIMS_DELETING: {("queue", sizes.TERMINATION)},
+    }
+
+
+def test_hints_of_another_cluster_go_nowhere(of_type: Select) -> None:
+    for rule in of_type("AWS::Events::Rule").values():
+        if "EventBusName" in rule:
+            assert rule["EventPattern"]["detail"] == {"cluster": ["demo"]}
+
+
+def test_a_missing_catalog_is_asked_for_by_functions_only(of_type: Select, functions: Functions) -> None:
+    (rule,) = (
+        r
+        for r in of_type("AWS::Events::Rule").values()
+        if hints.CATALOG_MISSING in r.get("EventPattern", {}).get("detail-type", [])
+    )
+    assert rule["EventPattern"]["source"] == [hints.SELF]
+    assert to(of_type, functions, rule) == {("function", sizes.CATALOG)}
+
+
+def test_a_sweep_each_minute_looks_at_everything_anyway(of_type: Select, functions: Functions) -> None:
+    swept = {
+        target
+        for rule in of_type("AWS::Events::Rule").values()
+        if rule.get("ScheduleExpression") == "rate(1 minute)"
+        for target in to(of_type, functions, rule)
+    }
+    assert swept == {("queue", sizes.PROVISIONER), ("function", sizes.LIFECYCLE), ("function", sizes.DISRUPTION)}
+
+
+def test_types_are_read_twice_a_day_and_prices_each_quarter_of_an_hour(of_type: Select, functions: Functions) -> None:
+    refreshes = {
+        rule["ScheduleExpression"]: json.loads(rule["Targets"][0]["Input"])
+        for rule in of_type("AWS::Events::Rule").values()
+        if to(of_type, functions, rule) == {("function", sizes.CATALOG)} and "ScheduleExpression" in rule
+    }
+    assert refreshes == {"rate(12 hours)": {"refresh": "types"}, "rate(15 minutes)": {"refresh": "prices"}}
+
+
+def test_schedules_are_on_the_default_bus_which_is_the_only_one_that_has_them(of_type: Select) -> None:
+    for rule in of_type("AWS::Events::Rule").values():
+        assert not ("ScheduleExpression" in rule and "EventBusName" in rule)
+
+
+def test_all_that_aws_says_of_instances_comes_to_the_interruption_function(
+    of_type: Select, functions: Functions
+) -> None:
+    heard = {}
+    for rule in of_type("AWS::Events::Rule").values():
+        pattern = rule.get("EventPattern", {})
+        if pattern.get("source", [""])[0].startswith("aws."):
+            assert to(of_type, functions, rule) == {("queue", sizes.INTERRUPTION)}
+            assert "EventBusName" not in rule
+            heard[pattern["source"][0], pattern["detail-type"][0]] = pattern.get("detail")
+    assert heard == {
+        ("aws.ec2", "EC2 Spot Instance Interruption Warning"): None,
+        ("aws.ec2", "EC2 Instance Rebalance Recommendation"): None,
+        ("aws.ec2", "EC2 Instance State-change Notification"): {
+            "state": ["stopping", "stopped", "shutting-down", "terminated"]
+        },
+        ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"): None,
+        ("aws.health", "AWS Health Event"): {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]},
+    }
+
+
+def test_every_target_says_how_long_delivery_is_tried_and_keeps_what_can_not_be_delivered(of_type: Select) -> None:
+    queues = of_type("AWS::SQS::Queue")
+    for rule in of_type("AWS::Events::Rule").values():
+        for target in rule["Targets"]:
+            assert target["RetryPolicy"]["MaximumEventAgeInSeconds"] >= 60
+            assert target["RetryPolicy"]["MaximumRetryAttempts"] >= 1
+            dead = queues[target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0]]
+            assert "FifoQueue" not in dead  # EventBridge can't use one
+
+
+def test_the_fifo_queue_has_one_message_group_the_cluster(of_type: Select, functions: Functions) -> None:
+    for rule in of_type("AWS::Events::Rule").values():
+        for target in rule["Targets"]:
+            provisioning = ("queue", sizes.PROVISIONER) in to(of_type, functions, {"Targets": [target]})
+            assert target.get("SqsParameters") == ({"MessageGroupId": "demo"} if provisioning else None)

@@ -1,0 +1,95 @@
+"""The functions of the stack, and what they keep outside the cluster."""
+
+from collections.abc import Callable
+from typing import Any
+
+from infra import functions as functions_
+from infra import manifests, sizes
+from shared import settings
+
+Select = Callable[[str], dict[str, dict[str, Any]]]
+Functions = dict[str, tuple[str, dict[str, Any]]]
+
+
+def test_a_functions_environment_is_exactly_what_its_settings_declare(functions: Functions) -> None:
+    assert set(functions) == set(sizes.FUNCTIONS)
+    for name, (_, properties) in functions.items():
+        declared = {settings.variable(field) for field in functions_.setting_names(name)}
+        assert set(properties["Environment"]["Variables"]) == declared
+
+
+def test_functions_run_on_arm_with_todays_python_from_their_own_handler(functions: Functions) -> None:
+    for name, (_, properties) in functions.items():
+        assert properties["Architectures"] == ["arm64"]
+        assert properties["Runtime"] == "python3.13"
+        assert properties["Handler"] == f"functions.{name}.handler.handle"
+
+
+def test_a_function_gets_its_own_dead_letter_queue_not_anothers(of_type: Select, functions: Functions) -> None:
+    queues = of_type("AWS::SQS::Queue")
+    for mapping in of_type("AWS::Lambda::EventSourceMapping").values():
+        queue = queues[mapping["EventSourceArn"]["Fn::GetAtt"][0]]
+        (properties,) = (p for id_, p in functions.values() if id_ == mapping["FunctionName"]["Ref"])
+        own = queue["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0]
+        assert properties["Environment"]["Variables"]["TENON_DEAD_LETTER_QUEUE_URL"] == {"Ref": own}
+
+
+def test_one_bad_message_fails_alone(of_type: Select) -> None:
+    for mapping in of_type("AWS::Lambda::EventSourceMapping").values():
+        assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+def test_logs_end_after_a_month(of_type: Select, functions: Functions) -> None:
+    groups = of_type("AWS::Logs::LogGroup")
+    for _, properties in functions.values():
+        assert groups[properties["LoggingConfig"]["LogGroup"]["Ref"]]["RetentionInDays"] == 30
+
+
+def test_an_invocation_that_eventbridge_could_not_finish_is_kept(of_type: Select, functions: Functions) -> None:
+    configured = {c["FunctionName"]["Ref"]: c for c in of_type("AWS::Lambda::EventInvokeConfig").values()}
+    for id_, properties in functions.values():
+        assert configured[id_]["MaximumRetryAttempts"] == 2
+        assert properties["DeadLetterConfig"]["TargetArn"]["Fn::GetAtt"][0] in of_type("AWS::SQS::Queue")
+
+
+def test_the_interruption_function_is_quick(functions: Functions) -> None:
+    assert functions[sizes.INTERRUPTION][1]["Timeout"] <= 10
+
+
+def test_the_table_forgets_by_itself(of_type: Select) -> None:
+    (table,) = of_type("AWS::DynamoDB::Table").values()
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
+
+
+def test_the_catalog_is_private_and_speaks_tls_only(of_type: Select) -> None:
+    (bucket,) = of_type("AWS::S3::Bucket").values()
+    assert all(bucket["PublicAccessBlockConfiguration"].values())
+    assert "VersioningConfiguration" not in bucket
+    (policy,) = of_type("AWS::S3::BucketPolicy").values()
+    effects = [(s["Effect"], s["Condition"]) for s in policy["PolicyDocument"]["Statement"]]
+    assert ("Deny", {"Bool": {"aws:SecureTransport": "false"}}) in effects
+    assert {effect for effect, _ in effects} == {"Deny"}
+
+
+def test_each_function_is_its_own_group_in_the_cluster_and_the_catalog_is_none(
+    of_type: Select, functions: Functions
+) -> None:
+    roles = {properties["Role"]["Fn::GetAtt"][0]: name for name, (_, properties) in functions.items()}
+    entries = of_type("AWS::EKS::AccessEntry").values()
+    groups = {
+        roles[entry["PrincipalArn"]["Fn::GetAtt"][0]]: entry["KubernetesGroups"]
+        for entry in entries
+        if entry["Type"] == "STANDARD"
+    }
+    assert groups == {name: [manifests.group(name)] for name in sizes.FUNCTIONS if name != sizes.CATALOG}
+    assert sum(entry["Type"] == "EC2_LINUX" for entry in entries) == 1
+    assert {entry["ClusterName"] for entry in entries} == {"demo"}
+
+
+def test_the_relay_is_the_service_account_of_the_manifest(of_type: Select) -> None:
+    (identity,) = of_type("AWS::EKS::PodIdentityAssociation").values()
+    assert (identity["Namespace"], identity["ServiceAccount"]) == (manifests.NAMESPACE, manifests.RELAY)
+    (bus,) = of_type("AWS::Events::EventBus").values()
+    assert bus["Name"] == manifests.bus_name("demo")

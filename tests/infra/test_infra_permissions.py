@@ -1,0 +1,150 @@
+"""What each function's role allows, and above all what it doesn't."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from infra import permissions, sizes
+
+Select = Callable[[str], dict[str, dict[str, Any]]]
+Granted = dict[str, list[dict[str, Any]]]
+
+OWNED = {"aws:ResourceTag/kubernetes.io/cluster/demo": "owned"}
+REQUESTED = {"aws:RequestTag/kubernetes.io/cluster/demo": "owned"}
+
+
+def actions(granted: Granted, function: str) -> set[str]:
+    return {action for statement in granted[function] for action in statement["Action"]}
+
+
+def text(resource: object) -> str:
+    """An ARN with its references as their names."""
+    if isinstance(resource, str):
+        return resource
+    assert isinstance(resource, dict)
+    if "Fn::Join" in resource:
+        return "".join(text(part) for part in resource["Fn::Join"][1])
+    return f"<{resource['Ref']}>" if "Ref" in resource else f"<{'.'.join(resource['Fn::GetAtt'])}>"
+
+
+def test_what_launches_can_not_terminate(granted: Granted) -> None:
+    launching = {name for name in granted if "ec2:RunInstances" in actions(granted, name)}
+    assert launching == {sizes.PROVISIONER}
+    assert not {a for name in launching for a in actions(granted, name) if "Terminate" in a or "ec2:Delete" in a}
+
+
+def test_what_terminates_can_not_launch(granted: Granted) -> None:
+    terminating = {name for name in granted if "ec2:TerminateInstances" in actions(granted, name)}
+    assert terminating == {sizes.TERMINATION}
+    for name in terminating:
+        assert not actions(granted, name) & {"ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateTags", "iam:PassRole"}
+
+
+def test_only_pool_instances_of_this_cluster_can_be_terminated(granted: Granted) -> None:
+    (statement,) = (s for s in granted[sizes.TERMINATION] if "ec2:TerminateInstances" in s["Action"])
+    assert statement["Condition"] == {
+        "StringEquals": OWNED,
+        "StringLike": {"aws:ResourceTag/karpenter.sh/nodepool": "*"},
+    }
+
+
+def test_what_a_launch_makes_is_tagged_as_the_clusters(granted: Granted) -> None:
+    for statement in granted[sizes.PROVISIONER]:
+        if not {"ec2:RunInstances", "ec2:CreateLaunchTemplate"} & set(statement["Action"]):
+            continue
+        made = [r for r in map(text, statement["Resource"]) if r.endswith((":instance/*", ":volume/*", ":fleet/*"))]
+        if made or "ec2:CreateLaunchTemplate" in statement["Action"]:
+            assert statement["Condition"]["StringEquals"] == REQUESTED
+
+
+def test_tags_are_given_while_creating_or_to_own_instances_and_only_the_few_that_say_which_claim(
+    granted: Granted,
+) -> None:
+    tagging = [s for s in granted[sizes.PROVISIONER] if "ec2:CreateTags" in s["Action"]]
+    assert len(tagging) == 2
+    for statement in tagging:
+        condition = statement["Condition"]
+        if "ec2:CreateAction" in condition["StringEquals"]:
+            assert condition["StringEquals"].items() >= REQUESTED.items()
+        else:
+            assert condition["StringEquals"] == OWNED
+            assert set(condition["ForAllValues:StringEquals"]["aws:TagKeys"]) == {
+                "Name",
+                "karpenter.sh/nodeclaim",
+                "eks:eks-cluster-name",
+            }
+
+
+def test_only_the_node_role_is_passed_and_only_to_ec2(granted: Granted, of_type: Select) -> None:
+    (profile,) = of_type("AWS::IAM::InstanceProfile").values()
+    role = profile["Roles"][0]["Ref"]
+    passing = [s for statements in granted.values() for s in statements if "iam:PassRole" in s["Action"]]
+    assert passing
+    for statement in passing:
+        assert [text(r) for r in statement["Resource"]] == [f"<{role}.Arn>"]
+        assert set(statement["Condition"]["StringEquals"]["iam:PassedToService"]) == {
+            "ec2.amazonaws.com",
+            "ec2.amazonaws.com.cn",
+        }
+
+
+def test_only_public_parameters_are_read(granted: Granted) -> None:
+    for statements in granted.values():
+        for statement in statements:
+            if any(action.startswith("ssm:") for action in statement["Action"]):
+                assert [text(r).partition("<AWS::Region>")[2] for r in statement["Resource"]] == [
+                    "::parameter/aws/service/*"
+                ]
+
+
+def test_every_resource_that_is_a_wildcard_has_its_reason_and_only_reads(granted: Granted) -> None:
+    for statements in granted.values():
+        for statement in statements:
+            if "*" in statement["Resource"]:
+                assert permissions.WILDCARDS[statement["Sid"]]
+                assert all(a.split(":")[1].startswith(("Describe", "Get")) for a in statement["Action"])
+
+
+def test_reading_ec2_is_limited_to_the_region(granted: Granted) -> None:
+    for statements in granted.values():
+        for statement in statements:
+            if any(action.startswith("ec2:Describe") for action in statement["Action"]):
+                assert statement["Condition"] == {"StringEquals": {"aws:RequestedRegion": {"Ref": "AWS::Region"}}}
+
+
+def test_no_action_is_a_wildcard(granted: Granted) -> None:
+    assert not {a for name in granted for a in actions(granted, name) if "*" in a}
+
+
+def test_a_role_is_one_functions_only(of_type: Select) -> None:
+    roles = [f["Role"]["Fn::GetAtt"][0] for f in of_type("AWS::Lambda::Function").values()]
+    assert len(roles) == len(set(roles))
+
+
+@pytest.mark.parametrize(
+    ("sender", "source"), [("ClusterAccessRelay", "tenon.relay"), ("Provisioner", "tenon.functions")]
+)
+def test_nobody_puts_hints_in_anothers_name(of_type: Select, sender: str, source: str) -> None:
+    putting = [
+        statement
+        for policy in of_type("AWS::IAM::Policy").values()
+        if sender in policy["Roles"][0]["Ref"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Action"] == "events:PutEvents"
+    ]
+    assert [statement["Condition"] for statement in putting] == [{"StringEquals": {"events:source": source}}]
+
+
+def test_the_relay_can_do_nothing_else_on_aws(of_type: Select) -> None:
+    (policy,) = (p for p in of_type("AWS::IAM::Policy").values() if "ClusterAccessRelay" in p["Roles"][0]["Ref"])
+    assert [s["Action"] for s in policy["PolicyDocument"]["Statement"]] == ["events:PutEvents"]
+
+
+def test_the_relays_role_is_for_its_service_account_in_this_cluster_only(of_type: Select) -> None:
+    (role,) = (role for id_, role in of_type("AWS::IAM::Role").items() if id_.startswith("ClusterAccessRelay"))
+    (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
+    condition = statement["Condition"]["StringEquals"]
+    assert text(condition["aws:RequestTag/eks-cluster-arn"]).endswith(":cluster/demo")
+    assert condition["aws:RequestTag/kubernetes-namespace"] == "tenon"
+    assert condition["aws:RequestTag/kubernetes-service-account"] == "tenon-relay"

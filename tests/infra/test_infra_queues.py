@@ -1,0 +1,97 @@
+"""The queues of the stack."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from infra import queues, sizes
+
+Select = Callable[[str], dict[str, dict[str, Any]]]
+Functions = dict[str, tuple[str, dict[str, Any]]]
+
+
+def fed(of_type: Select) -> dict[str, str]:
+    """The logical id of the function that each queue feeds."""
+    return {
+        mapping["EventSourceArn"]["Fn::GetAtt"][0]: mapping["FunctionName"]["Ref"]
+        for mapping in of_type("AWS::Lambda::EventSourceMapping").values()
+    }
+
+
+def test_every_queue_that_feeds_a_function_has_a_dead_letter_queue_of_its_own_kind_after_five_receives(
+    of_type: Select,
+) -> None:
+    all_queues = of_type("AWS::SQS::Queue")
+    feeding = fed(of_type)
+    assert len(feeding) == 4
+    dead = set()
+    for id_ in feeding:
+        policy = all_queues[id_]["RedrivePolicy"]
+        assert policy["maxReceiveCount"] == 5
+        target = policy["deadLetterTargetArn"]["Fn::GetAtt"][0]
+        assert all_queues[target].get("FifoQueue") == all_queues[id_].get("FifoQueue")
+        dead.add(target)
+    assert len(dead) == 4
+    assert not dead & set(feeding)
+
+
+def test_every_queue_is_encrypted_and_speaks_tls_only(of_type: Select) -> None:
+    denied = set()
+    for policy in of_type("AWS::SQS::QueuePolicy").values():
+        for statement in policy["PolicyDocument"]["Statement"]:
+            if statement["Effect"] == "Deny":
+                assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+                assert statement["Principal"] == {"AWS": "*"}
+                assert statement["Action"] == "sqs:*"
+                denied |= {queue["Ref"] for queue in policy["Queues"]}
+    assert denied == set(of_type("AWS::SQS::Queue"))
+    assert all(queue["SqsManagedSseEnabled"] for queue in of_type("AWS::SQS::Queue").values())
+
+
+def test_only_rules_of_this_stack_are_let_in_by_a_queues_policy(of_type: Select) -> None:
+    rules = set(of_type("AWS::Events::Rule"))
+    for policy in of_type("AWS::SQS::QueuePolicy").values():
+        for statement in policy["PolicyDocument"]["Statement"]:
+            if statement["Effect"] == "Allow":
+                assert statement["Principal"] == {"Service": "events.amazonaws.com"}
+                assert statement["Condition"]["ArnEquals"]["aws:SourceArn"]["Fn::GetAtt"][0] in rules
+
+
+def test_a_batch_is_hidden_for_six_times_as_long_as_its_function_may_take(
+    of_type: Select, functions: Functions
+) -> None:
+    timeouts = {id_: properties["Timeout"] for id_, properties in functions.values()}
+    for queue, function in fed(of_type).items():
+        assert of_type("AWS::SQS::Queue")[queue]["VisibilityTimeout"] >= 6 * timeouts[function]
+
+
+def test_provisioning_is_one_at_a_time_and_the_rest_is_not(of_type: Select, functions: Functions) -> None:
+    feeding = {function: queue for queue, function in fed(of_type).items()}
+    for name in (sizes.PROVISIONER, sizes.DISRUPTION, sizes.TERMINATION, sizes.INTERRUPTION):
+        queue = of_type("AWS::SQS::Queue")[feeding[functions[name][0]]]
+        assert queue.get("FifoQueue", False) == (name == sizes.PROVISIONER)
+        assert queue.get("ContentBasedDeduplication", False) == (name == sizes.PROVISIONER)
+
+
+def test_an_interruption_is_forgotten_when_its_instance_is_gone_anyway(of_type: Select, functions: Functions) -> None:
+    feeding = {function: queue for queue, function in fed(of_type).items()}
+    assert of_type("AWS::SQS::Queue")[feeding[functions[sizes.INTERRUPTION][0]]]["MessageRetentionPeriod"] == 300
+
+
+def test_dead_letters_are_kept_as_long_as_sqs_keeps_anything(of_type: Select) -> None:
+    feeding = set(fed(of_type))
+    for id_, queue in of_type("AWS::SQS::Queue").items():
+        if id_ not in feeding:
+            assert queue["MessageRetentionPeriod"] == 14 * 86400
+
+
+@pytest.mark.parametrize("cluster", ["demo", "a" * 43, "a" * 44, "x" * 100])
+def test_a_fifo_queues_name_fits_whatever_the_clusters(cluster: str) -> None:
+    name = queues.fifo_name(cluster, "provisioning-dead-letters")
+    assert len(name) <= 80
+    assert name.endswith(".fifo")
+
+
+def test_long_clusters_that_begin_alike_have_different_queues() -> None:
+    assert queues.fifo_name("x" * 99 + "1", "provisioning") != queues.fifo_name("x" * 99 + "2", "provisioning")
