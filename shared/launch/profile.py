@@ -1,0 +1,72 @@
+"""The instance profile that gives a class's nodes their role: named by the class, of its role, or the cluster's own.
+
+EC2 takes profiles, users think in roles, so a role's profile is looked up; if it has none, one is made once, under a
+name that follows from the role, and any later call finds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from shared.api import labels
+from shared.launch import finding
+
+if TYPE_CHECKING:
+    from mypy_boto3_iam import IAMClient
+
+    from shared.api.nodeclass import EC2NodeClass
+
+_NO_SUCH = "NoSuchEntity"
+_EXISTS = frozenset({"EntityAlreadyExists", "LimitExceeded"})
+_HASH_LENGTH = 10
+
+
+def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: str) -> str:
+    """The name of the instance profile. IAM is asked only for a class that names a role.
+
+    Raises:
+        NotFoundError: the role doesn't exist, or it may not be looked up or given a profile.
+    """
+    spec = node_class.spec
+    if spec.instance_profile:
+        return spec.instance_profile
+    if not spec.role:
+        if default:
+            return default
+        raise finding.NotFoundError(
+            "InstanceProfileNotFound", "the class names neither spec.role nor spec.instanceProfile"
+        )
+    role = spec.role.rpartition("/")[2]
+    try:
+        profiles = iam.list_instance_profiles_for_role(RoleName=role)["InstanceProfiles"]
+    except ClientError as error:
+        if finding.code(error) == _NO_SUCH:
+            raise finding.NotFoundError(
+                "RoleNotFound", f'spec.role "{spec.role}" doesn\'t exist in this account'
+            ) from error
+        finding.denied(error, "iam:ListInstanceProfilesForRole", f'spec.role "{spec.role}"')
+    if profiles:
+        return min(p["InstanceProfileName"] for p in profiles)
+    return _make(iam, role, cluster)
+
+
+def _make(iam: IAMClient, role: str, cluster: str) -> str:
+    name = f"tenon-{cluster}-{hashlib.sha256(role.encode()).hexdigest()[:_HASH_LENGTH]}"
+    field = f'spec.role "{role}" has no instance profile and'
+    try:
+        iam.create_instance_profile(
+            InstanceProfileName=name,
+            Tags=[{"Key": labels.CLUSTER_TAG.format(cluster=cluster), "Value": "owned"}],
+        )
+    except ClientError as error:
+        if finding.code(error) not in _EXISTS:
+            finding.denied(error, "iam:CreateInstanceProfile, or name one by spec.instanceProfile", field)
+    try:
+        iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
+    except ClientError as error:
+        if finding.code(error) not in _EXISTS:
+            finding.denied(error, "iam:AddRoleToInstanceProfile, or name one by spec.instanceProfile", field)
+    return name

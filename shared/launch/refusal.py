@@ -1,0 +1,87 @@
+"""What EC2's error codes mean for a launch: no capacity, too many calls, gone, or something that a person must mend.
+
+Source of the capacity codes: reference/karpenter.md section 4.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Kind = Literal["capacity", "configuration", "throttled", "gone"]
+
+CAPACITY = frozenset(
+    {
+        "InsufficientInstanceCapacity",
+        "InsufficientHostCapacity",
+        "MaxSpotInstanceCountExceeded",
+        "VcpuLimitExceeded",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "InsufficientFreeAddressesInSubnet",
+        "MaxFleetCountExceeded",
+        "ReservationCapacityExceeded",
+    }
+)
+THROTTLED = frozenset(
+    {
+        "RequestLimitExceeded",
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "TooManyRequestsException",
+        "BandwidthLimitExceeded",
+        "InternalError",
+        "InternalFailure",
+        "ServiceUnavailable",
+        "Unavailable",
+        "EC2ThrottledException",
+        "PriorRequestNotComplete",
+    }
+)
+TEMPLATE_GONE = frozenset(
+    {
+        "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidLaunchTemplateId.NotFound",
+        "InvalidLaunchTemplateId.NotFoundException",
+    }
+)
+GONE = TEMPLATE_GONE | {
+    "InvalidSubnetID.NotFound",
+    "InvalidSubnetId.NotFound",
+    "InvalidGroup.NotFound",
+    "InvalidGroupId.NotFound",
+    "InvalidAMIID.NotFound",
+    "InvalidAMIID.Unavailable",
+}
+"""What the class resolved to a moment ago isn't there any more: look again."""
+
+MISMATCH = "IdempotentParameterMismatch"
+
+DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
+
+
+def kind(code: str) -> Kind:
+    """What to do about the error: launch elsewhere, wait, look again, or tell a person."""
+    if code in CAPACITY:
+        return "capacity"
+    if code in THROTTLED:
+        return "throttled"
+    return "gone" if code in GONE else "configuration"
+
+
+def advice(code: str, message: str) -> str:
+    """One sentence for a person: what EC2 said, and what to change where that is known."""
+    said = message.split(" Encoded authorization failure message", maxsplit=1)[0].strip().rstrip(".") or code
+    if code in DENIED:
+        return f"EC2 denied the launch ({said}): the function's role, or a policy above it, lacks that permission"
+    if code in {"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"}:
+        return f"{said}: ask for a higher EC2 quota, or allow other instance types"
+    if code == "InsufficientFreeAddressesInSubnet":
+        return f"{said}: let spec.subnetSelectorTerms select larger subnets"
+    if "KMS" in code or "KMS" in message:
+        return f"{said}: check spec.blockDeviceMappings[].ebs.kmsKeyID and the key's policy"
+    if "instance profile" in said.lower():
+        return f"{said}: check spec.instanceProfile or spec.role"
+    return said

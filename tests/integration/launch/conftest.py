@@ -1,0 +1,209 @@
+"""A small AWS account for launches: moto, and the parts of CreateFleet that moto lacks, by botocore hooks."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from moto import mock_aws
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ssm.models import ssm_backends
+
+from shared import aws, host
+from shared.api import labels
+from shared.api.kubernetes import NodeSelectorRequirement, Taint
+from shared.api.meta import ObjectMeta
+from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
+from shared.api.nodeclass import (
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    SecurityGroupSelectorTerm,
+    SubnetSelectorTerm,
+)
+from shared.cluster.info import ClusterInfo
+from shared.host import Host
+from shared.instances.offering import InstanceType, Offering
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REGION = "us-east-1"
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CLUSTER = ClusterInfo(
+    name="demo",
+    endpoint="https://demo.example",
+    certificate_authority="Q0E=",
+    version="1.34",
+    service_cidr="10.100.0.0/16",
+    region=REGION,
+)
+DISCOVERY = {"karpenter.sh/discovery": "demo"}
+
+
+@dataclass
+class Fleets:
+    """What CreateFleet does here: remembers tokens, lacks capacity, refuses, dies, as a test asks."""
+
+    without_capacity: set[tuple[str, str, str]] = field(default_factory=set)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+    room: int | None = None
+    calls: int = 0
+    answers: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+    def install(self) -> None:
+        events = aws.fleet().meta.events
+        events.register("before-parameter-build.ec2.CreateFleet", self._build)
+        events.register("before-call.ec2.CreateFleet", self._before)
+        events.register("after-call.ec2.CreateFleet", self._after)
+
+    def _build(self, params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+        self.calls += 1
+        self.requests.append(json.loads(json.dumps(params)))
+        context["token"], context["print"] = params["ClientToken"], json.dumps(params, sort_keys=True)
+        spot = params["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
+        errors = []
+        for config in params["LaunchTemplateConfigs"]:
+            kept = []
+            for override in config["Overrides"]:
+                if (spot, override["InstanceType"], override["AvailabilityZone"]) in self.without_capacity:
+                    entry = {
+                        "Overrides": override,
+                        "LaunchTemplateSpecification": config["LaunchTemplateSpecification"],
+                    }
+                    errors.append(
+                        {
+                            "LaunchTemplateAndOverrides": entry,
+                            "Lifecycle": spot,
+                            "ErrorCode": "InsufficientInstanceCapacity",
+                            "ErrorMessage": "There is no capacity.",
+                        }
+                    )
+                else:
+                    kept.append(override)
+            config["Overrides"] = kept
+        params["LaunchTemplateConfigs"] = [c for c in params["LaunchTemplateConfigs"] if c["Overrides"]]
+        asked = params["TargetCapacitySpecification"]["TotalTargetCapacity"]
+        if self.room is not None and self.room < asked:
+            params["TargetCapacitySpecification"]["TotalTargetCapacity"] = self.room
+            code = {"ErrorCode": "UnfulfillableCapacity", "ErrorMessage": "There is no more capacity."}
+            errors.append({"Lifecycle": spot, **code})
+        context["errors"] = errors
+        context["none"] = not params["LaunchTemplateConfigs"] or self.room == 0
+        if context["none"]:
+            params["LaunchTemplateConfigs"] = [{}]
+
+    def _before(self, context: dict[str, Any], **_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+        ok, bad = SimpleNamespace(status_code=200), SimpleNamespace(status_code=400)
+        if self.refusals:
+            code, message = self.refusals.pop(0)
+            return bad, {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+        if context["token"] in self.answers:
+            printed, answer = self.answers[context["token"]]
+            if printed != context["print"]:
+                error = {"Code": "IdempotentParameterMismatch", "Message": "The token was used before, otherwise."}
+                return bad, {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}}
+            context["errors"] = answer["Errors"]
+            return ok, dict(answer)
+        if context["none"]:
+            return ok, {"Instances": [], "Errors": context["errors"], "ResponseMetadata": {"HTTPStatusCode": 200}}
+        return None
+
+    def _after(self, parsed: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+        if "Error" in parsed:
+            return
+        parsed["Errors"] = context["errors"]
+        self.answers.setdefault(context["token"], (context["print"], dict(parsed)))
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A VPC with three subnets and a security group, images by parameter, and the Host to work in."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    with mock_aws(), host.using(Host(environ={}, now=lambda: NOW)):
+        ec2 = aws.ec2()
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        tags = [{"Key": k, "Value": v} for k, v in DISCOVERY.items()]
+        found = {}
+        for i, zone in enumerate(ZONES):
+            subnet = ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{i}.0/24", AvailabilityZone=zone)["Subnet"]
+            ec2.create_tags(Resources=[subnet["SubnetId"]], Tags=tags)
+            found[zone] = subnet["SubnetId"]
+        group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
+        ec2.create_tags(Resources=[group], Tags=tags)
+        images = {
+            arch: ec2.register_image(Name=f"al2023-{arch}", Architecture=arch, RootDeviceName="/dev/xvda")["ImageId"]
+            for arch in ("x86_64", "arm64")
+        }
+        for arch, image in images.items():
+            name = f"/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/{arch}/standard/recommended/image_id"
+            put_parameter(name, image)
+        fleets = Fleets()
+        fleets.install()
+        yield SimpleNamespace(subnets=found, group=group, images=images, fleets=fleets, vpc=vpc)
+
+
+def put_parameter(name: str, value: str) -> None:
+    """A public parameter, which only AWS itself could put."""
+    backend = ssm_backends[DEFAULT_ACCOUNT_ID][REGION]
+    backend.put_parameter(f"/tenon{name}", "", value, "String", "", True, "", [], "text", "Standard", None)  # noqa: FBT003 (moto's own)
+    backend._parameters[name] = backend._parameters.pop(f"/tenon{name}")
+    for parameter in backend._parameters[name]:
+        parameter.name = name
+
+
+def node_class(**spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field of the spec)
+    given = {
+        "subnet_selector_terms": [SubnetSelectorTerm(tags=DISCOVERY)],
+        "security_group_selector_terms": [SecurityGroupSelectorTerm(tags=DISCOVERY)],
+    } | spec
+    return EC2NodeClass(metadata=ObjectMeta(name="default", generation=1), spec=EC2NodeClassSpec(**given))
+
+
+def claim(name: str, *requirements: tuple[str, str, list[str]], group: str = "group", **label: str) -> NodeClaim:
+    return NodeClaim(
+        metadata=ObjectMeta(
+            name=name,
+            uid=f"uid-{name}",
+            labels={labels.NODEPOOL: "default", **label},
+            annotations={labels.LAUNCH_GROUP: group},
+        ),
+        spec=NodeClaimSpec(
+            requirements=[NodeSelectorRequirement(key=k, operator=o, values=v) for k, o, v in requirements],
+            taints=[Taint(key="example.com/special", effect="NoSchedule")],
+        ),
+    )
+
+
+def instance_type(
+    name: str, *, spot: float | None = None, on_demand: float | None = None, arch: str = "amd64", **capacity: int
+) -> InstanceType:
+    prices = {labels.SPOT: spot, labels.ON_DEMAND: on_demand}
+    return InstanceType(
+        name=name,
+        labels={labels.INSTANCE_TYPE: name, labels.ARCH: arch, labels.OS: "linux"},
+        capacity={"cpu": 2000, "memory": 2**33, "pods": 29} | {k.replace("__", "/"): v for k, v in capacity.items()},
+        overhead={"cpu": 70},
+        offerings=tuple(
+            Offering(zone=zone, capacity_type=c, price=p) for zone in ZONES for c, p in prices.items() if p is not None
+        ),
+    )
+
+
+def running() -> list[dict[str, Any]]:
+    """The instances that are there, as EC2 describes them."""
+    pages = aws.ec2().get_paginator("describe_instances").paginate()
+    found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
+    return [dict(i) for i in found if i["State"]["Name"] in {"pending", "running"}]
+
+
+def tag_counts(key: str) -> Counter[str]:
+    return Counter(t["Value"] for i in running() for t in i["Tags"] if t["Key"] == key)
