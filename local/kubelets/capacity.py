@@ -66,7 +66,7 @@ def allocatable(size: Resources, machine: Machine, settings: KubeletSettings) ->
 
 
 def _reserved_cpu(cores: int) -> int:
-    """Milli-cores: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest; rounded down."""
+    """Milli-cores, rounded down: 6 % of the first core, 1 % of the second, 0.5 % of two more, 0.25 % of the rest."""
     quarters = 240 * min(cores, 1) + 40 * min(max(cores - 1, 0), 1) + 20 * min(max(cores - 2, 0), 2)
     return (quarters + 10 * max(cores - 4, 0)) // 4
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from email import message_from_string
-from email.message import Message
 from typing import TYPE_CHECKING
 
 from local.kubelets import bootstrap, bottlerocket, nodeadm
 from local.kubelets.settings import JoinError, KubeletSettings
 
 if TYPE_CHECKING:
+    from email.message import Message
+
     from shared.cluster.info import ClusterInfo
 
 __all__ = ["JoinError", "KubeletSettings", "Part", "parts", "settings_of"]
