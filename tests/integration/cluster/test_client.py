@@ -1,0 +1,216 @@
+"""The client against a server: what is retried, what isn't, and what an error says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from local.kubernetes.wire import Request, Response
+from shared.cluster import resources
+from shared.cluster.client import ATTEMPTS, Client
+from shared.cluster.connect import configuration
+from shared.cluster.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ExpiredError,
+    InvalidError,
+    NotFoundError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnavailableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from local.kubernetes.server import Server
+    from tests.integration.cluster.conftest import Clock
+
+DEFAULT = resources.NAMESPACES.path("default")
+DROP = Response(drop=True)
+PODS = resources.PODS.path(namespace="default")
+POD = resources.PODS.path("a", namespace="default")
+
+
+def status(code: int, reason: str = "Faulty", **headers: str) -> Response:
+    body = json.dumps({"kind": "Status", "code": code, "reason": reason, "message": "injected"}).encode()
+    return Response(code, body, headers=tuple(headers.items()))
+
+
+class Faults:
+    """Answers the next requests in the server's place, and counts all; ``after`` lets them be carried out first."""
+
+    def __init__(self, server: Server, *answers: Response, method: str = "", after: bool = False) -> None:
+        self.requests: list[Request] = []
+        self._answers = list(answers)
+        self._method = method
+        self._server = server
+        self._after = after
+        server.intercept = self
+
+    def __call__(self, request: Request) -> Response | None:
+        if self._method and request.method != self._method:
+            return None
+        self.requests.append(request)
+        if not self._answers:
+            return None
+        answer = self._answers.pop(0)
+        if self._after:
+            self._server.intercept = None
+            self._server.api.respond(request)
+            self._server.intercept = self
+        return answer
+
+
+@pytest.mark.parametrize("fault", [status(429), status(500), status(503), status(504), DROP], ids=str)
+def test_reading_is_tried_again_until_it_works(server: Server, client: Client, clock: Clock, fault: Response) -> None:
+    faults = Faults(server, fault, fault)
+    assert json.loads(client.get(DEFAULT))["metadata"]["name"] == "default"
+    assert len(faults.requests) == 3
+    assert clock.slept == [0.2, 0.4]
+
+
+def test_trying_again_has_an_end(server: Server, client: Client) -> None:
+    faults = Faults(server, *[status(503)] * 99)
+    with pytest.raises(UnavailableError) as caught:
+        client.get(DEFAULT)
+    assert caught.value.status == 503
+    assert len(faults.requests) == ATTEMPTS
+
+
+def test_the_server_says_how_long_to_wait(server: Server, client: Client, clock: Clock) -> None:
+    Faults(server, status(429, **{"Retry-After": "2"}))
+    client.get(DEFAULT)
+    assert clock.slept == [2.0]
+
+
+def test_creating_is_not_repeated_when_it_may_have_been_done(server: Server, client: Client) -> None:
+    faults = Faults(server, DROP, method="POST", after=True)
+    with pytest.raises(UnavailableError):
+        client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}, "spec": CONTAINERS})
+    assert len(faults.requests) == 1
+    assert len(list(client.list_pages(PODS))) == 1
+
+
+def test_creating_is_repeated_when_the_server_was_throttling(server: Server, client: Client) -> None:
+    faults = Faults(server, status(429), method="POST")
+    client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": CONTAINERS})
+    assert len(faults.requests) == 2
+
+
+def test_a_server_that_is_not_there_is_tried_for_any_verb(server: Server, client: Client, clock: Clock) -> None:
+    server.stop()
+    with pytest.raises(UnavailableError):
+        client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": CONTAINERS})
+    assert len(clock.slept) == ATTEMPTS - 1
+
+
+CONTAINERS: dict[str, Any] = {"containers": [{"name": "c", "image": "x"}]}
+
+
+def test_errors_are_types(client: Client, add_pod: Callable[..., None]) -> None:
+    add_pod("a")
+    with pytest.raises(NotFoundError):
+        client.get(resources.PODS.path("nobody", namespace="default"))
+    with pytest.raises(NotFoundError):
+        list(client.list_pages(resources.PROVISIONERS.path()))
+    with pytest.raises(AlreadyExistsError):
+        add_pod("a")
+    with pytest.raises(ConflictError):
+        client.patch(POD, {"metadata": {"resourceVersion": "1", "labels": {"x": "y"}}})
+    with pytest.raises(ConflictError):
+        client.delete(POD, uid="another")
+    with pytest.raises(InvalidError):
+        client.patch(POD, [{"op": "test", "path": "/metadata/name", "value": "b"}], kind="json")
+
+
+def test_a_wrong_token_is_told(server: Server) -> None:
+    stranger = Client(configuration(server.url, server.ca_pem, lambda: "wrong"))
+    with pytest.raises(UnauthorizedError):
+        stranger.get(DEFAULT)
+
+
+def test_each_kind_of_patch_arrives_as_such(client: Client, add_pod: Callable[..., None]) -> None:
+    add_pod("a")
+    client.patch(POD, {"metadata": {"labels": {"merged": "yes", "app": None}}})
+    client.patch(POD, [{"op": "add", "path": "/metadata/labels/stepped", "value": "yes"}], kind="json")
+    applied = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"applied": "yes"}}}
+    client.patch(POD, applied, kind="apply", field_manager="tenon", force=True)
+    found = json.loads(client.get(POD))["metadata"]["labels"]
+    assert found == {"merged": "yes", "stepped": "yes", "applied": "yes"}
+
+
+def test_a_long_list_comes_in_pages_of_one_version(client: Client, add_pod: Callable[..., None]) -> None:
+    for i in range(7):
+        add_pod(f"p{i}")
+    pages = []
+    for page in client.list_pages(resources.PODS.path(), limit=3):
+        pages.append(json.loads(page))
+        if len(pages) == 1:
+            add_pod("late")
+    names = [item["metadata"]["name"] for page in pages for item in page["items"]]
+    assert [len(page["items"]) for page in pages] == [3, 3, 1]
+    assert names == [f"p{i}" for i in range(7)]
+
+
+def test_lists_take_selectors(client: Client, add_pod: Callable[..., None]) -> None:
+    add_pod("free")
+    add_pod("bound", nodeName="n1")
+    [page] = client.list_pages(resources.PODS.path(), fields="spec.nodeName=", labels="app=web")
+    assert [item["metadata"]["name"] for item in json.loads(page)["items"]] == ["free"]
+
+
+def test_an_eviction_that_a_budget_forbids_is_told_at_once(
+    server: Server, client: Client, clock: Clock, add_pod: Callable[..., None], stored: Callable[[], list[str]]
+) -> None:
+    add_pod("a")
+    add_pod("b")
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    client.create(resources.POD_DISRUPTION_BUDGETS.path(namespace="default"), budget)
+    for name in ("a", "b"):
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        client.patch(resources.PODS.path(name, namespace="default", subresource="status"), {"status": ready})
+    faults = Faults(server)
+    with pytest.raises(TooManyRequestsError) as caught:
+        client.evict("default", "a")
+    assert caught.value.by_budget
+    assert len(faults.requests) == 1
+    assert clock.slept == []
+    client.patch(resources.POD_DISRUPTION_BUDGETS.path("web", namespace="default"), {"spec": {"minAvailable": 1}})
+    client.evict("default", "a")
+    assert stored() == ["b"]
+
+
+def test_a_watch_goes_on_from_where_it_was(client: Client, add_pod: Callable[..., None]) -> None:
+    add_pod("a")
+    [page] = client.list_pages(resources.PODS.path())
+    since = json.loads(page)["metadata"]["resourceVersion"]
+    add_pod("b")
+    client.patch(POD, {"metadata": {"labels": {"x": "y"}}})
+    watch = client.watch(resources.PODS.path(), resource_version=since, timeout=30)
+    seen = []
+    for event in watch:
+        seen.append((event.type, json.loads(bytes(event.object))["metadata"]["name"]))
+        if len(seen) == 2:
+            watch.close()
+    assert seen == [("ADDED", "b"), ("MODIFIED", "a")]
+
+
+def test_a_watch_from_too_long_ago_says_so(client: Client) -> None:
+    with pytest.raises(ExpiredError):
+        list(client.watch(resources.PODS.path(), resource_version="1", timeout=1))
+
+
+def test_a_watch_ends_when_its_time_is_up(client: Client) -> None:
+    [page] = client.list_pages(resources.PODS.path())
+    since = json.loads(page)["metadata"]["resourceVersion"]
+    assert {event.type for event in client.watch(resources.PODS.path(), resource_version=since, timeout=1)} <= {
+        "BOOKMARK"
+    }

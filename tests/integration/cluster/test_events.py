@@ -1,0 +1,91 @@
+"""Events on objects: told once, by however many processes."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from local.kubernetes.wire import Response
+from shared.api.meta import ObjectRef
+from shared.cluster import resources
+from shared.cluster.events import Recorder
+
+if TYPE_CHECKING:
+    from local.kubernetes.server import Server
+    from shared.cluster.client import Client
+    from tests.integration.cluster.conftest import Clock
+
+POD = ObjectRef(api_version="v1", kind="Pod", namespace="default", name="web", uid="1")
+NODE = ObjectRef(api_version="v1", kind="Node", name="n1", uid="2")
+
+
+def told(client: Client) -> list[dict[str, Any]]:
+    return [item for page in client.list_pages(resources.EVENTS.path()) for item in json.loads(page)["items"]]
+
+
+def test_an_event_says_what_happened_to_what(client: Client, clock: Clock) -> None:
+    recorder = Recorder(client, now=clock.now)
+    recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
+    recorder.record(NODE, "Normal", "Draining", "2 pods to go")
+    on_node, on_pod = sorted(told(client), key=lambda event: str(event["involvedObject"]["kind"]))
+    assert on_pod["metadata"]["namespace"] == "default"
+    assert on_pod["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "web",
+        "namespace": "default",
+        "uid": "1",
+    }
+    assert (on_pod["type"], on_pod["reason"], on_pod["message"]) == ("Warning", "FailedScheduling", "no pool fits")
+    assert on_pod["count"] == 1
+    assert on_pod["source"] == {"component": "tenon"}
+    assert on_node["metadata"]["namespace"] == "default"
+
+
+def test_the_same_words_are_one_event_for_every_process(client: Client, clock: Clock) -> None:
+    processes = [Recorder(client, now=clock.now) for _ in range(3)]
+    for _ in range(4):
+        for process in processes:
+            process.record(POD, "Warning", "FailedScheduling", "no pool fits")
+        clock.time += timedelta(minutes=1)
+    [event] = told(client)
+    assert event["count"] == 1
+
+
+def test_what_goes_on_is_counted_every_five_minutes_at_most(client: Client, clock: Clock) -> None:
+    processes = [Recorder(client, now=clock.now) for _ in range(3)]
+    started = clock.time
+    for _ in range(60):
+        for process in processes:
+            process.record(POD, "Warning", "FailedScheduling", "no pool fits")
+        clock.time += timedelta(minutes=1)
+    [event] = told(client)
+    assert event["count"] == 12
+    assert event["firstTimestamp"] == started.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert event["lastTimestamp"] == (started + timedelta(minutes=55)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_other_words_are_another_event(client: Client, clock: Clock) -> None:
+    recorder = Recorder(client, now=clock.now)
+    recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
+    recorder.record(POD, "Warning", "FailedScheduling", "limits are reached")
+    assert len(told(client)) == 2
+
+
+def test_an_event_that_can_not_be_written_fails_nobody_and_is_tried_again(
+    server: Server, client: Client, clock: Clock
+) -> None:
+    recorder = Recorder(client, now=clock.now)
+    server.intercept = lambda _: Response(403)
+    recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
+    server.intercept = None
+    recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
+    assert len(told(client)) == 1
+
+
+def test_a_long_message_is_cut(client: Client, clock: Clock) -> None:
+    Recorder(client, now=clock.now).record(POD, "Normal", "Long", "x" * 5000)
+    [event] = told(client)
+    assert len(event["message"]) == 1024
+    assert event["message"].endswith("…")

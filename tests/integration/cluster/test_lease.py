@@ -1,0 +1,131 @@
+"""One decision at a time, whoever decides."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.kubernetes.wire import Response
+from shared.cluster import resources
+from shared.cluster.errors import UnavailableError
+from shared.cluster.lease import DURATION, Lease, LeaseHeldError, LeaseLostError, hold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from local.kubernetes.server import Server
+    from shared.cluster.client import Client
+    from tests.integration.cluster.conftest import Clock
+
+PATH = resources.LEASES.path("tenon-demo", namespace="kube-system")
+
+
+def spec(client: Client) -> dict[str, object]:
+    found: dict[str, object] = json.loads(client.get(PATH))["spec"]
+    return found
+
+
+def test_of_two_one_decides_and_the_other_comes_back(make_client: Callable[[], Client], clock: Clock) -> None:
+    a, b = make_client(), make_client()
+    with hold(a, cluster="demo", holder="a", now=clock.now):
+        with pytest.raises(LeaseHeldError) as caught, hold(b, cluster="demo", holder="b", now=clock.now):
+            pass
+        assert caught.value.holder == "a"
+        assert caught.value.until == clock.time + DURATION
+    with hold(b, cluster="demo", holder="b", now=clock.now):
+        assert spec(a)["holderIdentity"] == "b"
+    assert spec(a)["holderIdentity"] == ""
+    assert spec(a)["leaseTransitions"] == 1
+
+
+def test_a_lease_whose_holder_died_is_taken_over_when_it_ran_out(
+    make_client: Callable[[], Client], clock: Clock
+) -> None:
+    a, b = make_client(), make_client()
+    with hold(a, cluster="demo", holder="a", now=clock.now) as dead:
+        clock.time += DURATION - timedelta(seconds=1)
+        with pytest.raises(LeaseHeldError), hold(b, cluster="demo", holder="b", now=clock.now):
+            pass
+        clock.time += timedelta(seconds=1)
+        with hold(b, cluster="demo", holder="b", now=clock.now) as lease:
+            with pytest.raises(LeaseLostError):
+                dead.check()
+            lease.check()
+            assert spec(a)["holderIdentity"] == "b"
+        # the dead one's release must not disturb whoever comes next
+    with hold(b, cluster="demo", holder="c", now=clock.now) as lease:
+        lease.check()
+
+
+def test_a_holder_whose_clock_is_slow_notices_that_it_was_taken(
+    make_client: Callable[[], Client], clock: Clock
+) -> None:
+    a, b = make_client(), make_client()
+    started = clock.time
+    with hold(a, cluster="demo", holder="a", now=lambda: started) as slow:
+        clock.time += DURATION
+        with hold(b, cluster="demo", holder="b", now=clock.now), pytest.raises(LeaseLostError):
+            slow.check()
+
+
+def test_checking_makes_it_last(client: Client, clock: Clock) -> None:
+    with hold(client, cluster="demo", holder="a", now=clock.now) as lease:
+        for _ in range(5):
+            clock.time += DURATION / 2
+            lease.check()
+        assert lease.until == clock.time + DURATION
+
+
+def test_an_error_in_the_body_gives_it_back(client: Client, clock: Clock) -> None:
+    with pytest.raises(KeyError), hold(client, cluster="demo", holder="a", now=clock.now):
+        raise KeyError
+    with hold(client, cluster="demo", holder="b", now=clock.now):
+        pass
+
+
+def test_a_release_that_fails_does_not_hide_what_was_done(server: Server, client: Client, clock: Clock) -> None:
+    with hold(client, cluster="demo", holder="a", now=clock.now):
+        server.intercept = lambda _: Response(503)
+    server.intercept = None
+    assert spec(client)["holderIdentity"] == "a"
+
+
+def test_a_server_that_fails_is_not_a_lease_that_is_held(server: Server, client: Client, clock: Clock) -> None:
+    server.intercept = lambda _: Response(503)
+    with pytest.raises(UnavailableError), hold(client, cluster="demo", holder="a", now=clock.now):
+        pass
+
+
+def test_no_two_ever_hold_it_at_once(make_client: Callable[[], Client], clock: Clock) -> None:
+    """500 random steps of four deciders, some of which die: checked before each write, as decisions are."""
+    rng = random.Random(7)  # noqa: S311 (a test's dice)
+    clients = [make_client() for _ in range(4)]
+    holding: dict[int, tuple[AbstractContextManager[Lease], Lease]] = {}
+    wins = 0
+    for _ in range(500):
+        who = rng.randrange(4)
+        clock.time += timedelta(seconds=rng.choice([0, 1, 20, 61]))
+        if who not in holding:
+            manager = hold(clients[who], cluster="demo", holder=f"{who}/{rng.random()}", now=clock.now)
+            try:
+                holding[who] = (manager, manager.__enter__())
+            except LeaseHeldError:
+                continue
+        passed = []
+        for other, (_, lease) in list(holding.items()):
+            try:
+                lease.check()
+                passed.append(other)
+            except LeaseLostError:
+                del holding[other]
+        assert len(passed) <= 1
+        wins += len(passed)
+        if rng.random() < 0.5 and who in holding:
+            held, _ = holding.pop(who)
+            held.__exit__(None, None, None)
+    assert wins > 50
