@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api.cron import CronError, active
+from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import is_true
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ def _applies(budget: Budget, reason: str, now: datetime) -> bool:
     if budget.schedule is None:
         return True
     try:
-        return bool(active(budget.schedule, budget.duration or "0s", now))
-    except CronError:
+        length = parse_duration(budget.duration or "")
+        return length is None or active(budget.schedule, length, now)
+    except (CronError, DurationError):
         # Fails closed: a window that nobody can read is taken as open, with its limit in force.
         return True
 

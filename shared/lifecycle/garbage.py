@@ -6,47 +6,29 @@ while, and so is one whose launch group still has a claim waiting for an instanc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true
+from shared.launch.instances import instance_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from datetime import datetime
 
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
+    from shared.launch.instances import Instance
 
 GRACE = timedelta(seconds=30)
 """Younger instances and claims are left alone: EC2 and the cluster may not have told each other yet."""
+_ALIVE = frozenset({"pending", "running", "stopping", "stopped"})
+"""States in which an instance costs money, or could again; what is shutting down does not come back."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """What EC2 says of an instance that carries the cluster's tag."""
-
-    id: str
-    state: str
-    launched_at: datetime
-    tags: Mapping[str, str]
-
-    @property
-    def is_alive(self) -> bool:
-        """Pending or running: it costs money and may hold pods."""
-        return self.state in {"pending", "running", "stopping", "stopped"}
-
-
-def instance_id(provider_id: str) -> str:
-    """``aws:///us-east-1a/i-0abc`` is instance ``i-0abc``; anything else is none ("")."""
-    last = provider_id.rpartition("/")[2]
-    return last if provider_id.startswith("aws:///") and last.startswith("i-") else ""
-
-
-def orphans(machines: Iterable[Machine], claims: Iterable[NodeClaim], *, now: datetime) -> tuple[str, ...]:
+def orphans(instances: Iterable[Instance], claims: Iterable[NodeClaim], *, now: datetime) -> tuple[str, ...]:
     """Ids of living instances that no claim names and none will."""
     held: set[str] = set()
     waiting: set[str] = set()
@@ -56,19 +38,19 @@ def orphans(machines: Iterable[Machine], claims: Iterable[NodeClaim], *, now: da
             waiting.add(claim.metadata.annotations.get(names.LAUNCH_GROUP, ""))
     return tuple(
         sorted(
-            m.id
-            for m in machines
-            if m.is_alive
-            and m.id not in held
-            and now - m.launched_at >= GRACE
-            and (m.tags.get(names.LAUNCH_GROUP) or m.id) not in waiting
+            i.id
+            for i in instances
+            if i.state in _ALIVE
+            and i.id not in held
+            and now - i.launched_at >= GRACE
+            and (i.tags.get(names.LAUNCH_GROUP) or i.id) not in waiting
         )
     )
 
 
-def lost(claims: Iterable[NodeClaim], machines: Iterable[Machine], *, now: datetime) -> tuple[NodeClaim, ...]:
+def lost(claims: Iterable[NodeClaim], instances: Iterable[Instance], *, now: datetime) -> tuple[NodeClaim, ...]:
     """Claims whose instance is gone, terminated from outside."""
-    alive = {m.id for m in machines if m.is_alive}
+    alive = {i.id for i in instances if i.state in _ALIVE}
     return tuple(
         c
         for c in claims
@@ -80,10 +62,10 @@ def lost(claims: Iterable[NodeClaim], machines: Iterable[Machine], *, now: datet
     )
 
 
-def abandoned(nodes: Iterable[Node], claims: Iterable[NodeClaim], machines: Iterable[Machine]) -> tuple[Node, ...]:
+def abandoned(nodes: Iterable[Node], claims: Iterable[NodeClaim], instances: Iterable[Instance]) -> tuple[Node, ...]:
     """Nodes that Tenon or Karpenter made, whose claim and instance are both gone."""
     held = {c.status.provider_id for c in claims}
-    alive = {m.id for m in machines if m.is_alive}
+    alive = {i.id for i in instances if i.state in _ALIVE}
     return tuple(
         n
         for n in nodes

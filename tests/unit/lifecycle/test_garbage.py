@@ -7,15 +7,25 @@ from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
-from shared.lifecycle.garbage import GRACE, Machine, abandoned, instance_id, lost, orphans
+from shared.launch.instances import Instance, instance_id
+from shared.lifecycle.garbage import GRACE, abandoned, lost, orphans
 from shared.lifecycle.liveness import given_up
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 OLD = NOW - timedelta(minutes=20)
 
 
-def machine(identity: str, *, state: str = "running", at: datetime = OLD, group: str = "") -> Machine:
-    return Machine(id=identity, state=state, launched_at=at, tags={names.LAUNCH_GROUP: group} if group else {})
+def machine(identity: str, *, state: str = "running", at: datetime = OLD, group: str = "") -> Instance:
+    return Instance(
+        id=identity,
+        type="m5.large",
+        zone="us-east-1a",
+        state=state,
+        launched_at=at,
+        tags={names.LAUNCH_GROUP: group} if group else {},
+        image_id="ami-1",
+        capacity_type=names.SPOT,
+    )
 
 
 def claim(

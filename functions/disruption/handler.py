@@ -1,0 +1,54 @@
+"""Disruption: woken when a node is emptied, by its own delayed messages, and each minute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from botocore.exceptions import BotoCoreError, ClientError
+
+from functions.disruption.disrupt import Disruption
+from functions.disruption.settings import DisruptionSettings
+from shared import aws, hints, host, queues
+from shared.cluster.errors import ApiError
+from shared.cluster.lease import LeaseHeldError, LeaseLostError
+from shared.settings import read
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger(service="disruption")
+metrics = Metrics(namespace="Tenon", service="disruption")
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
+    """One look for all messages of the batch, or for the schedule's event."""
+    settings = read(DisruptionSettings, host.current().environ)
+    if "Records" not in event:
+        hints.parse(event, cluster=settings.cluster_name)
+        _look(settings, context.aws_request_id)
+        return None
+    messages = queues.take(
+        event,
+        cluster=settings.cluster_name,
+        sqs=aws.sqs(),
+        dead_letter_queue_url=settings.dead_letter_queue_url,
+        logger=logger,
+    )
+    if messages and not _look(settings, context.aws_request_id):
+        return queues.come_back(aws.sqs(), event, [m.id for m in messages])
+    return queues.partial_answer(())
+
+
+def _look(settings: DisruptionSettings, run: str) -> bool:
+    """Look once; False when it has to be tried again."""
+    try:
+        report = Disruption(settings, run=run, logger=logger).look()
+    except (ApiError, BotoCoreError, ClientError, LeaseHeldError, LeaseLostError) as error:
+        logger.warning("Disruption will be tried again", extra={"error": type(error).__name__, "why": str(error)})
+        return False
+    metrics.add_metric(name="karpenter_nodeclaims_disrupted_total", unit=MetricUnit.Count, value=report.removed)
+    return True

@@ -1,0 +1,66 @@
+"""The provisioner: woken by hints about pending pods, changed pools, and each minute.
+
+A whole batch is one look at the cluster, because the hints only say that there is something to see.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from botocore.exceptions import BotoCoreError, ClientError
+
+from functions.provisioner.provision import Provisioning, Report
+from functions.provisioner.settings import ProvisionerSettings
+from shared import aws, host, queues
+from shared.cluster.errors import ApiError
+from shared.cluster.lease import LeaseHeldError, LeaseLostError
+from shared.instances.store import CatalogMissingError
+from shared.settings import read
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger(service="provisioner")
+metrics = Metrics(namespace="Tenon", service="provisioner")
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Plan and launch for everything that is pending; answers which messages should come back."""
+    settings = read(ProvisionerSettings, host.current().environ)
+    messages = queues.take(
+        event,
+        cluster=settings.cluster_name,
+        sqs=aws.sqs(),
+        dead_letter_queue_url=settings.dead_letter_queue_url,
+        logger=logger,
+    )
+    if not messages:
+        return queues.partial_answer(())
+    ids = [m.id for m in messages]
+    try:
+        report = Provisioning(settings, run=context.aws_request_id, logger=logger).run()
+    except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseHeldError, LeaseLostError) as error:
+        logger.warning("Provisioning will be tried again", extra={"error": type(error).__name__, "why": str(error)})
+        return queues.come_back(aws.sqs(), event, ids)
+    _measure(report)
+    return queues.come_back(aws.sqs(), event, ids) if report.throttled else queues.partial_answer(())
+
+
+def _measure(report: Report) -> None:
+    metrics.add_metric(name="karpenter_nodeclaims_created_total", unit=MetricUnit.Count, value=report.claims_created)
+    metrics.add_metric(
+        name="karpenter_scheduler_unschedulable_pods_count", unit=MetricUnit.Count, value=report.unschedulable
+    )
+    logger.info(
+        "Provisioned",
+        extra={
+            "claims_created": report.claims_created,
+            "launched": len(report.launched),
+            "failed": len(report.failed),
+            "unschedulable": report.unschedulable,
+        },
+    )

@@ -1,0 +1,15 @@
+"""What the provisioner is told by its environment."""
+
+from __future__ import annotations
+
+from shared.settings import Settings
+
+
+class ProvisionerSettings(Settings, frozen=True, kw_only=True):
+    """The bus asks for a catalog, the table keeps unavailable offerings, the bucket holds the catalog."""
+
+    event_bus_name: str
+    table_name: str
+    catalog_bucket: str
+    node_instance_profile: str
+    dead_letter_queue_url: str

@@ -1,0 +1,57 @@
+"""Termination: woken by deletions, by its own delayed messages, and by orphans that lifecycle found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from botocore.exceptions import BotoCoreError, ClientError
+
+from functions.termination.drain import Drain
+from functions.termination.settings import TerminationSettings
+from shared import aws, hints, host, queues
+from shared.cluster.errors import ApiError
+from shared.settings import read
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger(service="termination")
+metrics = Metrics(namespace="Tenon", service="termination")
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
+    """Go on with every claim, node and instance that is named; answers which messages should come back."""
+    settings = read(TerminationSettings, host.current().environ)
+    messages = queues.take(
+        event,
+        cluster=settings.cluster_name,
+        sqs=aws.sqs(),
+        dead_letter_queue_url=settings.dead_letter_queue_url,
+        logger=logger,
+    )
+    if not messages:
+        return queues.partial_answer(())
+    drain = Drain(settings, logger=logger)
+    failed = []
+    for message in messages:
+        try:
+            _follow(drain, message.hint)
+        except (ApiError, BotoCoreError, ClientError) as error:
+            logger.warning(
+                "Termination will be tried again",
+                extra={"keys": message.hint.keys, "error": type(error).__name__, "why": str(error)},
+            )
+            failed.append(message.id)
+    return queues.come_back(aws.sqs(), event, failed)
+
+
+def _follow(drain: Drain, hint: hints.Hint) -> None:
+    if hint.about == hints.INSTANCES_ORPHANED:
+        drain.terminate_orphans(hint.keys)
+        return
+    follow = drain.follow_node if hint.about == hints.NODES_DELETING else drain.follow
+    for key in hint.keys:
+        follow(key)
