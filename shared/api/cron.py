@@ -1,0 +1,169 @@
+"""Cron schedules of disruption budgets: when they hit, and whether a budget is in force.
+
+Five fields or a macro, in UTC, with the rules of robfig/cron that Karpenter's users know: names, ranges, steps, ``?``,
+and either of day-of-month and day-of-week when both are restricted. What can't be read, or can never come, is an error,
+so that a budget with a bad schedule stays in force.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+MACROS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_SUNDAY = 7
+_LONGEST_MONTH = dict.fromkeys(range(1, 13), 31) | {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
+_LEAP_GAP_DAYS = 8 * 366
+"""Between 1896 and 1904, or 2096 and 2104, there is no 29 February for eight years: the rarest schedule's gap."""
+
+
+class CronError(ValueError):
+    """A text that is no schedule, or one that never comes; says which text and what is allowed."""
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    low: int
+    high: int
+    names: dict[str, int]
+
+
+_FIELDS = (
+    _Field("minute", 0, 59, {}),
+    _Field("hour", 0, 23, {}),
+    _Field("day of month", 1, 31, {}),
+    _Field("month", 1, 12, {name: i for i, name in enumerate(_MONTHS, 1)}),
+    _Field("day of week", 0, _SUNDAY, {name: i for i, name in enumerate(_DAYS)}),
+)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The minutes at which a schedule hits. ``either_day``: one of the two day fields is enough."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    either_day: bool
+
+    def on(self, day: datetime) -> bool:
+        """Whether the schedule hits on that day at all."""
+        if day.month not in self.months:
+            return False
+        by_date = day.day in self.days
+        by_weekday = day.isoweekday() % 7 in self.weekdays
+        return (by_date or by_weekday) if self.either_day else (by_date and by_weekday)
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """The first hit later than the moment (timezone-aware); None if the calendar ends before it."""
+        moment = moment.astimezone(UTC)
+        day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+        for _ in range(_LEAP_GAP_DAYS + 1):
+            if self.on(day):
+                for hour in self.hours:
+                    for minute in self.minutes:
+                        hit = day.replace(hour=hour, minute=minute)
+                        if hit > moment:
+                            return hit
+            try:
+                day += timedelta(days=1)
+            except OverflowError:
+                return None
+        return None
+
+
+@functools.lru_cache(maxsize=256)
+def parse_cron(text: str) -> Schedule:
+    """The schedule of a text such as "0 9 * * mon-fri" or "@daily".
+
+    Raises:
+        CronError: the text is no schedule, or no day is ever like that.
+    """
+    stripped = text.strip()
+    if stripped.startswith("@") and stripped not in MACROS:
+        raise CronError(f'"{text}" is not a schedule; allowed macros are {", ".join(MACROS)}')
+    parts = MACROS.get(stripped, stripped).split()
+    if len(parts) != len(_FIELDS):
+        raise CronError(
+            f'"{text}" is not a schedule: it has {len(parts)} fields, but minute, hour, day of month, month and '
+            f"day of week are needed (or a macro such as @daily)"
+        )
+    minutes, hours, days, months, weekdays = (
+        _values(part, field, text) for part, field in zip(parts, _FIELDS, strict=True)
+    )
+    either_day = not (_is_star(parts[2]) or _is_star(parts[4]))
+    if not either_day and all(min(days) > _LONGEST_MONTH[month] for month in months):
+        raise CronError(f'"{text}" never comes: none of its months has a day {min(days)}')
+    return Schedule(
+        minutes=tuple(sorted(minutes)),
+        hours=tuple(sorted(hours)),
+        days=days,
+        months=months,
+        weekdays=frozenset(day % _SUNDAY for day in weekdays),
+        either_day=either_day,
+    )
+
+
+def _is_star(part: str) -> bool:
+    return any(item.partition("/")[0] in {"*", "?"} and item.partition("/")[2] in {"", "1"} for item in part.split(","))
+
+
+def _values(part: str, field: _Field, text: str) -> frozenset[int]:
+    found: set[int] = set()
+    for item in part.split(","):
+        span, slash, step_text = item.partition("/")
+        step = _number(step_text, text, field) if slash else 1
+        first, dash, last = span.partition("-")
+        if span in {"*", "?"}:
+            low, high = field.low, (field.high if field.high != _SUNDAY else _SUNDAY - 1)
+        else:
+            low = _value(first, text, field)
+            high = _value(last, text, field) if dash else (field.high if slash else low)
+        if step < 1 or low > high or low < field.low or high > field.high:
+            raise CronError(f'"{text}" is not a schedule: {_allowed(item, field)}')
+        found.update(range(low, high + 1, step))
+    return frozenset(found)
+
+
+def _value(word: str, text: str, field: _Field) -> int:
+    named = field.names.get(word.lower())
+    return named if named is not None else _number(word, text, field)
+
+
+def _number(word: str, text: str, field: _Field) -> int:
+    if not (word.isascii() and word.isdigit()):
+        raise CronError(f'"{text}" is not a schedule: {_allowed(word, field)}')
+    return int(word)
+
+
+def _allowed(word: str, field: _Field) -> str:
+    names = f" or {next(iter(field.names))} …" if field.names else ""
+    return f'"{word}" is no {field.name}; allowed are {field.low} to {field.high}{names}, *, ranges, lists and steps'
+
+
+def active(schedule: str, duration: timedelta, now: datetime) -> bool:
+    """Whether ``now`` is within ``duration`` of a hit: from the hit on, up to but without its end.
+
+    Raises:
+        CronError: the schedule can't be read; the caller keeps the budget in force.
+    """
+    parsed = parse_cron(schedule)
+    now = now.astimezone(UTC)
+    earliest = datetime.min.replace(tzinfo=UTC)
+    since = now - duration if duration < now - earliest else earliest
+    hit = parsed.next_after(since)
+    return hit is not None and hit <= now
