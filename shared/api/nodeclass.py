@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct
 
 API_VERSION = "karpenter.k8s.aws/v1"
 KIND = "EC2NodeClass"
+
+ALIAS_FAMILIES = {
+    "al2": "AL2",
+    "al2023": "AL2023",
+    "bottlerocket": "Bottlerocket",
+    "windows2019": "Windows2019",
+    "windows2022": "Windows2022",
+    "windows2025": "Windows2025",
+}
+"""The family of an alias (the part before @) to the family of images."""
+AMI_FAMILIES = (*ALIAS_FAMILIES.values(), "Custom")
+VOLUME_TYPES = ("gp3", "gp2", "io1", "io2", "st1", "sc1", "standard")
+INSTANCE_STORE_POLICIES = ("RAID0",)
+MATCH_CRITERIA = ("open", "targeted")
+METADATA_CHOICES = {
+    "httpEndpoint": ("enabled", "disabled"),
+    "httpProtocolIPv6": ("enabled", "disabled"),
+    "httpTokens": ("required", "optional"),
+}
+RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+EVICTION_SIGNALS = (
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+)
+MAX_TERMS = 30
+MAX_DEVICES = 50
 
 
 class SubnetSelectorTerm(Struct):
@@ -112,6 +144,10 @@ class EC2NodeClassSpec(Struct):
     detailed_monitoring: bool = False
     metadata_options: MetadataOptions = MetadataOptions()
     context: str = ""
+    placement_group_selector: dict[str, Any] | None = None
+    network_interfaces: list[dict[str, Any]] = []
+    connection_tracking: dict[str, Any] | None = None
+    cpu_options: dict[str, Any] | None = None
 
 
 class ResolvedSubnet(Struct):

@@ -6,9 +6,17 @@ import msgspec
 
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct
+from shared.api.nodeclass import EC2NodeClass, Kubelet
 
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodePool"
+
+POLICIES = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
+REASONS = ("Underutilized", "Empty", "Drifted")
+MAX_BUDGETS = 50
+MAX_WEIGHT = 100
+BUDGET_NODES = r"^((100|[0-9]{1,2})%|[0-9]+)$"
+"""A percentage or a count."""
 
 
 class NodeClassRef(Struct):
@@ -27,7 +35,10 @@ class TemplateMetadata(Struct):
 
 
 class TemplateSpec(Struct):
-    """What every node of the pool is like. Durations are text: "720h", "Never"."""
+    """What every node of the pool is like. Durations are text: "720h", "Never".
+
+    ``kubelet`` is no field of v1: it holds a Provisioner's ``kubeletConfiguration``, which belonged to the pool.
+    """
 
     node_class_ref: NodeClassRef = NodeClassRef()
     requirements: list[NodeSelectorRequirement] = []
@@ -35,6 +46,7 @@ class TemplateSpec(Struct):
     startup_taints: list[Taint] = []
     expire_after: str = "720h"
     termination_grace_period: str | None = None
+    kubelet: Kubelet | None = None
 
 
 class NodeClaimTemplate(Struct):
@@ -97,3 +109,11 @@ class NodePool(Struct):
     def ref(self) -> ObjectRef:
         """The object as the user wrote it."""
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
+
+
+def node_class_for(pool: NodePool, node_class: EC2NodeClass) -> EC2NodeClass:
+    """The class as the pool's nodes get it: a Provisioner's own kubelet settings stand before the class's."""
+    kubelet = pool.spec.template.spec.kubelet
+    if kubelet is None:
+        return node_class
+    return msgspec.structs.replace(node_class, spec=msgspec.structs.replace(node_class.spec, kubelet=kubelet))

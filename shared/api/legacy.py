@@ -1,0 +1,287 @@
+"""The legacy kinds, Provisioner (v1alpha5) and AWSNodeTemplate (v1alpha1), and what they mean today.
+
+They are converted when they are read, never in the cluster, so that users keep the objects they have. What the old
+controllers assumed where a field was absent is written out, because the new kinds assume something else. Source:
+reference/karpenter.md, section 1, "Legacy → v1".
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shared.api import labels
+from shared.api.kubernetes import NodeSelectorRequirement, Taint
+from shared.api.meta import ObjectMeta, ObjectRef, RawQuantities, Struct
+from shared.api.nodeclass import (
+    AMISelectorTerm,
+    BlockDeviceMapping,
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    EC2NodeClassStatus,
+    Kubelet,
+    MetadataOptions,
+    SecurityGroupSelectorTerm,
+    SubnetSelectorTerm,
+)
+from shared.api.nodepool import (
+    Budget,
+    Disruption,
+    NodeClaimTemplate,
+    NodeClassRef,
+    NodePool,
+    NodePoolSpec,
+    NodePoolStatus,
+    TemplateMetadata,
+    TemplateSpec,
+)
+from shared.api.selectors import GT, IN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PROVISIONER_API_VERSION = "karpenter.sh/v1alpha5"
+PROVISIONER_KIND = "Provisioner"
+TEMPLATE_API_VERSION = "karpenter.k8s.aws/v1alpha1"
+TEMPLATE_KIND = "AWSNodeTemplate"
+
+IDS = frozenset({"aws-ids", "aws::ids"})
+NAME = "aws::name"
+OWNERS = "aws::owners"
+OLD_HOP_LIMIT = 2
+"""What the old provider set where ``metadataOptions`` was absent; today's default is 1."""
+
+_INSTANCE_KEYS = frozenset(
+    {
+        labels.INSTANCE_TYPE,
+        labels.INSTANCE_PREFIX + "family",
+        labels.INSTANCE_PREFIX + "category",
+        labels.INSTANCE_PREFIX + "generation",
+    }
+)
+
+
+class ProviderRef(Struct):
+    """The node template of a provisioner."""
+
+    name: str = ""
+    kind: str = TEMPLATE_KIND
+    api_version: str = ""
+
+
+class Consolidation(Struct):
+    """Whether under-used nodes are joined."""
+
+    enabled: bool = False
+
+
+class ProvisionerLimits(Struct):
+    """How much the provisioner may launch."""
+
+    resources: RawQuantities = {}
+
+
+class ProvisionerSpec(Struct):
+    """What the user asks of the provisioner."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: list[Taint] = []
+    startup_taints: list[Taint] = []
+    requirements: list[NodeSelectorRequirement] = []
+    kubelet_configuration: Kubelet | None = None
+    provider_ref: ProviderRef | None = None
+    provider: dict[str, Any] | None = None
+    ttl_seconds_after_empty: int | None = None
+    ttl_seconds_until_expired: int | None = None
+    consolidation: Consolidation | None = None
+    limits: ProvisionerLimits = ProvisionerLimits()
+    weight: int | None = None
+
+
+class Provisioner(Struct):
+    """A pool as users of Karpenter before v0.32 wrote it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ProvisionerSpec = ProvisionerSpec()
+    status: NodePoolStatus = NodePoolStatus()
+    kind: str = PROVISIONER_KIND
+    api_version: str = PROVISIONER_API_VERSION
+
+    @property
+    def ref(self) -> ObjectRef:
+        """For events and messages."""
+        return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.metadata.name, uid=self.metadata.uid)
+
+
+class AWSNodeTemplateSpec(Struct):
+    """What the user asks of the instances."""
+
+    subnet_selector: dict[str, str] = {}
+    security_group_selector: dict[str, str] = {}
+    ami_selector: dict[str, str] = {}
+    ami_family: str = ""
+    instance_profile: str = ""
+    user_data: str = ""
+    launch_template: str = ""
+    block_device_mappings: list[BlockDeviceMapping] = []
+    metadata_options: MetadataOptions | None = None
+    tags: dict[str, str] = {}
+    detailed_monitoring: bool = False
+    associate_public_ip_address: bool | None = msgspec.field(default=None, name="associatePublicIPAddress")
+    context: str = ""
+
+
+class AWSNodeTemplate(Struct):
+    """A node class as users of Karpenter before v0.32 wrote it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: AWSNodeTemplateSpec = AWSNodeTemplateSpec()
+    status: EC2NodeClassStatus = EC2NodeClassStatus()
+    kind: str = TEMPLATE_KIND
+    api_version: str = TEMPLATE_API_VERSION
+
+    @property
+    def ref(self) -> ObjectRef:
+        """For events and messages."""
+        return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.metadata.name, uid=self.metadata.uid)
+
+
+def to_node_pool(provisioner: Provisioner) -> NodePool:
+    """The NodePool that a valid Provisioner means; it keeps the object's apiVersion, kind and metadata.
+
+    Provisioners knew no budgets, so there is one that never binds; their nodes carried
+    ``karpenter.sh/provisioner-name``, which pods may select by, so the template does.
+    """
+    spec = provisioner.spec
+    reference = spec.provider_ref or ProviderRef()
+    return NodePool(
+        metadata=provisioner.metadata,
+        api_version=provisioner.api_version,
+        kind=provisioner.kind,
+        status=provisioner.status,
+        spec=NodePoolSpec(
+            template=NodeClaimTemplate(
+                metadata=TemplateMetadata(
+                    labels={
+                        **{labels.canonical(key): value for key, value in spec.labels.items()},
+                        labels.PROVISIONER_NAME: provisioner.metadata.name,
+                    },
+                    annotations=_annotations(spec.annotations),
+                ),
+                spec=TemplateSpec(
+                    node_class_ref=NodeClassRef(group=labels.AWS_GROUP, kind=TEMPLATE_KIND, name=reference.name),
+                    requirements=_requirements(spec),
+                    taints=spec.taints,
+                    startup_taints=spec.startup_taints,
+                    expire_after=_seconds(spec.ttl_seconds_until_expired),
+                    kubelet=spec.kubelet_configuration,
+                ),
+            ),
+            disruption=_disruption(spec),
+            limits=spec.limits.resources,
+            weight=spec.weight if spec.weight is not None else 1,
+        ),
+    )
+
+
+def _seconds(seconds: int | None) -> str:
+    return "Never" if seconds is None else f"{seconds}s"
+
+
+def _disruption(spec: ProvisionerSpec) -> Disruption:
+    budgets = [Budget(nodes="100%")]
+    if spec.consolidation is not None and spec.consolidation.enabled:
+        return Disruption(consolidation_policy="WhenEmptyOrUnderutilized", consolidate_after="0s", budgets=budgets)
+    after = _seconds(spec.ttl_seconds_after_empty)
+    return Disruption(consolidation_policy="WhenEmpty", consolidate_after=after, budgets=budgets)
+
+
+def _annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {
+        labels.DO_NOT_DISRUPT if key in labels.LEGACY_DO_NOT_DISRUPT else key: value
+        for key, value in annotations.items()
+    }
+
+
+def _requirements(spec: ProvisionerSpec) -> list[NodeSelectorRequirement]:
+    """The requirements under today's keys, with the old defaults for what neither they nor the labels say."""
+    stated = [msgspec.structs.replace(r, key=labels.canonical(r.key)) for r in spec.requirements]
+    keys = {r.key for r in stated} | {labels.canonical(key) for key in spec.labels}
+    assumed = [
+        NodeSelectorRequirement(key=key, operator=IN, values=[value])
+        for key, value in ((labels.OS, "linux"), (labels.ARCH, "amd64"), (labels.CAPACITY_TYPE, labels.ON_DEMAND))
+        if key not in keys
+    ]
+    if not keys & _INSTANCE_KEYS:
+        assumed += [
+            NodeSelectorRequirement(key=labels.INSTANCE_PREFIX + "category", operator=IN, values=["c", "m", "r"]),
+            NodeSelectorRequirement(key=labels.INSTANCE_PREFIX + "generation", operator=GT, values=["2"]),
+        ]
+    return stated + assumed
+
+
+def to_node_class(template: AWSNodeTemplate) -> EC2NodeClass:
+    """The EC2NodeClass that a valid AWSNodeTemplate means; it keeps the object's apiVersion, kind and metadata.
+
+    Without a family and a selector both stay empty: the launch picks the family by the cluster's version.
+    """
+    spec = template.spec
+    return EC2NodeClass(
+        metadata=template.metadata,
+        api_version=template.api_version,
+        kind=template.kind,
+        status=template.status,
+        spec=EC2NodeClassSpec(
+            subnet_selector_terms=[SubnetSelectorTerm(tags=tags, id=id_) for tags, id_ in _terms(spec.subnet_selector)],
+            security_group_selector_terms=[
+                SecurityGroupSelectorTerm(tags=tags, id=id_) for tags, id_ in _terms(spec.security_group_selector)
+            ],
+            ami_selector_terms=_ami_terms(spec),
+            ami_family=spec.ami_family or ("AL2" if spec.ami_selector else ""),
+            instance_profile=spec.instance_profile,
+            user_data=spec.user_data,
+            block_device_mappings=spec.block_device_mappings,
+            metadata_options=spec.metadata_options or MetadataOptions(http_put_response_hop_limit=OLD_HOP_LIMIT),
+            tags=spec.tags,
+            detailed_monitoring=spec.detailed_monitoring,
+            associate_public_ip_address=spec.associate_public_ip_address,
+            context=spec.context,
+        ),
+    )
+
+
+def split(value: str) -> list[str]:
+    """The parts of a comma-separated value, without spaces around them and without empty ones."""
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _alternatives(selector: Mapping[str, str]) -> list[dict[str, str]]:
+    """One tag map for each choice: a value with commas means any of its parts, which today takes a term each."""
+    keys = sorted(selector)
+    choices: Iterable[tuple[str, ...]] = itertools.product(*(split(selector[key]) or ["*"] for key in keys))
+    return [dict(zip(keys, choice, strict=True)) for choice in choices]
+
+
+def _terms(selector: Mapping[str, str]) -> list[tuple[dict[str, str], str]]:
+    """Tags and id of each term; ids and tags together must both hold, as they did."""
+    if not selector:
+        return []
+    tags = {key: value for key, value in selector.items() if key not in IDS}
+    ids = [id_ for key in sorted(IDS & selector.keys()) for id_ in split(selector[key])]
+    return [(alternative, id_) for alternative in _alternatives(tags) for id_ in (ids or [""])]
+
+
+def _ami_terms(spec: AWSNodeTemplateSpec) -> list[AMISelectorTerm]:
+    selector = spec.ami_selector
+    if not selector:
+        return [AMISelectorTerm(alias=f"{spec.ami_family.lower()}@latest")] if spec.ami_family else []
+    names = split(selector.get(NAME, "")) or [""]
+    owners = split(selector.get(OWNERS, "")) or [""]
+    rest = {key: value for key, value in selector.items() if key not in {NAME, OWNERS}}
+    return [
+        AMISelectorTerm(tags=tags, id=id_, name=name, owner=owner)
+        for (tags, id_), name, owner in itertools.product(_terms(rest) or [({}, "")], names, owners)
+    ]

@@ -1,0 +1,151 @@
+"""Problems of what pools, claims and provisioners have in common: labels, requirements, taints, the class's name.
+
+Labels that Tenon or Kubernetes sets are restricted: a user's value there would be a lie about the node. Source:
+Karpenter's restricted domains and well-known labels (reference/karpenter.md, section 2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.api import labels
+from shared.api.selectors import COMPARISONS, IN, NOT_IN, OPERATORS, integer
+from shared.api.taints import EFFECTS
+from shared.api.validation import scalars
+from shared.api.validation.scalars import listed, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from shared.api.kubernetes import NodeSelectorRequirement, Taint
+    from shared.api.nodepool import NodeClassRef
+
+MAX_REQUIREMENTS = 100
+MAX_MIN_VALUES = 50
+
+_RESTRICTED_DOMAINS = ("kubernetes.io", "k8s.io", labels.GROUP, labels.AWS_GROUP)
+_OPEN_DOMAINS = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
+_OPEN_KEYS = labels.WELL_KNOWN | labels.ALIASES.keys() | {"karpenter.sh/capacity-spread"}
+_KNOWN_VALUES = {
+    labels.CAPACITY_TYPE: (labels.SPOT, labels.ON_DEMAND, labels.RESERVED),
+    labels.ARCH: ("amd64", "arm64"),
+    labels.OS: ("linux", "windows"),
+}
+
+
+def _in_domain(domain: str, parent: str) -> bool:
+    return domain == parent or domain.endswith(f".{parent}")
+
+
+def restricted(path: str, key: str, *, nodepool_allowed: bool = False) -> Iterator[str]:
+    """A key that users must leave alone."""
+    canonical = labels.canonical(key)
+    if canonical == labels.HOSTNAME or (canonical == labels.NODEPOOL and not nodepool_allowed):
+        yield f"{path}: {quoted(key)} is restricted: its value is set for each node; allowed are other labels"
+        return
+    if key in _OPEN_KEYS:
+        return
+    domain = key.rpartition("/")[0]
+    if any(_in_domain(domain, parent) for parent in _OPEN_DOMAINS):
+        return
+    for parent in _RESTRICTED_DOMAINS:
+        if _in_domain(domain, parent):
+            yield (
+                f"{path}: {quoted(key)} is restricted; allowed are well-known labels of the domain {parent} "
+                f"(such as {labels.ZONE}) and labels of your own domain"
+            )
+            return
+
+
+def template_labels(path: str, given: Mapping[str, str]) -> Iterator[str]:
+    """The labels of a pool's nodes."""
+    for key, value in given.items():
+        yield from scalars.label_key(f"{path}.{key}", key)
+        yield from restricted(f"{path}.{key}", key)
+        yield from scalars.label_value(f"{path}.{key}", value)
+
+
+def template_annotations(path: str, given: Mapping[str, str]) -> Iterator[str]:
+    """The annotations of a pool's nodes; only their keys have a form."""
+    for key in given:
+        yield from scalars.label_key(f"{path}.{key}", key)
+
+
+def requirements(
+    path: str, given: Sequence[NodeSelectorRequirement], *, nodepool_allowed: bool = False
+) -> Iterator[str]:
+    """What nodes may be like."""
+    yield from scalars.at_most(path, len(given), MAX_REQUIREMENTS)
+    for i, one in enumerate(given):
+        at = f"{path}[{i}]"
+        yield from scalars.label_key(f"{at}.key", one.key)
+        yield from restricted(f"{at}.key", one.key, nodepool_allowed=nodepool_allowed)
+        yield from _values(at, one)
+        yield from _min_values(at, one)
+
+
+def _values(at: str, one: NodeSelectorRequirement) -> Iterator[str]:
+    if one.operator not in OPERATORS:
+        yield f"{at}.operator: {quoted(one.operator)} is not allowed; allowed are {listed(OPERATORS)}"
+        return
+    if one.operator in COMPARISONS:
+        bound = integer(one.values[0]) if len(one.values) == 1 else None
+        if bound is None or bound < 0:
+            yield f"{at}.values: {_shown(one)} is not allowed; {one.operator} needs exactly one integer of 0 or more"
+        return
+    if one.operator not in {IN, NOT_IN}:
+        if one.values:
+            yield f"{at}.values: {_shown(one)} is not allowed; {one.operator} takes no values"
+        return
+    if not one.values:
+        yield f"{at}.values: is empty; {one.operator} needs at least one value"
+        return
+    for i, value in enumerate(one.values):
+        yield from scalars.label_value(f"{at}.values[{i}]", value)
+    known = _KNOWN_VALUES.get(labels.canonical(one.key))
+    if known and one.operator == IN and not set(known) & set(one.values):
+        yield f"{at}.values: {_shown(one)} matches no node; known values of {one.key} are {listed(known)}"
+
+
+def _shown(one: NodeSelectorRequirement) -> str:
+    return f"[{', '.join(quoted(value) for value in one.values)}]"
+
+
+def _min_values(at: str, one: NodeSelectorRequirement) -> Iterator[str]:
+    if one.min_values is None:
+        return
+    yield from scalars.within(f"{at}.minValues", one.min_values, 1, MAX_MIN_VALUES)
+    distinct = len(set(one.values))
+    if one.operator == IN and distinct and one.min_values > distinct:
+        yield f"{at}.minValues: {one.min_values} is more than the {distinct} values given; allowed is 1 to {distinct}"
+
+
+def taints(path: str, given: Sequence[Taint]) -> Iterator[str]:
+    """Taints of a node."""
+    for i, taint in enumerate(given):
+        at = f"{path}[{i}]"
+        yield from scalars.label_key(f"{at}.key", taint.key)
+        yield from scalars.label_value(f"{at}.value", taint.value)
+        yield from scalars.choice(f"{at}.effect", taint.effect, EFFECTS)
+
+
+def both_taints(parent: str, given: Sequence[Taint], startup: Sequence[Taint]) -> Iterator[str]:
+    """Taints and startup taints under one parent; a node can't carry the same key and effect twice."""
+    seen: dict[tuple[str, str], str] = {}
+    for path, many in ((f"{parent}.taints", given), (f"{parent}.startupTaints", startup)):
+        yield from taints(path, many)
+        for i, taint in enumerate(many):
+            first = seen.setdefault((taint.key, taint.effect), f"{path}[{i}]")
+            if first != f"{path}[{i}]":
+                yield (
+                    f'{path}[{i}]: "{taint.key}:{taint.effect}" is there already at {first}; allowed is one taint '
+                    f"of a key and effect"
+                )
+
+
+def node_class_ref(path: str, ref: NodeClassRef, kinds: Sequence[str]) -> Iterator[str]:
+    """Which class the nodes are made by."""
+    yield from scalars.choice(f"{path}.group", ref.group, (labels.AWS_GROUP,))
+    yield from scalars.choice(f"{path}.kind", ref.kind, kinds)
+    if not ref.name:
+        yield f"{path}.name: is empty; the name of an {kinds[0]} is needed"
