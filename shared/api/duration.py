@@ -11,7 +11,7 @@ from datetime import timedelta
 
 NEVER = "Never"
 
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _MICROSECONDS = {
     "ns": 0.001,
     "us": 1,

@@ -271,9 +271,7 @@ class Node(Struct):
     @property
     def ref(self) -> ObjectRef:
         """For events and messages."""
-        return ObjectRef(
-            api_version=self.api_version, kind=self.kind, name=self.metadata.name, uid=self.metadata.uid
-        )
+        return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.metadata.name, uid=self.metadata.uid)
 
 
 class PodTemplate(Struct):

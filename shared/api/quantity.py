@@ -23,7 +23,7 @@ PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 NODES = "nodes"
 
-_FORM = re.compile(r"^([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))$")
+_FORM = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([eE][+-]?[0-9]+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))")
 _SUFFIX: dict[str, Fraction] = {
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),
@@ -52,7 +52,7 @@ class QuantityError(ValueError):
 
 @functools.lru_cache(maxsize=16384)
 def _exact(text: str) -> Fraction:
-    match = _FORM.match(text) if len(text) <= _LONGEST else None
+    match = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise QuantityError(
             f'"{text[:_LONGEST]}" is not a quantity (a number with an optional suffix m, k, M, G, Ki, Mi, Gi …)'

@@ -1,0 +1,241 @@
+"""From bytes or plain JSON values to structs, with errors that people can act on.
+
+One object is decoded at a time, so that a bad one never stops the others; what is wrong is said with the field's path,
+its value and what is allowed. ``null`` counts as absent, as everywhere in Kubernetes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from shared.api import legacy, nodeclaim, nodeclass, nodepool, validation
+from shared.api.legacy import AWSNodeTemplate, Provisioner
+from shared.api.meta import ObjectRef
+from shared.api.nodeclaim import NodeClaim
+from shared.api.nodeclass import EC2NodeClass
+from shared.api.nodepool import NodePool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+T = TypeVar("T")
+Raw = bytes | str | dict[str, Any]
+"""An object as it comes: JSON text, or what JSON or YAML text was parsed to."""
+
+_FOUND = re.compile(r"(?s)(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?")
+_MISMATCH = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`")
+_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
+_WORDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a map",
+    "null": "nothing",
+    "datetime": "a time such as 2026-01-31T12:00:00Z",
+}
+_LONGEST = 80
+
+
+class DecodeError(ValueError):
+    """An object that can't be read; ``problem`` is one sentence with the path, the value and what is allowed."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Generic[T]):
+    """What became of one object: the valid struct, or why there is none. ``ref`` names it as the user wrote it."""
+
+    ref: ObjectRef
+    value: T | None
+    problems: tuple[str, ...] = ()
+
+
+def decode(raw: Raw, kind: type[T]) -> T:
+    """The struct of one object; fields that it doesn't have are passed over.
+
+    Raises:
+        DecodeError: the text is no JSON, or a field has the wrong type or is missing.
+    """
+    try:
+        return msgspec.convert(raw, kind) if isinstance(raw, dict) else msgspec.json.decode(raw, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        # The way back for the few: nulls count as absent, and the error needs the value at its path.
+        value = _without_nulls(parse(raw))
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise DecodeError(_problem(str(error), value)) from error
+
+
+def parse(raw: Raw) -> Any:  # noqa: ANN401 (any JSON)
+    """The plain JSON values of a text.
+
+    Raises:
+        DecodeError: the text is no JSON.
+    """
+    if isinstance(raw, dict):
+        return raw
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"the object is not JSON: {error}") from error
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_nulls(inner) for inner in value]
+    return value
+
+
+def _problem(message: str, value: Any) -> str:  # noqa: ANN401 (any JSON)
+    """Msgspec's message in the user's terms."""
+    found = _FOUND.fullmatch(message)
+    what, path = (found["what"], found["path"] or "$") if found else (message, "$")
+    mismatch = _MISMATCH.fullmatch(what)
+    got = mismatch["got"] if mismatch else ""
+    steps = [(name or int(index or -1)) if not wild else None for name, index, wild in _STEP.findall(path)]
+    place, culprit = next(
+        ((p, v) for p, v in _walk(value, steps, "") if not got or _type_name(v) == got), (path.removeprefix("$."), None)
+    )
+    missing = _MISSING.fullmatch(what)
+    if missing:
+        return f"{_joined(place, missing['field'])}: is missing"
+    if mismatch:
+        expected = [word for word in mismatch["expected"].split(" | ") if word != "null"]
+        if "float" in expected:
+            expected = [word for word in expected if word != "int"]
+        allowed = " or ".join(_WORDS.get(word, word) for word in expected)
+        hint = "; put it in quotes" if mismatch["expected"] == "str" and isinstance(culprit, int | float) else ""
+        return f"{place or 'the object'}: {_shown(culprit)} is not {allowed}{hint}"
+    if "datetime" in what:
+        return f"{place}: {_shown(culprit)} is not {_WORDS['datetime']}"
+    return f"{place or 'the object'}: {_shown(culprit)} is not allowed ({what})"
+
+
+def _walk(value: Any, steps: list[str | int | None], place: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (any JSON)
+    """The values that a path stands for, each with its own path; a ``[...]`` step stands for every key."""
+    if not steps:
+        yield place, value
+        return
+    step, rest = steps[0], steps[1:]
+    if step is None and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _walk(inner, rest, _joined(place, key))
+    elif step is None and isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _walk(inner, rest, f"{place}[{index}]")
+    elif isinstance(step, str) and isinstance(value, dict) and step in value:
+        yield from _walk(value[step], rest, _joined(place, step))
+    elif isinstance(step, int) and isinstance(value, list) and step < len(value):
+        yield from _walk(value[step], rest, f"{place}[{step}]")
+
+
+def _joined(place: str, key: object) -> str:
+    return f"{place}.{key}" if place else str(key)
+
+
+def _type_name(value: Any) -> str:  # noqa: ANN401 (any JSON)
+    return {dict: "object", list: "array", type(None): "null"}.get(type(value), type(value).__name__)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 (any JSON)
+    text = msgspec.json.encode(value, enc_hook=str).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def node_pool(raw: Raw) -> Outcome[NodePool]:
+    """The pool of a NodePool or a Provisioner, valid and converted, or what is wrong with it."""
+    return _outcome(
+        raw,
+        {
+            (nodepool.API_VERSION, nodepool.KIND): _reader(NodePool, validation.node_pool, _same),
+            (legacy.PROVISIONER_API_VERSION, legacy.PROVISIONER_KIND): _reader(
+                Provisioner, validation.provisioner, legacy.to_node_pool
+            ),
+        },
+    )
+
+
+def node_class(raw: Raw) -> Outcome[EC2NodeClass]:
+    """The node class of an EC2NodeClass or an AWSNodeTemplate, valid and converted, or what is wrong with it."""
+    return _outcome(
+        raw,
+        {
+            (nodeclass.API_VERSION, nodeclass.KIND): _reader(EC2NodeClass, validation.node_class, _same),
+            (legacy.TEMPLATE_API_VERSION, legacy.TEMPLATE_KIND): _reader(
+                AWSNodeTemplate, validation.node_template, legacy.to_node_class
+            ),
+        },
+    )
+
+
+def node_claim(raw: Raw) -> Outcome[NodeClaim]:
+    """The claim, or what is wrong with it."""
+    return _outcome(raw, {(nodeclaim.API_VERSION, nodeclaim.KIND): _reader(NodeClaim, validation.node_claim, _same)})
+
+
+S = TypeVar("S")
+Reading = tuple[T | None, tuple[str, ...]]
+
+
+def _same(value: T) -> T:
+    return value
+
+
+def _reader(
+    kind: type[S], check: Callable[[S], tuple[str, ...]], convert: Callable[[S], T]
+) -> Callable[[Raw], Reading[T]]:
+    def read(raw: Raw) -> Reading[T]:
+        decoded = decode(raw, kind)
+        problems = check(decoded)
+        return (None if problems else convert(decoded)), problems
+
+    return read
+
+
+def _outcome(raw: Raw, readers: Mapping[tuple[str, str], Callable[[Raw], Reading[T]]]) -> Outcome[T]:
+    try:
+        value = parse(raw)
+    except DecodeError as error:
+        return Outcome(ref=ObjectRef(api_version="", kind="", name=""), value=None, problems=(error.problem,))
+    ref = ref_of(value)
+    reader = readers.get((ref.api_version, ref.kind))
+    if reader is None:
+        allowed = " or ".join(f"{api_version} {kind}" for api_version, kind in readers)
+        problem = f'apiVersion, kind: "{ref.api_version} {ref.kind}" can\'t be read here; allowed is {allowed}'
+        return Outcome(ref=ref, value=None, problems=(problem,))
+    try:
+        made, problems = reader(value)
+    except DecodeError as error:
+        return Outcome(ref=ref, value=None, problems=(error.problem,))
+    return Outcome(ref=ref, value=made, problems=problems)
+
+
+def ref_of(value: Any) -> ObjectRef:  # noqa: ANN401 (any JSON)
+    """The reference to an object of which nothing is known but that it is JSON; what isn't a text is empty."""
+    top = value if isinstance(value, dict) else {}
+    metadata = top.get("metadata")
+
+    def text(of: Any, key: str) -> str:  # noqa: ANN401 (any JSON)
+        found = of.get(key) if isinstance(of, dict) else None
+        return found if isinstance(found, str) else ""
+
+    return ObjectRef(
+        api_version=text(top, "apiVersion"),
+        kind=text(top, "kind"),
+        name=text(metadata, "name"),
+        namespace=text(metadata, "namespace"),
+        uid=text(metadata, "uid"),
+    )
