@@ -1,4 +1,4 @@
-"""What happens to an object between a client's request and storage: defaults, what each subresource may change, validity.
+"""What happens to an object between request and storage: defaults, what a subresource may change, validity.
 
 Built-in kinds get what decisions and people read, custom kinds what their CustomResourceDefinition says. Sources: the
 strategies in kubernetes ``pkg/registry`` and the admission plugins that are on by default.
@@ -46,16 +46,21 @@ def on_create(kind: Kind, obj: Obj, store: Store) -> None:
     starting = _STARTING_STATUS.get(kind.resource)
     if starting is not None:
         obj["status"] = dict(starting)
-    if kind.resource == kinds.NODES.resource:
-        taints = obj["spec"].get("taints") or []
-        if not any(t.get("key") == _NOT_READY["key"] and t.get("effect") == _NOT_READY["effect"] for t in taints):
-            obj["spec"]["taints"] = [*taints, dict(_NOT_READY)]
-    if kind.resource == kinds.PERSISTENT_VOLUME_CLAIMS.resource and "storageClassName" not in obj["spec"]:
-        name = _default_storage_class(store)
-        if name:
-            obj["spec"]["storageClassName"] = name
-    if kind.resource == kinds.CUSTOM_RESOURCE_DEFINITIONS.resource:
-        custom.default_definition(obj)
+    match kind.resource:
+        case kinds.NODES.resource:
+            obj["spec"]["taints"] = _with_not_ready(obj["spec"].get("taints") or [])
+        case kinds.PERSISTENT_VOLUME_CLAIMS.resource if "storageClassName" not in obj["spec"]:
+            if name := _default_storage_class(store):
+                obj["spec"]["storageClassName"] = name
+        case kinds.CUSTOM_RESOURCE_DEFINITIONS.resource:
+            custom.default_definition(obj)
+
+
+def _with_not_ready(taints: list[Obj]) -> list[Obj]:
+    """A new node's taints: the TaintNodesByCondition admission marks it until its kubelet is ready."""
+    if any(t.get("key") == _NOT_READY["key"] and t.get("effect") == _NOT_READY["effect"] for t in taints):
+        return taints
+    return [*taints, dict(_NOT_READY)]
 
 
 def split(kind: Kind, new: Obj, old: Obj, subresource: str) -> Obj:

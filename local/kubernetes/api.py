@@ -157,33 +157,25 @@ class Api:
     def _carry_out(self, request: Request, route: Route, kind: Kind) -> Response:
         if route.subresource and route.subresource not in kind.subresources:
             raise errors.no_such_path()
-        match request.verb:
-            case "list":
-                return self._list(request, route, kind)
-            case "watch":
-                return self._watch(request, route, kind)
-            case "get":
-                obj = self.store.get(kind, route.name, namespace=route.namespace or "")
-                if route.subresource == "scale":
-                    return _json(self.store.scale_of(kind, obj))
-                return self._shown(request, kind, obj)
-            case "create" if route.name:
-                return self._create_below(request, route)
-            case "create":
-                body = self._accept(request, kind)
-                made = self.store.create(kind, body, namespace=route.namespace or "", dry_run=_dry(request))
-                return self._shown(request, kind, made, 201)
-            case "update":
-                return self._update(request, route, kind)
-            case "patch":
-                return self._patch(request, route, kind)
-            case "delete":
-                return self._delete(request, route, kind)
-            case "deletecollection":
-                return self._delete_collection(request, route, kind)
-        raise errors.method_not_allowed()
+        by_verb = {
+            "list": self._list,
+            "watch": self._watch,
+            "get": self._get,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+        if request.verb not in by_verb:
+            raise errors.method_not_allowed()
+        return by_verb[request.verb](request, route, kind)
 
     # Reading
+
+    def _get(self, request: Request, route: Route, kind: Kind) -> Response:
+        obj = self.store.get(kind, route.name, namespace=route.namespace or "")
+        return self._written(request, route, kind, obj)
 
     def _list(self, request: Request, route: Route, kind: Kind) -> Response:
         query = request.query
@@ -274,6 +266,13 @@ class Api:
 
     # Writing
 
+    def _create(self, request: Request, route: Route, kind: Kind) -> Response:
+        if route.name:
+            return self._create_below(request, route)
+        body = self._accept(request, kind)
+        made = self.store.create(kind, body, namespace=route.namespace or "", dry_run=_dry(request))
+        return self._shown(request, kind, made, 201)
+
     def _accept(self, request: Request, kind: Kind) -> Obj:
         """The object in the body, which must say that it is of this kind."""
         body = _body(request)
@@ -291,9 +290,9 @@ class Api:
             unknown = definition.schema.unknown(body)
             if unknown:
                 told = ", ".join(f'unknown field "{path}"' for path in unknown)
-                version = kind.api_version
                 raise errors.bad_request(
-                    f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: strict decoding error: {told}'
+                    f'{kind.kind} in version "{kind.api_version}" cannot be handled as a {kind.kind}: '
+                    f"strict decoding error: {told}"
                 )
         return body
 

@@ -1,4 +1,4 @@
-"""A certificate authority for one run, and the server certificate it signs: clients verify TLS as against a real cluster.
+"""A certificate authority for one run, and the server certificate it signs: clients verify TLS as they always do.
 
 Keys live in memory and in one file that OpenSSL insists on reading; they are made anew each time.
 """

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from local.kubernetes.errors import Cause
 from local.kubernetes.kinds import Kind
+from local.kubernetes.rules import compiles
 from local.kubernetes.schema import Schema
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from local.kubernetes.table import Obj
 
 
@@ -23,7 +26,6 @@ class Definition:
     selectable: tuple[str, ...] = ()
     """Fields beyond name and namespace that a field selector may name, like ``spec.zone``."""
     scale: Obj | None = None
-    raw_schema: Obj = field(default_factory=dict)
 
     def complete(self, obj: Obj) -> None:
         """Prune what the schema does not know and fill in its defaults, in place."""
@@ -64,7 +66,6 @@ def definitions(crd: Obj) -> list[Definition]:
                 columns=tuple(version.get("additionalPrinterColumns") or ()),
                 selectable=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ()),
                 scale=subresources.get("scale"),
-                raw_schema=raw,
             )
         )
     return found
@@ -135,12 +136,20 @@ def definition_faults(crd: Obj, _old: Obj | None) -> list[Cause]:
         for index, version in enumerate(spec.get("versions") or [])
         if not ((version.get("schema") or {}).get("openAPIV3Schema"))
     )
+    for index, version in enumerate(spec.get("versions") or []):
+        at = f"spec.versions[{index}].schema.openAPIV3Schema"
+        found.extend(_rule_faults((version.get("schema") or {}).get("openAPIV3Schema") or {}, at))
     return found
 
 
-def kind_of(value: Any) -> str:  # noqa: ANN401 (JSON)
-    """The schema's word for a JSON value's type."""
-    if isinstance(value, bool):
-        return "boolean"
-    names = {dict: "object", list: "array", str: "string", int: "integer", float: "number", type(None): "null"}
-    return names[type(value)]
+def _rule_faults(schema: Obj, at: str) -> Iterator[Cause]:
+    """CEL rules that don't compile."""
+    for index, rule in enumerate(schema.get("x-kubernetes-validations") or []):
+        if not compiles(rule.get("rule", "")):
+            here = f"{at}.x-kubernetes-validations[{index}].rule"
+            yield Cause(here, "FieldValueInvalid", f'Invalid value: "{rule.get("rule", "")}": compilation failed')
+    for name, part in (schema.get("properties") or {}).items():
+        yield from _rule_faults(part, f"{at}.properties[{name}]")
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            yield from _rule_faults(schema[name], f"{at}.{name}")

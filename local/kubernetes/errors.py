@@ -32,7 +32,7 @@ class Cause:
 
 
 class ApiError(Exception):
-    """A refusal: ``status`` is the HTTP code, ``reason`` one CamelCase word, ``details`` names the object and causes."""
+    """A refusal: ``status`` is the HTTP code, ``reason`` one CamelCase word, ``details`` names what and why."""
 
     def __init__(self, status: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)

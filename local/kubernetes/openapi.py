@@ -74,8 +74,8 @@ def _schemas(store: Store, served: list[Kind]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for kind in served:
         definition = store.definition(kind)
-        raw = definition.schema.raw if definition is not None else {"x-kubernetes-preserve-unknown-fields": True}
-        properties = {
+        raw: Obj = definition.schema.raw if definition is not None else {"x-kubernetes-preserve-unknown-fields": True}
+        properties: Obj = {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             **(raw.get("properties") or {}),

@@ -1,4 +1,7 @@
-"""Which object a path is for: ``/apis/apps/v1/namespaces/x/deployments/web/scale`` to kind, namespace, name, subresource."""
+"""Which object a path is for: ``/apis/apps/v1/namespaces/x/deployments/web/scale`` taken apart.
+
+An API server's paths are regular, so this needs no table of routes; custom kinds are served the moment they exist.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import ssl
 import threading
 from typing import IO, TYPE_CHECKING, Self
 
@@ -20,6 +19,7 @@ from local.kubernetes.certificates import make_identity
 from local.kubernetes.wire import BadHttpError, Request, Response, chunk, head, read_request, whole
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
 
     from local.kubernetes.access import Authenticate, Authorize

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from local.kubernetes import admission, custom, errors, garbage, kinds, metadata, patches, pods, scale, selectors
+from local.kubernetes import apply as server_side
 from local.kubernetes.budgets import Budgets
 from local.kubernetes.table import HISTORY, Change, Key, Obj, Table, in_order
 
@@ -255,6 +256,16 @@ class Store:
         change = fresh(patch)
         with self.lock:
             served = self._served(kind)
+            if how == "apply":
+                return self._apply(
+                    served,
+                    (namespace, name),
+                    change,
+                    subresource=subresource,
+                    manager=manager,
+                    force=force,
+                    dry_run=dry_run,
+                )
             old = self._existing(served, (namespace, name))
             before = self.scale_of(served, old) if subresource == "scale" else old
             after = _patched(served, before, change, how)
@@ -452,6 +463,30 @@ class Store:
         if _finished(new):
             return self._remove(kind, new, old)
         return self._write(kind, "MODIFIED", new, old)
+
+    def _apply(
+        self, kind: Kind, key: Key, config: Obj, *, subresource: str, manager: str, force: bool, dry_run: bool
+    ) -> Obj:
+        namespace, name = key
+        metadata.check_shape(config)
+        meta = config["metadata"] = {**(config.get("metadata") or {}), "name": name}
+        if namespace:
+            meta["namespace"] = namespace
+        old = self._table(kind).get(key)
+        new = server_side.apply(
+            old,
+            config,
+            manager=manager,
+            force=force,
+            subresource=subresource,
+            now=metadata.timestamp(self.now()),
+            shape=server_side.shape_of(self.definition(kind)),
+        )
+        if old is None:
+            if subresource:
+                raise errors.not_found(kind, name)
+            return self.create(kind, new, namespace=namespace, dry_run=dry_run)
+        return self._update(kind, old, fresh(new), subresource=subresource, dry_run=dry_run)
 
     def _delete(self, kind: Kind, old: Obj, grace: int | None, propagation: Propagation | None) -> Obj | None:
         admission.on_delete(kind, old)

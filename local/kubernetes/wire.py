@@ -1,7 +1,6 @@
 """HTTP/1.1 as far as an apiserver needs it: requests off a socket, answers and chunked streams onto it.
 
-Python's own ``http.server`` parses headers as e-mail, which costs more than the rest of a small request together; here a
-kept-alive connection answers thousands of requests a second.
+Python's own ``http.server`` parses headers as e-mail, which costs more than the rest of a small request together.
 """
 
 from __future__ import annotations
