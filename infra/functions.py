@@ -13,6 +13,7 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk.aws_lambda_destinations import SqsDestination
 from aws_cdk.aws_lambda_event_sources import SqsEventSource
 from constructs import Construct
 
@@ -110,7 +111,7 @@ class Functions(Construct):
                 # Asynchronous invocations come from EventBridge: sweeps that a minute later come again.
                 retry_attempts=_ASYNC_RETRIES,
                 max_event_age=_ASYNC_AGE,
-                dead_letter_queue=on.queues.undelivered,
+                on_failure=SqsDestination(on.queues.undelivered),
             )
             if options.subnets:
                 _into_vpc(function, options)

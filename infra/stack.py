@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import CfnElement, CfnOutput, Environment, Stack
 
 from infra import sizes
+from infra.acknowledgments import acknowledge
 from infra.cluster_access import ClusterAccess
 from infra.events import Bus, Events
 from infra.functions import Functions
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 def stack_name(cluster: str) -> str:
     """The CloudFormation stack of a cluster; stack names have no underscores, clusters' may."""
     return f"tenon-{cluster.replace('_', '-')}"
+
+
+def _resource(construct: Construct) -> CfnElement:
+    resource = construct.node.default_child
+    assert isinstance(resource, CfnElement)
+    return resource
 
 
 class TenonStack(Stack):
@@ -65,6 +72,14 @@ class TenonStack(Stack):
         Events(self, "Events", cluster=options.cluster, bus=bus, queues=queues, functions=functions.by_name)
         access = ClusterAccess(
             self, "ClusterAccess", cluster=options.cluster, functions=functions.roles, nodes=nodes, bus=bus
+        )
+        acknowledge(
+            cluster=options.cluster,
+            functions=functions,
+            nodes=nodes,
+            queues=queues,
+            state=state,
+            catalog_id=self.get_logical_id(_resource(state.catalog)),
         )
         outputs = {
             "EventBusName": bus.event_bus_name,

@@ -47,9 +47,10 @@ def test_logs_end_after_a_month(of_type: Select, functions: Functions) -> None:
 
 def test_an_invocation_that_eventbridge_could_not_finish_is_kept(of_type: Select, functions: Functions) -> None:
     configured = {c["FunctionName"]["Ref"]: c for c in of_type("AWS::Lambda::EventInvokeConfig").values()}
-    for id_, properties in functions.values():
+    for id_, _ in functions.values():
         assert configured[id_]["MaximumRetryAttempts"] == 2
-        assert properties["DeadLetterConfig"]["TargetArn"]["Fn::GetAtt"][0] in of_type("AWS::SQS::Queue")
+        kept = configured[id_]["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"][0]
+        assert kept in of_type("AWS::SQS::Queue")
 
 
 def test_the_interruption_function_is_quick(functions: Functions) -> None:

@@ -1,0 +1,90 @@
+"""What cdk-nag's rules (AwsSolutions, Serverless) find in the stack and we leave as it is, each with its reason.
+
+The rules run in the tests; an acknowledgment holds for one part of the stack only, so that a new finding of the same
+kind elsewhere is still found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aws_cdk import Acknowledgment, Validations
+
+from infra.nodes import POLICIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from constructs import IConstruct
+
+    from infra.queues import Queues
+
+_REGIONAL = "arn:<AWS::Partition>:ec2:<AWS::Region>"
+_OWN = f"{_REGIONAL}:<AWS::AccountId>"
+_GLOBAL = "arn:<AWS::Partition>:iam::<AWS::AccountId>"
+
+_USED = "what a launch uses, of any account (AWS's images, shared subnets); launching also needs tags on what it makes"
+_MADE = "ids are made by EC2; the request or the resource must carry the cluster's tag"
+_UNTAGGED = "made by EC2 along with a tagged instance; ids are not known before"
+
+
+def _wildcards(cluster: str) -> dict[str, str]:
+    return {
+        "*": "each statement's reason is in permissions.WILDCARDS; they only read",
+        "arn:<AWS::Partition>:ssm:<AWS::Region>::parameter/aws/service/*": "AWS's public parameters, AMIs among them",
+        f"{_GLOBAL}:role/*": "to look up the profile of a role that a node class names; reading only",
+        f"{_GLOBAL}:instance-profile/tenon-{cluster}-*": "profiles made here, named by a hash of their role",
+        "<{catalog}.Arn>/*": "the bucket holds the catalog and nothing else",
+        **{
+            f"{_REGIONAL}:*:{name}/*": _USED
+            for name in ("capacity-reservation", "image", "placement-group", "security-group", "snapshot", "subnet")
+        },
+        **{f"{_OWN}:{name}/*": _UNTAGGED for name in ("network-interface", "spot-instances-request")},
+        **{f"{_OWN}:{name}/*": _MADE for name in ("fleet", "instance", "launch-template", "volume")},
+    }
+
+
+def acknowledge(
+    *, cluster: str, functions: IConstruct, nodes: IConstruct, queues: Queues, state: IConstruct, catalog_id: str
+) -> None:
+    """Say what is meant to be so. ``catalog_id`` is the logical id of the catalog's bucket."""
+    latest = "Python 3.13 until every locked package has wheels for a newer one"
+    _say(
+        functions,
+        {
+            "AwsSolutions::AwsSolutions-L1": latest,
+            "Serverless::Serverless-LambdaLatestVersion": latest,
+            "Serverless::Serverless-LambdaTracing": "the X-Ray SDK costs 250 ms of each cold start; logs carry the ids",
+            "Serverless::Serverless-LambdaDLQ": "the failure destination keeps the same event, and the error with it",
+            "Serverless::Serverless-LambdaEventSourceMappingDestination": (
+                "SQS sources have none: what fails goes to the queue's own dead-letter queue"
+            ),
+            **{
+                f"AwsSolutions::AwsSolutions-IAM5[Resource::{resource.format(catalog=catalog_id)}]": reason
+                for resource, reason in _wildcards(cluster).items()
+            },
+        },
+    )
+    _say(
+        nodes,
+        {
+            f"AwsSolutions::AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]": (
+                "the policies that AWS asks for on every EKS node, kept current by AWS"
+            )
+            for name in POLICIES
+        },
+    )
+    _say(queues.undelivered, {"AwsSolutions::AwsSolutions-SQS3": "the dead-letter queue of EventBridge and Lambda"})
+    for queue in (*queues.dead_letters.values(), queues.undelivered):
+        _say(queue, {"Serverless::Serverless-SQSRedrivePolicy": "a dead-letter queue itself"})
+    _say(
+        state,
+        {
+            "AwsSolutions::AwsSolutions-DDB3": "the table keeps only what may be lost and expires",
+            "AwsSolutions::AwsSolutions-S1": "one public price list, read and written by our functions only",
+        },
+    )
+
+
+def _say(construct: IConstruct, reasons: Mapping[str, str]) -> None:
+    Validations.of(construct).acknowledge(*(Acknowledgment(id=id_, reason=reason) for id_, reason in reasons.items()))

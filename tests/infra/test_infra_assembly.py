@@ -1,0 +1,124 @@
+"""The cloud assembly as a folder: what it depends on, and what may be said with -c."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import assembly, bundling, sizes
+from infra.options import OptionError, clusters, parse
+
+SOURCE = {"bundle": "source"}
+
+
+def resources(folder: Path, cluster: str = "demo") -> dict[str, dict[str, Any]]:
+    template = json.loads((folder / f"tenon-{cluster}.template.json").read_text())
+    made: dict[str, dict[str, Any]] = template["Resources"]
+    return made
+
+
+def of_type(folder: Path, kind: str, cluster: str = "demo") -> list[dict[str, Any]]:
+    return [r["Properties"] for r in resources(folder, cluster).values() if r["Type"] == kind]
+
+
+def test_a_second_world_starts_from_the_assembly_that_is_kept(cloud_assembly: Path) -> None:
+    stamp = (cloud_assembly / "manifest.json").stat().st_mtime_ns
+    again = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=SOURCE)
+    assert again == cloud_assembly
+    assert (again / "manifest.json").stat().st_mtime_ns == stamp
+
+
+def test_the_template_is_the_same_with_the_functions_code_but_for_the_assets(
+    cloud_assembly: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = {}
+    for name in sizes.FUNCTIONS:  # any other content will do: fetching packages needs a network
+        code[name] = tmp_path / "code" / name
+        code[name].mkdir(parents=True)
+        (code[name] / "handler.py").write_text(f"# {name}\n")
+    monkeypatch.setattr(bundling, "bundles", lambda _checkout, *, mode: code if mode == "full" else {})
+    full = assembly.synthesise(cluster="demo", out=tmp_path / "out")
+
+    def masked(folder: Path) -> str:
+        return re.sub(r"[0-9a-f]{64}\.zip", "ASSET", (folder / "tenon-demo.template.json").read_text())
+
+    assert masked(full) == masked(cloud_assembly)
+    assert (full / "tenon-demo.template.json").read_text() != (cloud_assembly / "tenon-demo.template.json").read_text()
+
+
+def test_two_clusters_are_two_stacks_in_one_assembly(tmp_path: Path) -> None:
+    assembly.make(context={**SOURCE, "clusters": ["blue", "green_1"]}, out=tmp_path)
+    assert {p.name for p in tmp_path.glob("*.template.json")} == {
+        "tenon-blue.template.json",
+        "tenon-green-1.template.json",
+    }
+    names = {bus["Name"] for c in ("blue", "green-1") for bus in of_type(tmp_path, "AWS::Events::EventBus", c)}
+    assert names == {"tenon-blue", "tenon-green_1"}
+
+
+def test_a_cluster_keeps_the_node_role_that_it_has(tmp_path: Path) -> None:
+    out = assembly.synthesise(
+        cluster="demo", out=tmp_path, context={**SOURCE, "nodeRole": "KarpenterNodeRole-demo", "nodeRoles": "other"}
+    )
+    assert of_type(out, "AWS::IAM::InstanceProfile") == [{"Roles": ["KarpenterNodeRole-demo"]}]
+    assert {entry["Type"] for entry in of_type(out, "AWS::EKS::AccessEntry")} == {"STANDARD"}
+    passing = [
+        json.dumps(statement["Resource"])
+        for policy in of_type(out, "AWS::IAM::Policy")
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Action"] == "iam:PassRole"
+    ]
+    assert passing
+    assert all(":role/KarpenterNodeRole-demo" in named and ":role/other" in named for named in passing)
+
+
+def test_functions_of_a_private_cluster_are_in_its_network(tmp_path: Path) -> None:
+    context = {**SOURCE, "subnets": "subnet-1,subnet-2", "securityGroups": "sg-1", "reservedConcurrency": "false"}
+    out = assembly.synthesise(cluster="demo", out=tmp_path, context=context)
+    for function in of_type(out, "AWS::Lambda::Function"):
+        assert function["VpcConfig"] == {"SubnetIds": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]}
+        assert "ReservedConcurrentExecutions" not in function
+    joining = [p for p in of_type(out, "AWS::IAM::Policy") if "JoinNetwork" in json.dumps(p)]
+    assert len(joining) == len(sizes.FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    ("context", "said"),
+    [
+        ({"bundle": "none"}, "-c bundle=none: must be full or source"),
+        ({"subnets": "subnet-1"}, "needs both"),
+        ({"reservedConcurrency": "maybe"}, "-c reservedConcurrency=maybe: must be true or false"),
+        ({"nodeRoles": 3}, "-c nodeRoles=3: must be names separated by commas"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_value_and_what_is_allowed(context: dict[str, object], said: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(said)):
+        parse(context, cluster="demo")
+
+
+@pytest.mark.parametrize("name", ["-demo", "de mo", "x" * 101])
+def test_a_name_that_eks_would_refuse_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match="an EKS cluster's name"):
+        clusters({"cluster": name})
+
+
+def test_no_cluster_at_all_says_how_to_name_one() -> None:
+    with pytest.raises(OptionError, match="say -c cluster=NAME"):
+        clusters({})
+
+
+def test_the_app_takes_context_on_its_command_line_and_tells_mistakes_in_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.app", "-c", "bundle=source", "-c", "cluster=de mo"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=assembly.CHECKOUT,
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip().count("\n") == 0
+    assert "-c cluster=de mo" in done.stderr

@@ -1,0 +1,183 @@
+"""What is uploaded as a function's code."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra import assembly, bundling, imports, lock, sizes
+
+LOCK = """\
+alpha==1.0 \\
+    --hash=sha256:aa \\
+    --hash=sha256:ab
+    # via tenon (pyproject.toml)
+beta==2.0 ; python_full_version < '3.12' \\
+    --hash=sha256:ba
+    # via alpha
+beta==3.0 ; python_full_version >= '3.12' \\
+    --hash=sha256:bb
+    # via alpha
+gamma==1.0 ; sys_platform == 'win32' \\
+    --hash=sha256:ca
+    # via beta
+delta==1.0 \\
+    --hash=sha256:da
+    # via
+    #   beta
+    #   epsilon
+epsilon==1.0 \\
+    --hash=sha256:ea
+    # via tenon (pyproject.toml)
+"""
+
+
+def module(folder: Path, name: str, text: str) -> None:
+    path = folder.joinpath(*name.split(".")).with_suffix(".py")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_function_brings_what_its_code_imports_directly_and_through_shared_code(tmp_path: Path) -> None:
+    module(tmp_path, "functions.one.handler", "import json\nfrom shared.deep import thing\nimport alpha.sub\n")
+    module(tmp_path, "functions.two.handler", "import unwanted\n")
+    module(tmp_path, "shared.__init__", "")
+    module(tmp_path, "shared.deep.__init__", "import by_parent\n")
+    module(tmp_path, "shared.deep.thing", "def f():\n    from beta import x\n")
+    assert imports.third_party(tmp_path, "one") == {"alpha", "beta", "by_parent"}
+
+
+def test_what_only_the_type_checker_imports_is_not_brought(tmp_path: Path) -> None:
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import heavy\nelse:\n    import light\n"
+    module(tmp_path, "functions.one.handler", text)
+    assert imports.third_party(tmp_path, "one") == {"light"}
+
+
+def test_the_locks_versions_are_those_for_lambdas_python_not_for_this_one() -> None:
+    pins = lock.parse(LOCK)
+    assert pins["beta"].version == "3.0"
+    assert "gamma" not in pins
+    assert pins["alpha"].hashes == ("--hash=sha256:aa", "--hash=sha256:ab")
+
+
+def test_a_package_brings_what_it_needs_and_one_that_is_left_out_brings_nothing() -> None:
+    pins = lock.parse(LOCK)
+    assert [pin.name for pin in lock.closure(pins, ["Alpha"])] == ["alpha", "beta", "delta"]
+    assert [pin.name for pin in lock.closure(pins, ["alpha"], without=["beta"])] == ["alpha"]
+
+
+def test_a_package_that_is_not_locked_is_named() -> None:
+    with pytest.raises(lock.LockError, match=r"zeta is not in requirements\.lock"):
+        lock.closure(lock.parse(LOCK), ["zeta"])
+
+
+@given(st.sets(st.sampled_from(["alpha", "beta", "delta", "epsilon"])))
+def test_all_that_is_brought_was_asked_for_or_is_needed_by_something_brought(roots: set[str]) -> None:
+    chosen = {pin.name: pin for pin in lock.closure(lock.parse(LOCK), roots)}
+    assert roots <= set(chosen)
+    assert all(name in roots or pin.via & set(chosen) for name, pin in chosen.items())
+
+
+def test_every_line_that_is_installed_has_hashes() -> None:
+    pins = lock.parse((assembly.CHECKOUT / "requirements.lock").read_text())
+    lines = lock.requirements(lock.closure(pins, ["kubernetes", "numpy"])).splitlines()
+    assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
+
+
+def test_the_same_input_gives_the_same_bundle_and_another_gives_another(tmp_path: Path) -> None:
+    checkout, packages = tmp_path / "checkout", tmp_path / "packages"
+    module(checkout, "functions.__init__", "")
+    module(checkout, "functions.one.handler", "x = 1\n")
+    module(checkout, "shared.thing", "")
+    module(packages, "alpha.__init__", "")
+    first = bundling._bundle(tmp_path / "a", checkout, "one", packages)
+    second = bundling._bundle(tmp_path / "b", checkout, "one", packages)
+    assert first.name == second.name
+    assert {path.relative_to(first).as_posix(): path.read_bytes() for path in bundling._files(first)} == {
+        path.relative_to(second).as_posix(): path.read_bytes() for path in bundling._files(second)
+    }
+    assert (first / "functions" / "one" / "handler.py").stat().st_mode & 0o777 == 0o644
+    module(checkout, "shared.thing", "y = 2\n")
+    assert bundling._bundle(tmp_path / "a", checkout, "one", packages).name != first.name
+
+
+def test_another_functions_code_is_not_in_the_bundle(tmp_path: Path) -> None:
+    module(tmp_path, "functions.__init__", "")
+    module(tmp_path, "functions.one.handler", "")
+    module(tmp_path, "functions.two.handler", "")
+    module(tmp_path, "shared.__init__", "")
+    bundle = bundling._bundle(tmp_path / "out", tmp_path, "one", tmp_path / "none")
+    assert not (bundle / "functions" / "two").exists()
+
+
+def test_a_function_without_a_handler_is_not_deployed(tmp_path: Path) -> None:
+    (tmp_path / "requirements.lock").write_text(LOCK)
+    with pytest.raises(bundling.BundleError, match=r"functions/provisioner/handler\.py is not there"):
+        bundling.bundles(tmp_path, mode="full")
+
+
+@pytest.mark.parametrize(
+    ("path", "left_out"),
+    [
+        ("kubernetes/client/models/v1_pod.py", True),
+        ("kubernetes/client/models/__init__.py", False),
+        ("kubernetes/client/api/core_v1_api.py", True),
+        ("kubernetes/aio/client/api_client.py", True),
+        ("kubernetes/client/api_client.py", False),
+        ("numpy/_core/tests/test_umath.py", True),
+        ("numpy/__init__.pyi", True),
+        ("numpy/_core/_multiarray_umath.cpython-313-aarch64-linux-gnu.so", False),
+        ("numpy-2.5.5.dist-info/RECORD", True),
+        ("numpy-2.5.5.dist-info/METADATA", False),
+        ("numpy-2.5.5.dist-info/licenses/LICENSE.txt", False),
+    ],
+)
+def test_what_is_never_imported_is_left_out_and_licences_stay(path: str, left_out: bool) -> None:  # noqa: FBT001
+    assert bundling.junk(Path(path)) == left_out
+
+
+REFUSE = """
+import importlib, sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith({below!r}) or name.partition(".")[0] in {packages!r}:
+            raise ModuleNotFoundError(name + " is not in the bundle")
+sys.meta_path.insert(0, Refuse())
+importlib.import_module({module!r})
+"""
+
+
+@pytest.mark.parametrize(
+    "function",
+    [f for f in sizes.FUNCTIONS if (assembly.CHECKOUT / "functions" / f / "handler.py").is_file()],
+)
+def test_a_function_starts_without_what_its_bundle_leaves_out(function: str) -> None:
+    program = REFUSE.format(
+        below=tuple(f"{name}." for name in bundling.PRUNED),
+        packages=sorted(name.replace("-", "_") for name in bundling.UNUSED),
+        module=f"functions.{function}.handler",
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_kubernetes_transport_works_without_what_bundles_leave_out() -> None:
+    program = REFUSE.format(
+        below=tuple(f"{name}." for name in bundling.PRUNED),
+        packages=sorted(name.replace("-", "_") for name in bundling.UNUSED),
+        module="kubernetes.client.api_client",
+    )
+    program += """
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
+client = ApiClient(Configuration(host="https://127.0.0.1:1"))
+call = client.param_serialize("PATCH", "/api/v1/nodes/a", body={"metadata": {"labels": {"a": "b"}}},
+    header_params={"Content-Type": "application/merge-patch+json"}, auth_settings=["BearerToken"])
+assert call[0] == "PATCH", call
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

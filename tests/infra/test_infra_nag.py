@@ -1,0 +1,41 @@
+"""The stack, judged by others' rules: cdk-nag and cfn-lint."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from aws_cdk import App, Validations
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
+
+from infra import assembly, bundling, options
+from infra.stack import TenonStack
+
+
+def test_cdk_nag_finds_nothing_that_has_no_reason(tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path), analytics_reporting=False)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
+    code = {name: str(path) for name, path in bundling.bundles(assembly.CHECKOUT, mode="source").items()}
+    TenonStack(app, options=options.parse({}, cluster="demo"), code=code)
+    app.synth()
+    reports = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
+    found = [
+        f"{violation['ruleName']}: {construct.get('constructPath')}"
+        for report in reports
+        for violation in report["violations"]
+        for construct in violation["violatingConstructs"]
+    ]
+    assert {report["pluginName"] for report in reports} >= {"AwsSolutions", "Serverless"}
+    assert not found
+
+
+def test_cfn_lint_finds_nothing(cloud_assembly: Path) -> None:
+    lint = Path(sys.executable).with_name("cfn-lint")
+    # W3005: the CDK says of more dependencies than it must
+    done = subprocess.run(
+        [lint, "--ignore-checks", "W3005", "--", cloud_assembly / "tenon-demo.template.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
