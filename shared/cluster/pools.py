@@ -8,59 +8,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
-from shared.api.meta import ObjectRef
+from shared.api import decode, nodeclass, nodepool
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.snapshot import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from shared.api.decode import Outcome
 
 P = TypeVar("P", bound=NodePool | EC2NodeClass)
 
 
 def node_pools(raws: Iterable[dict[str, Any]]) -> tuple[tuple[NodePool, ...], tuple[Invalid, ...]]:
-    """The pools that can be used, and those that can't."""
-    outcomes = [_decoded(raw, NodePool) for raw in raws]
-    return tuple(o for o in outcomes if isinstance(o, NodePool)), _invalid(outcomes)
+    """The pools of NodePools and Provisioners: those that can be used, and those that can't."""
+    return _read(raws, decode.node_pool, nodepool.API_VERSION)
 
 
 def node_classes(raws: Iterable[dict[str, Any]]) -> tuple[tuple[EC2NodeClass, ...], tuple[Invalid, ...]]:
-    """The classes that can be used, and those that can't."""
-    outcomes = [_decoded(raw, EC2NodeClass) for raw in raws]
-    return tuple(o for o in outcomes if isinstance(o, EC2NodeClass)), _invalid(outcomes)
+    """The classes of EC2NodeClasses and AWSNodeTemplates: those that can be used, and those that can't."""
+    return _read(raws, decode.node_class, nodeclass.API_VERSION)
 
 
-def merged(current: tuple[P, ...], legacy: tuple[P, ...]) -> tuple[tuple[P, ...], tuple[Invalid, ...]]:
-    """Both generations together; a legacy object whose name is taken by a current one is invalid."""
-    taken: dict[str, P] = {one.name: one for one in current}
-    kept = [*current, *(one for one in legacy if one.name not in taken)]
+def _read(
+    raws: Iterable[dict[str, Any]], read: Callable[[dict[str, Any]], Outcome[P]], api_version: str
+) -> tuple[tuple[P, ...], tuple[Invalid, ...]]:
+    outcomes = [read(raw) for raw in raws]
+    usable = [outcome.value for outcome in outcomes if outcome.value is not None]
+    current = {one.name: one for one in usable if one.api_version == api_version}
+    kept = [one for one in usable if current.get(one.name, one) is one]
+    broken = [Invalid(ref=o.ref, problems=o.problems) for o in outcomes if o.value is None]
     shadowed = [
         Invalid(
             ref=one.ref,
-            problems=(f'metadata.name "{one.name}": {taken[one.name].ref} has the same name and is used instead',),
+            problems=(
+                f'metadata.name: "{one.name}" is also the name of {current[one.name].ref}, which is used instead',
+            ),
         )
-        for one in legacy
-        if one.name in taken
+        for one in usable
+        if one.name in current and current[one.name] is not one
     ]
-    return tuple(kept), tuple(shadowed)
-
-
-def _invalid(outcomes: Iterable[object]) -> tuple[Invalid, ...]:
-    return tuple(one for one in outcomes if isinstance(one, Invalid))
-
-
-def _decoded(raw: dict[str, Any], kind: type[P]) -> P | Invalid:
-    try:
-        return msgspec.convert(raw, kind)
-    except msgspec.ValidationError as error:
-        metadata = raw.get("metadata", {})
-        ref = ObjectRef(
-            api_version=raw.get("apiVersion", ""),
-            kind=raw.get("kind", ""),
-            name=metadata.get("name", ""),
-            uid=metadata.get("uid", ""),
-        )
-        return Invalid(ref=ref, problems=(str(error),))
+    return tuple(kept), (*broken, *shadowed)

@@ -69,8 +69,8 @@ def read(client: Client, *, now: datetime) -> Snapshot:
     pods = every(resources.PODS, Pod, UNFINISHED)
     node_claims = every(resources.NODE_CLAIMS, NodeClaim)
     nodes = every(resources.NODES, Node)
-    node_pools, bad_pools = pools.node_pools(_raw(client, resources.NODE_POOLS))
-    node_classes, bad_classes = pools.node_classes(_raw(client, resources.NODE_CLASSES))
+    node_pools, bad_pools = pools.node_pools(_raw(client, resources.NODE_POOLS, resources.PROVISIONERS))
+    node_classes, bad_classes = pools.node_classes(_raw(client, resources.NODE_CLASSES, resources.NODE_TEMPLATES))
     invalid.extend((*bad_pools, *bad_classes))
     return Snapshot(
         taken_at=now,
@@ -109,6 +109,10 @@ def pending_pods(client: Client) -> Listed[Pod]:
     return listing.objects(client, resources.PODS, Pod, fields=f"spec.nodeName=,{UNFINISHED}")
 
 
-def _raw(client: Client, resource: Resource) -> list[dict[str, Any]]:
-    named = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return [{**named, **item} for item in present(client, resource, dict[str, Any]).objects]
+def _raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
+    """The objects of these kinds as plain JSON; each says what it is."""
+    return [
+        {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+        for resource in kinds
+        for item in present(client, resource, dict[str, Any]).objects
+    ]

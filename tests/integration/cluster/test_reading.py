@@ -1,0 +1,141 @@
+"""The snapshot that decisions are made from."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.kubernetes.wire import Response
+from shared.api.kubernetes import Pod
+from shared.cluster import listing, resources
+from shared.cluster.client import PAGE
+from shared.cluster.errors import UnavailableError
+from shared.cluster.reading import pending_pods, pods_on, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from local.kubernetes.server import Server
+    from local.kubernetes.wire import Request
+    from shared.cluster.client import Client
+    from tests.integration.cluster.conftest import Clock
+
+CLASS_REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+
+
+def pool_spec(**requirement: object) -> dict[str, object]:
+    requirements = [requirement] if requirement else []
+    return {"template": {"spec": {"nodeClassRef": CLASS_REF, "requirements": requirements}}}
+
+
+def test_a_cluster_without_our_kinds_is_read_as_having_none(client: Client, clock: Clock) -> None:
+    snapshot = read(client, now=clock.now())
+    assert snapshot.taken_at == clock.now()
+    assert not snapshot.node_pools
+    assert not snapshot.node_claims
+    assert not snapshot.invalid
+    assert {n.metadata.name for n in snapshot.namespaces} >= {"default", "kube-system"}
+
+
+@pytest.mark.usefixtures("karpenter")
+def test_everything_that_decisions_need_is_there(
+    client: Client, clock: Clock, add: Callable[..., None], add_pod: Callable[..., None]
+) -> None:
+    add_pod("pending")
+    add_pod("bound", nodeName="n1")
+    add(resources.NODES, "n1")
+    add(resources.NODE_POOLS, "pool", spec=pool_spec())
+    add(resources.NODE_CLASSES, "default", spec={"role": "node", **SELECTORS})
+    add(resources.NODE_CLAIMS, "claim", spec={"nodeClassRef": CLASS_REF, "requirements": []})
+    add(resources.CSI_NODES, "n1", spec={"drivers": None})
+    add(resources.STORAGE_CLASSES, "gp3", provisioner="ebs.csi.aws.com")
+    snapshot = read(client, now=clock.now())
+    assert {p.key: p.spec.node_name for p in snapshot.pods} == {"default/pending": "", "default/bound": "n1"}
+    assert [n.metadata.name for n in snapshot.nodes] == ["n1"]
+    assert [p.name for p in snapshot.node_pools] == ["pool"]
+    assert [c.name for c in snapshot.node_classes] == ["default"]
+    assert [c.name for c in snapshot.node_claims] == ["claim"]
+    assert [c.metadata.name for c in snapshot.csi_nodes] == ["n1"]
+    assert [s.provisioner for s in snapshot.storage_classes] == ["ebs.csi.aws.com"]
+    assert snapshot.invalid == ()
+
+
+SELECTORS: dict[str, object] = {
+    "amiSelectorTerms": [{"alias": "al2023@latest"}],
+    "subnetSelectorTerms": [{"tags": {"a": "b"}}],
+    "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
+}
+
+
+def test_finished_pods_take_no_room(client: Client, clock: Clock, add_pod: Callable[..., None]) -> None:
+    for name, phase in (("done", "Succeeded"), ("broken", "Failed"), ("runs", "Running")):
+        add_pod(name, nodeName="n1")
+        path = resources.PODS.path(name, namespace="default", subresource="status")
+        client.patch(path, {"status": {"phase": phase}})
+    assert [p.key for p in read(client, now=clock.now()).pods] == ["default/runs"]
+    assert [p.key for p in pods_on(client, "n1").objects] == ["default/runs"]
+    assert pending_pods(client).objects == ()
+
+
+@pytest.mark.usefixtures("karpenter")
+def test_one_bad_pool_does_not_stop_the_others(client: Client, clock: Clock, add: Callable[..., None]) -> None:
+    add(resources.NODE_POOLS, "good", spec=pool_spec(key="kubernetes.io/arch", operator="In", values=["arm64"]))
+    add(resources.NODE_POOLS, "bad", spec=pool_spec(key="kubernetes.io/arch", operator=7))
+    add(resources.NODE_CLAIMS, "bad", spec={"nodeClassRef": "not a reference"})
+    snapshot = read(client, now=clock.now())
+    assert [p.name for p in snapshot.node_pools] == ["good"]
+    bad = {str(invalid.ref): invalid.problems for invalid in snapshot.invalid}
+    assert set(bad) == {"NodePool bad", "NodeClaim bad"}
+    assert "operator" in bad["NodePool bad"][0]
+
+
+@pytest.mark.usefixtures("karpenter")
+def test_legacy_kinds_count_unless_a_new_one_has_their_name(
+    client: Client, clock: Clock, add: Callable[..., None]
+) -> None:
+    for name in ("old", "both"):
+        add(resources.PROVISIONERS, name, spec={"providerRef": {"name": name}})
+        add(resources.NODE_TEMPLATES, name, spec={"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}})
+    add(resources.NODE_POOLS, "both", spec=pool_spec())
+    snapshot = read(client, now=clock.now())
+    assert {(p.kind, p.name) for p in snapshot.node_pools} == {("NodePool", "both"), ("Provisioner", "old")}
+    assert {(c.kind, c.name) for c in snapshot.node_classes} == {
+        ("AWSNodeTemplate", "old"),
+        ("AWSNodeTemplate", "both"),
+    }
+    [shadowed] = snapshot.invalid
+    assert str(shadowed.ref) == "Provisioner both"
+    assert "NodePool both, which is used instead" in shadowed.problems[0]
+
+
+def test_a_list_that_expires_while_it_is_read_is_started_again(
+    server: Server, client: Client, add_pod: Callable[..., None]
+) -> None:
+    for i in range(PAGE + 1):
+        add_pod(f"p{i:04}")
+    expired = json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}).encode()
+    faults = [Response(410, expired)]
+
+    def intercept(request: Request) -> Response | None:
+        return faults.pop() if faults and "continue" in request.query else None
+
+    server.intercept = intercept
+    found = listing.objects(client, resources.PODS, Pod)
+    assert faults == []
+    assert len({p.key for p in found.objects}) == len(found.objects) == PAGE + 1
+
+
+def test_a_server_that_fails_gives_no_half_snapshot(server: Server, client: Client, clock: Clock) -> None:
+    server.intercept = lambda request: Response(503) if request.resource == "nodes" else None
+    with pytest.raises(UnavailableError):
+        read(client, now=clock.now())
+
+
+@pytest.mark.usefixtures("karpenter")
+def test_pods_are_read_before_claims_and_claims_before_nodes(server: Server, client: Client, clock: Clock) -> None:
+    asked: list[str] = []
+    server.intercept = lambda request: asked.append(request.resource.partition(".")[0])
+    read(client, now=clock.now())
+    assert asked.index("pods") < asked.index("nodeclaims") < asked.index("nodes")

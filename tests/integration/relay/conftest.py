@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from functions.relay.relay import Relay
+from local.kubernetes import kinds
+from local.kubernetes.errors import ApiError
+from local.kubernetes.server import ADMIN_TOKEN, Server
+from local.kubernetes.store import Store
+from shared.api import labels as names
+from shared.cluster.client import Client
+from shared.cluster.connect import configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mypy_boto3_sqs import SQSClient
+
+    from shared.cluster.resources import Resource
+
+CLUSTER = "demo"
+BUS = "tenon-demo"
+_PATIENCE = 20.0
+
+
+class Clock:
+    """A clock that is turned by hand."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> Store:
+    return Store(now=clock.now)
+
+
+@pytest.fixture
+def server(store: Store) -> Iterator[Server]:
+    with Server(store) as running:
+        yield running
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", "testing"),
+        ("AWS_SECRET_ACCESS_KEY", "testing"),
+        ("AWS_DEFAULT_REGION", "eu-central-1"),
+    ):
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        yield
+
+
+class Bus:
+    """A bus whose events all go to a queue."""
+
+    def __init__(self) -> None:
+        self.events = boto3.client("events")
+        self._sqs: SQSClient = boto3.client("sqs")
+        self._queue = self._sqs.create_queue(QueueName="all")["QueueUrl"]
+        arn = self._sqs.get_queue_attributes(QueueUrl=self._queue, AttributeNames=["QueueArn"])["Attributes"][
+            "QueueArn"
+        ]
+        self.events.create_event_bus(Name=BUS)
+        self.events.put_rule(Name="all", EventBusName=BUS, EventPattern=json.dumps({"source": ["tenon.relay"]}))
+        self.events.put_targets(Rule="all", EventBusName=BUS, Targets=[{"Id": "all", "Arn": arn}])
+
+    def bodies(self) -> list[str]:
+        """What arrived since the last look."""
+        arrived: list[str] = []
+        while messages := self._sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10).get("Messages"):
+            for message in messages:
+                arrived.append(message["Body"])
+                self._sqs.delete_message(QueueUrl=self._queue, ReceiptHandle=message["ReceiptHandle"])
+        return arrived
+
+    def hints(self) -> list[tuple[str, str]]:
+        """What arrived since the last look, as (about, key)."""
+        return sorted(
+            (event["detail-type"], key) for event in map(json.loads, self.bodies()) for key in event["detail"]["keys"]
+        )
+
+
+@pytest.fixture
+def bus(aws: None) -> Bus:  # noqa: ARG001 (the fake must be there first)
+    return Bus()
+
+
+class World:
+    """A relay between a served API and a bus, on a clock turned by hand."""
+
+    def __init__(self, server: Server, store: Store, bus: Bus, clock: Clock) -> None:
+        self.server, self.store, self.bus, self.clock = server, store, bus, clock
+        self._client = Client(configuration(server.url, server.ca_pem, lambda: ADMIN_TOKEN), attempts=1)
+        self.relay = Relay(self._client, bus.events, bus=BUS, cluster=CLUSTER, now=clock.now, longest_wait=0.05)
+
+    def version_of(self, resource: Resource) -> int:
+        try:
+            return self.store.version_of(self.store.kind(resource.api_version, resource.kind))
+        except ApiError:
+            return 0
+
+    def add_pod(self, name: str, *, node: str = "", unschedulable: bool = True, **spec: object) -> None:
+        """A pod; without a node, the scheduler says that it fits nowhere."""
+        self.store.create(kinds.PODS, pod(name, node=node, **spec))
+        if unschedulable and not node:
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            patch = {"status": {"conditions": [condition]}}
+            self.store.patch(kinds.PODS, name, patch, namespace="default", subresource="status")
+
+    def settle(self) -> None:
+        """Wait until the relay has seen all that the store holds."""
+        self.until(lambda: self.relay.caught_up(self.version_of))
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        ends = time.monotonic() + _PATIENCE
+        while not holds():
+            assert time.monotonic() < ends, "the relay never caught up"
+            time.sleep(0.002)
+
+    def told(self, *, after: float = 1.0) -> list[tuple[str, str]]:
+        """What the relay says of what it has seen, when its second of quiet is over."""
+        self.settle()
+        self.clock.time += timedelta(seconds=after)
+        self.relay.step(self.clock.time)
+        return self.bus.hints()
+
+    def close(self) -> None:
+        self.relay.stop()
+        self._client.close()
+
+
+@pytest.fixture
+def world(server: Server, store: Store, bus: Bus, clock: Clock) -> Iterator[World]:
+    made = World(server, store, bus, clock)
+    made.relay.start()
+    yield made
+    made.close()
+
+
+def pod(name: str, *, node: str = "", **more: object) -> dict[str, Any]:
+    spec: dict[str, Any] = {"containers": [{"name": "c", "image": "x"}], **more}
+    if node:
+        spec["nodeName"] = node
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def node(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {names.NODEPOOL: "default", names.INITIALIZED: "true"},
+            "finalizers": [names.TERMINATION_FINALIZER],
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "2"}},
+    }

@@ -1,0 +1,199 @@
+"""The relay between a served Kubernetes API and a bus: every hint arrives, and again while it matters."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import EndpointConnectionError
+
+from local.kubernetes import kinds
+from local.kubernetes.wire import Response
+from shared import hints
+from tests.integration.relay import conftest as given
+
+if TYPE_CHECKING:
+    import pytest
+
+    from local.kubernetes.wire import Request
+    from tests.integration.relay.conftest import Bus, World
+
+STUCK = (hints.PODS_UNSCHEDULABLE, "default/web")
+
+
+def definition(group: str, version: str, plural: str, kind: str) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
+            "scope": "Cluster",
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": {"status": {}},
+                }
+            ],
+        },
+    }
+
+
+def test_a_pod_without_a_place_is_told_once_and_then_each_minute(world: World) -> None:
+    world.add_pod("web")
+    assert world.told() == [STUCK]
+    assert world.told() == []
+    due = world.relay.due()
+    assert due is not None
+    world.clock.time = due
+    world.relay.step(due)
+    assert world.told() == [STUCK]
+    world.store.delete(kinds.PODS, "web", namespace="default")
+    world.settle()
+    assert world.relay.due() is None
+
+
+def test_what_arrives_is_a_hint_of_the_cluster(world: World) -> None:
+    world.add_pod("web")
+    world.settle()
+    world.clock.time += timedelta(seconds=1)
+    world.relay.step(world.clock.time)
+    [body] = world.bus.bodies()
+    hint = hints.parse(body, cluster=given.CLUSTER)
+    assert (hint.source, hint.about, hint.keys) == (hints.RELAY, hints.PODS_UNSCHEDULABLE, ("default/web",))
+
+
+def test_a_node_is_told_when_its_last_pod_leaves_and_when_it_is_deleted(world: World) -> None:
+    world.store.create(kinds.NODES, given.node("n1"))
+    world.add_pod("web", node="n1")
+    assert world.told() == [(hints.NODES_CHANGED, "n1")]
+    world.store.delete(kinds.PODS, "web", namespace="default")
+    assert world.told() == [(hints.NODES_EMPTIED, "n1")]
+    world.store.delete(kinds.NODES, "n1")
+    assert world.told() == [(hints.NODES_DELETING, "n1")]
+    assert world.told(after=61) == []
+    assert world.told() == [(hints.NODES_DELETING, "n1")]
+
+
+def test_a_kind_that_comes_later_is_watched_from_then_on(world: World) -> None:
+    crd = definition("karpenter.sh", "v1", "nodepools", "NodePool")
+    world.store.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, crd)
+    pools = world.store.kind("karpenter.sh/v1", "NodePool")
+    world.store.create(pools, {"metadata": {"name": "default"}, "spec": {"weight": 1}})
+    assert world.told() == [(hints.NODE_POOLS_CHANGED, "NodePool/default")]
+    world.store.patch(pools, "default", {"status": {"nodes": 1}}, subresource="status")
+    assert world.told() == []
+    world.store.patch(pools, "default", {"spec": {"weight": 2}})
+    assert world.told() == [(hints.NODE_POOLS_CHANGED, "NodePool/default")]
+
+
+def test_a_watch_that_breaks_is_resumed_and_misses_nothing(world: World) -> None:
+    world.settle()
+    [pods] = [watcher for watcher in world.relay.watchers if watcher.name == "watch pods"]
+    world.until(lambda: pods.lists == 1)
+    for i in range(5):
+        world.server.drop_watches()
+        world.add_pod(f"p{i}")
+    assert world.told() == [(hints.PODS_UNSCHEDULABLE, f"default/p{i}") for i in range(5)]
+    assert pods.lists == 1
+
+
+def test_a_watch_that_fell_too_far_behind_starts_over_and_finds_the_difference(world: World) -> None:
+    world.add_pod("gone")
+    assert world.told() == [(hints.PODS_UNSCHEDULABLE, "default/gone")]
+    [pods] = [watcher for watcher in world.relay.watchers if watcher.name == "watch pods"]
+    expired = json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}).encode()
+    away = [True]
+
+    def intercept(request: Request) -> Response | None:
+        if request.verb == "watch" and request.resource == "pods" and pods.lists == 1:
+            return Response(503) if away[0] else Response(410, expired)
+        return None
+
+    world.server.intercept = intercept
+    world.server.drop_watches()
+    world.store.delete(kinds.PODS, "gone", namespace="default")
+    world.add_pod("new")
+    away[0] = False
+    assert world.told() == [(hints.PODS_UNSCHEDULABLE, "default/new")]
+    assert pods.lists == 2
+    assert world.told(after=61) == []
+    assert world.told() == [(hints.PODS_UNSCHEDULABLE, "default/new")]
+
+
+def test_an_object_that_can_not_be_read_does_not_stop_the_others(world: World) -> None:
+    world.add_pod("bad", unschedulable=False)
+    odd = {"status": {"conditions": "none"}}
+    world.store.patch(kinds.PODS, "bad", odd, namespace="default", subresource="status")
+    world.add_pod("web")
+    assert world.told() == [STUCK]
+
+
+class RefusingOnce:
+    """An events client of which the first call's even entries are refused, and the second call fails."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._events = bus.events
+        self.calls = 0
+
+    def put_events(self, *, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 (boto3's name)
+        self.calls += 1
+        if self.calls == 2:
+            raise EndpointConnectionError(endpoint_url="https://events")
+        if self.calls > 2:
+            return dict(self._events.put_events(Entries=Entries))  # type: ignore[arg-type]  # as it came
+        sent = [entry for i, entry in enumerate(Entries) if i % 2]
+        self._events.put_events(Entries=sent)  # type: ignore[arg-type]  # as it came
+        refused = {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow down"}
+        return {"FailedEntryCount": 1, "Entries": [{"EventId": "1"} if i % 2 else refused for i in range(len(Entries))]}
+
+
+def test_refused_entries_are_sent_again_until_all_have_arrived(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    refusing = RefusingOnce(world.bus)
+    monkeypatch.setattr(world.relay._publisher, "_events", refusing)
+    for i in range(250):
+        world.add_pod(f"p{i:03}")
+    arrived = world.told()
+    assert len(arrived) == 100
+    for _ in range(10):
+        if world.relay.waiting:
+            due = world.relay.due()
+            assert due is not None
+            world.clock.time = due
+            world.relay.step(due)
+            arrived += world.bus.hints()
+    assert sorted(arrived) == [(hints.PODS_UNSCHEDULABLE, f"default/p{i:03}") for i in range(250)]
+    assert refusing.calls == 3
+
+
+def test_what_waits_is_sent_when_the_relay_ends(world: World) -> None:
+    world.add_pod("web")
+    world.settle()
+    world.relay.stop()
+    assert world.bus.hints() == [STUCK]
+    assert not world.relay.is_alive
+
+
+def test_two_relays_say_things_twice_and_lose_nothing(world: World) -> None:
+    other = given.World(world.server, world.store, world.bus, world.clock)
+    other.relay.start()
+    world.add_pod("web")
+    other.settle()
+    assert world.told() == [STUCK]
+    assert other.told() == [STUCK]
+    other.close()
+
+
+def test_no_spec_ever_leaves_the_cluster(world: World) -> None:
+    secret = given.pod("web")
+    secret["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": "hunter2"}]
+    world.add_pod("web", **secret["spec"])
+    world.settle()
+    world.clock.time += timedelta(seconds=1)
+    world.relay.step(world.clock.time)
+    [body] = world.bus.bodies()
+    assert "hunter2" not in body
