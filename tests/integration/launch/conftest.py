@@ -161,7 +161,7 @@ def put_parameter(name: str, value: str) -> None:
 
 
 def node_class(**spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field of the spec)
-    given = {
+    given: dict[str, Any] = {
         "subnet_selector_terms": [SubnetSelectorTerm(tags=DISCOVERY)],
         "security_group_selector_terms": [SecurityGroupSelectorTerm(tags=DISCOVERY)],
     } | spec

@@ -1,0 +1,82 @@
+"""The catalog: what EC2 has and what it costs, fetched by schedule or when the provisioner finds none, kept in S3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from functions.catalog.settings import CatalogSettings
+from shared import aws, hints, host
+from shared.instances import store
+from shared.instances.refresh import Refreshed, refresh
+from shared.instances.store import CatalogMissingError
+from shared.settings import read
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from shared.instances.catalog import RawCatalog
+
+_PARTS = frozenset({"types", "prices"})
+
+logger = Logger(service="catalog")
+metrics = Metrics(namespace="Tenon", service="catalog")
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG001 (Lambda's signature)
+    """Refresh ``{"refresh": "types" | "prices"}``, or after any other event what is stale."""
+    settings = read(CatalogSettings, host.current().environ)
+    try:
+        asked = _asked(event, settings.cluster_name)
+    except hints.MalformedHintError as error:
+        # Trying it again would not make it clearer, and nothing is lost: the next schedule looks anyway.
+        logger.error("A malformed event", extra={"why": str(error)})  # noqa: TRY400 (its trace says nothing)
+        metrics.add_metric(name="tenon_catalog_malformed_events", unit=MetricUnit.Count, value=1)
+        return
+    s3 = aws.s3()
+    before: RawCatalog | None = None
+    try:
+        before = store.load(s3, settings.catalog_bucket, settings.cluster_name, max_age=None)
+    except CatalogMissingError as missing:
+        logger.info("Making a catalog", extra={"why": str(missing)})
+    region = aws.ec2().meta.region_name
+    refreshed = refresh(before, asked=asked, region=region, now=host.current().now())
+    size = 0
+    if refreshed.catalog is not before:
+        size = store.save(s3, settings.catalog_bucket, settings.cluster_name, refreshed.catalog)
+    _report(refreshed, size)
+
+
+def _asked(event: dict[str, Any], cluster: str) -> str | None:
+    asked = event.get("refresh")
+    if asked is None:
+        hints.parse(event, cluster=cluster)
+        return None
+    if asked not in _PARTS:
+        raise hints.MalformedHintError(f'refresh is "{asked}", and must be one of {", ".join(sorted(_PARTS))}')
+    return str(asked)
+
+
+def _report(refreshed: Refreshed, size: int) -> None:
+    catalog = refreshed.catalog
+    for problem in refreshed.problems:
+        logger.warning("The catalog is not up to date", extra={"why": problem})
+    metrics.add_metric(name="tenon_catalog_stale_parts", unit=MetricUnit.Count, value=len(refreshed.problems))
+    metrics.add_metric(
+        name="tenon_catalog_prices_not_from_aws", unit=MetricUnit.Count, value=int(catalog.price_source != "aws")
+    )
+    logger.info(
+        "The catalog",
+        extra={
+            "instance_types": len(catalog.shapes),
+            "on_demand_prices": len(catalog.on_demand),
+            "price_source": catalog.price_source,
+            "spot_prices": sum(len(zones) for zones in catalog.spot.values()),
+            "fetched": [part for part, done in (("types", refreshed.types), ("prices", refreshed.prices)) if done],
+            "bytes": size,
+        },
+    )

@@ -1,0 +1,168 @@
+"""The catalog function, against moto's EC2 and S3 and a price list of our own."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from moto import mock_aws
+
+from functions.catalog.handler import handle
+from shared import aws, hints, host
+from shared.api.nodeclass import EC2NodeClass
+from shared.host import Host
+from shared.instances import store
+from shared.instances.build import instance_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.instances.catalog import RawCatalog
+
+BUCKET, CLUSTER = "tenon-catalog", "demo"
+TYPES = ("t3.medium", "m7g.large", "m5.large", "m5.xlarge", "r5.large", "g5.xlarge", "mac2.metal")
+"""Those that EC2 has here: all of them would take seconds a test."""
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CONTEXT = SimpleNamespace(
+    function_name="catalog", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="request"
+)
+
+
+class World:
+    """The price list, what was called, and the time."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.prices: dict[str, float] | None = {"m5.large": 0.096, "m5.xlarge": 0.192}
+        self.calls: list[str] = []
+
+    def watch(self) -> None:
+        for client in (aws.ec2(), aws.pricing()):
+            client.meta.events.register("before-call", self._count)
+        aws.ec2().meta.events.register("before-parameter-build.ec2.DescribeInstanceTypes", self._few)
+        aws.pricing().meta.events.register("before-call.pricing.GetProducts", self._get_products)
+
+    def _count(self, model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's operation model)
+        self.calls.append(model.name)
+
+    def _few(self, params: dict[str, Any], **_: object) -> None:
+        params["InstanceTypes"] = list(TYPES)
+
+    def _get_products(self, **_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+        if self.prices is None:
+            error = {"Code": "AccessDeniedException", "Message": "not authorized to perform: pricing:GetProducts"}
+            return SimpleNamespace(status_code=400), {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}}
+        listed = [
+            json.dumps(
+                {
+                    "product": {"attributes": {"instanceType": name}},
+                    "terms": {"OnDemand": {"t": {"priceDimensions": {"d": {"pricePerUnit": {"USD": str(price)}}}}}},
+                }
+            )
+            for name, price in self.prices.items()
+        ]
+        return SimpleNamespace(status_code=200), {
+            "PriceList": [*listed, '{"product": {}}', "no JSON"],
+            "ResponseMetadata": {"HTTPStatusCode": 200},
+        }
+
+    def run(self, event: dict[str, Any]) -> RawCatalog:
+        self.calls.clear()
+        handle(event, CONTEXT)
+        return self.load()
+
+    def load(self) -> RawCatalog:
+        return store.load(aws.s3(), BUCKET, CLUSTER, max_age=None)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    made = World()
+    environ = {"TENON_CLUSTER_NAME": CLUSTER, "TENON_CATALOG_BUCKET": BUCKET}
+    with mock_aws(), host.using(Host(environ=environ, now=lambda: made.now)):
+        aws.s3().create_bucket(Bucket=BUCKET)
+        made.watch()
+        yield made
+
+
+def missing() -> dict[str, Any]:
+    return {"source": hints.SELF, "detail-type": hints.CATALOG_MISSING, "detail": {"cluster": CLUSTER, "keys": []}}
+
+
+def test_a_missing_catalog_is_made_whole_at_once(world: World) -> None:
+    catalog = world.run(missing())
+    assert [s.name for s in catalog.shapes] == sorted(set(TYPES) - {"mac2.metal"})
+    assert catalog.zones["us-east-1a"].startswith("use1-az")
+    assert catalog.on_demand == {"m5.large": 0.096, "m5.xlarge": 0.192}
+    assert catalog.price_source == "aws"
+    assert set(catalog.spot["m5.large"]) >= {"us-east-1a", "us-east-1b"}
+    types = {t.name: t for t in instance_types(catalog, EC2NodeClass(), None, zones=["us-east-1a"], unavailable=())}
+    assert {o.capacity_type: o.price for o in types["m5.large"].offerings} == {"on-demand": 0.096, "spot": 0.00001}
+
+
+def test_an_event_delivered_twice_asks_for_nothing_the_second_time(world: World) -> None:
+    world.run(missing())
+    world.run({"refresh": "types"})
+    world.run(missing())
+    assert world.calls == []
+
+
+def test_prices_are_refreshed_alone_and_types_only_after_half_a_day(world: World) -> None:
+    world.run({"refresh": "types"})
+    world.now += timedelta(minutes=15)
+    assert world.run({"refresh": "prices"}).prices_at == world.now
+    assert set(world.calls) == {"DescribeSpotPriceHistory"}
+    world.now += timedelta(hours=12)
+    assert world.run({"refresh": "types"}).types_at == world.now
+    assert "DescribeInstanceTypes" in world.calls
+
+
+def test_a_denied_price_list_keeps_the_last_good_prices(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.run({"refresh": "types"})
+    world.prices = None
+    world.now += timedelta(hours=12)
+    capsys.readouterr()
+    catalog = world.run({"refresh": "types"})
+    assert catalog.price_source == "kept"
+    assert catalog.on_demand["m5.large"] == 0.096
+    assert '"tenon_catalog_prices_not_from_aws":[1.0]' in capsys.readouterr().out
+
+
+def test_without_any_price_list_the_embedded_ratios_keep_the_order(world: World) -> None:
+    world.prices = None
+    catalog = world.run({"refresh": "types"})
+    assert catalog.price_source == "embedded"
+    dear = [catalog.on_demand[name] for name in ("t3.medium", "m7g.large", "m5.large", "r5.large", "g5.xlarge")]
+    assert dear == sorted(dear)
+    world.prices = {"m5.large": 0.096}
+    world.now += timedelta(minutes=15)
+    assert world.run({"refresh": "prices"}).on_demand == {"m5.large": 0.096}
+
+
+@pytest.mark.parametrize("event", [{"refresh": "everything"}, {"detail": 3}, {}])
+def test_a_malformed_event_is_counted_and_changes_nothing(
+    world: World, event: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(store.CatalogMissingError):
+        world.run(event)
+    assert '"tenon_catalog_malformed_events":[1.0]' in capsys.readouterr().out
+
+
+def test_a_catalog_that_is_too_old_counts_as_missing(world: World) -> None:
+    world.run({"refresh": "types"})
+    world.now += timedelta(days=2)
+    with pytest.raises(store.CatalogMissingError, match="2 days"):
+        store.load(aws.s3(), BUCKET, CLUSTER, max_age=timedelta(days=1))
+
+
+def test_what_is_no_catalog_counts_as_missing(world: World) -> None:
+    aws.s3().put_object(Bucket=BUCKET, Key=store.key(CLUSTER), Body=b"garbage")
+    with pytest.raises(store.CatalogMissingError, match="not a catalog"):
+        world.load()
+    assert world.run(missing()).shapes
