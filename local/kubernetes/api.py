@@ -151,7 +151,8 @@ class Api:
             raise errors.forbidden(
                 kind,
                 route.name,
-                f'User "{user.name}" cannot {request.verb} resource "{shown.plural}" in API group "{kind.group}" {where}',
+                f'User "{user.name}" cannot {request.verb} resource "{shown.plural}" '
+                f'in API group "{kind.group}" {where}',
             )
 
     def _carry_out(self, request: Request, route: Route, kind: Kind) -> Response:

@@ -166,24 +166,28 @@ def strategic(target: Json, patch: Json, path: tuple[str, ...] = ()) -> Json:
     merged = dict(target) if isinstance(target, dict) else {}
     if isinstance(patch.get(_KEEP), list):
         merged = {name: value for name, value in merged.items() if name in patch[_KEEP]}
+    _take_in(merged, patch, path)
+    for name, value in patch.items():
+        field = name.removeprefix(_ORDER)
+        if name.startswith(_ORDER) and isinstance(merged.get(field), list):
+            merged[field] = _ordered(merged[field], value, merge_key((*path, field)))
+    return merged
+
+
+def _take_in(merged: dict[str, Any], patch: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Carry out a map's fields in place."""
     for name, value in patch.items():
         if name.startswith(_DELETE):
             field = name.removeprefix(_DELETE)
             merged[field] = [item for item in merged.get(field) or [] if item not in value]
         elif name.startswith("$"):
             continue
-        elif value is None:
+        elif value is None or value == {_HOW: "delete"}:
             merged.pop(name, None)
         elif isinstance(value, list):
             merged[name] = _joined(merged.get(name) or [], value, (*path, name))
         else:
             merged[name] = strategic(merged.get(name), value, (*path, name))
-    for name, value in patch.items():
-        if name.startswith(_ORDER):
-            field = name.removeprefix(_ORDER)
-            if isinstance(merged.get(field), list):
-                merged[field] = _ordered(merged[field], value, merge_key((*path, field)))
-    return merged
 
 
 def _joined(before: list[Any], patch: list[Any], path: tuple[str, ...]) -> list[Any]:

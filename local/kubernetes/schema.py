@@ -215,11 +215,9 @@ def _untouched(error: ValidationError, old: Obj | None) -> bool:
         return False
     before: Any = old
     for part in error.absolute_path:
-        if (isinstance(before, dict) and part in before) or (
-            isinstance(before, list) and isinstance(part, int) and part < len(before)
-        ):
+        try:
             before = before[part]
-        else:
+        except (KeyError, IndexError, TypeError):
             return False
     return bool(before == error.instance)
 
