@@ -7,20 +7,27 @@ defaulted it, because manifests given to the command line have not been through 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from shared.api.meta import Condition, LabelSelector, ObjectMeta, ObjectRef, RawQuantities, Struct
+from shared.api.schema import LABEL_KEY, LABEL_VALUE, describe
+
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
+"""Of node selector requirements, in the order in which they are told to people; Gte and Lte are pools' own."""
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+"""Of taints."""
+MAX_MIN_VALUES = 50
 
 
 class Taint(Struct):
     """Repels pods that don't tolerate it."""
 
-    key: str
-    effect: str
-    value: str = ""
-    time_added: datetime | None = None
+    key: Annotated[str, describe("The taint's key.", minLength=1, **LABEL_KEY)]
+    effect: Annotated[str, describe("What happens to pods that don't tolerate the taint.", enum=EFFECTS)]
+    value: Annotated[str, describe("The taint's value.", **LABEL_VALUE)] = ""
+    time_added: Annotated[datetime | None, describe("When a NoExecute taint was added.")] = None
 
 
 class Toleration(Struct):
@@ -36,10 +43,24 @@ class Toleration(Struct):
 class NodeSelectorRequirement(Struct):
     """``key operator values``: In, NotIn, Exists, DoesNotExist, Gt, Lt; pools have Gte, Lte and minValues too."""
 
-    key: str
-    operator: str
-    values: list[str] = []
-    min_values: int | None = None
+    key: Annotated[str, describe("The label.", **LABEL_KEY)]
+    operator: Annotated[str, describe("How the label's value relates to the values.", enum=OPERATORS)]
+    values: Annotated[
+        list[str],
+        describe(
+            "In and NotIn need at least one; Gt, Lt, Gte and Lte need exactly one, an integer; Exists and "
+            "DoesNotExist take none.",
+            each=LABEL_VALUE,
+        ),
+    ] = []
+    min_values: Annotated[
+        int | None,
+        describe(
+            "At least so many different values must be left among the instance types of a launch.",
+            minimum=1,
+            maximum=MAX_MIN_VALUES,
+        ),
+    ] = None
 
 
 class NodeSelectorTerm(Struct):

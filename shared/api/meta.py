@@ -7,9 +7,11 @@ objects and never replace them whole.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, dataclass_transform
+from typing import Annotated, Any, dataclass_transform
 
 import msgspec
+
+from shared.api.schema import describe
 
 RawQuantities = dict[str, str | int | float]
 """Resource name to quantity as it stands in JSON: ``{"cpu": "500m", "memory": "1Gi", "pods": 10}``."""
@@ -51,12 +53,12 @@ class ObjectMeta(Struct):
 class Condition(Struct):
     """One observed truth about an object; ``status`` is "True", "False" or "Unknown"."""
 
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: datetime | None = None
-    observed_generation: int = 0
+    type: Annotated[str, describe("What is observed, in CamelCase.", maxLength=316)]
+    status: Annotated[str, describe("Whether it holds.", enum=("True", "False", "Unknown"))] = "Unknown"
+    reason: Annotated[str, describe("Why, as one word in CamelCase.", maxLength=1024)] = ""
+    message: Annotated[str, describe("Why, in a sentence.", maxLength=32768)] = ""
+    last_transition_time: Annotated[datetime | None, describe("When the status last changed.")] = None
+    observed_generation: Annotated[int, describe("The generation that was observed.", minimum=0)] = 0
 
 
 class ObjectRef(Struct):

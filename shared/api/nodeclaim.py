@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct
-from shared.api.nodepool import NodeClassRef
+from shared.api.nodepool import MAX_REQUIREMENTS, NodeClassRef
+from shared.api.schema import DURATION, DURATION_OR_NEVER, describe
 
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodeClaim"
@@ -30,39 +32,64 @@ INSTANCE_TERMINATING = "InstanceTerminating"
 class ResourceRequests(Struct):
     """What the pods that the claim was made for ask, daemons included."""
 
-    requests: RawQuantities = {}
+    requests: Annotated[RawQuantities, describe("What the pods ask, by resource.")] = {}
 
 
 class NodeClaimSpec(Struct):
     """Immutable: what may be launched."""
 
-    node_class_ref: NodeClassRef = NodeClassRef()
-    requirements: list[NodeSelectorRequirement] = []
-    resources: ResourceRequests = ResourceRequests()
-    taints: list[Taint] = []
-    startup_taints: list[Taint] = []
-    expire_after: str = "720h"
-    termination_grace_period: str | None = None
+    node_class_ref: Annotated[
+        NodeClassRef, describe("The node class that says what an instance is made of.", required=True)
+    ] = NodeClassRef()
+    requirements: Annotated[
+        list[NodeSelectorRequirement],
+        describe("What the node may be like; all of them must hold.", maxItems=MAX_REQUIREMENTS),
+    ] = []
+    resources: Annotated[ResourceRequests, describe("What the pods that the claim was made for ask.")] = (
+        ResourceRequests()
+    )
+    taints: Annotated[list[Taint], describe("Taints of the node.")] = []
+    startup_taints: Annotated[
+        list[Taint], describe("Taints that the node starts with and that something in the cluster removes.")
+    ] = []
+    expire_after: Annotated[
+        str,
+        describe(
+            "How old the node may become before it is replaced, or Never.", default=True, pattern=DURATION_OR_NEVER
+        ),
+    ] = "720h"
+    termination_grace_period: Annotated[
+        str | None,
+        describe(
+            "How long the node may drain. Then its pods are deleted, whatever budgets and do-not-disrupt say.",
+            pattern=DURATION,
+        ),
+    ] = None
 
 
 class NodeClaimStatus(Struct):
     """What was launched."""
 
-    node_name: str = ""
-    provider_id: str = msgspec.field(default="", name="providerID")
-    image_id: str = msgspec.field(default="", name="imageID")
-    capacity: RawQuantities = {}
-    allocatable: RawQuantities = {}
-    conditions: list[Condition] = []
-    last_pod_event_time: datetime | None = None
+    node_name: Annotated[str, describe("The node, once it has joined.")] = ""
+    provider_id: Annotated[str, describe("The instance: aws:///<zone>/<instance id>.")] = msgspec.field(
+        default="", name="providerID"
+    )
+    image_id: Annotated[str, describe("The image that the instance runs.")] = msgspec.field(default="", name="imageID")
+    capacity: Annotated[RawQuantities, describe("The instance's whole size, by resource.")] = {}
+    allocatable: Annotated[RawQuantities, describe("What pods get of it, by resource.")] = {}
+    conditions: Annotated[list[Condition], describe("How far the claim has come, and what is observed about it.")] = []
+    last_pod_event_time: Annotated[datetime | None, describe("When a pod last came to or left the node.")] = None
 
 
 class NodeClaim(Struct):
-    """A claim."""
+    """One machine asked for, from the wish to the last finalizer."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: NodeClaimSpec = NodeClaimSpec()
-    status: NodeClaimStatus = NodeClaimStatus()
+    spec: Annotated[
+        NodeClaimSpec,
+        describe("What may be launched.", required=True, rules=(("self == oldSelf", "spec is immutable"),)),
+    ] = NodeClaimSpec()
+    status: Annotated[NodeClaimStatus, describe("What was launched.")] = NodeClaimStatus()
     kind: str = KIND
     api_version: str = API_VERSION
 

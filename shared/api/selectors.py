@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
+from shared.api import kubernetes
 from shared.api.meta import LabelSelector, LabelSelectorRequirement
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ GT = "Gt"
 LT = "Lt"
 GTE = "Gte"
 LTE = "Lte"
-OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT, GTE, LTE)
-"""All operators, in the order in which they are told to people."""
+OPERATORS = kubernetes.OPERATORS
 COMPARISONS = frozenset({GT, LT, GTE, LTE})
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels
-from shared.api.selectors import COMPARISONS, IN, NOT_IN, OPERATORS, integer
-from shared.api.taints import EFFECTS
+from shared.api.kubernetes import EFFECTS, MAX_MIN_VALUES, OPERATORS
+from shared.api.nodepool import MAX_REQUIREMENTS
+from shared.api.selectors import COMPARISONS, IN, NOT_IN, integer
 from shared.api.validation import scalars
 from shared.api.validation.scalars import listed, quoted
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import NodeSelectorRequirement, Taint
     from shared.api.nodepool import NodeClassRef
-
-MAX_REQUIREMENTS = 100
-MAX_MIN_VALUES = 50
 
 _RESTRICTED_DOMAINS = ("kubernetes.io", "k8s.io", labels.GROUP, labels.AWS_GROUP)
 _OPEN_DOMAINS = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
