@@ -141,8 +141,11 @@ class Store:
                 found = table.indexed(node, namespace)
             else:
                 found = table.all(namespace)
-        selected = selectors.predicate(kind, labels, fields)
-        return [self._seen(kind, obj) for obj in found if selected is None or selected(obj)]
+        definition = self.definition(kind)
+        selected = selectors.predicate(kind, labels, fields, definition.selectable if definition else ())
+        if selected is not None:
+            found = [obj for obj in found if selected(obj)]
+        return [self._seen(kind, obj) for obj in found] if kind.custom else found
 
     def changes_since(self, kind: Kind | None, version: int) -> Changes:
         """The changes after that version, oldest first; of every kind for None.

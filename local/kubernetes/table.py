@@ -53,6 +53,7 @@ class Table:
         self._limit = history
         self._objects: dict[Key, Obj] = {}
         self._keys: list[Key] = []
+        self._all: list[Obj] | None = None
         self._index = index
         self._indexed: dict[str, set[Key]] = {}
 
@@ -65,6 +66,7 @@ class Table:
 
     def record(self, key: Key, change: Change) -> None:
         """Take in a change whose objects are complete."""
+        self._all = None
         if change.type == "DELETED":
             del self._objects[key]
             del self._keys[bisect_left(self._keys, key)]
@@ -87,6 +89,10 @@ class Table:
 
     def all(self, namespace: str | None = None) -> list[Obj]:
         """Every object, or those of a namespace, in order of key."""
+        if namespace is None:
+            if self._all is None:
+                self._all = [self._objects[key] for key in self._keys]
+            return self._all.copy()
         return [self._objects[key] for key in self._span(self._keys, namespace)]
 
     def indexed(self, value: str, namespace: str | None = None) -> list[Obj]:
