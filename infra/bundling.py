@@ -53,6 +53,7 @@ import these on first use; a test imports every function without them."""
 
 _JUNK_FOLDERS = frozenset({"__pycache__", "tests", "bin", "include"})
 _JUNK_SUFFIXES = frozenset({".pyc", ".pyi", ".pxd", ".h", ".a"})
+_JUNK_FILES = frozenset({".lock"})  # uv's own, in the folder that it installs into
 _JUNK_METADATA = frozenset({"RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json", "uv_cache.json"})
 _PIP_PLATFORMS = ("manylinux_2_28_aarch64", "manylinux2014_aarch64")  # pip takes the newer not to include the older
 _FORMAT = "1"  # of bundles; a change here makes all of them anew
@@ -80,7 +81,7 @@ def bundles(checkout: Path, *, mode: Bundle) -> dict[str, Path]:
             raise BundleError(f"functions/{function}/handler.py is not there: there is nothing to deploy")
         try:
             chosen = lock.closure(pins, _roots(checkout, function, distributions), without=RUNTIME | UNUSED)
-        except lock.LockError as error:
+        except (imports.MissingModuleError, lock.LockError) as error:
             raise BundleError(f"functions/{function}: {error}") from error
         packages = _install(root / "packages", lock.requirements(chosen))
         made[function] = _bundle(root / function, checkout, function, packages)
@@ -104,7 +105,7 @@ def report(assembly: Path) -> str:
 def junk(path: Path) -> bool:
     """Whether a file of the installed packages (its path within them) is left out of bundles."""
     folders = path.parts[:-1]
-    if _JUNK_FOLDERS.intersection(folders) or path.suffix in _JUNK_SUFFIXES:
+    if _JUNK_FOLDERS.intersection(folders) or path.suffix in _JUNK_SUFFIXES or path.name in _JUNK_FILES:
         return True
     if folders and folders[0].endswith(".dist-info") and path.name in _JUNK_METADATA:
         return True
@@ -158,7 +159,8 @@ def _installer() -> list[str]:
         return [uv, "pip", "install", "--quiet", *wheels, "--python-platform", "aarch64-manylinux_2_28"]
     platforms = [word for platform in _PIP_PLATFORMS for word in ("--platform", platform)]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
-    return [*pip, *wheels, "--implementation", "cp", *platforms]
+    # pip holds some packages' requires-python against its own Python; the lock was judged for Lambda's.
+    return [*pip, *wheels, "--ignore-requires-python", "--implementation", "cp", *platforms]
 
 
 def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:

@@ -17,8 +17,16 @@ if TYPE_CHECKING:
 OURS = ("functions", "shared")
 
 
+class MissingModuleError(LookupError):
+    """A module of ours imports one of ours that is not there; the text names both."""
+
+
 def third_party(checkout: Path, function: str) -> frozenset[str]:
-    """The top-level packages, neither ours nor Python's, that the function's code can import."""
+    """The top-level packages, neither ours nor Python's, that the function's code can import.
+
+    Raises:
+        MissingModuleError: the code could not even start.
+    """
     start = [_name(checkout, path) for path in sorted((checkout / "functions" / function).rglob("*.py"))]
     seen: set[str] = set()
     found: set[str] = set()
@@ -29,12 +37,15 @@ def third_party(checkout: Path, function: str) -> frozenset[str]:
         if module in seen or path is None:
             continue
         seen.add(module)
-        for imported in _imports(path):
+        for imported, names in _imports(path):
             top = imported.partition(".")[0]
             if top in OURS:
-                # `from shared.api import labels` may name a module or a value; importing one imports its parents
                 parts = imported.split(".")
-                left += [".".join(parts[: i + 1]) for i in range(len(parts))]
+                parents = [".".join(parts[: i + 1]) for i in range(len(parts))]
+                if _file(checkout, imported) is None and not checkout.joinpath(*parts).is_dir():
+                    raise MissingModuleError(f"{module} imports {imported}, which is not there")
+                # what is imported from a package may be a module or a value
+                left += [*parents, *(f"{imported}.{name}" for name in names)]
             elif top not in sys.stdlib_module_names:
                 found.add(top)
     return frozenset(found)
@@ -53,7 +64,8 @@ def _file(checkout: Path, module: str) -> Path | None:
     return None
 
 
-def _imports(path: Path) -> Iterator[str]:
+def _imports(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each module that is imported, with what is imported from it."""
     left: list[ast.AST] = [ast.parse(path.read_text(), filename=str(path))]
     while left:
         node = left.pop()
@@ -61,9 +73,9 @@ def _imports(path: Path) -> Iterator[str]:
             left += node.orelse
             continue
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, ()) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield node.module, tuple(alias.name for alias in node.names)
         left += ast.iter_child_nodes(node)
 
 

@@ -57,6 +57,13 @@ def test_what_only_the_type_checker_imports_is_not_brought(tmp_path: Path) -> No
     assert imports.third_party(tmp_path, "one") == {"light"}
 
 
+def test_a_module_of_ours_that_is_not_there_is_noticed_before_it_is_deployed(tmp_path: Path) -> None:
+    module(tmp_path, "functions.one.handler", "from shared.gone import thing\n")
+    module(tmp_path, "shared.__init__", "")
+    with pytest.raises(imports.MissingModuleError, match=r"functions\.one\.handler imports shared\.gone"):
+        imports.third_party(tmp_path, "one")
+
+
 def test_the_locks_versions_are_those_for_lambdas_python_not_for_this_one() -> None:
     pins = lock.parse(LOCK)
     assert pins["beta"].version == "3.0"
@@ -130,6 +137,7 @@ def test_a_function_without_a_handler_is_not_deployed(tmp_path: Path) -> None:
         ("kubernetes/client/api_client.py", False),
         ("numpy/_core/tests/test_umath.py", True),
         ("numpy/__init__.pyi", True),
+        (".lock", True),
         ("numpy/_core/_multiarray_umath.cpython-313-aarch64-linux-gnu.so", False),
         ("numpy-2.5.5.dist-info/RECORD", True),
         ("numpy-2.5.5.dist-info/METADATA", False),
