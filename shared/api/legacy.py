@@ -8,7 +8,7 @@ reference/karpenter.md, section 1, "Legacy → v1".
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -37,6 +37,7 @@ from shared.api.nodepool import (
     TemplateMetadata,
     TemplateSpec,
 )
+from shared.api.schema import describe
 from shared.api.selectors import GT, IN
 
 if TYPE_CHECKING:
@@ -66,47 +67,55 @@ _INSTANCE_KEYS = frozenset(
 class ProviderRef(Struct):
     """The node template of a provisioner."""
 
-    name: str = ""
-    kind: str = TEMPLATE_KIND
-    api_version: str = ""
+    name: Annotated[str, describe("The name of the AWSNodeTemplate.")] = ""
+    kind: Annotated[str, describe("AWSNodeTemplate.")] = TEMPLATE_KIND
+    api_version: Annotated[str, describe("karpenter.k8s.aws/v1alpha1.")] = ""
 
 
 class Consolidation(Struct):
     """Whether under-used nodes are joined."""
 
-    enabled: bool = False
+    enabled: Annotated[bool, describe("Whether under-used nodes are joined, and empty ones removed.")] = False
 
 
 class ProvisionerLimits(Struct):
     """How much the provisioner may launch."""
 
-    resources: RawQuantities = {}
+    resources: Annotated[RawQuantities, describe("How much the nodes may add up to, by resource.")] = {}
 
 
 class ProvisionerSpec(Struct):
     """What the user asks of the provisioner."""
 
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    taints: list[Taint] = []
-    startup_taints: list[Taint] = []
-    requirements: list[NodeSelectorRequirement] = []
-    kubelet_configuration: Kubelet | None = None
-    provider_ref: ProviderRef | None = None
-    provider: dict[str, Any] | None = None
-    ttl_seconds_after_empty: int | None = None
-    ttl_seconds_until_expired: int | None = None
-    consolidation: Consolidation | None = None
-    limits: ProvisionerLimits = ProvisionerLimits()
-    weight: int | None = None
+    labels: Annotated[dict[str, str], describe("Labels of the nodes.")] = {}
+    annotations: Annotated[dict[str, str], describe("Annotations of the nodes.")] = {}
+    taints: Annotated[list[Taint], describe("Taints of the nodes; only pods that tolerate them get nodes here.")] = []
+    startup_taints: Annotated[
+        list[Taint], describe("Taints that nodes start with and that something removes; pods need not tolerate them.")
+    ] = []
+    requirements: Annotated[
+        list[NodeSelectorRequirement], describe("What the nodes may be like; all of them must hold.")
+    ] = []
+    kubelet_configuration: Annotated[Kubelet | None, describe("Settings of the kubelet.")] = None
+    provider_ref: Annotated[ProviderRef | None, describe("The AWSNodeTemplate of the nodes.")] = None
+    provider: Annotated[dict[str, Any] | None, describe("No longer supported; use providerRef.")] = None
+    ttl_seconds_after_empty: Annotated[
+        int | None, describe("How many seconds a node may stand empty; for ever without.")
+    ] = None
+    ttl_seconds_until_expired: Annotated[
+        int | None, describe("How many seconds old a node may become; no limit without.")
+    ] = None
+    consolidation: Annotated[Consolidation | None, describe("Whether under-used nodes are joined.")] = None
+    limits: Annotated[ProvisionerLimits, describe("How much the provisioner may launch.")] = ProvisionerLimits()
+    weight: Annotated[int | None, describe("Provisioners of higher weight are tried first; 1 to 100.")] = None
 
 
 class Provisioner(Struct):
     """A pool as users of Karpenter before v0.32 wrote it."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: ProvisionerSpec = ProvisionerSpec()
-    status: NodePoolStatus = NodePoolStatus()
+    spec: Annotated[ProvisionerSpec, describe("What the user asks of the provisioner.")] = ProvisionerSpec()
+    status: Annotated[NodePoolStatus, describe("What the provisioner has.")] = NodePoolStatus()
     kind: str = PROVISIONER_KIND
     api_version: str = PROVISIONER_API_VERSION
 
@@ -119,27 +128,35 @@ class Provisioner(Struct):
 class AWSNodeTemplateSpec(Struct):
     """What the user asks of the instances."""
 
-    subnet_selector: dict[str, str] = {}
-    security_group_selector: dict[str, str] = {}
-    ami_selector: dict[str, str] = {}
-    ami_family: str = ""
-    instance_profile: str = ""
-    user_data: str = ""
-    launch_template: str = ""
-    block_device_mappings: list[BlockDeviceMapping] = []
-    metadata_options: MetadataOptions | None = None
-    tags: dict[str, str] = {}
-    detailed_monitoring: bool = False
-    associate_public_ip_address: bool | None = msgspec.field(default=None, name="associatePublicIPAddress")
-    context: str = ""
+    subnet_selector: Annotated[
+        dict[str, str], describe("Where instances are launched: tags of subnets, or aws::ids.")
+    ] = {}
+    security_group_selector: Annotated[
+        dict[str, str], describe("Security groups of the instances: their tags, or aws::ids.")
+    ] = {}
+    ami_selector: Annotated[
+        dict[str, str], describe("Images of the instances: their tags, aws::ids, aws::name or aws::owners.")
+    ] = {}
+    ami_family: Annotated[str, describe("The family of images, and how user data is written.")] = ""
+    instance_profile: Annotated[str, describe("The instance profile of the nodes; Tenon's own without.")] = ""
+    user_data: Annotated[str, describe("User data in the family's own format; Tenon adds what joins the cluster.")] = ""
+    launch_template: Annotated[str, describe("Not supported; launch templates are made of the other fields.")] = ""
+    block_device_mappings: Annotated[list[BlockDeviceMapping], describe("Volumes of the instances.")] = []
+    metadata_options: Annotated[MetadataOptions | None, describe("How the instance metadata service answers.")] = None
+    tags: Annotated[dict[str, str], describe("Tags of instances, volumes and fleets.")] = {}
+    detailed_monitoring: Annotated[bool, describe("Whether CloudWatch gets figures each minute.")] = False
+    associate_public_ip_address: Annotated[
+        bool | None, describe("Whether instances get a public address; the subnet decides without.")
+    ] = msgspec.field(default=None, name="associatePublicIPAddress")
+    context: Annotated[str, describe("Reserved by EC2 (CreateFleet).")] = ""
 
 
 class AWSNodeTemplate(Struct):
     """A node class as users of Karpenter before v0.32 wrote it."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: AWSNodeTemplateSpec = AWSNodeTemplateSpec()
-    status: EC2NodeClassStatus = EC2NodeClassStatus()
+    spec: Annotated[AWSNodeTemplateSpec, describe("What the user asks of the instances.")] = AWSNodeTemplateSpec()
+    status: Annotated[EC2NodeClassStatus, describe("What was found on AWS.")] = EC2NodeClassStatus()
     kind: str = TEMPLATE_KIND
     api_version: str = TEMPLATE_API_VERSION
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct
+from shared.api.schema import describe
 
 API_VERSION = "karpenter.k8s.aws/v1"
 KIND = "EC2NodeClass"
@@ -45,158 +46,248 @@ MAX_DEVICES = 50
 class SubnetSelectorTerm(Struct):
     """Subnets by tags (an empty or ``*`` value means: the tag is there) or by id; terms are joined by or."""
 
-    tags: dict[str, str] = {}
-    id: str = ""
+    tags: Annotated[dict[str, str], describe("Tags that the subnet has; * is any value.", maxProperties=20)] = {}
+    id: Annotated[str, describe("The subnet's id; stands alone.", pattern="^subnet-[0-9a-z]+$")] = ""
 
 
 class SecurityGroupSelectorTerm(Struct):
     """Security groups by tags, id or name; terms are joined by or."""
 
-    tags: dict[str, str] = {}
-    id: str = ""
-    name: str = ""
+    tags: Annotated[dict[str, str], describe("Tags that the group has; * is any value.", maxProperties=20)] = {}
+    id: Annotated[str, describe("The group's id; stands alone.", pattern="^sg-[0-9a-z]+$")] = ""
+    name: Annotated[str, describe("The group's name (not its Name tag).")] = ""
 
 
 class AMISelectorTerm(Struct):
     """Images by alias (``al2023@latest``), tags, id, name, owner or SSM parameter; terms are joined by or."""
 
-    alias: str = ""
-    tags: dict[str, str] = {}
-    id: str = ""
-    name: str = ""
-    owner: str = ""
-    ssm_parameter: str = ""
+    alias: Annotated[
+        str,
+        describe(
+            "An EKS-optimised image: family@version, such as al2023@latest; stands alone.",
+            maxLength=30,
+            pattern=f"^({'|'.join(ALIAS_FAMILIES)})@.+$",
+        ),
+    ] = ""
+    tags: Annotated[dict[str, str], describe("Tags that the image has; * is any value.", maxProperties=20)] = {}
+    id: Annotated[str, describe("The image's id; stands alone.", pattern="^ami-[0-9a-z]+$")] = ""
+    name: Annotated[str, describe("The image's name (not its Name tag); * stands for any text.")] = ""
+    owner: Annotated[str, describe("Whose image it is: an account's id, self or amazon.")] = ""
+    ssm_parameter: Annotated[str, describe("The SSM parameter that holds the image's id; stands alone.")] = ""
 
 
 class CapacityReservationSelectorTerm(Struct):
     """On-demand capacity reservations by tags, id or owner."""
 
-    tags: dict[str, str] = {}
-    id: str = ""
-    owner_id: str = msgspec.field(default="", name="ownerID")
-    instance_match_criteria: str = ""
+    tags: Annotated[dict[str, str], describe("Tags that the reservation has; * is any value.", maxProperties=20)] = {}
+    id: Annotated[str, describe("The reservation's id; stands alone.", pattern="^cr-[0-9a-z]+$")] = ""
+    owner_id: Annotated[str, describe("Whose reservation it is: an account's id.", pattern="^[0-9]{12}$")] = (
+        msgspec.field(default="", name="ownerID")
+    )
+    instance_match_criteria: Annotated[
+        str, describe("Which launches the reservation serves by itself.", enum=MATCH_CRITERIA)
+    ] = ""
 
 
 class Kubelet(Struct):
     """Settings of the kubelet that change what fits on a node, or that user data must carry."""
 
-    max_pods: int | None = None
-    pods_per_core: int | None = None
-    system_reserved: RawQuantities = {}
-    kube_reserved: RawQuantities = {}
-    eviction_hard: dict[str, str] = {}
-    eviction_soft: dict[str, str] = {}
-    eviction_soft_grace_period: dict[str, str] = {}
-    eviction_max_pod_grace_period: int | None = None
-    image_gc_high_threshold_percent: int | None = msgspec.field(default=None, name="imageGCHighThresholdPercent")
-    image_gc_low_threshold_percent: int | None = msgspec.field(default=None, name="imageGCLowThresholdPercent")
-    cpu_cfs_quota: bool | None = msgspec.field(default=None, name="cpuCFSQuota")
-    cluster_dns: list[str] = msgspec.field(default_factory=list, name="clusterDNS")
+    max_pods: Annotated[int | None, describe("How many pods a node takes.", minimum=0)] = None
+    pods_per_core: Annotated[int | None, describe("How many pods a node takes for each core.", minimum=0)] = None
+    system_reserved: Annotated[RawQuantities, describe("What the system keeps for itself.")] = {}
+    kube_reserved: Annotated[RawQuantities, describe("What the kubelet and the runtime keep for themselves.")] = {}
+    eviction_hard: Annotated[dict[str, str], describe("Signal to quantity or percentage: pods go at once.")] = {}
+    eviction_soft: Annotated[
+        dict[str, str], describe("Signal to quantity or percentage: pods go after the grace period.")
+    ] = {}
+    eviction_soft_grace_period: Annotated[dict[str, str], describe("Signal to the soft grace period.")] = {}
+    eviction_max_pod_grace_period: Annotated[
+        int | None, describe("The longest grace period of a pod in soft eviction, in seconds.", minimum=0)
+    ] = None
+    image_gc_high_threshold_percent: Annotated[
+        int | None, describe("From so much disk in use on, images are removed.", minimum=0, maximum=100)
+    ] = msgspec.field(default=None, name="imageGCHighThresholdPercent")
+    image_gc_low_threshold_percent: Annotated[
+        int | None, describe("Down to so much disk in use, images are removed.", minimum=0, maximum=100)
+    ] = msgspec.field(default=None, name="imageGCLowThresholdPercent")
+    cpu_cfs_quota: Annotated[bool | None, describe("Whether cpu limits are enforced.")] = msgspec.field(
+        default=None, name="cpuCFSQuota"
+    )
+    cluster_dns: Annotated[list[str], describe("Addresses of the cluster's DNS servers.")] = msgspec.field(
+        default_factory=list, name="clusterDNS"
+    )
 
 
 class BlockDevice(Struct):
     """An EBS volume; ``volume_size`` is a quantity ("20Gi")."""
 
-    delete_on_termination: bool | None = None
-    encrypted: bool | None = None
-    iops: int | None = None
-    kms_key_id: str = msgspec.field(default="", name="kmsKeyID")
-    snapshot_id: str = msgspec.field(default="", name="snapshotID")
-    throughput: int | None = None
-    volume_initialization_rate: int | None = None
-    volume_size: str | int | float | None = None
-    volume_type: str = ""
+    delete_on_termination: Annotated[bool | None, describe("Whether the volume goes with its instance.")] = None
+    encrypted: Annotated[bool | None, describe("Whether the volume is encrypted.")] = None
+    iops: Annotated[int | None, describe("Operations a second; for gp3, io1 and io2.")] = None
+    kms_key_id: Annotated[str, describe("The key that encrypts the volume: id, ARN or alias.")] = msgspec.field(
+        default="", name="kmsKeyID"
+    )
+    snapshot_id: Annotated[str, describe("The snapshot that the volume starts as.")] = msgspec.field(
+        default="", name="snapshotID"
+    )
+    throughput: Annotated[int | None, describe("MiB a second; for gp3.")] = None
+    volume_initialization_rate: Annotated[
+        int | None, describe("MiB a second at which a snapshot is read in.", minimum=100, maximum=300)
+    ] = None
+    volume_size: Annotated[str | int | float | None, describe("The size, such as 20Gi.")] = None
+    volume_type: Annotated[str, describe("The kind of volume.", enum=VOLUME_TYPES)] = ""
 
 
 class BlockDeviceMapping(Struct):
     """A device and its volume; ``root_volume`` marks the one that pods' ephemeral storage comes from."""
 
-    device_name: str = ""
-    root_volume: bool = False
-    ebs: BlockDevice | None = None
+    device_name: Annotated[str, describe("The device, such as /dev/xvda.")] = ""
+    root_volume: Annotated[bool, describe("Whether pods' ephemeral storage comes from it; one at most.")] = False
+    ebs: Annotated[BlockDevice | None, describe("The volume.")] = None
 
 
 class MetadataOptions(Struct):
     """How the instance metadata service answers; the defaults keep pods away from it."""
 
-    http_endpoint: str = "enabled"
-    http_protocol_ipv6: str = msgspec.field(default="disabled", name="httpProtocolIPv6")
-    http_put_response_hop_limit: int = 1
-    http_tokens: str = "required"
+    http_endpoint: Annotated[
+        str, describe("Whether the service answers.", default=True, enum=METADATA_CHOICES["httpEndpoint"])
+    ] = "enabled"
+    http_protocol_ipv6: Annotated[
+        str, describe("Whether it answers over IPv6.", default=True, enum=METADATA_CHOICES["httpProtocolIPv6"])
+    ] = msgspec.field(default="disabled", name="httpProtocolIPv6")
+    http_put_response_hop_limit: Annotated[
+        int, describe("How many hops a token travels; 1 stops at the host.", default=True, minimum=1, maximum=64)
+    ] = 1
+    http_tokens: Annotated[
+        str, describe("Whether requests need a token (IMDSv2).", default=True, enum=METADATA_CHOICES["httpTokens"])
+    ] = "required"
 
 
 class EC2NodeClassSpec(Struct):
     """What the user asks of the instances."""
 
-    subnet_selector_terms: list[SubnetSelectorTerm] = []
-    security_group_selector_terms: list[SecurityGroupSelectorTerm] = []
-    capacity_reservation_selector_terms: list[CapacityReservationSelectorTerm] = []
-    associate_public_ip_address: bool | None = msgspec.field(default=None, name="associatePublicIPAddress")
-    ami_selector_terms: list[AMISelectorTerm] = []
-    ami_family: str = ""
-    user_data: str = ""
-    role: str = ""
-    instance_profile: str = ""
-    tags: dict[str, str] = {}
-    kubelet: Kubelet | None = None
-    block_device_mappings: list[BlockDeviceMapping] = []
-    instance_store_policy: str = ""
-    detailed_monitoring: bool = False
-    metadata_options: MetadataOptions = MetadataOptions()
-    context: str = ""
-    placement_group_selector: dict[str, Any] | None = None
-    network_interfaces: list[dict[str, Any]] = []
-    connection_tracking: dict[str, Any] | None = None
-    cpu_options: dict[str, Any] | None = None
+    subnet_selector_terms: Annotated[
+        list[SubnetSelectorTerm],
+        describe("Where instances are launched; any term may hold.", required=True, minItems=1, maxItems=MAX_TERMS),
+    ] = []
+    security_group_selector_terms: Annotated[
+        list[SecurityGroupSelectorTerm],
+        describe("Security groups of the instances; any term may hold.", required=True, minItems=1, maxItems=MAX_TERMS),
+    ] = []
+    capacity_reservation_selector_terms: Annotated[
+        list[CapacityReservationSelectorTerm],
+        describe("Capacity reservations that launches may use; any term may hold.", maxItems=MAX_TERMS),
+    ] = []
+    associate_public_ip_address: Annotated[
+        bool | None, describe("Whether instances get a public address; the subnet decides without.")
+    ] = msgspec.field(default=None, name="associatePublicIPAddress")
+    ami_selector_terms: Annotated[
+        list[AMISelectorTerm],
+        describe("Images of the instances; any term may hold.", required=True, minItems=1, maxItems=MAX_TERMS),
+    ] = []
+    ami_family: Annotated[str, describe("How user data is written; an alias says it by itself.", enum=AMI_FAMILIES)] = (
+        ""
+    )
+    user_data: Annotated[str, describe("User data in the family's own format; Tenon adds what joins the cluster.")] = ""
+    role: Annotated[
+        str, describe("The IAM role of the nodes, by name; Tenon's own without role and instanceProfile.", minLength=1)
+    ] = ""
+    instance_profile: Annotated[
+        str, describe("The instance profile of the nodes, in place of a role.", minLength=1)
+    ] = ""
+    tags: Annotated[dict[str, str], describe("Tags of instances, volumes and fleets.")] = {}
+    kubelet: Annotated[Kubelet | None, describe("Settings of the kubelet.")] = None
+    block_device_mappings: Annotated[
+        list[BlockDeviceMapping],
+        describe(
+            "Volumes of the instances; one encrypted gp3 volume of 20Gi without.",
+            maxItems=MAX_DEVICES,
+            rules=(
+                (
+                    "self.filter(x, has(x.rootVolume) && x.rootVolume).size() <= 1",
+                    "at most one of blockDeviceMappings may have rootVolume",
+                ),
+            ),
+        ),
+    ] = []
+    instance_store_policy: Annotated[
+        str, describe("RAID0: pods' ephemeral storage is on the instance's own disks.", enum=INSTANCE_STORE_POLICIES)
+    ] = ""
+    detailed_monitoring: Annotated[bool, describe("Whether CloudWatch gets figures each minute.")] = False
+    metadata_options: Annotated[
+        MetadataOptions, describe("How the instance metadata service answers.", default=True)
+    ] = MetadataOptions()
+    context: Annotated[str, describe("Reserved by EC2 (CreateFleet).")] = ""
+    placement_group_selector: Annotated[dict[str, Any] | None, describe("The placement group of the instances.")] = None
+    network_interfaces: Annotated[list[dict[str, Any]], describe("Network interfaces beyond the first.")] = []
+    connection_tracking: Annotated[dict[str, Any] | None, describe("Timeouts of connection tracking.")] = None
+    cpu_options: Annotated[dict[str, Any] | None, describe("Cores and threads of the instances.")] = None
 
 
 class ResolvedSubnet(Struct):
     """A subnet that the terms select."""
 
-    id: str
-    zone: str = ""
-    zone_id: str = msgspec.field(default="", name="zoneID")
+    id: Annotated[str, describe("The subnet's id.")]
+    zone: Annotated[str, describe("Its availability zone.")] = ""
+    zone_id: Annotated[str, describe("The zone's id, which is the same in all accounts.")] = msgspec.field(
+        default="", name="zoneID"
+    )
 
 
 class ResolvedSecurityGroup(Struct):
     """A security group that the terms select."""
 
-    id: str
-    name: str = ""
+    id: Annotated[str, describe("The group's id.")]
+    name: Annotated[str, describe("Its name.")] = ""
 
 
 class AMIRequirement(Struct):
     """Which instance types an image is for."""
 
-    key: str
-    operator: str
-    values: list[str] = []
+    key: Annotated[str, describe("The label.")]
+    operator: Annotated[str, describe("How the label's value relates to the values.")]
+    values: Annotated[list[str], describe("What it is compared with.")] = []
 
 
 class ResolvedAMI(Struct):
     """An image that the terms select, and for which instance types."""
 
-    id: str
-    name: str = ""
-    requirements: list[AMIRequirement] = []
+    id: Annotated[str, describe("The image's id.")]
+    name: Annotated[str, describe("Its name.")] = ""
+    requirements: Annotated[list[AMIRequirement], describe("Which instance types it is for.")] = []
 
 
 class EC2NodeClassStatus(Struct):
     """What was found on AWS."""
 
-    subnets: list[ResolvedSubnet] = []
-    security_groups: list[ResolvedSecurityGroup] = []
-    amis: list[ResolvedAMI] = []
-    instance_profile: str = ""
-    conditions: list[Condition] = []
+    subnets: Annotated[list[ResolvedSubnet], describe("Subnets that the terms select.")] = []
+    security_groups: Annotated[list[ResolvedSecurityGroup], describe("Security groups that the terms select.")] = []
+    amis: Annotated[list[ResolvedAMI], describe("Images that the terms select.")] = []
+    instance_profile: Annotated[str, describe("The instance profile of the nodes.")] = ""
+    conditions: Annotated[list[Condition], describe("What is observed about the class.")] = []
 
 
 class EC2NodeClass(Struct):
-    """A node class. One converted from an AWSNodeTemplate keeps that object's apiVersion and kind."""
+    """What instances are made of: where they stand, their image, role, volumes and settings.
+
+    One converted from an AWSNodeTemplate keeps that object's apiVersion and kind.
+    """
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: EC2NodeClassSpec = EC2NodeClassSpec()
-    status: EC2NodeClassStatus = EC2NodeClassStatus()
+    spec: Annotated[
+        EC2NodeClassSpec,
+        describe(
+            "What the user asks of the instances.",
+            required=True,
+            rules=(
+                (
+                    "!(has(self.role) && has(self.instanceProfile))",
+                    "role and instanceProfile exclude each other",
+                ),
+            ),
+        ),
+    ] = EC2NodeClassSpec()
+    status: Annotated[EC2NodeClassStatus, describe("What was found on AWS.")] = EC2NodeClassStatus()
     kind: str = KIND
     api_version: str = API_VERSION
 
