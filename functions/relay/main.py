@@ -100,7 +100,9 @@ def main() -> int:
     """The exit code: 0 after SIGTERM or SIGINT, 2 when the environment doesn't do."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    for ours in ("functions", "shared"):
+        logging.getLogger(ours).setLevel(logging.INFO)
     stop = threading.Event()
 
     def end(_signal: int, _frame: FrameType | None) -> None:

@@ -142,6 +142,12 @@ class World:
         self.relay.step(self.clock.time)
         return self.bus.hints()
 
+    def start(self) -> None:
+        """Start, and wait until what is there already has been listed: it is no news."""
+        self.relay.start()
+        built_in = [w for w in self.relay.watchers if w.name in {"watch pods", "watch nodes"}]
+        self.until(lambda: all(watcher.lists for watcher in built_in))
+
     def close(self) -> None:
         self.relay.stop()
         self._client.close()
@@ -150,7 +156,7 @@ class World:
 @pytest.fixture
 def world(server: Server, store: Store, bus: Bus, clock: Clock) -> Iterator[World]:
     made = World(server, store, bus, clock)
-    made.relay.start()
+    made.start()
     yield made
     made.close()
 

@@ -180,7 +180,7 @@ def test_what_waits_is_sent_when_the_relay_ends(world: World) -> None:
 
 def test_two_relays_say_things_twice_and_lose_nothing(world: World) -> None:
     other = given.World(world.server, world.store, world.bus, world.clock)
-    other.relay.start()
+    other.start()
     world.add_pod("web")
     other.settle()
     assert world.told() == [STUCK]
