@@ -21,6 +21,7 @@ from local.kubelets.joining import settings_of
 from local.kubelets.settings import JoinError
 from local.kubernetes import kinds
 from local.kubernetes.controllers.feed import Feed
+from local.kubernetes.controllers.nodes import RENEWED
 from local.kubernetes.controllers.status import condition_status, remove, rewrite
 from local.kubernetes.errors import ApiError
 from shared.api.quantity import QuantityError, format_resources
@@ -161,7 +162,7 @@ class Kubelets:
         kubelet.silent = True
 
         def change(lease: Obj) -> Obj:
-            annotations = {k: v for k, v in lease["metadata"].get("annotations", {}).items() if k != written.RENEWED}
+            annotations = {k: v for k, v in lease["metadata"].get("annotations", {}).items() if k != RENEWED}
             return {
                 **lease,
                 "metadata": {**lease["metadata"], "annotations": annotations},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from local.kubernetes.controllers.nodes import RENEWED
 from local.kubernetes.metadata import timestamp
 from shared.api import labels as names
 from shared.api.quantity import format_resources
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from shared.api.quantity import Resources
 
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
-RENEWED = "local.tenon.sh/renewed"
-"""Annotation on a lease: "continuously" stands for a renewal every 10 s, which would only be noise in a simulation."""
 CONTINUOUSLY = "continuously"
+"""On a lease, stands for a renewal every 10 s, which would only be noise in a simulation."""
 
 EBS_DRIVER = "ebs.csi.aws.com"
 
