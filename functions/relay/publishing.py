@@ -10,7 +10,6 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared import hints
@@ -35,28 +34,28 @@ class Outgoing:
 
     about: str
     keys: tuple[str, ...]
-    detail: str
+    entry: PutEventsRequestEntryTypeDef
 
     @property
     def size(self) -> int:
         """Bytes, as AWS counts them."""
-        return _TIME_BYTES + len(hints.RELAY) + len(self.about) + len(self.detail.encode())
+        return _TIME_BYTES + len(hints.RELAY) + len(self.about) + len(self.entry.get("Detail", "").encode())
 
 
-def entries(waiting: Mapping[str, tuple[str, ...]], *, cluster: str) -> Iterator[Outgoing]:
+def outgoing(waiting: Mapping[str, tuple[str, ...]], *, cluster: str, bus: str, now: datetime) -> Iterator[Outgoing]:
     """The entries for these keys; several where a kind has more than fit into one hint."""
     for about, keys in waiting.items():
         for start in range(0, len(keys), hints.MAX_KEYS):
             some = keys[start : start + hints.MAX_KEYS]
-            detail = msgspec.json.encode({"cluster": cluster, "keys": some}).decode()
-            yield Outgoing(about=about, keys=some, detail=detail)
+            entry = hints.entry(about, cluster=cluster, keys=some, time=now, bus=bus, source=hints.RELAY)
+            yield Outgoing(about=about, keys=some, entry=entry)
 
 
-def calls(outgoing: Iterable[Outgoing]) -> Iterator[tuple[Outgoing, ...]]:
+def calls(entries: Iterable[Outgoing]) -> Iterator[tuple[Outgoing, ...]]:
     """The entries in groups that one PutEvents takes."""
     group: list[Outgoing] = []
     size = 0
-    for one in outgoing:
+    for one in entries:
         if group and (len(group) == ENTRIES or size + one.size > BYTES):
             yield tuple(group)
             group, size = [], 0
@@ -77,24 +76,14 @@ class Publisher:
     def publish(self, waiting: Mapping[str, tuple[str, ...]], now: datetime) -> dict[str, tuple[str, ...]]:
         """Send the keys; the answer is those that were not accepted."""
         refused: dict[str, list[str]] = {}
-        for group in calls(entries(waiting, cluster=self._cluster)):
-            for one in self._put(group, now):
+        for group in calls(outgoing(waiting, cluster=self._cluster, bus=self._bus, now=now)):
+            for one in self._put(group):
                 refused.setdefault(one.about, []).extend(one.keys)
         return {about: tuple(keys) for about, keys in refused.items()}
 
-    def _put(self, group: tuple[Outgoing, ...], now: datetime) -> list[Outgoing]:
-        request: list[PutEventsRequestEntryTypeDef] = [
-            {
-                "EventBusName": self._bus,
-                "Source": hints.RELAY,
-                "DetailType": one.about,
-                "Detail": one.detail,
-                "Time": now,
-            }
-            for one in group
-        ]
+    def _put(self, group: tuple[Outgoing, ...]) -> list[Outgoing]:
         try:
-            answer = self._events.put_events(Entries=request)
+            answer = self._events.put_events(Entries=[one.entry for one in group])
         except (BotoCoreError, ClientError) as error:
             _log.warning("the bus didn't take %d entries, which are sent again: %s", len(group), error)
             return list(group)

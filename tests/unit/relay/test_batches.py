@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.relay.batches import LONGEST_BACKOFF, Batches
-from functions.relay.publishing import BYTES, ENTRIES, calls, entries
+from functions.relay.publishing import BYTES, ENTRIES, calls, outgoing
 from shared import hints
 
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
@@ -72,7 +73,7 @@ def test_memory_is_bounded_by_the_objects_while_the_bus_is_away(start: datetime)
 @given(st.dictionaries(st.sampled_from(["A", "B", "C"]), st.sets(st.text(min_size=1, max_size=250), max_size=350)))
 def test_every_key_is_packed_once_and_no_call_is_too_big(waiting: dict[str, set[str]]) -> None:
     keys = {about: tuple(sorted(some)) for about, some in waiting.items()}
-    packed = list(calls(entries(keys, cluster="demo")))
+    packed = list(calls(outgoing(keys, cluster="demo", bus="tenon-demo", now=NOON)))
     for group in packed:
         assert 1 <= len(group) <= ENTRIES
         assert sum(one.size for one in group) <= BYTES
