@@ -50,8 +50,11 @@ class ObjectMeta(Struct):
     owner_references: list[OwnerReference] = []
 
 
-class Condition(Struct):
-    """One observed truth about an object; ``status`` is "True", "False" or "Unknown"."""
+class Condition(Struct, omit_defaults=False):
+    """One observed truth about an object; ``status`` is "True", "False" or "Unknown".
+
+    Written whole: Karpenter's own definitions require fields that ours fill in.
+    """
 
     type: Annotated[str, describe("What is observed, in CamelCase.", maxLength=316)]
     status: Annotated[str, describe("Whether it holds.", enum=("True", "False", "Unknown"))] = "Unknown"

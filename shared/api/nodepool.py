@@ -23,8 +23,11 @@ BUDGET_NODES = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 """A percentage or a count."""
 
 
-class NodeClassRef(Struct):
-    """The node class that says what an instance is made of."""
+class NodeClassRef(Struct, omit_defaults=False):
+    """The node class that says what an instance is made of.
+
+    Written whole: Karpenter's own definitions require fields that ours fill in.
+    """
 
     group: Annotated[str, describe("The API group of the class.", default=True, minLength=1, pattern="^[^/]*$")] = (
         "karpenter.k8s.aws"

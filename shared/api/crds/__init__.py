@@ -1,0 +1,19 @@
+"""The CustomResourceDefinitions of the kinds, made from the structs and kept as files beside this one.
+
+``python -m shared.api.crds`` writes the files anew; a test holds that they are what the structs say. A cluster that ran
+Karpenter has definitions of its own, and they serve as well: these accept whatever those accept.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from typing import Any
+
+
+def load() -> list[dict[str, Any]]:
+    """The kept definitions, in order of file name, as the API server takes them."""
+    import yaml  # noqa: PLC0415 (functions import this package without needing YAML)
+
+    folder = importlib.resources.files(__name__)
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
+    return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
