@@ -72,27 +72,38 @@ class DaemonSets:
     def _learn(self, change: Change) -> list[tuple[str, str]]:
         """Take one change. Returns the pairs of DaemonSet uid and node name that it may matter for."""
         obj, gone = change.object, change.type == "DELETED"
-        name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
-        if change.kind.plural == "nodes":
-            before = self._nodes.pop(name, None)
-            if not gone:
-                node = self._nodes[name] = msgspec.convert(obj, Node)
-                if before is not None and _same_for_daemons(before, node):
-                    return []
-            return [(daemon, name) for daemon in self._sets]
-        if change.kind.plural == "daemonsets":
-            if gone:
-                self._sets.pop(uid, None)
+        match change.kind.plural:
+            case "nodes":
+                return self._learn_node(obj, gone=gone)
+            case "daemonsets":
+                return self._learn_set(obj, gone=gone)
+            case _:
+                return self._learn_pod(obj, gone=gone)
+
+    def _learn_node(self, obj: Obj, *, gone: bool) -> list[tuple[str, str]]:
+        name = obj["metadata"]["name"]
+        before = self._nodes.pop(name, None)
+        if not gone:
+            node = self._nodes[name] = msgspec.convert(obj, Node)
+            if before is not None and _same_for_daemons(before, node):
                 return []
-            known = self._sets.get(uid)
-            if known is None:
-                self._sets[uid] = _Daemon(obj)
-            else:
-                known.renew(obj)
-            return [(uid, node) for node in self._nodes]
-        owner = controller_of(obj)
+        return [(daemon, name) for daemon in self._sets]
+
+    def _learn_set(self, obj: Obj, *, gone: bool) -> list[tuple[str, str]]:
+        uid = obj["metadata"]["uid"]
+        known = self._sets.get(uid)
+        if gone:
+            self._sets.pop(uid, None)
+            return []
+        if known is None:
+            self._sets[uid] = _Daemon(obj)
+        elif not known.renew(obj):
+            return []
+        return [(uid, node) for node in self._nodes]
+
+    def _learn_pod(self, obj: Obj, *, gone: bool) -> list[tuple[str, str]]:
+        uid, owner, target = obj["metadata"]["uid"], controller_of(obj), _target(obj)
         daemon = self._sets.get(owner["uid"]) if owner else None
-        target = _target(obj)
         if owner is None or daemon is None or not target:
             return []
         pods = daemon.pods.setdefault(target, {})
@@ -191,12 +202,14 @@ class _Daemon:
         self.obj = obj
         self._read(obj)
 
-    def renew(self, obj: Obj) -> None:
-        """Take the DaemonSet's new state."""
-        if obj["spec"] != self.obj["spec"]:
-            self._known.clear()
-            self._read(obj)
-        self.obj = obj
+    def renew(self, obj: Obj) -> bool:
+        """Take the DaemonSet's new state. True if it asks for something else than before."""
+        before, self.obj = self.obj, obj
+        if obj["spec"] == before["spec"]:
+            return False
+        self._known.clear()
+        self._read(obj)
+        return True
 
     def count(self, name: str, node: Node | None) -> None:
         """Count one node anew; None: it is gone."""

@@ -6,7 +6,7 @@ Tenon plans has to hold here too. A pod that found no place is tried again when 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,16 @@ class _Waiting:
     shape: Shape
     rank: tuple[int, datetime, str, str]
     message: str = ""
+    """What it was told last, "" before the first time."""
+
+
+@dataclass(eq=False)
+class _Queue:
+    """The waiting pods of one shape. ``fresh`` are those that were told nothing yet."""
+
+    search: Search
+    waiting: dict[str, _Waiting] = field(default_factory=dict)
+    fresh: set[str] = field(default_factory=set)
     told_at: datetime | None = None
 
 
@@ -64,9 +74,9 @@ class Scheduler:
         )
         self._board = Board()
         self._storage = Storage()
-        self._waiting: dict[str, _Waiting] = {}
+        self._queues: dict[bytes, _Queue] = {}
+        self._queued: dict[str, bytes] = {}
         self._reserved: dict[str, tuple[_Waiting, str]] = {}
-        self._searches: dict[bytes, Search] = {}
         self._shapes: dict[str, tuple[Obj, Obj, Shape]] = {}
         self._written = False
         self._news = False
@@ -85,17 +95,26 @@ class Scheduler:
             return self._written
         self._news = False
         self._finish_reserved()
-        full = {key for key, search in self._searches.items() if search.best() is None}
-        tried = [
-            (waiting.rank, uid)
-            for uid, waiting in self._waiting.items()
-            if waiting.shape.key not in full or waiting.told_at is None or now - waiting.told_at >= RETELL
-        ]
-        for _, uid in sorted(tried):
-            self._attempt(uid, self._waiting[uid], now)
-        wanted = {waiting.shape.key for waiting in self._waiting.values()}
-        self._searches = {key: search for key, search in self._searches.items() if key in wanted}
+        self._place_all(now)
+        for key in [key for key, queue in self._queues.items() if not queue.waiting]:
+            del self._queues[key]
         return self._written
+
+    def _place_all(self, now: datetime) -> None:
+        """Give nodes to the pods whose shape has room somewhere, in order of rank; tell the others."""
+        full = {key for key, queue in self._queues.items() if queue.search.best() is None}
+        hopeful = [
+            (waiting.rank, uid, key)
+            for key, queue in self._queues.items()
+            if key not in full
+            for uid, waiting in queue.waiting.items()
+        ]
+        for _, uid, key in sorted(hopeful):
+            if key not in full and not self._attempt(uid, self._queues[key]):
+                full.add(key)
+        for key, queue in self._queues.items():
+            if key in full and queue.waiting:
+                self._refuse(queue, now)
 
     def _learn(self, change: Change, now: datetime) -> None:
         plural, obj = change.kind.plural, change.object
@@ -119,8 +138,9 @@ class Scheduler:
         if not gone:
             self._board.namespaces[name] = labels
         if before != self._board.namespaces.get(name):
-            self._searches.clear()
             self._board.recount()
+            for queue in self._queues.values():
+                queue.search = Search(queue.search.shape, self._board, self._storage)
 
     def _learn_pod(self, pod: Obj, now: datetime, *, gone: bool) -> None:
         meta, spec = pod["metadata"], pod["spec"]
@@ -140,7 +160,7 @@ class Scheduler:
             self._tell(pod, "SchedulerError", str(error), now)
             return
         if node:
-            self._waiting.pop(uid, None)
+            self._unqueue(uid)
             self._reserved.pop(uid, None)
             self._board.put_pod(node, Tenant(uid, shape, terminating))
         elif gates := spec.get("schedulingGates"):
@@ -149,12 +169,31 @@ class Scheduler:
                 pod, "SchedulingGated", f"Scheduling is blocked due to non-empty scheduling gates [{names}]", now
             )
         elif uid not in self._reserved:
-            before = self._waiting.get(uid)
-            self._news = self._news or before is None or before.shape is not shape
             rank = (-(spec.get("priority") or 0), parsed(meta["creationTimestamp"]), meta["namespace"], meta["name"])
-            self._waiting[uid] = (
-                replace(before, pod=pod, shape=shape, rank=rank) if before else _Waiting(pod, shape, rank)
-            )
+            self._enqueue(uid, _Waiting(pod, shape, rank))
+
+    def _enqueue(self, uid: str, waiting: _Waiting) -> None:
+        """Let the pod wait with those of its shape; one that waits there already keeps what it was told."""
+        key = waiting.shape.key
+        if self._queued.get(uid) == key:
+            before = self._queues[key].waiting[uid]
+            self._queues[key].waiting[uid] = replace(waiting, message=before.message)
+            return
+        self._unqueue(uid)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _Queue(Search(waiting.shape, self._board, self._storage))
+        self._queued[uid] = key
+        queue.waiting[uid] = waiting
+        queue.fresh.add(uid)
+        self._news = True
+
+    def _unqueue(self, uid: str) -> None:
+        key = self._queued.pop(uid, None)
+        if key is not None:
+            queue = self._queues[key]
+            del queue.waiting[uid]
+            queue.fresh.discard(uid)
 
     def _shape(self, pod: Obj) -> Shape:
         """The pod's shape, made once for each state of its spec and labels."""
@@ -167,20 +206,18 @@ class Scheduler:
         return shape
 
     def _forget(self, uid: str) -> None:
-        self._waiting.pop(uid, None)
+        self._unqueue(uid)
         self._reserved.pop(uid, None)
         self._shapes.pop(uid, None)
         self._board.drop_pod(uid)
 
-    def _attempt(self, uid: str, waiting: _Waiting, now: datetime) -> None:
-        search = self._searches.get(waiting.shape.key)
-        if search is None:
-            search = self._searches[waiting.shape.key] = Search(waiting.shape, self._board, self._storage)
-        place = search.best()
+    def _attempt(self, uid: str, queue: _Queue) -> bool:
+        """Give the pod the best node. False if there is none."""
+        place = queue.search.best()
         if place is None:
-            self._refuse(uid, waiting, search, now)
-            return
-        del self._waiting[uid]
+            return False
+        waiting = queue.waiting[uid]
+        self._unqueue(uid)
         self._board.put_pod(place.name, Tenant(uid, waiting.shape))
         unbound = self._storage.unbound(waiting.shape)
         if unbound:
@@ -189,14 +226,22 @@ class Scheduler:
             self._reserved[uid] = (waiting, place.name)
         else:
             self._bind(uid, waiting, place.name)
+        return True
 
-    def _refuse(self, uid: str, waiting: _Waiting, search: Search, now: datetime) -> None:
-        """Tell the pod why, at first at once, later only what is new."""
-        if waiting.told_at is not None and now - waiting.told_at < RETELL:
+    def _refuse(self, queue: _Queue, now: datetime) -> None:
+        """Tell the pods why there is no place: new ones at once, the others now and then, and only what is new."""
+        again = queue.told_at is None or now - queue.told_at >= RETELL
+        told = list(queue.waiting) if again else sorted(queue.fresh)
+        if not told:
             return
-        message = search.message()
-        self._waiting[uid] = replace(waiting, message=message, told_at=now)
-        if message != waiting.message:
+        message = queue.search.message()
+        queue.told_at = now if again else queue.told_at
+        queue.fresh.clear()
+        for uid in told:
+            waiting = queue.waiting[uid]
+            if message == waiting.message:
+                continue
+            queue.waiting[uid] = replace(waiting, message=message)
             self._tell(waiting.pod, "Unschedulable", message, now)
             emit(
                 self._store,
@@ -249,7 +294,7 @@ class Scheduler:
             del self._reserved[uid]
             if lost:
                 self._board.drop_pod(uid)
-                self._waiting[uid] = waiting
+                self._enqueue(uid, waiting)
             else:
                 self._bind(uid, waiting, node)
 

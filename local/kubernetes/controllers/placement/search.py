@@ -21,7 +21,7 @@ class Search:
     """One shape's view of the board. Ask ``best`` as often as you like: only nodes that changed are looked at again."""
 
     def __init__(self, shape: Shape, board: Board, storage: Storage) -> None:
-        self._shape = shape
+        self.shape = shape
         self._board = board
         self._storage = storage
         self._open: dict[str, Place] = {}
@@ -42,7 +42,7 @@ class Search:
         return self._failed_at == self._now()
 
     def _now(self) -> tuple[int, object]:
-        return self._board.revision, self._storage.state_of(self._shape)
+        return self._board.revision, self._storage.state_of(self.shape)
 
     def _fail(self) -> None:
         self._failed_at = self._now()
@@ -52,7 +52,7 @@ class Search:
         """The best place, None if there is none."""
         if self.hopeless:
             return None
-        if self._storage.refusal(self._shape):
+        if self._storage.refusal(self.shape):
             self._fail()
             return None
         self._look()
@@ -75,7 +75,7 @@ class Search:
         total = len(self._board.places)
         if not total:
             return "no nodes available to schedule pods"
-        everywhere = self._storage.refusal(self._shape)
+        everywhere = self._storage.refusal(self.shape)
         if everywhere:
             hint = f"{total} Preemption is not helpful for scheduling."
             return f"0/{total} nodes are available: {everywhere}. preemption: 0/{total} nodes are available: {hint}"
@@ -104,16 +104,16 @@ class Search:
 
     def _look(self) -> None:
         """Judge every node that changed since the last look."""
-        if self._storage_seen != (state := self._storage.state_of(self._shape)):
+        if self._storage_seen != (state := self._storage.state_of(self.shape)):
             self._storage_seen = state
             self._seen = 0
         guards = self._board.guards
-        for guard in guards_against(self._shape, guards[self._guards_seen :]):
+        for guard in guards_against(self.shape, guards[self._guards_seen :]):
             for name, place in self._board.places.items():
                 guard.refresh(name, place)
             self._guards.append(guard)
         self._guards_seen = len(guards)
-        only = self._shape.only
+        only = self.shape.only
         if only is not None and not self._rules and not self._guards:
             changed = [(name, self._board.places.get(name)) for name in sorted(only)]
         else:
@@ -130,14 +130,14 @@ class Search:
             kept.pop(name, None)
         if place is None:
             return
-        if self._shape.only is not None and name not in self._shape.only:
+        if self.shape.only is not None and name not in self.shape.only:
             self._closed[name] = (filters.AFFINITY,)
             return
-        refusals = filters.refusals(self._shape, place)
-        if not refusals and self._shape.claims:
-            refusals = self._storage.refusals(self._shape, place)
+        refusals = filters.refusals(self.shape, place)
+        if not refusals and self.shape.claims:
+            refusals = self._storage.refusals(self.shape, place)
         if refusals:
             self._closed[name] = refusals
         else:
             self._open[name] = place
-            self._room[name] = room(self._shape, place)
+            self._room[name] = room(self.shape, place)
