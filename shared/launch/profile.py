@@ -44,9 +44,7 @@ def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: s
         profiles = iam.list_instance_profiles_for_role(RoleName=role)["InstanceProfiles"]
     except ClientError as error:
         if finding.code(error) == _NO_SUCH:
-            raise finding.NotFoundError(
-                "RoleNotFound", f'spec.role "{spec.role}" doesn\'t exist in this account'
-            ) from error
+            raise _no_such(role) from error
         finding.denied(error, "iam:ListInstanceProfilesForRole", f'spec.role "{spec.role}"')
     if profiles:
         return min(p["InstanceProfileName"] for p in profiles)
@@ -67,6 +65,12 @@ def _make(iam: IAMClient, role: str, cluster: str) -> str:
     try:
         iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
     except ClientError as error:
+        if finding.code(error) == _NO_SUCH:
+            raise _no_such(role) from error
         if finding.code(error) not in _EXISTS:
             finding.denied(error, "iam:AddRoleToInstanceProfile, or name one by spec.instanceProfile", field)
     return name
+
+
+def _no_such(role: str) -> finding.NotFoundError:
+    return finding.NotFoundError("RoleNotFound", f'spec.role "{role}" doesn\'t exist in this account')

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
 from moto.ssm.models import ssm_backends
 
 from shared import aws, host
@@ -28,9 +29,15 @@ from shared.api.nodeclass import (
 from shared.cluster.info import ClusterInfo
 from shared.host import Host
 from shared.instances.offering import InstanceType, Offering
+from shared.launch.fleet import Failed, Launched, LaunchRequest, launch
+from shared.launch.nodeclass import resolve
+from shared.launch.template import tag_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from shared.api.nodeclass import EC2NodeClassStatus
+    from shared.launch.budget import Budget
 
 REGION = "us-east-1"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
@@ -122,33 +129,120 @@ class Fleets:
         self.answers.setdefault(context["token"], (context["print"], dict(parsed)))
 
 
+class Account:
+    """A VPC with three subnets and a security group, images by parameter, and launches in it."""
+
+    def __init__(self) -> None:
+        self.fleets = Fleets()
+        self.fleets.install()
+        ec2 = aws.ec2()
+        self.vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        self.subnets = {zone: self.add_subnet(zone, f"10.0.{i}.0/24") for i, zone in enumerate(ZONES)}
+        self.group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=self.vpc)["GroupId"]
+        ec2.create_tags(Resources=[self.group], Tags=tag_list(DISCOVERY))
+        self.images = {}
+        for arch in ("x86_64", "arm64"):
+            self.images[arch] = ec2.register_image(Name=f"al2023-{arch}")["ImageId"]
+            ec2_backends[DEFAULT_ACCOUNT_ID][REGION].amis[self.images[arch]].architecture = arch  # which moto drops
+            root = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023"
+            put_parameter(f"{root}/{arch}/standard/recommended/image_id", self.images[arch])
+
+    def add_subnet(self, zone: str, cidr: str) -> str:
+        subnet = aws.ec2().create_subnet(VpcId=self.vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        aws.ec2().create_tags(Resources=[subnet], Tags=tag_list(DISCOVERY))
+        return subnet
+
+    def status(self, node_class: EC2NodeClass, *, version: str = "1.34", profile: str = "nodes") -> EC2NodeClassStatus:
+        cluster = replace(CLUSTER, version=version)
+        return resolve(node_class, cluster, default_instance_profile=profile, now=NOW)
+
+    def node_class(self, *, kind: str = "EC2NodeClass", **spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field)
+        given: dict[str, Any] = {
+            "subnet_selector_terms": [SubnetSelectorTerm(tags=DISCOVERY)],
+            "security_group_selector_terms": [SecurityGroupSelectorTerm(tags=DISCOVERY)],
+        } | spec
+        metadata = ObjectMeta(name="default", generation=1)
+        return EC2NodeClass(metadata=metadata, spec=EC2NodeClassSpec(**given), kind=kind)
+
+    def ready(self, **spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field of the spec)
+        made = self.node_class(**spec)
+        return msgspec.structs.replace(made, status=self.status(made))
+
+    def launch(
+        self,
+        claims: Sequence[NodeClaim],
+        types: Sequence[InstanceType],
+        *,
+        node_class: EC2NodeClass | None = None,
+        budget: Budget | None = None,
+        now: datetime = NOW,
+    ) -> tuple[Launched | Failed, ...]:
+        chosen = node_class or self.ready()
+        requests = [LaunchRequest(claim=c, node_class=chosen, instance_types=tuple(types)) for c in claims]
+        return launch(requests, cluster=CLUSTER, now=now, budget=budget)
+
+    def restart(self) -> None:
+        """The function's process dies; EC2 stays."""
+        host.current().warm.clear()
+        self.fleets.install()
+
+    @staticmethod
+    def claim(name: str, *requirements: tuple[str, str, list[str]], group: str = "group", **label: str) -> NodeClaim:
+        return NodeClaim(
+            metadata=ObjectMeta(
+                name=name,
+                uid=f"uid-{name}",
+                labels={labels.NODEPOOL: "default", **label},
+                annotations={labels.LAUNCH_GROUP: group},
+            ),
+            spec=NodeClaimSpec(
+                requirements=[NodeSelectorRequirement(key=k, operator=o, values=v) for k, o, v in requirements],
+                taints=[Taint(key="example.com/special", effect="NoSchedule")],
+            ),
+        )
+
+    @staticmethod
+    def instance_type(
+        name: str, *, spot: float | None = None, on_demand: float | None = None, arch: str = "amd64", **capacity: int
+    ) -> InstanceType:
+        prices = {labels.SPOT: spot, labels.ON_DEMAND: on_demand}
+        return InstanceType(
+            name=name,
+            labels={labels.INSTANCE_TYPE: name, labels.ARCH: arch, labels.OS: "linux"},
+            capacity={"cpu": 2000, "memory": 2**33, "pods": 29}
+            | {k.replace("__", "/"): v for k, v in capacity.items()},
+            overhead={"cpu": 70},
+            offerings=tuple(
+                Offering(zone=zone, capacity_type=c, price=p)
+                for zone in ZONES
+                for c, p in prices.items()
+                if p is not None
+            ),
+        )
+
+    def running(self) -> list[dict[str, Any]]:
+        """The instances that are there, as EC2 describes them."""
+        pages = aws.ec2().get_paginator("describe_instances").paginate()
+        found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
+        return [dict(i) for i in found if i["State"]["Name"] in {"pending", "running"}]
+
+    def tags(self, instance_id: str) -> dict[str, str]:
+        return next({t["Key"]: t["Value"] for t in i["Tags"]} for i in self.running() if i["InstanceId"] == instance_id)
+
+    def template_data(self) -> dict[str, Any]:
+        """The data of the only launch template that was made."""
+        (one,) = aws.ec2().describe_launch_templates()["LaunchTemplates"]
+        versions = aws.ec2().describe_launch_template_versions(LaunchTemplateName=one["LaunchTemplateName"])
+        return dict(versions["LaunchTemplateVersions"][0]["LaunchTemplateData"])
+
+
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A VPC with three subnets and a security group, images by parameter, and the Host to work in."""
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws(), host.using(Host(environ={}, now=lambda: NOW)):
-        ec2 = aws.ec2()
-        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-        tags = [{"Key": k, "Value": v} for k, v in DISCOVERY.items()]
-        found = {}
-        for i, zone in enumerate(ZONES):
-            subnet = ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{i}.0/24", AvailabilityZone=zone)["Subnet"]
-            ec2.create_tags(Resources=[subnet["SubnetId"]], Tags=tags)
-            found[zone] = subnet["SubnetId"]
-        group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
-        ec2.create_tags(Resources=[group], Tags=tags)
-        images = {
-            arch: ec2.register_image(Name=f"al2023-{arch}", Architecture=arch, RootDeviceName="/dev/xvda")["ImageId"]
-            for arch in ("x86_64", "arm64")
-        }
-        for arch, image in images.items():
-            name = f"/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/{arch}/standard/recommended/image_id"
-            put_parameter(name, image)
-        fleets = Fleets()
-        fleets.install()
-        yield SimpleNamespace(subnets=found, group=group, images=images, fleets=fleets, vpc=vpc)
+        yield Account()
 
 
 def put_parameter(name: str, value: str) -> None:
@@ -158,52 +252,3 @@ def put_parameter(name: str, value: str) -> None:
     backend._parameters[name] = backend._parameters.pop(f"/tenon{name}")
     for parameter in backend._parameters[name]:
         parameter.name = name
-
-
-def node_class(**spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field of the spec)
-    given: dict[str, Any] = {
-        "subnet_selector_terms": [SubnetSelectorTerm(tags=DISCOVERY)],
-        "security_group_selector_terms": [SecurityGroupSelectorTerm(tags=DISCOVERY)],
-    } | spec
-    return EC2NodeClass(metadata=ObjectMeta(name="default", generation=1), spec=EC2NodeClassSpec(**given))
-
-
-def claim(name: str, *requirements: tuple[str, str, list[str]], group: str = "group", **label: str) -> NodeClaim:
-    return NodeClaim(
-        metadata=ObjectMeta(
-            name=name,
-            uid=f"uid-{name}",
-            labels={labels.NODEPOOL: "default", **label},
-            annotations={labels.LAUNCH_GROUP: group},
-        ),
-        spec=NodeClaimSpec(
-            requirements=[NodeSelectorRequirement(key=k, operator=o, values=v) for k, o, v in requirements],
-            taints=[Taint(key="example.com/special", effect="NoSchedule")],
-        ),
-    )
-
-
-def instance_type(
-    name: str, *, spot: float | None = None, on_demand: float | None = None, arch: str = "amd64", **capacity: int
-) -> InstanceType:
-    prices = {labels.SPOT: spot, labels.ON_DEMAND: on_demand}
-    return InstanceType(
-        name=name,
-        labels={labels.INSTANCE_TYPE: name, labels.ARCH: arch, labels.OS: "linux"},
-        capacity={"cpu": 2000, "memory": 2**33, "pods": 29} | {k.replace("__", "/"): v for k, v in capacity.items()},
-        overhead={"cpu": 70},
-        offerings=tuple(
-            Offering(zone=zone, capacity_type=c, price=p) for zone in ZONES for c, p in prices.items() if p is not None
-        ),
-    )
-
-
-def running() -> list[dict[str, Any]]:
-    """The instances that are there, as EC2 describes them."""
-    pages = aws.ec2().get_paginator("describe_instances").paginate()
-    found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
-    return [dict(i) for i in found if i["State"]["Name"] in {"pending", "running"}]
-
-
-def tag_counts(key: str) -> Counter[str]:
-    return Counter(t["Value"] for i in running() for t in i["Tags"] if t["Key"] == key)

@@ -1,0 +1,257 @@
+"""Claims become instances: what CreateFleet is asked, how instances are dealt, and that none is launched twice."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shared import aws
+from shared.api import labels
+from shared.launch.fleet import Failed, Launched
+from shared.launch.instances import describe_cluster_instances
+from shared.launch.termination import terminate
+
+if TYPE_CHECKING:
+    from shared.instances.offering import InstanceType
+
+    Types = tuple[InstanceType, ...]
+
+Account = Any
+"""The fixture's class: tests can't import from conftest."""
+
+SPOT_OR_NOT = (labels.CAPACITY_TYPE, "In", ["spot", "on-demand"])
+
+
+@pytest.fixture
+def types(account: Account) -> Types:
+    return (
+        account.instance_type("m5.large", spot=0.03, on_demand=0.096),
+        account.instance_type("m6g.large", spot=0.035, on_demand=0.077, arch="arm64"),
+    )
+
+
+def test_identical_claims_are_one_call_and_each_gets_its_own_instance(account: Account, types: Types) -> None:
+    claims = [account.claim(f"web-{i}", SPOT_OR_NOT) for i in range(5)]
+    results = account.launch(claims, types)
+    assert [r.claim_name for r in results] == [c.name for c in claims]
+    assert all(isinstance(r, Launched) and r.capacity_type == "spot" for r in results)
+    assert len({r.instance_id for r in results}) == 5
+    assert account.fleets.calls == 1
+    for result in results:
+        tags = account.tags(result.instance_id)
+        assert tags["karpenter.sh/nodeclaim"] == tags["Name"] == result.claim_name
+        assert tags["kubernetes.io/cluster/demo"] == "owned"
+        assert tags["karpenter.sh/nodepool"] == tags["karpenter.k8s.aws/ec2nodeclass"] == "default"
+        assert tags["eks:eks-cluster-name"] == "demo"
+        assert tags["tenon.sh/launch-group"] == "group"
+    first = results[0]
+    assert first.provider_id == f"aws:///{first.zone}/{first.instance_id}"
+    assert first.allocatable["cpu"] == 1930
+    assert first.labels[labels.ZONE] == first.zone
+
+
+def test_claims_of_different_groups_are_different_calls(account: Account, types: Types) -> None:
+    account.launch([account.claim("a", group="a"), account.claim("b", group="b")], types)
+    assert account.fleets.calls == 2
+
+
+def test_both_architectures_go_into_one_call_each_with_its_image(account: Account, types: Types) -> None:
+    account.launch([account.claim("web")], types)
+    (request,) = account.fleets.requests
+    assert len(request["LaunchTemplateConfigs"]) == 2
+    templates = aws.ec2().describe_launch_template_versions(Versions=["$Latest"])["LaunchTemplateVersions"]
+    assert {t["LaunchTemplateData"]["ImageId"] for t in templates} == set(account.images.values())
+    for config in request["LaunchTemplateConfigs"]:
+        assert len({o["InstanceType"] for o in config["Overrides"]}) == 1
+        assert len({o["SubnetId"] for o in config["Overrides"]}) == 3
+
+
+def test_the_request_is_what_the_claim_requires(account: Account, types: Types) -> None:
+    zone = (labels.ZONE, "In", ["us-east-1b"])
+    result = account.launch([account.claim("web", zone, (labels.CAPACITY_TYPE, "In", ["on-demand"]))], types)[0]
+    assert (result.zone, result.capacity_type) == ("us-east-1b", "on-demand")
+    (request,) = account.fleets.requests
+    overrides = [o for c in request["LaunchTemplateConfigs"] for o in c["Overrides"]]
+    assert {o["SubnetId"] for o in overrides} == {account.subnets["us-east-1b"]}
+    assert request["OnDemandOptions"] == {"AllocationStrategy": "lowest-price"}
+    assert request["Type"] == "instant"
+
+
+def test_a_replay_launches_nothing_and_deals_the_same(account: Account, types: Types) -> None:
+    claims = [account.claim(f"web-{i}") for i in range(3)]
+    before = account.launch(claims, types)
+    account.restart()
+    assert account.launch(claims, types) == before
+    assert len(account.running()) == 3
+
+
+def test_a_replay_with_other_prices_finds_the_instances_by_their_tag(account: Account, types: Types) -> None:
+    claims = [account.claim(f"web-{i}") for i in range(3)]
+    before = account.launch(claims, types)
+    account.restart()
+    cheaper = (account.instance_type("c5.large", spot=0.02, on_demand=0.085), *types)
+    after = account.launch(claims, cheaper)
+    assert {r.claim_name: r.instance_id for r in after} == {r.claim_name: r.instance_id for r in before}
+    assert len(account.running()) == 3
+
+
+def test_claims_left_over_from_a_run_that_died_get_the_instances_left_over(account: Account, types: Types) -> None:
+    claims = [account.claim(f"web-{i}") for i in range(4)]
+    before = {r.claim_name: r.instance_id for r in account.launch(claims, types)}
+    untagged = [before["web-2"], before["web-3"]]
+    aws.ec2().delete_tags(Resources=untagged, Tags=[{"Key": "karpenter.sh/nodeclaim"}])
+    account.restart()
+    after = account.launch(claims[1:], types)
+    assert after[0].instance_id == before["web-1"]
+    assert {r.instance_id for r in after[1:]} == set(untagged)
+    assert len(account.running()) == 4
+
+
+def test_what_is_missing_is_launched_once_however_often_it_is_tried(account: Account, types: Types) -> None:
+    claims = [account.claim(f"web-{i}") for i in range(3)]
+    before = account.launch(claims, types)
+    terminate([before[2].instance_id])
+    for _ in range(3):
+        account.restart()
+        after = account.launch(claims[1:], types)
+        assert all(isinstance(r, Launched) for r in after)
+    assert len(account.running()) == 3
+
+
+@pytest.mark.parametrize(
+    "call", ["CreateLaunchTemplate", "CreateFleet", "CreateTags", "DescribeInstances", "DescribeSubnets"]
+)
+@pytest.mark.parametrize("moment", ["before-call", "after-call"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_dying_at_any_call_leaves_exactly_one_instance_a_claim(
+    account: Account, types: Types, call: str, moment: str, nth: int
+) -> None:
+    claims = [account.claim(f"web-{i}") for i in range(3)]
+    node_class = account.ready()
+    seen = 0
+
+    class Died(Exception):  # noqa: N818 (the process, not an error)
+        pass
+
+    def die(**_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == nth:
+            raise Died
+
+    for client in (aws.ec2(), aws.fleet()):
+        client.meta.events.register_last(f"{moment}.ec2.{call}", die)
+    with contextlib.suppress(Died):
+        account.launch(claims, types, node_class=node_class)
+    account.restart()
+    after = account.launch(claims, types, node_class=node_class)
+    assert all(isinstance(r, Launched) for r in after)
+    assert len({r.instance_id for r in after}) == len(account.running()) == 3
+    for result in after:
+        assert account.tags(result.instance_id)["karpenter.sh/nodeclaim"] == result.claim_name
+
+
+def test_a_partial_fill_deals_what_there_is_and_says_what_had_no_capacity(account: Account, types: Types) -> None:
+    account.fleets.room = 2
+    account.fleets.without_capacity = {("spot", "m5.large", "us-east-1a")}
+    results = account.launch([account.claim(f"web-{i}") for i in range(5)], types)
+    launched = [r for r in results if isinstance(r, Launched)]
+    failed = [r for r in results if isinstance(r, Failed)]
+    assert len(launched) == len(account.running()) == 2
+    assert {f.kind for f in failed} == {"capacity"}
+    assert all(("spot", "m5.large", "us-east-1a") in f.unavailable for f in failed)
+    assert all(("spot", "m5.large", "us-east-1a") in r.unavailable for r in launched)
+
+
+def test_no_capacity_anywhere_names_every_offering_that_was_tried(account: Account, types: Types) -> None:
+    account.fleets.without_capacity = {
+        ("spot", t.name, o.zone) for t in types for o in t.offerings if o.capacity_type == "spot"
+    }
+    (failed,) = account.launch([account.claim("web")], types)
+    assert isinstance(failed, Failed)
+    assert failed.kind == "capacity"
+    assert set(failed.unavailable) == account.fleets.without_capacity
+    assert failed.reason == "InsufficientInstanceCapacity"
+    assert "EC2 has no spot capacity for m5.large in us-east-1a" in failed.message
+    assert account.running() == []
+
+
+def test_a_template_that_was_deleted_is_made_again(account: Account, types: Types) -> None:
+    account.launch([account.claim("first", group="one")], types)
+    for template in aws.ec2().describe_launch_templates()["LaunchTemplates"]:
+        aws.ec2().delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+    (result,) = account.launch([account.claim("second", group="two")], types)
+    assert isinstance(result, Launched)
+
+
+def test_a_throttled_call_is_to_be_tried_again_and_is_not_repeated_here(account: Account, types: Types) -> None:
+    account.fleets.refusals = [("RequestLimitExceeded", "Request limit exceeded.")]
+    (failed,) = account.launch([account.claim("web")], types)
+    assert (failed.kind, failed.reason) == ("throttled", "RequestLimitExceeded")
+    assert account.fleets.calls == 1
+    assert isinstance(account.launch([account.claim("web")], types)[0], Launched)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind", "says"),
+    [
+        ("UnauthorizedOperation", "You are not authorized: ec2:CreateFleet", "configuration", "lacks that permission"),
+        ("InvalidParameterValue", "Invalid IAM Instance Profile name", "configuration", "spec.instanceProfile"),
+        ("InvalidKMSKey.InvalidState", "The KMS key is disabled", "configuration", "kmsKeyID"),
+        ("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded", "capacity", "quota"),
+        ("InvalidSubnetID.NotFound", "The subnet does not exist", "gone", "does not exist"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_to_change(
+    account: Account, types: Types, code: str, message: str, kind: str, says: str
+) -> None:
+    account.fleets.refusals = [(code, message)]
+    (failed,) = account.launch([account.claim("web")], types)
+    assert failed.kind == kind
+    assert says in failed.message
+    assert failed.reason.isalnum()
+
+
+def test_nothing_available_is_told_without_a_call(account: Account, types: Types) -> None:
+    (failed,) = account.launch([account.claim("web", (labels.ZONE, "In", ["us-east-1f"]))], types)
+    assert failed.kind == "capacity"
+    assert account.fleets.calls == 0
+
+
+def test_spot_that_is_dearer_than_on_demand_is_not_asked_for(account: Account) -> None:
+    types = (
+        account.instance_type("m5.large", spot=0.03, on_demand=0.05),
+        account.instance_type("m5.xlarge", spot=0.06, on_demand=0.2),
+    )
+    account.launch([account.claim("web", SPOT_OR_NOT)], types)
+    (request,) = account.fleets.requests
+    overrides = [o for c in request["LaunchTemplateConfigs"] for o in c["Overrides"]]
+    assert {o["InstanceType"] for o in overrides} == {"m5.large"}
+
+
+def test_gpu_types_are_left_out_unless_nothing_else_will_do(account: Account) -> None:
+    gpu = account.instance_type("g5.xlarge", spot=0.01, on_demand=1.0, **{"nvidia.com__gpu": 1})
+    plain = account.instance_type("m5.large", spot=0.03, on_demand=0.09)
+    assert account.launch([account.claim("web", group="a")], (gpu, plain))[0].instance_type == "m5.large"
+    assert account.launch([account.claim("ml", group="b")], (gpu,))[0].instance_type == "g5.xlarge"
+
+
+def test_the_emptier_subnet_of_a_zone_is_taken(account: Account, types: Types) -> None:
+    roomy = account.add_subnet("us-east-1a", "10.0.128.0/20")
+    account.launch([account.claim("web", (labels.ZONE, "In", ["us-east-1a"]))], types)
+    (request,) = account.fleets.requests
+    assert {o["SubnetId"] for c in request["LaunchTemplateConfigs"] for o in c["Overrides"]} == {roomy}
+
+
+def test_the_clusters_instances_are_found_and_terminated_by_id(account: Account, types: Types) -> None:
+    results = account.launch([account.claim(f"web-{i}") for i in range(3)], types)
+    found = describe_cluster_instances("demo")
+    assert {i.id for i in found} == {r.instance_id for r in results}
+    assert {i.capacity_type for i in found} == {"spot"}
+    assert describe_cluster_instances("another") == ()
+    ids = [found[0].id, "i-00000000000000000", found[1].id]
+    assert set(terminate(ids)) == {found[0].id, found[1].id}
+    assert len(account.running()) == 1
+    assert terminate(["i-00000000000000000"]) == ()

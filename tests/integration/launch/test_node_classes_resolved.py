@@ -1,0 +1,256 @@
+"""What a node class means on AWS: what is found, and what a person is told when it isn't."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from botocore.exceptions import ClientError
+
+from shared import aws, host
+from shared.api.meta import condition, is_true
+from shared.api.nodeclass import (
+    AMISelectorTerm,
+    BlockDevice,
+    BlockDeviceMapping,
+    EC2NodeClassStatus,
+    SecurityGroupSelectorTerm,
+    SubnetSelectorTerm,
+)
+from shared.launch.nodeclass import not_ready
+
+Account = Any
+"""The fixture's class: tests can't import from conftest."""
+
+
+def said(status: EC2NodeClassStatus, type_: str) -> tuple[str, str, str]:
+    found = condition(status.conditions, type_)
+    assert found is not None
+    return found.status, found.reason, found.message
+
+
+def test_a_class_that_names_no_image_gets_al2023_of_both_architectures(account: Account) -> None:
+    status = account.status(account.node_class())
+    assert is_true(status.conditions, "Ready")
+    assert {s.zone for s in status.subnets} == set(account.subnets)
+    assert [g.id for g in status.security_groups] == [account.group]
+    assert status.instance_profile == "nodes"
+    arches = {r.values[0]: ami.id for ami in status.amis for r in ami.requirements if r.key == "kubernetes.io/arch"}
+    assert arches == {"amd64": account.images["x86_64"], "arm64": account.images["arm64"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "expected"),
+    [
+        ("AWSNodeTemplate", "1.32", "amazon-linux-2"),
+        ("AWSNodeTemplate", "1.34", "amazon-linux-2023"),
+        ("EC2NodeClass", "1.32", "amazon-linux-2"),
+        ("EC2NodeClass", "1.34", "amazon-linux-2023"),
+    ],
+)
+def test_the_unnamed_family_follows_the_clusters_version(
+    account: Account, kind: str, version: str, expected: str
+) -> None:
+    asked: list[str] = []
+    aws.ssm().meta.events.register(
+        "before-parameter-build.ssm.GetParameters", lambda params, **_: asked.extend(params["Names"])
+    )
+    account.status(account.node_class(kind=kind), version=version)
+    assert {name.split("/")[6] for name in asked} >= {expected}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "type_", "message"),
+    [
+        (
+            "EC2NodeClass",
+            {"subnet_selector_terms": [SubnetSelectorTerm(tags={"karpenter.sh/discovery": "nope"})]},
+            "SubnetsReady",
+            'no subnet matches spec.subnetSelectorTerms[0].tags {"karpenter.sh/discovery": "nope"}',
+        ),
+        (
+            "AWSNodeTemplate",
+            {"subnet_selector_terms": [SubnetSelectorTerm(tags={"karpenter.sh/discovery": "nope"})]},
+            "SubnetsReady",
+            'no subnet matches spec.subnetSelector {"karpenter.sh/discovery": "nope"}',
+        ),
+        (
+            "EC2NodeClass",
+            {"security_group_selector_terms": [SecurityGroupSelectorTerm(id="sg-1")]},
+            "SecurityGroupsReady",
+            'no security group matches spec.securityGroupSelectorTerms[0].id "sg-1"',
+        ),
+        (
+            "EC2NodeClass",
+            {"ami_selector_terms": [AMISelectorTerm(name="none-*", owner="self")]},
+            "AMIsReady",
+            'no image matches spec.amiSelectorTerms[0].name "none-*" of owner "self"',
+        ),
+        (
+            "EC2NodeClass",
+            {"ami_selector_terms": [AMISelectorTerm(ssm_parameter="/none")], "ami_family": "AL2023"},
+            "AMIsReady",
+            'no image matches spec.amiSelectorTerms[0].ssmParameter "/none"',
+        ),
+        (
+            "EC2NodeClass",
+            {"ami_selector_terms": [AMISelectorTerm(alias="al2@latest")]},
+            "AMIsReady",
+            'spec.amiSelectorTerms[0].alias "al2@latest" names no image: AWS publishes no AL2 latest',
+        ),
+        ("EC2NodeClass", {"role": "nobody"}, "InstanceProfileReady", 'spec.role "nobody" doesn\'t exist'),
+        ("EC2NodeClass", {"tags": {"aws:mine": "x"}}, "ValidationSucceeded", 'spec.tags: "aws:mine" begins with aws:'),
+        (
+            "EC2NodeClass",
+            {"tags": {"karpenter.sh/nodepool": "x"}},
+            "ValidationSucceeded",
+            'spec.tags: "karpenter.sh/nodepool" is set by Tenon',
+        ),
+        (
+            "EC2NodeClass",
+            {"user_data": "MIME-Version: 1.0\nContent-Type: text/plain\n\nhello"},
+            "ValidationSucceeded",
+            "spec.userData is not a valid MIME multi-part archive",
+        ),
+        (
+            "EC2NodeClass",
+            {"user_data": "[settings", "ami_family": "Bottlerocket"},
+            "ValidationSucceeded",
+            "spec.userData is not valid TOML",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_becomes_a_condition_that_names_the_field_and_value(
+    account: Account, kind: str, spec: dict[str, Any], type_: str, message: str
+) -> None:
+    made = account.node_class(kind=kind, **spec)
+    status = account.status(made)
+    truth, reason, text = said(status, type_)
+    assert (truth, reason.isalnum()) == ("False", True)
+    assert text.startswith(message)
+    assert said(status, "Ready")[0] == "False"
+    assert message in (not_ready(msgspec.structs.replace(made, status=status)) or "")
+
+
+def test_a_mended_class_is_ready_at_once_and_keeps_its_other_times(account: Account) -> None:
+    bad = account.node_class(subnet_selector_terms=[SubnetSelectorTerm(tags={"team": "x"})])
+    status = account.status(bad)
+    aws.ec2().create_tags(Resources=[account.subnets["us-east-1a"]], Tags=[{"Key": "team", "Value": "x"}])
+    after = account.status(msgspec.structs.replace(bad, status=status))
+    assert is_true(after.conditions, "Ready")
+    assert [s.zone for s in after.subnets] == ["us-east-1a"]
+    assert condition(after.conditions, "AMIsReady") == condition(status.conditions, "AMIsReady")
+
+
+def test_what_was_found_is_not_asked_for_again_within_a_minute(account: Account) -> None:
+    account.status(account.node_class())
+    asked: list[str] = []
+    aws.ec2().meta.events.register("before-call", lambda model, **_: asked.append(model.name))
+    account.status(account.node_class())
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("call", "type_", "permission"),
+    [
+        ("DescribeSubnets", "SubnetsReady", "ec2:DescribeSubnets"),
+        ("DescribeSecurityGroups", "SecurityGroupsReady", "ec2:DescribeSecurityGroups"),
+        ("DescribeImages", "AMIsReady", "ec2:DescribeImages"),
+    ],
+)
+def test_a_denied_call_says_which_permission_is_missing(
+    account: Account, call: str, type_: str, permission: str
+) -> None:
+    refuse(call, "UnauthorizedOperation")
+    status, reason, message = said(account.status(account.node_class()), type_)
+    assert (status, reason) == ("False", "Unauthorized")
+    assert permission in message
+
+
+def test_a_throttled_call_is_no_verdict_on_the_class(account: Account) -> None:
+    refuse("DescribeSubnets", "RequestLimitExceeded")
+    with pytest.raises(ClientError):
+        account.status(account.node_class())
+
+
+def refuse(call: str, code: str) -> None:
+    def answer(**_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+        from types import SimpleNamespace  # noqa: PLC0415 (used by this stand-in alone)
+
+        error = {"Code": code, "Message": "no"}
+        return SimpleNamespace(status_code=403), {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 403}}
+
+    aws.ec2().meta.events.register(f"before-call.ec2.{call}", answer)
+
+
+def test_a_role_gets_an_instance_profile_once(account: Account) -> None:
+    aws.iam().create_role(RoleName="nodes", AssumeRolePolicyDocument=json.dumps({}), Path="/")
+    first = account.status(account.node_class(role="nodes")).instance_profile
+    host.current().warm.pop("nodeclass:found")
+    assert account.status(account.node_class(role="nodes")).instance_profile == first
+    profile = aws.iam().get_instance_profile(InstanceProfileName=first)["InstanceProfile"]
+    assert [r["RoleName"] for r in profile["Roles"]] == ["nodes"]
+
+
+def test_images_by_id_name_and_parameter_are_found(account: Account) -> None:
+    image = account.images["x86_64"]
+    described = aws.ec2().describe_images(ImageIds=[image])["Images"][0]
+    aws.ssm().put_parameter(Name="/mine", Value=image, Type="String")
+    for term in (
+        AMISelectorTerm(id=image),
+        AMISelectorTerm(name=described["Name"], owner="self"),
+        AMISelectorTerm(ssm_parameter="/mine"),
+    ):
+        made = account.node_class(ami_selector_terms=[term], ami_family="Custom")
+        assert [a.id for a in account.status(made).amis] == [image]
+
+
+def test_the_template_carries_volume_key_monitoring_tags_and_profile(account: Account) -> None:
+    made = account.ready(
+        instance_profile="KarpenterInstanceProfile",
+        detailed_monitoring=True,
+        tags={"Name": "general", "auto-delete": "no"},
+        block_device_mappings=[
+            BlockDeviceMapping(
+                device_name="/dev/xvda",
+                ebs=BlockDevice(
+                    volume_size="30Gi",
+                    volume_type="gp3",
+                    iops=3000,
+                    throughput=125,
+                    encrypted=True,
+                    kms_key_id="arn:aws:kms:us-east-1:111122223333:key/0",
+                    delete_on_termination=True,
+                ),
+            )
+        ],
+    )
+    types = [account.instance_type("m5.large", spot=0.03)]
+    account.launch([account.claim("a"), account.claim("b")], types, node_class=made)
+    data = account.template_data()
+    assert data["BlockDeviceMappings"] == [
+        {
+            "DeviceName": "/dev/xvda",
+            "Ebs": {
+                "DeleteOnTermination": True,
+                "Encrypted": True,
+                "Iops": 3000,
+                "KmsKeyId": "arn:aws:kms:us-east-1:111122223333:key/0",
+                "Throughput": 125,
+                "VolumeSize": 30,
+                "VolumeType": "gp3",
+            },
+        }
+    ]
+    assert data["Monitoring"] == {"Enabled": True}
+    assert data["IamInstanceProfile"] == {"Name": "KarpenterInstanceProfile"}
+    assert data["MetadataOptions"]["HttpTokens"] == "required"
+    assert data["SecurityGroupIds"] == [account.group]
+    by_resource = {s["ResourceType"]: {t["Key"]: t["Value"] for t in s["Tags"]} for s in data["TagSpecifications"]}
+    for resource in ("instance", "volume", "network-interface", "spot-instances-request"):
+        tags = by_resource[resource]
+        assert tags["auto-delete"] == "no"
+        assert tags["kubernetes.io/cluster/demo"] == "owned"
+    assert {t["Value"] for i in account.running() for t in i["Tags"] if t["Key"] == "Name"} == {"general"}

@@ -1,0 +1,188 @@
+"""What nodes of each family are told, and how the user's own data is kept beside it."""
+
+from __future__ import annotations
+
+import email
+import shlex
+import tomllib
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.api.kubernetes import Taint
+from shared.api.nodeclass import Kubelet
+from shared.cluster.info import ClusterInfo
+from shared.instances.family import FAMILIES
+from shared.launch import bottlerocket, mime
+from shared.launch.bootstrap import UNREGISTERED, Bootstrap, UserDataError, registrable
+from shared.launch.userdata import render
+
+CLUSTER = ClusterInfo(
+    name="demo",
+    endpoint="https://demo.example",
+    certificate_authority="Q0E=",
+    version="1.34",
+    service_cidr="10.100.0.0/16",
+    region="us-east-1",
+)
+KUBELET = Kubelet(
+    max_pods=40,
+    system_reserved={"cpu": "100m"},
+    eviction_hard={"memory.available": "5%"},
+    cluster_dns=["10.100.0.10"],
+    eviction_max_pod_grace_period=60,
+)
+
+
+def boot(user_data: str = "", kubelet: Kubelet | None = KUBELET, *, raid: bool = False) -> Bootstrap:
+    return Bootstrap(
+        cluster=CLUSTER,
+        labels={"team": "a", "karpenter.sh/nodepool": "default"},
+        taints=(Taint(key="special", value="yes", effect="NoSchedule"), UNREGISTERED),
+        kubelet=kubelet,
+        user_data=user_data,
+        raid=raid,
+    )
+
+
+def parts(text: str) -> list[tuple[str, str]]:
+    message = email.message_from_string(text)
+    assert message.is_multipart()
+    return [(p.get_content_type(), str(p.get_payload())) for p in message.walk() if not p.is_multipart()]
+
+
+def test_al2023_is_told_of_its_cluster_kubelet_labels_and_taints() -> None:
+    ((kind, text),) = parts(render(FAMILIES["AL2023"], boot(raid=True)))
+    assert kind == "application/node.eks.aws"
+    config = yaml.safe_load(text)
+    assert config["kind"] == "NodeConfig"
+    assert config["spec"]["cluster"] == {
+        "name": "demo",
+        "apiServerEndpoint": "https://demo.example",
+        "certificateAuthority": "Q0E=",
+        "cidr": "10.100.0.0/16",
+    }
+    assert config["spec"]["kubelet"]["config"] == {
+        "maxPods": 40,
+        "clusterDNS": ["10.100.0.10"],
+        "systemReserved": {"cpu": "100m"},
+        "evictionHard": {"memory.available": "5%"},
+        "evictionMaxPodGracePeriod": 60,
+    }
+    assert config["spec"]["kubelet"]["flags"] == [
+        "--node-labels=karpenter.sh/nodepool=default,team=a",
+        "--register-with-taints=special=yes:NoSchedule,karpenter.sh/unregistered:NoExecute",
+    ]
+    assert config["spec"]["instance"] == {"localStorage": {"strategy": "RAID0"}}
+
+
+@pytest.mark.parametrize(
+    ("user_data", "kinds"),
+    [
+        ("#!/bin/bash\necho hello", ["text/x-shellscript"]),
+        ("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {}", ["application/node.eks.aws"]),
+        (mime.write([mime.Part(mime.SHELL, "#!/bin/sh\n: --// :")]), ["text/x-shellscript"]),
+    ],
+)
+def test_al2023_keeps_the_users_part_after_ours(user_data: str, kinds: list[str]) -> None:
+    assert [kind for kind, _ in parts(render(FAMILIES["AL2023"], boot(user_data)))] == [
+        "application/node.eks.aws",
+        *kinds,
+    ]
+
+
+@pytest.mark.parametrize("user_data", ["just words", "a: [", "kind: Pod", "Content-Type: multipart/mixed\n\nx"])
+def test_al2023_refuses_what_nodeadm_could_not_read(user_data: str) -> None:
+    with pytest.raises(UserDataError, match=r"^spec\.userData "):
+        render(FAMILIES["AL2023"], boot(user_data))
+
+
+def test_al2_calls_bootstrap_after_the_users_script() -> None:
+    users, ours = parts(render(FAMILIES["AL2"], boot("#!/bin/sh\necho 'it''s mine'", raid=True)))
+    assert "it''s mine" in users[1]
+    words = shlex.split(ours[1].splitlines()[-1])
+    assert words[:2] == ["/etc/eks/bootstrap.sh", "demo"]
+    given_to = dict(zip(words[2::2], words[3::2], strict=True))
+    assert given_to["--apiserver-endpoint"] == "https://demo.example"
+    assert given_to["--b64-cluster-ca"] == "Q0E="
+    assert given_to["--dns-cluster-ip"] == "10.100.0.10"
+    assert given_to["--use-max-pods"] == "false"
+    assert given_to["--local-disks"] == "raid0"
+    assert given_to["--kubelet-extra-args"].split() == [
+        "--node-labels=karpenter.sh/nodepool=default,team=a",
+        "--register-with-taints=special=yes:NoSchedule,karpenter.sh/unregistered:NoExecute",
+        "--max-pods=40",
+        "--eviction-max-pod-grace-period=60",
+        "--system-reserved=cpu=100m",
+        "--eviction-hard=memory.available<5%",
+    ]
+
+
+def test_bottlerocket_merges_the_users_settings_under_ours() -> None:
+    users = """
+    [settings.kubernetes]
+    cluster-name = "another"
+    allowed-unsafe-sysctls = ["net.core.somaxconn"]
+    [settings.kubernetes.node-labels]
+    mine = "yes"
+    [settings.host-containers.admin]
+    enabled = true
+    """
+    settings = tomllib.loads(render(FAMILIES["Bottlerocket"], boot(users, raid=True)))["settings"]
+    kubernetes = settings["kubernetes"]
+    assert kubernetes["cluster-name"] == "demo"
+    assert kubernetes["api-server"] == "https://demo.example"
+    assert kubernetes["cluster-certificate"] == "Q0E="
+    assert kubernetes["max-pods"] == 40
+    assert kubernetes["allowed-unsafe-sysctls"] == ["net.core.somaxconn"]
+    assert kubernetes["node-labels"] == {"mine": "yes", "team": "a", "karpenter.sh/nodepool": "default"}
+    assert kubernetes["node-taints"] == {"special": ["yes:NoSchedule"], "karpenter.sh/unregistered": [":NoExecute"]}
+    assert settings["host-containers"] == {"admin": {"enabled": True}}
+    assert "000-mount-instance-storage" in settings["bootstrap-commands"]
+
+
+TOML_VALUES = st.recursive(
+    st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="utf-8", exclude_characters="\x7f")),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(codec="utf-8", exclude_characters="\x7f")), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(st.characters(codec="utf-8", exclude_characters="\x7f")), TOML_VALUES, max_size=4))
+def test_settings_are_written_as_toml_reads_them(settings: dict[str, object]) -> None:
+    assert tomllib.loads("\n".join(bottlerocket._write(settings, ()))) == settings
+
+
+def test_windows_runs_the_bootstrap_script_after_the_users() -> None:
+    text = render(FAMILIES["Windows2022"], boot("<powershell>\nWrite-Host 'mine'\n</powershell>"))
+    assert text.startswith("<powershell>\nWrite-Host 'mine'\n")
+    assert text.rstrip().endswith("</powershell>")
+    assert "-EKSClusterName 'demo'" in text
+    assert "-DNSClusterIP '10.100.0.10'" in text
+    with pytest.raises(UserDataError, match="PowerShell"):
+        render(FAMILIES["Windows2022"], boot("<script>dir</script>"))
+
+
+def test_custom_is_verbatim() -> None:
+    assert render(FAMILIES["Custom"], boot("anything\n at all")) == "anything\n at all"
+
+
+def test_labels_that_a_kubelet_may_not_set_are_left_to_registration() -> None:
+    allowed = {"team": "a", "node.kubernetes.io/mine": "b", "kubernetes.io/arch": "amd64", "karpenter.sh/nodepool": "c"}
+    refused = {"kubernetes.io/mine": "x", "node-role.kubernetes.io/worker": "x", "my.k8s.io/x": "x"}
+    assert registrable(allowed | refused) == allowed
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="ascii", min_codepoint=32, max_codepoint=126), min_size=1), min_size=1, max_size=4
+    )
+)
+def test_an_archive_comes_back_as_it_was_written(texts: list[str]) -> None:
+    written = mime.write([mime.Part(mime.SHELL, f"#!/bin/sh\n{text}") for text in texts])
+    assert [p.text.rstrip("\n") for p in mime.parse(written)] == [f"#!/bin/sh\n{text}" for text in texts]
