@@ -182,8 +182,13 @@ def _conflicts(fields: Fields, theirs: Fields, current: Any, wanted: Any, path: 
         told = f"{path}.{step[2:]}" if step.startswith("f:") else f"{path}[{step[2:]}]"
         if below and theirs[step]:
             yield from _conflicts(below, theirs[step], here, there, told)
-        elif here != there:
+        elif here != there and not _joins(there):
             yield told
+
+
+def _joins(value: Any) -> bool:  # noqa: ANN401 (JSON)
+    """Whether applying the value takes nothing from anyone: an empty map."""
+    return isinstance(value, dict) and not value
 
 
 def _without(theirs: Fields, fields: Fields, current: Any, wanted: Any) -> Fields:  # noqa: ANN401 (JSON)
@@ -198,7 +203,7 @@ def _without(theirs: Fields, fields: Fields, current: Any, wanted: Any) -> Field
             left = _without(below, fields[step], here, there)
             if left:
                 kept[step] = left
-        elif here == there:
+        elif here == there or _joins(there):
             kept[step] = below
     return kept
 
