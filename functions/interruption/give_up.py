@@ -73,6 +73,9 @@ class GivingUp:
         return ours
 
     def _follow(self, event: Event, claim: NodeClaim) -> None:
+        if claim.metadata.deletion_timestamp is not None:
+            # It is going already; what EC2 says now, our own termination made it say.
+            return
         notice = event.notice
         self._logger.info(
             "EC2 says something about a node",
@@ -94,8 +97,7 @@ class GivingUp:
                 reason=notice.reason,
                 now=now,
             )
-        if claim.metadata.deletion_timestamp is None:
-            writes.delete(self._client, resources.NODE_CLAIMS, claim)
-            self.report.given_up += 1
+        writes.delete(self._client, resources.NODE_CLAIMS, claim)
+        self.report.given_up += 1
         for body in hints.bodies(hints.DRAIN, cluster=self._settings.cluster_name, keys=[claim.name], time=now):
             aws.sqs().send_message(QueueUrl=self._settings.termination_queue_url, MessageBody=body)

@@ -27,10 +27,11 @@ from shared.cluster.reading import pods_on
 from shared.launch.instances import describe, describe_cluster_instances, instance_id
 from shared.launch.termination import terminate
 from shared.lifecycle import continuing, draining, garbage
+from shared.lifecycle.continuing import Awaited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from aws_lambda_powertools import Logger
 
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What one look came to: ``gone`` when the claim is finished, else whether something ``moved``."""
+    """What one look came to: ``gone`` when the claim is finished, else what is waited for."""
 
     gone: bool = False
-    moving: bool = False
+    waits_for: Awaited = Awaited.NOBODY
 
 
 class Drain:
@@ -54,6 +55,7 @@ class Drain:
         self._logger = logger
         self._client = connect(settings)
         self._recorder = recorder(self._client)
+        self._later: dict[timedelta, list[str]] = {}
 
     def follow(self, claim_name: str) -> None:
         """Go on with a claim, if it is being deleted and its next look is due; see to it that another look follows."""
@@ -68,10 +70,17 @@ class Drain:
         if outcome.gone:
             return
         now = host.current().now()
-        wait = continuing.delay(claim, moving=outcome.moving, end=draining.deadline(claim), now=now)
+        wait = continuing.delay(claim, outcome.waits_for, end=draining.deadline(claim), now=now)
         if self._reserve(claim, now + wait):
-            for body in hints.bodies(hints.DRAIN, cluster=self._settings.cluster_name, keys=[claim.name], time=now):
+            self._later.setdefault(wait, []).append(claim.name)
+
+    def send_continuations(self) -> None:
+        """Send the next looks of everything that was followed, those due together in one message."""
+        now = host.current().now()
+        for wait, claims in self._later.items():
+            for body in hints.bodies(hints.DRAIN, cluster=self._settings.cluster_name, keys=claims, time=now):
                 queues.send_later(aws.sqs(), self._settings.termination_queue_url, body=body, delay=wait)
+        self._later.clear()
 
     def follow_node(self, node_name: str) -> None:
         """A node is being deleted: its claim goes with it; one without a claim is let go once its instance is gone."""
@@ -113,7 +122,8 @@ class Drain:
         self._say(claim, step)
         if step.terminate:
             return self._terminate(claim, node)
-        return Outcome(moving=moved or any(p.metadata.deletion_timestamp is not None for p in pods))
+        moving = moved or any(p.metadata.deletion_timestamp is not None for p in pods)
+        return Outcome(waits_for=Awaited.PODS if moving else Awaited.NOBODY)
 
     def _node(self, claim: NodeClaim) -> Node | None:
         if not claim.status.provider_id:
@@ -212,7 +222,7 @@ class Drain:
                     "Terminated an instance", extra={"nodeclaim": claim.name, "instances": [i.id for i in known]}
                 )
                 self._note(claim, nodeclaim.INSTANCE_TERMINATING, reason="InstanceTerminating")
-            return Outcome(moving=True)
+            return Outcome(waits_for=Awaited.INSTANCE)
         if node is not None:
             writes.delete(self._client, resources.NODES, node)
             writes.remove_finalizer(self._client, resources.NODES, node, names.TERMINATION_FINALIZER)

@@ -45,6 +45,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # 
                 extra={"keys": message.hint.keys, "error": type(error).__name__, "why": str(error)},
             )
             failed.append(message.id)
+    drain.send_continuations()
     return queues.come_back(aws.sqs(), event, failed)
 
 

@@ -8,6 +8,7 @@ that was lost is taken up by whatever hint comes after that time.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,10 +17,21 @@ if TYPE_CHECKING:
 NEXT_LOOK = "tenon.sh/next-look"
 """Annotation on a NodeClaim that is being deleted: when its drain goes on (RFC 3339)."""
 
-SOON = timedelta(seconds=1)
 _SLACK = timedelta(seconds=0.5)
+_SOON = timedelta(seconds=1)
 _LONGEST = timedelta(minutes=5)
 _SHARE = 20
+
+
+class Awaited(Enum):
+    """What a drain waits for."""
+
+    PODS = "pods"
+    """Pods are on their way out."""
+    INSTANCE = "instance"
+    """The instance is shutting down."""
+    NOBODY = "nobody"
+    """Nothing moves: a budget, a finalizer or a volume holds."""
 
 
 def is_due(claim: NodeClaim, *, now: datetime) -> bool:
@@ -34,12 +46,16 @@ def is_due(claim: NodeClaim, *, now: datetime) -> bool:
     return moment.tzinfo is None or now >= moment - _SLACK
 
 
-def delay(claim: NodeClaim, *, moving: bool, end: datetime | None, now: datetime) -> timedelta:
-    """How long to wait for the next look.
+def delay(claim: NodeClaim, awaited: Awaited, *, end: datetime | None, now: datetime) -> timedelta:
+    """How long to wait for the next look, in whole seconds; never past the claim's deadline ``end``.
 
-    A second or few while something moves; a twentieth of the time waited so far, five minutes at most, while something
-    holds; and never past the claim's deadline.
+    A second or few while pods move, a few for an instance; while something holds, a twentieth of the time waited so
+    far, five minutes at most, so that two days of waiting cost some hundred looks.
     """
-    waited = now - (claim.metadata.deletion_timestamp or now)
-    wait = min(max(waited / _SHARE, SOON), timedelta(seconds=5) if moving else _LONGEST)
+    if awaited is Awaited.INSTANCE:
+        wait = timedelta(seconds=3)
+    else:
+        waited = now - (claim.metadata.deletion_timestamp or now)
+        longest = timedelta(seconds=5) if awaited is Awaited.PODS else _LONGEST
+        wait = min(max(timedelta(seconds=waited // timedelta(seconds=_SHARE)), _SOON), longest)
     return wait if end is None or end <= now else min(wait, end - now)
