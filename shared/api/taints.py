@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.api import kubernetes
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
+EFFECTS = kubernetes.EFFECTS
 REPELLING = frozenset({NO_SCHEDULE, NO_EXECUTE})
 """The effects that keep a pod away; PreferNoSchedule only makes a node less liked."""
 

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.api.decode import decode
+from shared.api.hash import hash_node_class, hash_node_pool
+from shared.api.nodeclass import EC2NodeClass
+from shared.api.nodepool import NodePool
+
+A = {"key": "a", "effect": "NoSchedule"}
+B = {"key": "b", "effect": "NoExecute"}
+
+
+def pool(template: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None, **spec: object) -> NodePool:
+    return decode({"spec": {"template": {"metadata": metadata or {}, "spec": template or {}}, **spec}}, NodePool)
+
+
+def node_class(**spec: object) -> EC2NodeClass:
+    return decode({"spec": spec}, EC2NodeClass)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pool(limits={"cpu": 1}),
+        pool(weight=7),
+        pool(replicas=3),
+        pool(disruption={"budgets": [{"nodes": "1"}], "consolidateAfter": "1h"}),
+        pool({"requirements": [{"key": "a", "operator": "Exists"}]}),
+        pool({"taints": [], "expireAfter": "720h"}),
+    ],
+)
+def test_what_needs_no_new_node_leaves_the_pools_hash(changed: NodePool) -> None:
+    assert hash_node_pool(changed) == hash_node_pool(pool())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pool(metadata={"labels": {"a": "b"}}),
+        pool(metadata={"annotations": {"a": "b"}}),
+        pool({"taints": [A]}),
+        pool({"startupTaints": [A]}),
+        pool({"expireAfter": "Never"}),
+        pool({"terminationGracePeriod": "1h"}),
+        pool({"nodeClassRef": {"name": "other"}}),
+    ],
+)
+def test_what_nodes_are_made_from_changes_the_pools_hash(changed: NodePool) -> None:
+    assert hash_node_pool(changed) != hash_node_pool(pool())
+
+
+def test_order_says_nothing() -> None:
+    assert hash_node_pool(pool({"taints": [A, B]})) == hash_node_pool(pool({"taints": [B, A]}))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        node_class(subnetSelectorTerms=[{"id": "subnet-1"}]),
+        node_class(securityGroupSelectorTerms=[{"id": "sg-1"}]),
+        node_class(amiSelectorTerms=[{"id": "ami-1"}]),
+        node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}]),
+    ],
+)
+def test_what_selects_is_judged_by_what_it_selects_not_by_the_hash(changed: EC2NodeClass) -> None:
+    assert hash_node_class(changed) == hash_node_class(node_class())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        node_class(userData="x"),
+        node_class(role="x"),
+        node_class(tags={"a": "b"}),
+        node_class(kubelet={"maxPods": 1}),
+        node_class(amiFamily="AL2"),
+        node_class(blockDeviceMappings=[{"deviceName": "a"}]),
+        node_class(metadataOptions={"httpTokens": "optional"}),
+        node_class(cpuOptions={"coreCount": 1}),
+    ],
+)
+def test_what_instances_are_made_from_changes_the_class_hash(changed: EC2NodeClass) -> None:
+    assert hash_node_class(changed) != hash_node_class(node_class())
+
+
+def test_a_hash_is_the_same_in_every_release() -> None:
+    assert hash_node_pool(pool({"taints": [A], "nodeClassRef": {"name": "default"}})) == "585ec8baf484d6a8"
+    assert hash_node_class(node_class(role="nodes", tags={"a": "b"})) == "44c7933de64b893b"
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=5), min_size=2, max_size=5))
+def test_the_order_of_labels_says_nothing(labels: dict[str, str]) -> None:
+    turned = dict(reversed(labels.items()))
+    assert hash_node_pool(pool(metadata={"labels": labels})) == hash_node_pool(pool(metadata={"labels": turned}))
