@@ -13,13 +13,15 @@ chosen: **pods, then claims, then nodes, then the rest.**
 - What is left: a pod bound after the pods were read isn't seen on its node. Placing has it pending still, which is
   the same room; disruption looks at a node's pods again (:func:`pods_on`) before it acts.
 
-All lists are consistent reads (no ``resourceVersion=0``): never from a cache that lags.
+All lists are consistent reads (no ``resourceVersion=0``): never from a cache that lags. The pods of a large cluster are
+caught up by a watch in a warm process (``catching_up`` says how far that can be trusted).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from shared import host
 from shared.api.kubernetes import (
     CSINode,
     DaemonSet,
@@ -34,6 +36,7 @@ from shared.api.kubernetes import (
 )
 from shared.api.nodeclaim import NodeClaim
 from shared.cluster import listing, pools, resources
+from shared.cluster.catching_up import PENDING, UNFINISHED, WORTH, Pods
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import Listed
 from shared.snapshot import Invalid, Snapshot
@@ -46,8 +49,50 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of the pods that take room, or will."""
+
+class Reader:
+    """Reads snapshots of one cluster; a warm one keeps the pods, and reads only what changed."""
+
+    def __init__(self, client: Client, *, worth: int = WORTH) -> None:
+        """``worth``: from how many pods on they are caught up instead of listed."""
+        self.client = client
+        self.pods = Pods(client, worth=worth)
+
+    def read(self, now: datetime) -> Snapshot:
+        """As :func:`read`."""
+        invalid: list[Invalid] = []
+
+        def every(resource: Resource, kind: type[T]) -> tuple[T, ...]:
+            listed = present(self.client, resource, kind)
+            invalid.extend(listed.invalid)
+            return listed.objects
+
+        pods = self.pods.read()
+        invalid.extend(pods.invalid)
+        node_claims = every(resources.NODE_CLAIMS, NodeClaim)
+        nodes = every(resources.NODES, Node)
+        raw_pools = _raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
+        raw_classes = _raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
+        node_pools, bad_pools = pools.node_pools(raw_pools)
+        node_classes, bad_classes = pools.node_classes(raw_classes)
+        invalid.extend((*bad_pools, *bad_classes))
+        return Snapshot(
+            taken_at=now,
+            pods=pods.objects,
+            node_claims=node_claims,
+            nodes=nodes,
+            node_pools=node_pools,
+            node_classes=node_classes,
+            daemon_sets=every(resources.DAEMON_SETS, DaemonSet),
+            namespaces=every(resources.NAMESPACES, Namespace),
+            persistent_volumes=every(resources.PERSISTENT_VOLUMES, PersistentVolume),
+            persistent_volume_claims=every(resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),
+            storage_classes=every(resources.STORAGE_CLASSES, StorageClass),
+            csi_nodes=every(resources.CSI_NODES, CSINode),
+            volume_attachments=every(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
+            pod_disruption_budgets=every(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
+            invalid=tuple(invalid),
+        )
 
 
 def read(client: Client, *, now: datetime) -> Snapshot:
@@ -59,42 +104,16 @@ def read(client: Client, *, now: datetime) -> Snapshot:
     Raises:
         ApiError: the API server can't be read.
     """
-    invalid: list[Invalid] = []
-
-    def every(resource: Resource, kind: type[T], fields: str = "") -> tuple[T, ...]:
-        listed = present(client, resource, kind, fields=fields)
-        invalid.extend(listed.invalid)
-        return listed.objects
-
-    pods = every(resources.PODS, Pod, UNFINISHED)
-    node_claims = every(resources.NODE_CLAIMS, NodeClaim)
-    nodes = every(resources.NODES, Node)
-    node_pools, bad_pools = pools.node_pools(_raw(client, resources.NODE_POOLS, resources.PROVISIONERS))
-    node_classes, bad_classes = pools.node_classes(_raw(client, resources.NODE_CLASSES, resources.NODE_TEMPLATES))
-    invalid.extend((*bad_pools, *bad_classes))
-    return Snapshot(
-        taken_at=now,
-        pods=pods,
-        node_claims=node_claims,
-        nodes=nodes,
-        node_pools=node_pools,
-        node_classes=node_classes,
-        daemon_sets=every(resources.DAEMON_SETS, DaemonSet),
-        namespaces=every(resources.NAMESPACES, Namespace),
-        persistent_volumes=every(resources.PERSISTENT_VOLUMES, PersistentVolume),
-        persistent_volume_claims=every(resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),
-        storage_classes=every(resources.STORAGE_CLASSES, StorageClass),
-        csi_nodes=every(resources.CSI_NODES, CSINode),
-        volume_attachments=every(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
-        pod_disruption_budgets=every(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
-        invalid=tuple(invalid),
-    )
+    reader = host.current().once("cluster:reader", lambda: Reader(client))
+    if reader.client is not client:
+        reader = Reader(client)
+    return reader.read(now)
 
 
-def present(client: Client, resource: Resource, kind: type[T], *, fields: str = "") -> Listed[T]:
+def present(client: Client, resource: Resource, kind: type[T]) -> Listed[T]:
     """The objects of a kind; none where the cluster doesn't have the kind."""
     try:
-        return listing.objects(client, resource, kind, fields=fields)
+        return listing.objects(client, resource, kind)
     except NotFoundError:
         return Listed()
 
@@ -106,7 +125,7 @@ def pods_on(client: Client, node: str) -> Listed[Pod]:
 
 def pending_pods(client: Client) -> Listed[Pod]:
     """The unfinished pods that are bound to no node, as they are now."""
-    return listing.objects(client, resources.PODS, Pod, fields=f"spec.nodeName=,{UNFINISHED}")
+    return listing.objects(client, resources.PODS, Pod, fields=PENDING)
 
 
 def _raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:

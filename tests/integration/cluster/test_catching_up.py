@@ -1,0 +1,158 @@
+"""A warm process reads only what changed, and sees the same as one that reads everything."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.kubernetes.wire import Response
+from shared.api.kubernetes import Pod
+from shared.cluster import listing, resources
+from shared.cluster.catching_up import UNFINISHED, Pods
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from local.kubernetes.server import Server
+    from local.kubernetes.wire import Request
+    from shared.cluster.client import Client
+
+
+def path(name: str, subresource: str = "") -> str:
+    return resources.PODS.path(name, namespace="default", subresource=subresource)
+
+
+def listed(client: Client) -> dict[str, Pod]:
+    return {pod.key: pod for pod in listing.objects(client, resources.PODS, Pod, fields=UNFINISHED).objects}
+
+
+def caught_up(pods: Pods) -> dict[str, Pod]:
+    return {pod.key: pod for pod in pods.read().objects}
+
+
+@pytest.fixture
+def pods(client: Client, add_pod: Callable[..., None]) -> Pods:
+    for i in range(5):
+        add_pod(f"p{i}")
+        add_pod(f"b{i}", nodeName="n1")
+    kept = Pods(client, worth=1, patience=1200)
+    kept.read()
+    return kept
+
+
+def bind(client: Client, name: str) -> None:
+    target = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "n1"}}
+    client.create(path(name, "binding"), target)
+
+
+def test_each_kind_of_change_is_caught_up(client: Client, pods: Pods, add_pod: Callable[..., None]) -> None:
+    bind(client, "p0")
+    client.patch(path("b0"), {"metadata": {"labels": {"x": "y"}}})
+    client.patch(path("b1", "status"), {"status": {"phase": "Succeeded"}})
+    client.delete(path("b2"), grace_period_seconds=0)
+    client.delete(path("b3"))
+    client.delete(path("p1"))
+    add_pod("new")
+    found = caught_up(pods)
+    assert found == listed(client)
+    assert found["default/p0"].spec.node_name == "n1"
+    assert found["default/b3"].metadata.deletion_timestamp is not None
+    assert "default/b1" not in found
+    assert pods.lists == 1
+
+
+def test_nothing_changed_is_nothing_read(client: Client, pods: Pods) -> None:
+    for _ in range(3):
+        assert caught_up(pods) == listed(client)
+    assert pods.lists == 1
+
+
+def test_a_version_that_expired_is_listed_again(server: Server, client: Client, pods: Pods) -> None:
+    expired = json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}).encode()
+    server.intercept = lambda request: Response(410, expired) if request.verb == "watch" else None
+    assert caught_up(pods) == listed(client)
+    assert pods.lists == 2
+
+
+@pytest.mark.parametrize("fault", [Response(403), Response(drop=True)], ids=["forbidden", "dropped"])
+def test_a_watch_that_fails_is_replaced_by_a_list(
+    server: Server, client: Client, pods: Pods, add_pod: Callable[..., None], fault: Response
+) -> None:
+    add_pod("new")
+    server.intercept = lambda request: fault if request.verb == "watch" else None
+    assert caught_up(pods) == listed(client)
+    assert pods.lists == 2
+
+
+def test_a_watch_that_says_nothing_is_not_believed(
+    server: Server, client: Client, add_pod: Callable[..., None]
+) -> None:
+    """The binding never arrives by the watch, but the list of pods without a node shows that it happened."""
+
+    never = threading.Event()
+
+    def silence() -> Iterator[bytes | None]:
+        while True:
+            yield None
+            never.wait(0.01)
+
+    def intercept(request: Request) -> Response | None:
+        return Response(stream=silence()) if request.verb == "watch" else None
+
+    add_pod("p0")
+    pods = Pods(client, worth=1, patience=2)
+    pods.read()
+    bind(client, "p0")
+    server.intercept = intercept
+    assert caught_up(pods)["default/p0"].spec.node_name == "n1"
+    assert pods.lists == 2
+
+
+def test_few_pods_are_listed(client: Client, add_pod: Callable[..., None]) -> None:
+    add_pod("only")
+    kept = Pods(client, worth=2)
+    for _ in range(3):
+        assert set(caught_up(kept)) == {"default/only"}
+    assert kept.lists == 3
+
+
+def test_a_pod_that_can_not_be_read_is_told_until_it_can(
+    client: Client, pods: Pods, add_pod: Callable[..., None]
+) -> None:
+    client.patch(path("b0", "status"), {"status": {"startTime": 7}})
+    add_pod("new")
+    found = pods.read()
+    assert [str(bad.ref) for bad in found.invalid] == ["Pod default/b0"]
+    assert "default/b0" not in {pod.key for pod in found.objects}
+    client.patch(path("b0", "status"), {"status": {"startTime": None}})
+    add_pod("newer")
+    assert pods.read().invalid == ()
+    assert caught_up(pods) == listed(client)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_happens_it_sees_what_a_list_sees(
+    client: Client, pods: Pods, add_pod: Callable[..., None], seed: int
+) -> None:
+    rng = random.Random(seed)  # noqa: S311 (a test's dice)
+    for turn in range(8):
+        for i in range(rng.randrange(8)):
+            there = sorted(listed(client).values(), key=lambda pod: pod.key)
+            name = rng.choice(there).metadata.name
+            match rng.randrange(4):
+                case 0:
+                    add_pod(f"t{turn}-{i}", **rng.choice([{}, {"nodeName": "n1"}]))
+                case 1:
+                    client.patch(path(name), {"metadata": {"labels": {"turn": str(turn)}}})
+                case 2:
+                    client.delete(path(name), grace_period_seconds=0)
+                case _:
+                    client.patch(path(name, "status"), {"status": {"phase": rng.choice(["Running", "Failed"])}})
+        # the last change shows among the pods without a node, and changes come in order
+        add_pod(f"last{turn}")
+        assert caught_up(pods) == listed(client)
+    assert pods.lists == 1
