@@ -257,12 +257,29 @@ class ResolvedAMI(Struct):
     requirements: Annotated[list[AMIRequirement], describe("Which instance types it is for.")] = []
 
 
+class ResolvedCapacityReservation(Struct):
+    """A capacity reservation that the terms select."""
+
+    id: Annotated[str, describe("The reservation's id.")]
+    instance_type: Annotated[str, describe("The instance type that it reserves.")] = ""
+    availability_zone: Annotated[str, describe("The availability zone that it is in.")] = ""
+    available_instance_count: Annotated[int, describe("How many of its instances are unused.", minimum=0)] = 0
+    reservation_type: Annotated[str, describe("default or capacity-block.")] = "default"
+    interruptible: Annotated[bool, describe("Whether its owner may take the instances back.")] = False
+    owner_id: Annotated[str, describe("Whose reservation it is: an account's id.")] = msgspec.field(
+        default="", name="ownerID"
+    )
+
+
 class EC2NodeClassStatus(Struct):
     """What was found on AWS."""
 
     subnets: Annotated[list[ResolvedSubnet], describe("Subnets that the terms select.")] = []
     security_groups: Annotated[list[ResolvedSecurityGroup], describe("Security groups that the terms select.")] = []
     amis: Annotated[list[ResolvedAMI], describe("Images that the terms select.")] = []
+    capacity_reservations: Annotated[
+        list[ResolvedCapacityReservation], describe("Capacity reservations that the terms select.")
+    ] = []
     instance_profile: Annotated[str, describe("The instance profile of the nodes.")] = ""
     conditions: Annotated[list[Condition], describe("What is observed about the class.")] = []
 
