@@ -102,19 +102,23 @@ class Scheduler:
 
     def _place_all(self, now: datetime) -> None:
         """Give nodes to the pods whose shape has room somewhere, in order of rank; tell the others."""
-        full = {key for key, queue in self._queues.items() if queue.search.best() is None}
-        hopeful = [
+        while hopeful := self._hopeful():
+            full: set[bytes] = set()
+            for _, uid, key in sorted(hopeful):
+                if key not in full and not self._attempt(uid, self._queues[key]):
+                    full.add(key)
+        for queue in self._queues.values():
+            if queue.waiting:
+                self._refuse(queue, now)
+
+    def _hopeful(self) -> list[tuple[tuple[int, datetime, str, str], str, bytes]]:
+        """The pods of shapes that have room somewhere: a pod that was just placed may have made it."""
+        return [
             (waiting.rank, uid, key)
             for key, queue in self._queues.items()
-            if key not in full
+            if queue.waiting and queue.search.best() is not None
             for uid, waiting in queue.waiting.items()
         ]
-        for _, uid, key in sorted(hopeful):
-            if key not in full and not self._attempt(uid, self._queues[key]):
-                full.add(key)
-        for key, queue in self._queues.items():
-            if key in full and queue.waiting:
-                self._refuse(queue, now)
 
     def _learn(self, change: Change, now: datetime) -> None:
         plural, obj = change.kind.plural, change.object
