@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
-from local.kubernetes import discovery, errors, kinds, openapi, representation, routes
+from local.kubernetes import discovery, errors, kinds, openapi, protobuf, representation, routes
 from local.kubernetes.errors import ApiError
 from local.kubernetes.watching import DEFAULT_SECONDS, Wanted, Watch
 from local.kubernetes.wire import Request, Response
@@ -335,11 +335,10 @@ class Api:
             )
         patch = _parsed(request)
         manager = request.query.get("fieldManager", "")
-        if how == "apply":
-            if not manager:
-                raise errors.bad_request("fieldManager is required for apply patch")
-            if isinstance(patch, dict):
-                patch = self._strict(request, kind, patch)
+        if how == "apply" and not manager:
+            raise errors.bad_request("fieldManager is required for apply patch")
+        if isinstance(patch, dict) and not route.subresource:
+            patch = self._strict(request, kind, patch)
         before = self.store.find(kind, route.name, namespace=route.namespace or "")
         obj = self.store.patch(
             kind,
@@ -414,7 +413,7 @@ def _json(value: Any, status: int = 200) -> Response:  # noqa: ANN401 (any JSON)
 
 def _parsed(request: Request) -> Any:  # noqa: ANN401 (any JSON)
     if "protobuf" in request.headers.get("content-type", ""):
-        raise errors.unsupported_media_type("the body of the request was in an unknown format - JSON and YAML are read")
+        return protobuf.decode(request.body)
     try:
         return msgspec.json.decode(request.body)
     except msgspec.DecodeError as broken:

@@ -82,9 +82,11 @@ def check_shape(obj: Any) -> None:  # noqa: ANN401 (whatever JSON a client sent)
     Raises:
         ApiError: 400, it is no object, or its metadata has values of wrong types.
     """
-    if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}) or {}, dict):
+    metadata = obj.get("metadata") if isinstance(obj, dict) else ()
+    if metadata is None:
+        return
+    if not isinstance(metadata, dict):
         raise errors.bad_request("the object provided is unrecognized (must be an object with metadata)")
-    metadata = obj.get("metadata") or {}
     for name in ("labels", "annotations"):
         for key, value in (metadata.get(name) or {}).items():
             if not isinstance(value, str):
