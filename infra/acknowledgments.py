@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aws_cdk import Acknowledgment, Validations
 
 from infra.nodes import POLICIES
+from infra.permissions import LAUNCHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,6 @@ _GLOBAL = "arn:<AWS::Partition>:iam::<AWS::AccountId>"
 
 _USED = "what a launch uses, of any account (AWS's images, shared subnets); launching also needs tags on what it makes"
 _MADE = "ids are made by EC2; the request or the resource must carry the cluster's tag"
-_UNTAGGED = "made by EC2 along with a tagged instance; ids are not known before"
 
 
 def _wildcards(cluster: str) -> dict[str, str]:
@@ -39,8 +39,7 @@ def _wildcards(cluster: str) -> dict[str, str]:
             f"{_REGIONAL}:*:{name}/*": _USED
             for name in ("capacity-reservation", "image", "placement-group", "security-group", "snapshot", "subnet")
         },
-        **{f"{_OWN}:{name}/*": _UNTAGGED for name in ("network-interface", "spot-instances-request")},
-        **{f"{_OWN}:{name}/*": _MADE for name in ("fleet", "instance", "launch-template", "volume")},
+        **{f"{_OWN}:{name}/*": _MADE for name in (*LAUNCHED, "launch-template")},
     }
 
 

@@ -23,7 +23,7 @@ NAMESPACE = "tenon"
 RELAY = "tenon-relay"
 LEASE_NAMESPACE = "kube-system"
 RELAY_REPLICAS = 2
-HEALTH_PORT = 8080
+HEALTH_PORT = 8080  # RelaySettings.health_port
 
 _READ = ("get", "list")
 _WATCH = ("get", "list", "watch")

@@ -36,6 +36,9 @@ WILDCARDS = {
 }
 """The statements whose resource is ``*``, and why it can't be less."""
 
+LAUNCHED = ("fleet", "instance", "network-interface", "spot-instances-request", "volume")
+"""What a launch makes and tags (shared/launch)."""
+
 _FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances in its caller's name
 
 
@@ -132,22 +135,17 @@ def _resolve(on: Subjects) -> list[iam.PolicyStatement]:
 
 def _launch(on: Subjects) -> list[iam.PolicyStatement]:
     stack = Stack.of(on.scope)
-    tagged = ("fleet", "instance", "volume")
     shared = ("capacity-reservation", "image", "placement-group", "security-group", "snapshot", "subnet")
     return [
-        # What a launch uses but does not make, and the two that EC2 makes along with an instance and does not tag.
-        _allow(
-            "LaunchWith",
-            _FLEET,
-            [*on.ec2(*shared, shared=True), *on.ec2("network-interface", "spot-instances-request")],
-        ),
+        # What a launch uses but does not make.
+        _allow("LaunchWith", _FLEET, on.ec2(*shared, shared=True)),
         # Templates that this cluster made.
         _allow("LaunchFromOwnTemplates", _FLEET, on.ec2("launch-template"), on.owned()),
         # What a launch makes must say whose it is, or garbage collection could never find it.
         _allow(
             "LaunchTagged",
             _FLEET,
-            on.ec2(*tagged),
+            on.ec2(*LAUNCHED),
             {**on.requested(), "StringLike": {f"aws:RequestTag/{labels.NODEPOOL}": "*"}},
         ),
         _allow("MakeTemplates", ["ec2:CreateLaunchTemplate"], on.ec2("launch-template"), on.requested()),
@@ -155,7 +153,7 @@ def _launch(on: Subjects) -> list[iam.PolicyStatement]:
         _allow(
             "TagWhileCreating",
             ["ec2:CreateTags"],
-            on.ec2(*tagged, "launch-template", "network-interface", "spot-instances-request"),
+            on.ec2(*LAUNCHED, "launch-template"),
             on.requested(**{"ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]}),
         ),
         # Which claim an instance was dealt to is known after the launch only.
@@ -235,7 +233,7 @@ def _by_setting(setting: str, function: str, on: Subjects) -> list[iam.PolicySta
             allowed = [_allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)]
         case "table_name":
             # Unavailable offerings, the call budget, idempotency records; nothing is ever scanned.
-            actions = ("BatchGetItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
+            actions = ("DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
             allowed = [_allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]
         case "catalog_bucket":
             allowed = [

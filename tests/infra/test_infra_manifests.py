@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from functions.relay.settings import RelaySettings
 from infra import manifests, sizes
+from shared import settings
 
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
@@ -79,11 +82,12 @@ def test_the_relay_runs_twice_unprivileged_and_survives_a_drain() -> None:
     assert pod["securityContext"]["runAsNonRoot"]
     (container,) = pod["containers"]
     assert container["image"] == "relay:1"
-    assert {e["name"]: e["value"] for e in container["env"]} == {
-        "TENON_CLUSTER_NAME": "demo",
-        "TENON_EVENT_BUS_NAME": "tenon-demo",
-        "AWS_DEFAULT_REGION": "eu-west-1",
-    }
+    environ = {e["name"]: e["value"] for e in container["env"]}
+    assert environ.pop("AWS_DEFAULT_REGION") == "eu-west-1"
+    assert settings.read(RelaySettings, environ) == RelaySettings(
+        cluster_name="demo", event_bus_name="tenon-demo", health_port=container["ports"][0]["containerPort"]
+    )
+    assert set(environ) <= {settings.variable(field.name) for field in msgspec.structs.fields(RelaySettings)}
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert by_kind["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
 
@@ -91,3 +95,30 @@ def test_the_relay_runs_twice_unprivileged_and_survives_a_drain() -> None:
 def test_the_yaml_is_what_was_meant() -> None:
     objects = manifests.access()
     assert list(yaml.safe_load_all(manifests.to_yaml(objects))) == objects
+
+
+def test_the_kinds_come_first_and_are_karpenters() -> None:
+    objects = manifests.everything(cluster="demo", region="eu-west-1", image="relay:1")
+    names = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "CustomResourceDefinition"]
+    assert names == [
+        "awsnodetemplates.karpenter.k8s.aws",
+        "ec2nodeclasses.karpenter.k8s.aws",
+        "nodeclaims.karpenter.sh",
+        "nodepools.karpenter.sh",
+        "provisioners.karpenter.sh",
+    ]
+    assert [obj["kind"] for obj in objects[: len(names)]] == ["CustomResourceDefinition"] * len(names)
+    namespace = next(i for i, obj in enumerate(objects) if obj["kind"] == "Namespace")
+    assert all(
+        i > namespace for i, obj in enumerate(objects) if obj["metadata"].get("namespace") == manifests.NAMESPACE
+    )
+
+
+def test_what_is_granted_is_granted_on_kinds_that_are_there() -> None:
+    crds = [obj for obj in manifests.kinds() if obj["kind"] == "CustomResourceDefinition"]
+    known = {(crd["spec"]["group"], crd["spec"]["names"]["plural"]) for crd in crds}
+    objects = manifests.everything(cluster="demo", region="eu-west-1", image="relay:1")
+    for obj in objects:
+        for rule in obj.get("rules", []):
+            if rule["apiGroups"][0].startswith("karpenter."):
+                assert {(rule["apiGroups"][0], r.partition("/")[0]) for r in rule["resources"]} <= known

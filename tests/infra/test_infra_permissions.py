@@ -11,6 +11,7 @@ Select = Callable[[str], dict[str, dict[str, Any]]]
 Granted = dict[str, list[dict[str, Any]]]
 
 OWNED = {"aws:ResourceTag/kubernetes.io/cluster/demo": "owned"}
+MADE = (":instance/*", ":volume/*", ":fleet/*", ":network-interface/*", ":spot-instances-request/*")
 REQUESTED = {"aws:RequestTag/kubernetes.io/cluster/demo": "owned"}
 
 
@@ -53,7 +54,7 @@ def test_what_a_launch_makes_is_tagged_as_the_clusters(granted: Granted) -> None
     for statement in granted[sizes.PROVISIONER]:
         if not {"ec2:RunInstances", "ec2:CreateLaunchTemplate"} & set(statement["Action"]):
             continue
-        made = [r for r in map(text, statement["Resource"]) if r.endswith((":instance/*", ":volume/*", ":fleet/*"))]
+        made = [r for r in map(text, statement["Resource"]) if r.endswith(MADE)]
         if made or "ec2:CreateLaunchTemplate" in statement["Action"]:
             assert statement["Condition"]["StringEquals"] == REQUESTED
 
