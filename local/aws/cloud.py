@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import boto3
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from local.actor import Actor
+    from local.aws.queues import Message
 
 _MOTO = {"lambda": {"use_docker": False}, "iam": {"load_aws_managed_policies": True}}
 _ENVIRON = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}  # five hundred images that no EKS node runs
@@ -91,6 +93,9 @@ class Cloud:
             stack.enter_context(_environ({**_ENVIRON, "AWS_DEFAULT_REGION": self.region}))
             stack.enter_context(mock_aws(config=_MOTO))
             stack.enter_context(captured())
+            stack.enter_context(warnings.catch_warnings())
+            # Lambda makes no error of a warning, whatever a test runner's filters say.
+            warnings.filterwarnings("ignore", message="No application metrics to publish")
             boto3.setup_default_session(region_name=self.region)
             assert boto3.DEFAULT_SESSION is not None
             self._gate.guard(boto3.DEFAULT_SESSION)
@@ -147,6 +152,20 @@ class Cloud:
             self.deployed.sources, region=self.region, now=self._now, functions=self.functions, lock=self.lock
         )
         return self.deployed
+
+    def dead_letters(self) -> list[Message]:
+        """All messages in dead-letter queues, by queue and then by when they came."""
+        with self.lock:
+            queues = backends.sqs(self.region).queues
+            dead = {queue.dead_letter_queue.name for queue in queues.values() if queue.dead_letter_queue is not None}
+            dead |= {
+                arn.rsplit(":", 1)[-1]
+                for bus in backends.events(self.region).event_buses.values()
+                for rule in bus.rules.values()
+                for target in rule.targets
+                if (arn := target.get("DeadLetterConfig", {}).get("Arn"))
+            }
+        return [message for name in sorted(dead) for message in self.queues.messages(name)]
 
     def actors(self) -> list[Actor]:
         """Who must be stepped for anything to happen here, in order."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import warnings
 import zipfile
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from botocore.exceptions import ClientError
 from local.aws import backends
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _STAGING = f"cdk-hnb659fds-assets-{backends.ACCOUNT}-{{region}}"
@@ -109,9 +110,7 @@ def deploy(assembly: Path, *, region: str) -> Deployed:
     s3.put_object(Bucket=bucket, Key="template.json", Body=template_text.encode())
     cloudformation = boto3.client("cloudformation")
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            # moto says of each kind that it skips that it does; those are asserted on the template (tests/infra).
-            warnings.simplefilter("ignore")
+        with _quietly():
             cloudformation.create_stack(
                 StackName=stack,
                 TemplateURL=f"https://{bucket}.s3.{region}.amazonaws.com/template.json",
@@ -123,14 +122,16 @@ def deploy(assembly: Path, *, region: str) -> Deployed:
             )
     except ClientError as error:
         raise DeployError(f"{stack}: {error}") from error
-    described = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
+    with _quietly():
+        described = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
     if described["StackStatus"] != "CREATE_COMPLETE":
         raise DeployError(f"{stack}: {described['StackStatus']} {described.get('StackStatusReason', '')}")
-    physical = {
-        item["LogicalResourceId"]: item.get("PhysicalResourceId", "")
-        for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
-        for item in page["StackResourceSummaries"]
-    }
+    with _quietly():
+        physical = {
+            item["LogicalResourceId"]: item.get("PhysicalResourceId", "")
+            for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
+            for item in page["StackResourceSummaries"]
+        }
     functions = _functions(template, physical)
     return Deployed(
         stack=stack,
@@ -140,6 +141,20 @@ def deploy(assembly: Path, *, region: str) -> Deployed:
         physical=physical,
         outputs={output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])},
     )
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Moto says of each kind that it skips that it does; those are asserted on the template (tests/infra)."""
+    log = logging.getLogger("moto.cloudformation.parsing")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
 
 
 def _stack_of(manifest: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -36,9 +36,14 @@ class Instances:
         self._next: dict[str, tuple[datetime, str, Any]] = {}
         self._doomed: dict[str, datetime] = {}
         self._said: list[tuple[str, str]] = []
+        self.all: list[Any] = []
+        """Every instance that was launched, moto's own, in order of launch."""
+        self.running: dict[str, Any] = {}
+        """moto's instances by id, from running until they begin to stop, in order of launch."""
 
     def launched(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
         """A new instance: pending now, running in a second."""
+        self.all.append(instance)
         self._change(instance, PENDING)
         self._next[instance.id] = (self._now() + STARTS_IN, RUNNING, instance)
 
@@ -96,6 +101,10 @@ class Instances:
 
     def _change(self, instance: Any, state: str) -> None:  # noqa: ANN401 - moto's instance
         instance._state = InstanceState(state, _CODES[state])  # noqa: SLF001 - moto offers no setter
+        if state == RUNNING:
+            self.running[instance.id] = instance
+        else:
+            self.running.pop(instance.id, None)
         # Told in the next step: whoever made the call has its answer first, as with EC2.
         self._said.append((instance.id, state))
 

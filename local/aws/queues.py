@@ -8,6 +8,7 @@ as failed stays hidden until its visibility timeout has passed.
 from __future__ import annotations
 
 import json
+import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -85,7 +86,13 @@ class Queues:
     def send(self, queue_name: str, body: str, *, group_id: str = "") -> None:
         """Put a message on a queue from outside: garbage, or one that was delivered before."""
         with self._lock:
-            backends.sqs(self._region).send_message(queue_name=queue_name, message_body=body, group_id=group_id or None)
+            backends.sqs(self._region).send_message(
+                queue_name=queue_name,
+                message_body=body,
+                group_id=group_id or None,
+                # Another delivery of a message is not another send: nothing is dropped as a duplicate.
+                deduplication_id=str(uuid.uuid4()) if group_id else None,
+            )
 
     def empty(self) -> bool:
         """Whether no queue that feeds a function holds anything that is visible or out."""

@@ -1,0 +1,6 @@
+"""A whole cluster with Tenon in it, in one process, on a clock that can be turned."""
+
+from local.world.timeline import Happening, Timeline
+from local.world.world import Options, StuckError, World
+
+__all__ = ["Happening", "Options", "StuckError", "Timeline", "World"]

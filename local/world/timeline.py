@@ -1,0 +1,176 @@
+"""What happened in a world, in order, with cluster times: what the demo shows and its JSON holds.
+
+Derived from the store's changes and from what AWS was asked, never from what Tenon says of itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from local.aws.calls import Call
+    from local.aws.functions import Invocation
+    from local.kubernetes.table import Change
+
+What = Literal[
+    "pod created", "pod bound", "pod running", "pod leaving", "pod gone",
+    "claim created", "claim launched", "claim registered", "claim initialized", "claim leaving", "claim gone",
+    "node joined", "node ready", "node not ready", "node cordoned", "node leaving", "node gone",
+    "call", "invocation", "interruption", "dead letter",
+]  # fmt: skip
+
+_Facts = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happening:
+    """One thing that happened. ``about`` holds what a line of text needs: type, zone, price, node, latency."""
+
+    at: datetime
+    what: What
+    name: str
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Timeline:
+    """Everything so far, oldest first; append-only. Subscribers are told of each, in the thread where it happens."""
+
+    def __init__(self, *, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._subscribers: list[Callable[[Happening], None]] = []
+        self.all: list[Happening] = []
+
+    def subscribe(self, subscriber: Callable[[Happening], None]) -> None:
+        """Have every later happening told to the subscriber; it must be quick."""
+        self._subscribers.append(subscriber)
+
+    def of(self, *what: What) -> list[Happening]:
+        """Those of some kinds."""
+        return [happening for happening in self.all if happening.what in what]
+
+    def add(self, what: What, name: str, *, at: datetime | None = None, **about: object) -> None:
+        """Append one."""
+        happening = Happening(at=at or self._now(), what=what, name=name, about=about)
+        with self._lock:
+            self.all.append(happening)
+        for subscriber in self._subscribers:
+            subscriber(happening)
+
+    def change(self, change: Change) -> None:
+        """Take note of a change in the cluster."""
+        tell = {"Pod": self._pod, "NodeClaim": self._claim, "Node": self._node}.get(change.kind.kind)
+        if tell is not None:
+            tell(change, change.object, change.previous or {})
+
+    def call(self, call: Call) -> None:
+        """Take note of a call to AWS that changes something or was refused."""
+        if call.operation.startswith(("Create", "Terminate", "Delete", "Run")) or call.error:
+            self.add(
+                "call",
+                f"{call.service} {call.operation}",
+                at=call.at,
+                caller=call.caller,
+                latency=call.latency,
+                error=call.error,
+            )
+
+    def invocation(self, invocation: Invocation) -> None:
+        """Take note of a function's run."""
+        self.add(
+            "invocation",
+            invocation.function,
+            at=invocation.at,
+            trigger=invocation.trigger,
+            latency=invocation.latency,
+            ok=invocation.ok,
+            error=invocation.error,
+            request_id=invocation.request_id,
+        )
+
+    def _pod(self, change: Change, pod: _Facts, before: _Facts) -> None:
+        name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        node = pod.get("spec", {}).get("nodeName", "")
+        if change.type == "ADDED":
+            self.add("pod created", name)
+        if change.type == "DELETED":
+            self.add("pod gone", name, node=node)
+            return
+        if node and not before.get("spec", {}).get("nodeName"):
+            self.add("pod bound", name, node=node)
+        if _condition(pod, "Ready") == "True" and _condition(before, "Ready") != "True":
+            self.add("pod running", name, node=node)
+        if _leaves(pod, before):
+            self.add("pod leaving", name, node=node)
+
+    def _claim(self, change: Change, claim: _Facts, before: _Facts) -> None:
+        name, status = claim["metadata"]["name"], claim.get("status", {})
+        labels = claim["metadata"].get("labels", {})
+        about = {
+            "pool": labels.get("karpenter.sh/nodepool", ""),
+            "instance_type": labels.get("node.kubernetes.io/instance-type", ""),
+            "zone": labels.get("topology.kubernetes.io/zone", ""),
+            "capacity_type": labels.get("karpenter.sh/capacity-type", ""),
+            "instance": str(status.get("providerID", "")).rsplit("/", 1)[-1],
+            "node": status.get("nodeName", ""),
+        }
+        if change.type == "ADDED":
+            self.add("claim created", name, **about)
+        if change.type == "DELETED":
+            self.add("claim gone", name, **about)
+            return
+        for condition, what in _CLAIM_STEPS:
+            if _condition(claim, condition) == "True" and _condition(before, condition) != "True":
+                self.add(what, name, **about)
+        if _leaves(claim, before):
+            self.add("claim leaving", name, **about)
+
+    def _node(self, change: Change, node: _Facts, before: _Facts) -> None:
+        name, labels = node["metadata"]["name"], node["metadata"].get("labels", {})
+        about = {
+            "instance_type": labels.get("node.kubernetes.io/instance-type", ""),
+            "zone": labels.get("topology.kubernetes.io/zone", ""),
+            "pool": labels.get("karpenter.sh/nodepool", ""),
+        }
+        if change.type == "ADDED":
+            self.add("node joined", name, **about)
+        if change.type == "DELETED":
+            self.add("node gone", name, **about)
+            return
+        ready, was = _condition(node, "Ready"), _condition(before, "Ready")
+        if ready == "True" != was:
+            self.add("node ready", name, **about)
+        if was == "True" != ready:
+            self.add("node not ready", name, **about)
+        if _cordoned(node) and not _cordoned(before):
+            self.add("node cordoned", name, **about)
+        if _leaves(node, before):
+            self.add("node leaving", name, **about)
+
+
+_CLAIM_STEPS: tuple[tuple[str, What], ...] = (
+    ("Launched", "claim launched"),
+    ("Registered", "claim registered"),
+    ("Initialized", "claim initialized"),
+)
+
+
+def _condition(obj: _Facts, kind: str) -> str:
+    for condition in obj.get("status", {}).get("conditions") or ():
+        if condition.get("type") == kind:
+            return str(condition.get("status", ""))
+    return ""
+
+
+def _leaves(obj: _Facts, before: _Facts) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp")) and not before.get("metadata", {}).get("deletionTimestamp")
+
+
+def _cordoned(node: _Facts) -> bool:
+    taints = node.get("spec", {}).get("taints") or ()
+    return any(taint.get("key") == "karpenter.sh/disrupted" for taint in taints)

@@ -1,0 +1,413 @@
+"""A whole cluster with Tenon in it, in one process: what the demo runs and the end-to-end tests use.
+
+The world is a loop over actors. It steps them until none has anything to do, the relay has seen every change and no
+function runs; then it turns the clock to the next moment at which something is due. Work takes its time, waiting none.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import random
+import threading
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import yaml
+
+from functions.relay.relay import Relay
+from infra import assembly, manifests
+from local.aws.account import SERVICE_CIDR
+from local.aws.cloud import Cloud
+from local.clock import Clock
+from local.faults import Faults, Site
+from local.kubelets.conduct import WELL, Conduct, Timing
+from local.kubelets.kubelets import Kubelets
+from local.kubernetes import kinds
+from local.kubernetes.controllers import controllers
+from local.kubernetes.errors import ApiError
+from local.kubernetes.server import ADMIN_TOKEN, Server
+from local.kubernetes.store import Store
+from local.kubernetes.wire import Response
+from local.world.identity import authenticate
+from local.world.machines import Ec2Machines
+from local.world.rest import Activity, quiet_time, unfinished
+from local.world.timeline import Timeline
+from shared import aws
+from shared.cluster.connect import to_server
+from shared.cluster.info import ClusterInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from local.actor import Actor
+    from local.aws.queues import Message
+    from local.kubelets.machine import Machine
+    from local.kubernetes.table import Obj
+    from local.kubernetes.wire import Request
+    from shared.cluster.resources import Resource
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+LIMIT = timedelta(hours=2)
+_LOOK_AGAIN = 0.002
+"""Seconds of real time between looks at threads that are still working."""
+_LOOK_AT_LEAST = 0.2
+_FRAME = timedelta(seconds=1)
+_RELAY_PATIENCE = 0.05
+
+
+class StuckError(RuntimeError):
+    """What was waited for didn't happen within the limit; the text says what is unfinished."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a world differs from the usual one. ``version`` is Kubernetes'; ``start`` the first moment of its clock."""
+
+    version: str = "1.34"
+    concurrency: int = 1
+    timing: Timing | None = None
+    conduct: Callable[[Machine], Conduct] = lambda _machine: WELL
+    start: datetime | None = None
+    port: int = 0
+    catalog: bool = True
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+class World:
+    """A context manager. Inside, everything runs; nothing moves but by the methods that say so."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str = "demo",
+        region: str = "us-east-1",
+        seed: int = 0,
+        turning: bool = True,
+        options: Options | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.region = region
+        self.seed = seed
+        self.options = options or Options()
+        self.clock = Clock(self.options.start)
+        self.faults = Faults(seed=seed)
+        self.events = Timeline(now=self.clock.now)
+        self.store = Store(now=self.clock.now, rng=random.Random(seed))  # noqa: S311 - names of simulated objects
+        self._turning = turning
+        self._wake = threading.Event()
+        self._activity = Activity(now=self.clock.now)
+        self._stack = contextlib.ExitStack()
+        self._actors: list[Actor] = []
+        self._dead: set[str] = set()
+        self.server: Server
+        self.aws: Cloud
+        self.relay: Relay
+        self.kubelets: Kubelets
+
+    # --- life ---
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self.store.subscribe(self.events.change)
+            self.store.subscribe(self._activity.change)
+            self.server = stack.enter_context(
+                Server(self.store, port=self.options.port, authenticate=authenticate(), intercept=self._intercept)
+            )
+            self.aws = stack.enter_context(
+                Cloud(
+                    now=self.clock.now,
+                    sleep=self.clock.sleep,
+                    region=self.region,
+                    seed=self.seed,
+                    faults=self.faults,
+                    concurrency=self.options.concurrency,
+                )
+            )
+            self._deploy()
+            self._join(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _deploy(self) -> None:
+        authority = base64.b64encode(self.server.ca_pem.encode()).decode()
+        self.aws.prepare(
+            cluster=self.cluster,
+            version=self.options.version,
+            endpoint=self.server.url,
+            certificate_authority=authority,
+        )
+        context = {"bundle": "source", **self.options.context}
+        self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context))
+        self.aws.calls.observe(self.events.call)
+        self.aws.calls.observe(self._activity.call)
+        self.aws.functions.observe(self.events.invocation)
+        self.apply([*manifests.kinds(), *manifests.access()])
+        if self.options.catalog:
+            self.refresh_catalog()
+
+    def _join(self, stack: contextlib.ExitStack) -> None:
+        info = ClusterInfo(
+            name=self.cluster,
+            endpoint=self.server.url,
+            certificate_authority=base64.b64encode(self.server.ca_pem.encode()).decode(),
+            version=self.options.version,
+            service_cidr=SERVICE_CIDR,
+            region=self.region,
+        )
+        self.kubelets = Kubelets(
+            self.store,
+            Ec2Machines(self.aws.instances),
+            info,
+            seed=self.seed,
+            timing=self.options.timing,
+            conduct=self.options.conduct,
+        )
+        client = to_server(self.server.url, self.server.ca_pem, lambda: ADMIN_TOKEN)
+        stack.callback(client.close)
+        self.relay = Relay(
+            client,
+            aws.events(),
+            bus=manifests.bus_name(self.cluster),
+            cluster=self.cluster,
+            now=self.clock.now,
+            longest_wait=_RELAY_PATIENCE,
+            changed=self._wake.set,
+        )
+        self._actors = [
+            *controllers(self.store, seed=self.seed),
+            self.kubelets,
+            self.relay,
+            *self.aws.actors(),
+        ]
+        self.relay.start()
+        stack.callback(self.relay.stop)
+
+    # --- time ---
+
+    def run_until(self, predicate: Callable[[], bool], *, limit: timedelta = LIMIT) -> None:
+        """Go on until the predicate holds, looked at whenever nothing is left to do at a moment.
+
+        Raises:
+            StuckError: it doesn't hold after so much cluster time.
+        """
+        end = self.clock.now() + limit
+        while not self._advance(predicate, end):
+            if self.clock.now() >= end:
+                raise StuckError(f"not within {limit}; unfinished: {unfinished(self.store)}")
+
+    def run_for(self, duration: timedelta) -> None:
+        """Go on for so much cluster time."""
+        end = self.clock.now() + duration
+        while self.clock.now() < end:
+            self._advance(lambda: False, end)
+
+    def run_until_rest(self, *, limit: timedelta = LIMIT) -> None:
+        """Go on until nothing but sweeps has happened for long enough, and nothing is half done.
+
+        Raises:
+            StuckError: that isn't so after so much cluster time; the text names what is unfinished.
+        """
+        self.run_until(self.at_rest, limit=limit)
+
+    def run_in_real_time(self) -> None:
+        """Go on for ever without turning the clock, for people who look on with kubectl; ends by an exception."""
+        self._turning = False
+        while True:
+            self._advance(lambda: False, self.clock.now() + _FRAME)
+
+    def at_rest(self) -> bool:
+        """Whether only sweeps have happened for long enough (see :mod:`local.world.rest`), with nothing half done."""
+        quiet = self.clock.now() - self._activity.last
+        return quiet >= quiet_time(self.store) and not unfinished(self.store) and self.aws.queues.empty()
+
+    def settle(self) -> None:
+        """Do all that is due now, and what follows from it, without moving time on."""
+        self._settle(lambda: False)
+
+    def _advance(self, predicate: Callable[[], bool], end: datetime) -> bool:
+        """Settle, then move to the next moment, at most to the end. True as soon as the predicate holds."""
+        if self._settle(predicate):
+            return True
+        due = min((moment for actor in self._actors if (moment := actor.due()) is not None), default=end)
+        moment = min(due, end)
+        if self._turning:
+            if not self.clock.turn_to(moment):
+                # Due already, but its thread or a limit holds it back.
+                self._pause(_LOOK_AGAIN)
+        else:
+            ahead = (moment - self.clock.now()).total_seconds()
+            self._pause(min(max(ahead, _LOOK_AGAIN), _LOOK_AT_LEAST))
+        return False
+
+    def _settle(self, predicate: Callable[[], bool]) -> bool:
+        while True:
+            did = False
+            for actor in self._actors:
+                did |= actor.step(self.clock.now())
+            self._look_for_dead_letters()
+            if predicate():
+                return True
+            if did:
+                continue
+            if self.aws.functions.running or not self.relay.caught_up(self._version_of):
+                self._pause(_LOOK_AGAIN)
+                continue
+            return False
+
+    def _pause(self, seconds: float) -> None:
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+    def _version_of(self, resource: Resource) -> int:
+        try:
+            return self.store.version_of(self.store.kind(resource.api_version, resource.kind))
+        except ApiError:
+            return 0
+
+    # --- what people and tests do ---
+
+    def apply(self, what: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[Obj]:
+        """``kubectl apply``: a file of YAML documents, one object, or several. Returns them as stored.
+
+        Raises:
+            ApiError: as the API refuses one; those before it are applied.
+        """
+        if isinstance(what, (str, Path)):
+            docs = [doc for doc in yaml.safe_load_all(Path(what).read_text()) if doc]
+        else:
+            docs = [what] if hasattr(what, "keys") else list(what)
+        return [self._apply(doc) for doc in docs]
+
+    def _apply(self, doc: Mapping[str, Any]) -> Obj:
+        kind = self.store.kind(doc["apiVersion"], doc["kind"])
+        name, namespace = doc["metadata"]["name"], doc["metadata"].get("namespace", "")
+        if kind.namespaced:
+            namespace = namespace or "default"
+        if self.store.find(kind, name, namespace=namespace) is None:
+            return self.store.create(kind, doc, namespace=namespace)
+        return self.store.patch(kind, name, dict(doc), namespace=namespace, how="merge")
+
+    def scale(self, namespace: str, deployment: str, replicas: int) -> None:
+        """``kubectl scale deployment``.
+
+        Raises:
+            ApiError: 404, there is no such deployment.
+        """
+        self.store.patch(kinds.DEPLOYMENTS, deployment, {"spec": {"replicas": replicas}}, namespace=namespace)
+
+    def kubectl_config(self) -> str:
+        """A kubeconfig's text, for kubectl from outside while the world runs."""
+        return self.server.kubeconfig(ADMIN_TOKEN)
+
+    def refresh_catalog(self) -> None:
+        """Have the catalog fetched now, as after a deployment.
+
+        Raises:
+            RuntimeError: the catalog function failed; the text is its error and what it logged.
+        """
+        for what in ("types", "prices"):
+            record = self.aws.functions.invoke("catalog", {"refresh": what}, trigger="deployment")
+            if not record.ok:
+                raise RuntimeError(f"the catalog was not refreshed: {record.error}\n{record.traceback}{record.output}")
+
+    def nodes(self, pool: str = "") -> list[Obj]:
+        """The nodes, or those of one pool."""
+        return self.store.list(kinds.NODES, labels=f"karpenter.sh/nodepool={pool}" if pool else "")
+
+    def pods(self, *, node: str | None = None, phase: str = "") -> list[Obj]:
+        """The pods; on a node ("" for none), or in a phase."""
+        return [
+            pod
+            for pod in self.store.list(kinds.PODS)
+            if (node is None or pod["spec"].get("nodeName", "") == node)
+            and (not phase or pod.get("status", {}).get("phase") == phase)
+        ]
+
+    def claims(self) -> list[Obj]:
+        """The NodeClaims."""
+        return self.store.list(self.store.kind("karpenter.sh/v1", "NodeClaim"))
+
+    def instances(self) -> list[Any]:
+        """EC2's instances that have not begun to stop, as moto has them."""
+        return [instance for instance in self.aws.instances.all if instance.state in ("pending", "running")]
+
+    def pending(self) -> list[Obj]:
+        """Pods without a node that are not being deleted."""
+        return [pod for pod in self.pods(node="") if not pod["metadata"].get("deletionTimestamp")]
+
+    # --- what goes wrong ---
+
+    def interrupt_spot(self, instance_ids: Sequence[str]) -> None:
+        """EC2 wants instances back: the warning now, the end in two minutes."""
+        for instance_id in instance_ids:
+            self.events.add("interruption", instance_id, kind="spot")
+        with self.aws.lock:
+            self.aws.instances.interrupt(list(instance_ids))
+
+    def send_garbage(self, queue: str, body: str = "{not a hint") -> None:
+        """Put on a queue what nobody can read. ``queue`` is part of its name: "provisioning", "termination"."""
+        for source in self.aws.deployed.sources:
+            if queue.lower() in source.queue_name.lower():
+                self.aws.queues.send(source.queue_name, body, group_id=self._group(source.queue_name))
+                return
+        raise KeyError(queue)
+
+    def redeliver(self) -> int:
+        """Deliver every message and every event of the run once more. Returns how many."""
+        messages, deliveries = list(self.aws.queues.delivered), list(self.aws.buses.deliveries)
+        for message in messages:
+            self.aws.queues.send(message.queue, message.body, group_id=message.group_id)
+        direct = [delivery for delivery in deliveries if ":lambda:" in delivery.target_arn]
+        for delivery in direct:
+            self.aws.buses.send_again(delivery)
+        return len(messages) + len(direct)
+
+    def dead_letters(self) -> list[Message]:
+        """All messages in dead-letter queues."""
+        return self.aws.dead_letters()
+
+    def failures(self) -> list[str]:
+        """Invocations that failed, one text each: which, when, why, and where."""
+        return [
+            f"{record.function} ({record.trigger}) at {record.at:%H:%M:%S}: {record.error}\n{record.traceback}"
+            for record in self.aws.functions.invocations
+            if not record.ok
+        ]
+
+    def _group(self, queue_name: str) -> str:
+        return self.cluster if queue_name.endswith(".fifo") else ""
+
+    def _look_for_dead_letters(self) -> None:
+        for letter in self.aws.dead_letters():
+            if letter.message_id in self._dead:
+                continue
+            self._dead.add(letter.message_id)
+            self.events.add(
+                "dead letter", letter.queue, body=letter.body[:200], reason=letter.attributes.get("reason", "")
+            )
+
+    def _intercept(self, request: Request) -> Response | None:
+        caller = request.headers.get("user-agent", "")
+        action = self.faults.strike(
+            Site(service="kubernetes", operation=request.method, target=request.path, caller=caller)
+        )
+        if action is None:
+            return None
+        if action.delay:
+            self.clock.sleep(action.delay)
+        if action.disconnect:
+            return Response(drop=True)
+        if not action.code:
+            return None
+        error = ApiError(action.status, action.code, action.message)
+        return Response(status=action.status, body=msgspec.json.encode(error.as_json()))
