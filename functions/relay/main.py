@@ -15,19 +15,18 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kubernetes.client.configuration import Configuration
-from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
-
 from functions.relay.health import Health
 from functions.relay.relay import Relay
 from functions.relay.settings import RelaySettings
 from shared import aws, host
-from shared.cluster.client import Client
+from shared.cluster import kubeconfig
+from shared.cluster.kubeconfig import KubeconfigError
 from shared.settings import SettingsError, read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import FrameType
+
+    from shared.cluster.client import Client
 
 _TURN_SECONDS = 1.0
 _STUCK_AFTER = timedelta(seconds=60)
@@ -48,21 +47,6 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line)
-
-
-def cluster_client(environ: Mapping[str, str]) -> Client:
-    """A client by ``KUBECONFIG`` if that is set, else by the pod's service account.
-
-    Raises:
-        ConfigException: neither is there, or it can't be used.
-    """
-    configuration = Configuration()
-    if environ.get("KUBECONFIG"):
-        load_kube_config(config_file=environ["KUBECONFIG"], client_configuration=configuration)
-    else:
-        load_incluster_config(client_configuration=configuration)
-    # watchers do their own waiting, so that they can be stopped meanwhile
-    return Client(configuration, attempts=1, user_agent="tenon-relay")
 
 
 def run(settings: RelaySettings, client: Client, stop: threading.Event) -> None:
@@ -112,8 +96,9 @@ def main() -> int:
     signal.signal(signal.SIGINT, end)
     try:
         settings = read(RelaySettings, os.environ)
-        client = cluster_client(os.environ)
-    except (SettingsError, ConfigException) as error:
+        # watchers do their own waiting, so that they can be stopped meanwhile
+        client = kubeconfig.client(os.environ, attempts=1, user_agent="tenon-relay")
+    except (SettingsError, KubeconfigError) as error:
         _log.error("can't start: %s", error)
         return 2
     run(settings, client, stop)

@@ -42,7 +42,7 @@ _PATCH_TYPES: dict[PatchKind, str] = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-_REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+_REPEATABLE = frozenset({"GET", "PATCH", "DELETE"})
 _random = random.SystemRandom()
 
 
@@ -173,14 +173,6 @@ class Client:
             InvalidError: the API server doesn't take it.
         """
         return self._call("POST", path, body=plain(obj))
-
-    def replace(self, path: str, obj: Struct | Mapping[str, Any]) -> bytes:
-        """Replace an object whole; only for kinds of which we know every field.
-
-        Raises:
-            ConflictError: ``metadata.resourceVersion`` isn't the current one.
-        """
-        return self._call("PUT", path, body=plain(obj))
 
     def patch(
         self,

@@ -106,8 +106,6 @@ class Lease:
         self._version = msgspec.json.decode(stored, type=LeaseObject).metadata.resource_version
         self._renewed = now
 
-    renew = check
-
     def release(self) -> None:
         """Give it back, so that nobody has to wait for its end. One that was lost is left alone."""
         try:

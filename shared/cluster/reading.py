@@ -36,7 +36,7 @@ from shared.api.kubernetes import (
 )
 from shared.api.nodeclaim import NodeClaim
 from shared.cluster import listing, pools, resources
-from shared.cluster.catching_up import PENDING, UNFINISHED, WORTH, Pods
+from shared.cluster.catching_up import UNFINISHED, WORTH, Pods
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import Listed
 from shared.snapshot import Invalid, Snapshot
@@ -121,11 +121,6 @@ def present(client: Client, resource: Resource, kind: type[T]) -> Listed[T]:
 def pods_on(client: Client, node: str) -> Listed[Pod]:
     """The unfinished pods bound to a node, as they are now."""
     return listing.objects(client, resources.PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
-
-
-def pending_pods(client: Client) -> Listed[Pod]:
-    """The unfinished pods that are bound to no node, as they are now."""
-    return listing.objects(client, resources.PODS, Pod, fields=PENDING)
 
 
 def _raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:

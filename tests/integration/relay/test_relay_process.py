@@ -28,6 +28,7 @@ def environment(tmp_path: Path, server: Server, port: int) -> dict[str, str]:
     kubeconfig.write_text(server.kubeconfig())
     return {
         "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
         "KUBECONFIG": str(kubeconfig),
         "TENON_CLUSTER_NAME": "demo",
         "TENON_EVENT_BUS_NAME": "tenon-demo",
