@@ -54,6 +54,7 @@ class NodeLifecycle:
         self._pods: dict[str, dict[str, Obj]] = {}
         self._leases: dict[str, Obj] = {}
         self._checks: dict[str, datetime] = {}
+        self._since: dict[str, datetime] = {}
         self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
         self._entries = 0
 
@@ -173,7 +174,7 @@ class NodeLifecycle:
             return
         if change.type == "DELETED":
             self._pods.get(node, {}).pop(uid, None)
-            self._checks.pop(uid, None)
+            self._forget(uid)
             return
         arrived = uid not in self._pods.setdefault(node, {})
         self._pods[node][uid] = pod
@@ -193,9 +194,9 @@ class NodeLifecycle:
     def _judge(self, pod: Obj, now: datetime) -> None:
         """When does the pod have to leave its node for its NoExecute taints: now, later, or never."""
         uid = pod["metadata"]["uid"]
-        when = self._leaves_at(pod, now)
+        when = self._leaves_at(pod, self._since.setdefault(uid, now))
         if when is None:
-            self._checks.pop(uid, None)
+            self._forget(uid)
         elif when <= now:
             self._repel(pod, now)
         elif self._checks.get(uid) != when:
@@ -207,7 +208,12 @@ class NodeLifecycle:
         if pod is not None and uid in self._checks and self._checks[uid] <= now:
             self._judge(pod, now)
 
-    def _leaves_at(self, pod: Obj, now: datetime) -> datetime | None:
+    def _forget(self, uid: str) -> None:
+        self._checks.pop(uid, None)
+        self._since.pop(uid, None)
+
+    def _leaves_at(self, pod: Obj, since: datetime) -> datetime | None:
+        """When tolerations that hold for some seconds have held so long, from when the taints came."""
         node = self._nodes.get(pod["spec"]["nodeName"])
         if node is None or "deletionTimestamp" in pod["metadata"]:
             return None
@@ -219,15 +225,15 @@ class NodeLifecycle:
                 continue
             covering = [t for t in tolerations if tolerated_by(t, taint)]
             if not covering:
-                return now
+                return since
             limits = [t.toleration_seconds for t in covering if t.toleration_seconds is not None]
             if limits:
-                when = (taint.time_added or now) + timedelta(seconds=max(min(limits), 0))
+                when = since + timedelta(seconds=max(min(limits), 0))
                 earliest = when if earliest is None else min(earliest, when)
         return earliest
 
     def _repel(self, pod: Obj, now: datetime) -> None:
-        self._checks.pop(pod["metadata"]["uid"], None)
+        self._forget(pod["metadata"]["uid"])
         self._disrupt(pod, *_REPELLED, now=now, failed=False)
         remove(self._store, kinds.PODS, pod)
 

@@ -76,7 +76,8 @@ class Rig:
         """For so long; with ``stay`` the clock stands where the last thing happened."""
         end = until or self.now + timedelta(seconds=seconds)
         while True:
-            if any([actor.step(self.now) for actor in self.actors]):
+            stepped = [actor.step(self.now) for actor in self.actors]
+            if any(stepped):
                 continue
             due = min((d for actor in self.actors if (d := actor.due()) is not None), default=None)
             if due is None or due > end:
@@ -110,10 +111,12 @@ class Rig:
     def stop(self, name: str) -> None:
         self.cloud.machines = [m for m in self.cloud.machines if m.instance_id != f"i-{name}"]
 
-    def node(self, name: str, *, zone: str = "us-east-1a", taints: list[Json] | None = None, **size: str) -> Json:
+    def node(
+        self, name: str, *, zone: str = "us-east-1a", taints: list[Json] | None = None, gpus: int = 0, **size: str
+    ) -> Json:
         """A node that is simply there, Ready, with no machine behind it."""
         labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone, "kubernetes.io/os": "linux"}
-        allocatable = {"cpu": "2", "memory": "8Gi", "pods": "29", **size}
+        allocatable = {"cpu": "2", "memory": "8Gi", "pods": "29", "nvidia.com/gpu": str(gpus), **size}
         made = self.store.create(
             kinds.NODES,
             {

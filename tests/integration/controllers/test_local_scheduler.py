@@ -102,7 +102,7 @@ def test_a_node_takes_no_more_pods_than_it_says(rig: Rig) -> None:
 
 def test_extended_resources_count(rig: Rig) -> None:
     rig.node("plain")
-    rig.node("gpu", **{"nvidia.com/gpu": "1"})
+    rig.node("gpu", gpus=1)
     for name in ("a", "b"):
         rig.pod(name, container={"resources": {"limits": {"nvidia.com/gpu": "1"}}})
     rig.settle()

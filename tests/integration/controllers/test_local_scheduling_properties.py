@@ -1,0 +1,108 @@
+"""What no course of events may break: nodes hold what is on them, rules hold for whoever was placed under them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from local.kubernetes import kinds
+from shared.api.quantity import parse_quantity
+from tests.integration.controllers.rig import Rig
+
+ZONE = "topology.kubernetes.io/zone"
+
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("pod"), st.integers(0, 2500)),
+        st.tuples(st.just("node"), st.integers(500, 4000)),
+        st.tuples(st.just("delete"), st.integers(0, 30)),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def play(rig: Rig, steps: list[tuple[str, int]], **spec: Any) -> None:  # noqa: ANN401 (fields of a pod)
+    """Make and delete pods and nodes, letting the scheduler look after each."""
+    for i, (what, number) in enumerate(steps):
+        if what == "pod":
+            rig.pod(f"pod-{i}", labels={"app": "web"}, cpu=f"{number}m", **spec)
+        elif what == "node":
+            rig.node(f"node-{i}", zone="abc"[i % 3], cpu=f"{number}m", pods="5")
+        elif pods := rig.pods():
+            name = pods[number % len(pods)]["metadata"]["name"]
+            rig.store.delete(kinds.PODS, name, namespace="default", grace_period_seconds=0)
+        rig.settle()
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=events)
+def test_no_node_ever_holds_more_than_it_can(steps: list[tuple[str, int]]) -> None:
+    rig = Rig()
+    play(rig, steps)
+    used: Counter[str] = Counter()
+    pods: Counter[str] = Counter()
+    for pod in rig.pods():
+        node = pod["spec"].get("nodeName", "")
+        used[node] += parse_quantity("cpu", pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+        pods[node] += 1
+    for node in rig.store.list(kinds.NODES):
+        name = node["metadata"]["name"]
+        assert used[name] <= parse_quantity("cpu", node["status"]["allocatable"]["cpu"])
+        assert pods[name] <= 5
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=events)
+def test_no_pod_waits_while_a_node_has_room_for_it(steps: list[tuple[str, int]]) -> None:
+    rig = Rig()
+    play(rig, steps)
+    free: Counter[str] = Counter()
+    places: Counter[str] = Counter()
+    for node in rig.store.list(kinds.NODES):
+        free[node["metadata"]["name"]] = parse_quantity("cpu", node["status"]["allocatable"]["cpu"])
+        places[node["metadata"]["name"]] = 5
+    waiting: list[int] = []
+    for pod in rig.pods():
+        cpu = parse_quantity("cpu", pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+        if node := pod["spec"].get("nodeName"):
+            free[node] -= cpu
+            places[node] -= 1
+        else:
+            waiting.append(cpu)
+    assert not any(cpu <= free[name] and places[name] > 0 for cpu in waiting for name in free)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(st.sampled_from([("pod", 100), ("node", 1000)]), min_size=1, max_size=25), skew=st.integers(1, 3))
+def test_pods_that_come_one_by_one_never_stand_more_unevenly_than_allowed(
+    steps: list[tuple[str, int]], skew: int
+) -> None:
+    rig = Rig()
+    # all zones exist from the start, for a zone that comes later is emptier than any rule allows
+    for zone in "abc":
+        rig.node(f"first-{zone}", zone=zone, cpu="200m")
+    constraint = {
+        "maxSkew": skew,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    play(rig, steps, topologySpreadConstraints=[constraint])
+    zone_of = {n["metadata"]["name"]: n["metadata"]["labels"][ZONE] for n in rig.store.list(kinds.NODES)}
+    counts = Counter(zone_of[p["spec"]["nodeName"]] for p in rig.pods() if p["spec"].get("nodeName"))
+    assert max(counts[z] for z in "abc") - min(counts[z] for z in "abc") <= skew
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=events)
+def test_pods_that_keep_apart_are_never_together(steps: list[tuple[str, int]]) -> None:
+    rig = Rig()
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    play(rig, steps, affinity=affinity)
+    nodes = [p["spec"]["nodeName"] for p in rig.pods() if p["spec"].get("nodeName")]
+    assert len(nodes) == len(set(nodes))

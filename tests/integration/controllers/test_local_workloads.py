@@ -1,0 +1,208 @@
+"""Deployments, DaemonSets, StatefulSets and Jobs, as their users see them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.kubernetes import kinds
+from tests.integration.controllers.rig import Rig
+
+if TYPE_CHECKING:
+    from tests.integration.controllers.rig import Json
+
+
+@pytest.fixture
+def big(rig: Rig) -> Rig:
+    """Two nodes on machines, with room for all."""
+    for name in ("n1", "n2"):
+        rig.machine(name)
+    rig.settle()
+    return rig
+
+
+def names(rig: Rig, app: str) -> set[str]:
+    return {p["metadata"]["name"] for p in rig.pods(app)}
+
+
+class TestDeployments:
+    def test_its_pods_come_to_run_and_are_counted(self, big: Rig) -> None:
+        big.workload(kinds.DEPLOYMENTS, "web", replicas=3)
+        big.settle()
+        status = big.get(kinds.DEPLOYMENTS, "web")["status"]
+        counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        assert [status[name] for name in counts] == [3, 3, 3, 3]
+        assert status["observedGeneration"] == 1
+        assert all(re.fullmatch(r"web-[a-z0-9]{10}-[a-z0-9]{5}", name) for name in names(big, "web"))
+        assert all(p["status"]["phase"] == "Running" for p in big.pods("web"))
+
+    def test_it_grows_and_shrinks(self, big: Rig) -> None:
+        big.workload(kinds.DEPLOYMENTS, "web", replicas=1)
+        big.settle()
+        for replicas in (5, 2, 0):
+            big.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": replicas}})
+            big.settle()
+            assert len(big.pods("web")) == replicas
+        assert "readyReplicas" not in big.get(kinds.DEPLOYMENTS, "web")["status"]
+
+    def test_the_same_seed_gives_the_same_names(self) -> None:
+        seen = []
+        for _ in range(2):
+            rig = Rig()
+            rig.workload(kinds.DEPLOYMENTS, "web", replicas=3)
+            rig.settle()
+            seen.append(names(rig, "web"))
+        assert seen[0] == seen[1]
+
+    def test_pods_without_a_node_go_before_those_that_run(self, rig: Rig) -> None:
+        rig.machine("n1")
+        rig.workload(kinds.DEPLOYMENTS, "web", replicas=4, template=requesting("900m"))
+        rig.settle()
+        running = {p["metadata"]["name"] for p in rig.pods("web") if p["spec"].get("nodeName")}
+        assert len(running) == 2
+        rig.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 2}})
+        rig.settle()
+        assert names(rig, "web") == running
+
+    def test_the_pod_that_costs_least_to_delete_goes_first(self, big: Rig) -> None:
+        big.workload(kinds.DEPLOYMENTS, "web", replicas=3)
+        big.settle()
+        cheap = sorted(names(big, "web"))[1]
+        cost = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-10"}}}
+        big.patch(kinds.PODS, cheap, cost)
+        big.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 2}})
+        big.settle()
+        assert cheap not in names(big, "web")
+
+    def test_a_pod_that_is_lost_is_replaced(self, big: Rig) -> None:
+        big.workload(kinds.DEPLOYMENTS, "web", replicas=2)
+        big.settle()
+        lost = min(names(big, "web"))
+        big.store.evict("default", lost)
+        big.settle()
+        assert len(names(big, "web")) == 2
+        assert lost not in names(big, "web")
+
+    def test_an_update_keeps_within_surge_and_unavailability(self, big: Rig) -> None:
+        rolling = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}, "type": "RollingUpdate"}
+        big.workload(kinds.DEPLOYMENTS, "web", replicas=3, strategy=rolling)
+        big.settle()
+        before = names(big, "web")
+        fewest, most = watch(big, "web")
+        big.patch(kinds.DEPLOYMENTS, "web", {"spec": {"template": {"metadata": {"labels": {"rev": "2"}}}}})
+        big.settle()
+        assert not before & names(big, "web")
+        assert len(big.pods("web")) == 3
+        assert min(fewest) >= 3
+        assert max(most) <= 4
+        assert sorted(s["spec"]["replicas"] for s in big.store.list(kinds.REPLICA_SETS)) == [0, 3]
+
+    def test_its_pods_go_with_it(self, big: Rig) -> None:
+        big.workload(kinds.DEPLOYMENTS, "web", replicas=2)
+        big.settle()
+        big.store.delete(kinds.DEPLOYMENTS, "web", namespace="default")
+        big.settle()
+        assert (big.pods("web"), big.store.list(kinds.REPLICA_SETS)) == ([], [])
+
+
+def requesting(cpu: str) -> Json:
+    return {"containers": [{"name": "main", "image": "web:1", "resources": {"requests": {"cpu": cpu}}}]}
+
+
+def watch(rig: Rig, app: str) -> tuple[list[int], list[int]]:
+    """How many pods were ready, and how many asked for, after every change."""
+    ready: list[int] = []
+    asked: list[int] = []
+
+    def note(_change: object) -> None:
+        pods = [p for p in rig.pods(app) if "deletionTimestamp" not in p["metadata"]]
+        ready.append(sum(c["type"] == "Ready" and c["status"] == "True" for p in pods for c in conditions(p)))
+        asked.append(len(pods))
+
+    rig.store.subscribe(note)
+    return ready, asked
+
+
+def conditions(pod: Json) -> list[Json]:
+    found: list[Json] = pod["status"].get("conditions", [])
+    return found
+
+
+class TestDaemonSets:
+    def test_every_node_gets_one_pinned_to_it(self, big: Rig) -> None:
+        big.workload(kinds.DAEMON_SETS, "proxy")
+        big.settle()
+        pods = big.pods("proxy")
+        assert sorted(p["spec"]["nodeName"] for p in pods) == ["n1.ec2.internal", "n2.ec2.internal"]
+        for pod in pods:
+            required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            field = {"key": "metadata.name", "operator": "In", "values": [pod["spec"]["nodeName"]]}
+            assert required == {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        assert big.get(kinds.DAEMON_SETS, "proxy")["status"]["numberReady"] == 2
+
+    def test_a_new_node_gets_one_too(self, big: Rig) -> None:
+        big.workload(kinds.DAEMON_SETS, "proxy")
+        big.settle()
+        big.machine("n3")
+        big.settle()
+        assert "n3.ec2.internal" in {p["spec"]["nodeName"] for p in big.pods("proxy")}
+
+    def test_nodes_it_does_not_select_or_tolerate_get_none(self, rig: Rig) -> None:
+        rig.node("plain")
+        rig.node("tainted", taints=[{"key": "team", "effect": "NoSchedule"}])
+        rig.patch(kinds.NODES, "tainted", {"metadata": {"labels": {"gpu": "yes"}}})
+        rig.workload(kinds.DAEMON_SETS, "all")
+        rig.workload(kinds.DAEMON_SETS, "gpu", template={"nodeSelector": {"gpu": "yes"}})
+        everywhere = {"tolerations": [{"operator": "Exists"}]}
+        rig.workload(kinds.DAEMON_SETS, "everywhere", template=everywhere)
+        rig.settle()
+        found = {app: {p["spec"]["nodeName"] for p in rig.pods(app)} for app in ("all", "gpu", "everywhere")}
+        assert found == {"all": {"plain"}, "gpu": set(), "everywhere": {"plain", "tainted"}}
+
+    def test_it_runs_on_cordoned_nodes(self, rig: Rig) -> None:
+        rig.node("n1")
+        rig.patch(kinds.NODES, "n1", {"spec": {"unschedulable": True}})
+        rig.settle()
+        rig.workload(kinds.DAEMON_SETS, "proxy")
+        rig.settle()
+        assert [p["spec"].get("nodeName") for p in rig.pods("proxy")] == ["n1"]
+
+    def test_an_update_replaces_every_pod(self, big: Rig) -> None:
+        big.workload(kinds.DAEMON_SETS, "proxy")
+        big.settle()
+        before = names(big, "proxy")
+        big.patch(kinds.DAEMON_SETS, "proxy", {"spec": {"template": {"metadata": {"labels": {"rev": "2"}}}}})
+        big.settle()
+        assert len(names(big, "proxy")) == 2
+        assert not before & names(big, "proxy")
+
+
+class TestStatefulSets:
+    def test_its_pods_come_one_after_the_other_with_lasting_names(self, big: Rig) -> None:
+        big.workload(kinds.STATEFUL_SETS, "db", replicas=3, serviceName="db")
+        big.settle()
+        pods = {p["metadata"]["name"]: p for p in big.pods("db")}
+        assert sorted(pods) == ["db-0", "db-1", "db-2"]
+        assert pods["db-0"]["status"]["startTime"] < pods["db-1"]["status"]["startTime"]
+
+    def test_a_lost_pod_comes_back_under_its_name(self, big: Rig) -> None:
+        big.workload(kinds.STATEFUL_SETS, "db", replicas=2, serviceName="db")
+        big.settle()
+        before = big.get(kinds.PODS, "db-0")["metadata"]["uid"]
+        big.store.evict("default", "db-0")
+        big.settle()
+        assert big.get(kinds.PODS, "db-0")["metadata"]["uid"] != before
+
+
+class TestJobs:
+    def test_it_is_complete_when_its_pods_have_ended(self, big: Rig) -> None:
+        job = {"restartPolicy": "Never"}
+        made = big.workload(kinds.JOBS, "sums", completions=3, parallelism=2, template=job)
+        annotated = {"spec": {"template": {"metadata": {"annotations": {"local.tenon.sh/runs-for-seconds": "5"}}}}}
+        big.patch(kinds.JOBS, made["metadata"]["name"], annotated)
+        big.settle()
+        status = big.get(kinds.JOBS, "sums")["status"]
+        assert status["succeeded"] == 3
+        assert [c["type"] for c in status["conditions"]] == ["Complete"]
