@@ -146,7 +146,7 @@ def deploy(assembly: Path, *, region: str) -> Deployed:
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
     """Moto says of each kind that it skips that it does; those are asserted on the template (tests/infra)."""
-    log = logging.getLogger("moto.cloudformation.parsing")
+    log = logging.getLogger("moto")
     level = log.level
     log.setLevel(logging.ERROR)
     try:

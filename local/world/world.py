@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import random
+import re
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 LIMIT = timedelta(hours=2)
+_CLUSTER = re.compile(r"\bCLUSTER\b")
 _LOOK_AGAIN = 0.002
 """Seconds of real time between looks at threads that are still working."""
 _LOOK_AT_LEAST = 0.2
@@ -279,11 +281,14 @@ class World:
     def apply(self, what: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[Obj]:
         """``kubectl apply``: a file of YAML documents, one object, or several. Returns them as stored.
 
+        In a file the word CLUSTER stands for the cluster's name.
+
         Raises:
             ApiError: as the API refuses one; those before it are applied.
         """
         if isinstance(what, (str, Path)):
-            docs = [doc for doc in yaml.safe_load_all(Path(what).read_text()) if doc]
+            text = _CLUSTER.sub(self.cluster, Path(what).read_text())
+            docs = [doc for doc in yaml.safe_load_all(text) if doc]
         else:
             docs = [what] if hasattr(what, "keys") else list(what)
         return [self._apply(doc) for doc in docs]
