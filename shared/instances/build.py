@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels
-from shared.instances import allocatable
+from shared.instances import allocatable, reservation
 from shared.instances.family import family_of, is_legacy, node_labels
 from shared.instances.images import image_for
 from shared.instances.naming import shape_labels
@@ -50,12 +50,21 @@ def instance_types(
     common = {labels.REGION: raw.region, **node_labels(family)}
     raid = spec.instance_store_policy == RAID0
     observed = observed_memory or {}
-    images = node_class.status.amis
+    images, reserved = node_class.status.amis, node_class.status.capacity_reservations
     zone_labels = {zone: {labels.ZONE_ID: zone_id} if zone_id else {} for zone, zone_id in raw.zones.items()}
     wanted = sorted(zones)
     built = []
     for shape in raw.shapes:
         offerings = _offerings(raw, shape, wanted, zone_labels, unavailable)
+        if reserved and shape.name in raw.on_demand:
+            offerings += reservation.offerings(
+                reserved,
+                shape.name,
+                on_demand=raw.on_demand[shape.name],
+                zones=wanted,
+                zone_labels=zone_labels,
+                unavailable=unavailable,
+            )
         if not offerings or (family.os == "windows" and shape.arch != "amd64"):
             continue
         type_labels = shape_labels(shape) | common

@@ -62,20 +62,6 @@ class Shape(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     capacity_types: tuple[str, ...] = ()
 
 
-class Reservation(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """An on-demand capacity reservation that is active; ``available`` is how many instances it has left."""
-
-    id: str
-    instance_type: str
-    zone: str
-    available: int
-    kind: str = "default"
-    owner_id: str = ""
-    match_criteria: str = "open"
-    tags: dict[str, str] = {}
-    ends_at: datetime | None = None
-
-
 class RawCatalog(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known of a Region's instance types.
 
@@ -94,7 +80,6 @@ class RawCatalog(msgspec.Struct, frozen=True, kw_only=True):
     on_demand: dict[str, float] = {}
     spot: dict[str, dict[str, float]] = {}
     price_source: PriceSource = "aws"
-    reservations: tuple[Reservation, ...] = ()
 
 
 class _Version(msgspec.Struct):

@@ -8,24 +8,24 @@ that its ``karpenter.sh/nodeclaim`` tag names.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared import aws
 from shared.api import labels
-from shared.instances.family import family_of, is_legacy
+from shared.api.nodeclass import ResolvedAMI
 from shared.launch import instances, refusal, subnets
 from shared.launch import template as templates
-from shared.launch.bootstrap import UNREGISTERED, Bootstrap, UserDataError
+from shared.launch.answer import Answer, Refusal, key, read
+from shared.launch.asking import Asking
+from shared.launch.bootstrap import UserDataError
 from shared.launch.plan import Choice, Plan, offering_labels, plan
-from shared.launch.userdata import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo
     from shared.instances.offering import InstanceType
     from shared.instances.unavailable import OfferingKey
+    from shared.launch.asking import Boot
     from shared.launch.budget import Budget
     from shared.launch.instances import Instance
-
-RAID0 = "RAID0"
-_TOKEN_LENGTH = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,18 +124,6 @@ class _RefusedError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What one CreateFleet call came to: instance ids with their choice, and the offerings that failed, with why."""
-
-    launched: tuple[tuple[str, Choice], ...] = ()
-    errors: tuple[tuple[str, str, tuple[OfferingKey, ...]], ...] = ()
-
-    @property
-    def template_gone(self) -> bool:
-        return not self.launched and any(code in refusal.TEMPLATE_GONE for code, _, _ in self.errors)
-
-
 @dataclass
 class _Group:
     """Claims that ask for the same, and how they get it."""
@@ -156,6 +142,11 @@ class _Group:
     @property
     def node_class(self) -> EC2NodeClass:
         return self.first.node_class
+
+    @property
+    def _asking(self) -> Asking:
+        claims = [r.claim for r in self.requests]
+        return Asking(group=self.name, cluster=self.cluster, node_class=self.node_class, claims=claims)
 
     def launch(self) -> list[Result]:
         try:
@@ -210,122 +201,36 @@ class _Group:
             results += self._deal(wanted, answer, missing)
         return results
 
-    def _create(self, wanted: Plan, claims: Sequence[NodeClaim], *, step: str) -> _Answer:
+    def _create(self, wanted: Plan, claims: Sequence[NodeClaim], *, step: str) -> Answer:
         for subnet_id, count in self._promises(wanted, len(claims)).items():
             self.promised[subnet_id] += count
-        made = self._templates(wanted)
+        made = self._asking.templates(wanted)
         answer = self._try(wanted, claims, made, step)
         if answer.template_gone:
             templates.forget([t.name for t in made.values()])
-            made = self._templates(wanted)
+            made = self._asking.templates(wanted)
             answer = self._try(wanted, claims, made, f"{step}/template made again")
         return answer
 
     def _promises(self, wanted: Plan, count: int) -> dict[str, int]:
         return dict.fromkeys((choice.subnet.id for choice in wanted.choices), count)
 
-    def _templates(self, wanted: Plan) -> dict[str, templates.Template]:
-        """By image: the launch template, made if it wasn't there."""
-        spec = self.node_class.spec
-        family = family_of(spec, legacy=is_legacy(self.node_class.kind), version=self.cluster.version)
-        user_data = render(
-            family,
-            Bootstrap(
-                cluster=self.cluster,
-                labels=self._common_labels(),
-                taints=(*self.first.claim.spec.taints, *self.first.claim.spec.startup_taints, UNREGISTERED),
-                kubelet=spec.kubelet,
-                user_data=spec.user_data,
-                raid=spec.instance_store_policy == RAID0,
-            ),
-        )
-        made = {}
-        for image_id in sorted({choice.image.id for choice in wanted.choices}):
-            made[image_id] = templates.template(
-                self.node_class,
-                family,
-                cluster=self.cluster.name,
-                image_id=image_id,
-                user_data=user_data,
-                tags=self._tags(),
-                spot=wanted.capacity_type == labels.SPOT,
-            )
-            templates.ensure(aws.ec2(), made[image_id], cluster=self.cluster.name)
-        return made
-
-    def _common_labels(self) -> dict[str, str]:
-        """Labels that all claims of the group carry: one that only some have would be wrong on the others."""
-        first, *others = [r.claim.metadata.labels for r in self.requests]
-        return {
-            key: value
-            for key, value in first.items()
-            if key != labels.HOSTNAME and all(other.get(key) == value for other in others)
-        }
-
-    def _tags(self) -> dict[str, str]:
-        return {
-            **self.node_class.spec.tags,
-            labels.CLUSTER_TAG.format(cluster=self.cluster.name): "owned",
-            labels.CLUSTER_NAME_TAG: self.cluster.name,
-            labels.NODEPOOL: self.first.claim.metadata.labels.get(labels.NODEPOOL, ""),
-            labels.NODECLASS: self.node_class.name,
-        }
-
     def _try(
-        self, wanted: Plan, claims: Sequence[NodeClaim], made: Mapping[str, templates.Template], step: str
-    ) -> _Answer:
+        self, wanted: Plan, claims: Sequence[NodeClaim], made: Mapping[Boot, templates.Template], step: str
+    ) -> Answer:
         if self.budget is not None and not self.budget.take(now=self.now):
             raise _RefusedError("RequestLimitExceeded", "the cluster's own budget for CreateFleet calls is spent")
         try:
-            answer = aws.fleet().create_fleet(**self._call(wanted, claims, made, step))
+            answer = aws.fleet().create_fleet(**self._asking.call(wanted, claims, made, step=step))
         except ClientError as error:
             if _code(error) in refusal.TEMPLATE_GONE:
-                return _Answer(errors=((_code(error), str(error), ()),))
+                return Answer(refusals=(Refusal(_code(error), str(error)),))
             raise _RefusedError(_code(error), error.response["Error"].get("Message", "")) from error
-        return _read(answer, wanted)
+        return read(answer, wanted)
 
-    def _call(
-        self, wanted: Plan, claims: Sequence[NodeClaim], made: Mapping[str, templates.Template], step: str
-    ) -> dict[str, Any]:
-        spot = wanted.capacity_type == labels.SPOT
-        tags = {**self._tags(), labels.LAUNCH_GROUP: self.name}
-        instance_tags = tags | (self._dealt_tags(claims[0]) if len(claims) == 1 else {})
-        strategy = {"AllocationStrategy": "price-capacity-optimized" if spot else "lowest-price"}
-        call: dict[str, Any] = {
-            "Type": "instant",
-            "ClientToken": self._token(wanted.capacity_type, step),
-            "LaunchTemplateConfigs": [
-                {
-                    "LaunchTemplateSpecification": {"LaunchTemplateName": made[image_id].name, "Version": "$Latest"},
-                    "Overrides": [_override(c) for c in wanted.choices if c.image.id == image_id],
-                }
-                for image_id in made
-            ],
-            "TargetCapacitySpecification": {
-                "TotalTargetCapacity": len(claims),
-                "DefaultTargetCapacityType": "spot" if spot else "on-demand",
-            },
-            "TagSpecifications": [
-                {"ResourceType": "fleet", "Tags": templates.tag_list(tags)},
-                {"ResourceType": "instance", "Tags": templates.tag_list(instance_tags)},
-                {"ResourceType": "volume", "Tags": templates.tag_list(instance_tags)},
-            ],
-            "SpotOptions" if spot else "OnDemandOptions": strategy,
-        }
-        if self.node_class.spec.context:
-            call["Context"] = self.node_class.spec.context
-        if wanted.capacity_type == labels.RESERVED:
-            strategy["CapacityReservationOptions"] = {"UsageStrategy": "use-capacity-reservations-first"}  # type: ignore[assignment]  # the option is a structure
-        return call
-
-    def _token(self, capacity_type: str, step: str) -> str:
-        """The same for each try of the group, whichever of its claims are still waiting."""
-        text = f"{self.cluster.name}/{self.name}/{capacity_type}/{step}"
-        return hashlib.sha256(text.encode()).hexdigest()[:_TOKEN_LENGTH]
-
-    def _deal(self, wanted: Plan, answer: _Answer, requests: Sequence[LaunchRequest]) -> list[Result]:
+    def _deal(self, wanted: Plan, answer: Answer, requests: Sequence[LaunchRequest]) -> list[Result]:
         """Instances in order of id to claims in order of uid; claims beyond them failed."""
-        lacking = tuple(sorted({key for _, _, keys in answer.errors for key in keys}))
+        lacking = answer.lacking
         results: list[Result] = []
         dealt = sorted(answer.launched, key=lambda pair: pair[0])[: len(requests)]
         single = len(requests) == 1
@@ -352,7 +257,7 @@ class _Group:
     ) -> Result:
         if not tagged:
             try:
-                tags = templates.tag_list(self._dealt_tags(request.claim))
+                tags = templates.tag_list(self._asking.dealt_tags(request.claim))
                 aws.ec2().create_tags(Resources=[instance_id], Tags=tags)
             except ClientError as error:
                 message = f"instance {instance_id} can't be tagged: {error.response['Error'].get('Message', '')}"
@@ -373,21 +278,17 @@ class _Group:
             labels=offering_labels(instance_type, offering),
         )
 
-    def _dealt_tags(self, claim: NodeClaim) -> dict[str, str]:
-        own_name = {} if "Name" in self.node_class.spec.tags else {"Name": claim.name}
-        return {labels.NODECLAIM_TAG: claim.name, **own_name}
-
-    def _unfilled(self, claim: NodeClaim, answer: _Answer, wanted: Plan, lacking: tuple[OfferingKey, ...]) -> Failed:
+    def _unfilled(self, claim: NodeClaim, answer: Answer, wanted: Plan, lacking: tuple[OfferingKey, ...]) -> Failed:
         """Why the call filled fewer than asked: the first error that is not about capacity, else capacity."""
-        for code, message, _ in answer.errors:
-            if (kind := refusal.kind(code)) != "capacity":
-                return self._failed(claim, kind, code, refusal.advice(code, message))
+        for refused in answer.refusals:
+            if (kind := refusal.kind(refused.code)) != "capacity":
+                return self._failed(claim, kind, refused.code, refusal.advice(refused.code, refused.message))
         if not answer.launched and not lacking:
-            lacking = tuple(sorted({_key(c) for c in wanted.choices}))
-        code, message, _ = answer.errors[0] if answer.errors else ("UnfulfillableCapacity", "", ())
-        said = f": {refusal.advice(code, message)}" if message else ""
+            lacking = tuple(sorted({key(c) for c in wanted.choices}))
+        refused = answer.refusals[0] if answer.refusals else Refusal("UnfulfillableCapacity", "")
+        said = f": {refusal.advice(refused.code, refused.message)}" if refused.message else ""
         text = f"EC2 has no {wanted.capacity_type} capacity for {_some(lacking)}{said}"
-        return self._failed(claim, "capacity", code, text, lacking)
+        return self._failed(claim, "capacity", refused.code, text, lacking)
 
     def _all_failed(self, code: str, message: str) -> list[Result]:
         kind = refusal.kind(code)
@@ -410,78 +311,26 @@ def _code(error: ClientError) -> str:
     return error.response.get("Error", {}).get("Code", "")
 
 
-def _key(choice: Choice) -> OfferingKey:
-    return (choice.offering.capacity_type, choice.instance_type.name, choice.offering.zone)
-
-
 def _some(keys: Sequence[OfferingKey]) -> str:
     shown = [f"{instance_type} in {zone}" for _, instance_type, zone in keys[:3]]
     return ", ".join(shown) + (f" and {len(keys) - len(shown)} more" if len(keys) > len(shown) else "")
 
 
-def _override(choice: Choice) -> dict[str, Any]:
-    return {
-        "InstanceType": choice.instance_type.name,
-        "SubnetId": choice.subnet.id,
-        "AvailabilityZone": choice.offering.zone,
-    }
-
-
 def _choice_of(request: LaunchRequest, instance: Instance) -> Choice | None:
-    """The type and offering of an instance, as the request knows them."""
-    for instance_type in request.instance_types:
-        for offering in instance_type.offerings if instance_type.name == instance.type else ():
-            if offering.zone == instance.zone and offering.capacity_type == instance.capacity_type:
-                image = next((i for i in request.node_class.status.amis if i.id == instance.image_id), None)
-                subnet = subnets.Subnet(instance.subnet_id, instance.zone, "", 0)
-                return Choice(
-                    instance_type=instance_type,
-                    offering=offering,
-                    subnet=subnet,
-                    image=image or request.node_class.status.amis[0],
-                )
-    return None
+    """The type and offering of an instance, as the request knows them.
 
-
-def _read(answer: Mapping[str, Any], wanted: Plan) -> _Answer:
-    """EC2's answer in terms of the plan."""
-    by_subnet = {(c.instance_type.name, c.subnet.id): c for c in wanted.choices}
-
-    def asked(entry: Mapping[str, Any]) -> list[Choice]:
-        override = entry.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
-        name = override.get("InstanceType", entry.get("InstanceType", ""))
-        subnet, zone = override.get("SubnetId", ""), override.get("AvailabilityZone", "")
-        exact = by_subnet.get((name, subnet))
-        if exact is not None:
-            return [exact]
-        return [
-            c
-            for c in wanted.choices
-            if (not name or c.instance_type.name == name)
-            and (not zone or c.offering.zone == zone)
-            and (not subnet or c.subnet.id == subnet)
-        ]
-
-    launched = tuple(
-        (instance_id, choices[0])
-        for entry in answer.get("Instances", [])
-        if (choices := asked(entry))
-        for instance_id in entry.get("InstanceIds", [])
-    )
-    errors = tuple(
-        (entry.get("ErrorCode", ""), entry.get("ErrorMessage", ""), _lacking(entry, asked(entry), wanted))
-        for entry in answer.get("Errors", [])
-    )
-    return _Answer(launched=launched, errors=errors)
-
-
-def _lacking(entry: Mapping[str, Any], asked: Iterable[Choice], wanted: Plan) -> tuple[OfferingKey, ...]:
-    """The offerings that an error speaks of; a full subnet speaks for everything in its zone."""
-    code = entry.get("ErrorCode", "")
-    if refusal.kind(code) != "capacity":
-        return ()
-    named = tuple(asked)
-    if code == "InsufficientFreeAddressesInSubnet":
-        full = {c.subnet.id for c in named}
-        named = tuple(c for c in wanted.choices if c.subnet.id in full)
-    return tuple(_key(c) for c in named)
+    An open capacity reservation may have taken in an on-demand instance, so the capacity type is only a preference.
+    """
+    known = [
+        (t, o)
+        for t in request.instance_types
+        for o in t.offerings
+        if t.name == instance.type and o.zone == instance.zone
+    ]
+    if not known:
+        return None
+    instance_type, offering = min(known, key=lambda pair: pair[1].capacity_type != instance.capacity_type)
+    images = request.node_class.status.amis
+    image = next((i for i in images if i.id == instance.image_id), ResolvedAMI(id=instance.image_id))
+    subnet = subnets.Subnet(instance.subnet_id, instance.zone, "", 0)
+    return Choice(instance_type=instance_type, offering=offering, subnet=subnet, image=image)

@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from shared import aws, host
 from shared.api.meta import is_true, to_json, with_condition
-from shared.api.nodeclass import EC2NodeClassStatus, ResolvedAMI, ResolvedSecurityGroup, ResolvedSubnet
+from shared.api.nodeclass import (
+    EC2NodeClassStatus,
+    ResolvedAMI,
+    ResolvedCapacityReservation,
+    ResolvedSecurityGroup,
+    ResolvedSubnet,
+)
 from shared.api.quantity import QuantityError
 from shared.instances.family import family_of, is_legacy
-from shared.launch import images, profile, security_groups, subnets, template
+from shared.launch import images, profile, reservations, security_groups, subnets, template
 from shared.launch.bootstrap import Bootstrap, UserDataError
 from shared.launch.finding import NotFoundError
 from shared.launch.userdata import render
@@ -33,8 +39,12 @@ SUBNETS_READY = "SubnetsReady"
 SECURITY_GROUPS_READY = "SecurityGroupsReady"
 AMIS_READY = "AMIsReady"
 INSTANCE_PROFILE_READY = "InstanceProfileReady"
+CAPACITY_RESERVATIONS_READY = "CapacityReservationsReady"
+"""Only on classes that select some."""
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
 READY = "Ready"
+
+_ALWAYS = (SUBNETS_READY, SECURITY_GROUPS_READY, AMIS_READY, INSTANCE_PROFILE_READY, VALIDATION_SUCCEEDED)
 
 KEPT = timedelta(minutes=1)
 """How long what was found is taken for true. What wasn't found is looked for each time."""
@@ -47,6 +57,7 @@ class _Found:
     subnets: tuple[ResolvedSubnet, ...]
     security_groups: tuple[ResolvedSecurityGroup, ...]
     amis: tuple[ResolvedAMI, ...]
+    capacity_reservations: tuple[ResolvedCapacityReservation, ...]
     instance_profile: str
     problems: dict[str, tuple[str, str]]
 
@@ -71,6 +82,7 @@ def resolve(
         subnets=list(found.subnets),
         security_groups=list(found.security_groups),
         amis=list(found.amis),
+        capacity_reservations=list(found.capacity_reservations),
         instance_profile=found.instance_profile,
         conditions=_conditions(node_class, found.problems, now),
     )
@@ -109,12 +121,15 @@ def _look(node_class: EC2NodeClass, cluster: ClusterInfo, default_instance_profi
         lambda: profile.select(aws.iam(), node_class, cluster=cluster.name, default=default_instance_profile),
         "",
     )
+    none_reserved: tuple[ResolvedCapacityReservation, ...] = ()
+    reserved = look(CAPACITY_RESERVATIONS_READY, lambda: reservations.select(ec2, node_class), none_reserved)
     if problem := _invalid(node_class, cluster):
         problems[VALIDATION_SUCCEEDED] = ("Invalid", problem)
     return _Found(
         subnets=tuple(s.resolved for s in found_subnets),
         security_groups=groups,
         amis=amis,
+        capacity_reservations=reserved,
         instance_profile=instance_profile,
         problems=problems,
     )
@@ -135,7 +150,8 @@ def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:
 def _conditions(node_class: EC2NodeClass, problems: dict[str, tuple[str, str]], now: datetime) -> list[Condition]:
     conditions = node_class.status.conditions
     generation = node_class.metadata.generation
-    for type_ in (SUBNETS_READY, SECURITY_GROUPS_READY, AMIS_READY, INSTANCE_PROFILE_READY, VALIDATION_SUCCEEDED):
+    reserving = [CAPACITY_RESERVATIONS_READY] if node_class.spec.capacity_reservation_selector_terms else []
+    for type_ in (*_ALWAYS, *reserving):
         reason, message = problems.get(type_, (type_, ""))
         conditions = with_condition(
             conditions,

@@ -60,8 +60,9 @@ def template(
     user_data: str,
     tags: Mapping[str, str],
     spot: bool,
+    reservation_id: str = "",
 ) -> Template:
-    """The template of a class with a resolved status.
+    """The template of a class with a resolved status; with a capacity reservation it launches in that one only.
 
     Raises:
         QuantityError: the size of a volume is no quantity.
@@ -92,6 +93,14 @@ def template(
         data["NetworkInterfaces"] = [
             {"DeviceIndex": 0, "Groups": groups, "AssociatePublicIpAddress": spec.associate_public_ip_address}
         ]
+    if reservation_id:
+        data["CapacityReservationSpecification"] = {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "CapacityReservationTarget": {"CapacityReservationId": reservation_id},
+        }
+    elif spec.capacity_reservation_selector_terms:
+        # What is launched on demand must not use up a reservation that another claim is planned for.
+        data["CapacityReservationSpecification"] = {"CapacityReservationPreference": "none"}
     if not data["BlockDeviceMappings"]:
         del data["BlockDeviceMappings"]
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_HASH_LENGTH]

@@ -133,6 +133,7 @@ class Account:
     """A VPC with three subnets and a security group, images by parameter, and launches in it."""
 
     def __init__(self) -> None:
+        self.now = NOW
         self.fleets = Fleets()
         self.fleets.install()
         ec2 = aws.ec2()

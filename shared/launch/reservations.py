@@ -1,0 +1,84 @@
+"""Which on-demand capacity reservations a class selects: active ones for Linux on shared hardware.
+
+Capacity blocks are left out: they are launched by another market type and end by themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from shared.api.nodeclass import ResolvedCapacityReservation
+from shared.launch import finding
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import CapacityReservationTypeDef, FilterTypeDef
+
+    from shared.api.nodeclass import CapacityReservationSelectorTerm, EC2NodeClass
+
+_FIELD = "spec.capacityReservationSelectorTerms"
+_UNKNOWN = "InvalidCapacityReservationId.NotFound"
+
+
+def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedCapacityReservation, ...]:
+    """The reservations of the class's terms, by id; a class without terms asks for none, and EC2 is not asked.
+
+    Raises:
+        NotFoundError: the terms select none, or they may not be looked up.
+    """
+    terms = node_class.spec.capacity_reservation_selector_terms
+    found: dict[str, ResolvedCapacityReservation] = {}
+    for term in terms:
+        try:
+            pages = ec2.get_paginator("describe_capacity_reservations").paginate(Filters=_filters(term))
+            described = [r for page in pages for r in page["CapacityReservations"]]
+        except ClientError as error:
+            if finding.code(error) == _UNKNOWN:
+                continue
+            finding.denied(error, "ec2:DescribeCapacityReservations", _FIELD)
+        found |= {r["CapacityReservationId"]: _resolved(r) for r in described if _usable(r, term)}
+    if terms and not found:
+        named = [_described(term, i) for i, term in enumerate(terms)]
+        message = finding.none_matches("active capacity reservation", named)
+        raise finding.NotFoundError("CapacityReservationsNotFound", message)
+    return tuple(found[id_] for id_ in sorted(found))
+
+
+def _filters(term: CapacityReservationSelectorTerm) -> list[FilterTypeDef]:
+    filters: list[FilterTypeDef] = [{"Name": "state", "Values": ["active"]}]
+    if term.owner_id:
+        filters.append({"Name": "owner-id", "Values": [term.owner_id]})
+    if term.instance_match_criteria:
+        filters.append({"Name": "instance-match-criteria", "Values": [term.instance_match_criteria]})
+    return filters + finding.tag_filters(term.tags)
+
+
+def _usable(reservation: CapacityReservationTypeDef, term: CapacityReservationSelectorTerm) -> bool:
+    return (
+        (not term.id or reservation["CapacityReservationId"] == term.id)
+        and reservation.get("ReservationType", "default") == "default"
+        and reservation.get("Tenancy", "default") == "default"
+        and reservation.get("InstancePlatform", "Linux/UNIX").startswith("Linux")
+    )
+
+
+def _resolved(reservation: CapacityReservationTypeDef) -> ResolvedCapacityReservation:
+    return ResolvedCapacityReservation(
+        id=reservation["CapacityReservationId"],
+        instance_type=reservation["InstanceType"],
+        availability_zone=reservation["AvailabilityZone"],
+        available_instance_count=reservation.get("AvailableInstanceCount", 0),
+        reservation_type=reservation.get("ReservationType", "default"),
+        interruptible=reservation.get("Interruptible", False),
+        owner_id=reservation.get("OwnerId", ""),
+    )
+
+
+def _described(term: CapacityReservationSelectorTerm, index: int) -> str:
+    if term.id:
+        return f'{_FIELD}[{index}].id "{term.id}"'
+    if term.tags:
+        return f"{_FIELD}[{index}].tags {finding.quoted(term.tags)}"
+    return f'{_FIELD}[{index}].ownerID "{term.owner_id}"'

@@ -1,0 +1,113 @@
+"""Capacity reservations: what the class selects is used first, and on-demand launches leave it alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from shared import aws
+from shared.api import labels
+from shared.api.meta import condition
+from shared.api.nodeclass import CapacityReservationSelectorTerm
+from shared.instances.build import instance_types
+from shared.instances.catalog import RawCatalog, Shape
+from shared.launch.fleet import Launched
+
+Account = Any
+"""The fixture's class: tests can't import from conftest."""
+
+ID = "cr-0123456789abcdef0"
+
+
+@pytest.fixture
+def reserved(account: Account) -> Account:
+    """An account with one reservation, which moto has no notion of."""
+    listed = [
+        {
+            "CapacityReservationId": ID,
+            "InstanceType": "m5.large",
+            "AvailabilityZone": "us-east-1b",
+            "AvailableInstanceCount": 2,
+            "InstancePlatform": "Linux/UNIX",
+            "Tenancy": "default",
+            "OwnerId": "111122223333",
+        },
+        {"CapacityReservationId": "cr-windows", "InstancePlatform": "Windows", "InstanceType": "m5.large"},
+    ]
+
+    def answer(**_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+        metadata = {"ResponseMetadata": {"HTTPStatusCode": 200}}
+        return SimpleNamespace(status_code=200), {"CapacityReservations": listed, **metadata}
+
+    aws.ec2().meta.events.register("before-call.ec2.DescribeCapacityReservations", answer)
+    return account
+
+
+def raw(account: Account) -> RawCatalog:
+    shape = Shape(
+        name="m5.large",
+        arch="amd64",
+        vcpus=2,
+        memory_mib=8192,
+        interfaces=3,
+        addresses=10,
+        capacity_types=("on-demand", "spot"),
+    )
+    now = account.now
+    return RawCatalog(
+        region="us-east-1",
+        types_at=now,
+        prices_at=now,
+        shapes=(shape,),
+        zones=dict.fromkeys(account.subnets, ""),
+        offered={"m5.large": tuple(account.subnets)},
+        on_demand={"m5.large": 0.096},
+        spot={"m5.large": dict.fromkeys(account.subnets, 0.03)},
+    )
+
+
+def test_a_reserved_instance_is_launched_into_its_reservation(reserved: Account) -> None:
+    node_class = reserved.ready(capacity_reservation_selector_terms=[CapacityReservationSelectorTerm(id=ID)])
+    types = instance_types(raw(reserved), node_class, None, zones=reserved.subnets, unavailable=())
+    (offering,) = [o for o in types[0].offerings if o.capacity_type == labels.RESERVED]
+    assert offering.labels["karpenter.k8s.aws/capacity-reservation-id"] == ID
+    assert offering.price < 0.000001
+    (result,) = reserved.launch([reserved.claim("web")], types, node_class=node_class)
+    assert isinstance(result, Launched)
+    assert (result.capacity_type, result.zone) == ("reserved", "us-east-1b")
+    (request,) = reserved.fleets.requests
+    assert request["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "on-demand"
+    assert reserved.template_data()["CapacityReservationSpecification"] == {
+        "CapacityReservationPreference": "capacity-reservations-only",
+        "CapacityReservationTarget": {"CapacityReservationId": ID},
+    }
+
+
+def test_on_demand_leaves_the_reservation_to_claims_that_are_planned_for_it(reserved: Account) -> None:
+    node_class = reserved.ready(capacity_reservation_selector_terms=[CapacityReservationSelectorTerm(id=ID)])
+    on_demand = reserved.claim("web", (labels.CAPACITY_TYPE, "In", ["on-demand"]))
+    reserved.launch([on_demand], [reserved.instance_type("m5.large", on_demand=0.096)], node_class=node_class)
+    assert reserved.template_data()["CapacityReservationSpecification"] == {"CapacityReservationPreference": "none"}
+
+
+def test_a_full_reservation_is_not_available(reserved: Account) -> None:
+    node_class = reserved.ready(capacity_reservation_selector_terms=[CapacityReservationSelectorTerm(id=ID)])
+    (found,) = node_class.status.capacity_reservations
+    status = msgspec.structs.replace(
+        node_class.status, capacity_reservations=[msgspec.structs.replace(found, available_instance_count=0)]
+    )
+    full = msgspec.structs.replace(node_class, status=status)
+    types = instance_types(raw(reserved), full, None, zones=reserved.subnets, unavailable=())
+    assert [o.available for o in types[0].offerings if o.capacity_type == labels.RESERVED] == [False]
+
+
+def test_terms_that_select_no_reservation_are_told(reserved: Account) -> None:
+    term = CapacityReservationSelectorTerm(id="cr-none")
+    status = reserved.status(reserved.node_class(capacity_reservation_selector_terms=[term]))
+    found = condition(status.conditions, "CapacityReservationsReady")
+    assert found is not None
+    assert found.status == "False"
+    assert 'spec.capacityReservationSelectorTerms[0].id "cr-none"' in found.message
