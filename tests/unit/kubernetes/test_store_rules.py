@@ -270,3 +270,15 @@ def test_a_list_of_an_older_version_is_as_it_was_then(cluster: Cluster) -> None:
     store.delete(kinds.PODS, "a", namespace="default")
     store.bind("default", "b", "n")
     assert store.list(kinds.PODS, version=version) == then
+
+
+def test_a_kind_that_nothing_happened_to_is_watched_from_any_version(cluster: Cluster) -> None:
+    begin = cluster.store.version
+    cluster.pod("a")
+    assert cluster.store.changes_since(kinds.LEASES, begin) == []
+
+
+def test_a_subresource_can_only_be_what_the_kind_has(cluster: Cluster) -> None:
+    cluster.pod("a")
+    with refusal(404, "NotFound"):
+        cluster.store.patch(kinds.PODS, "a", {"spec": {"replicas": 1}}, namespace="default", subresource="scale")
