@@ -1,4 +1,4 @@
-"""Which third-party packages a function needs: read from its source, so that a bundle can't fall behind the code.
+"""Which modules and third-party packages a function needs: read from its source, so that bundles follow the code.
 
 The walk starts at the function's own modules and follows imports into ``shared``; imports inside functions count,
 those for the type checker don't. Code that builds module names at run time would not be seen; ours doesn't.
@@ -21,34 +21,42 @@ class MissingModuleError(LookupError):
     """A module of ours imports one of ours that is not there; the text names both."""
 
 
+def reached(checkout: Path, function: str) -> dict[str, Path]:
+    """Our modules that the function's code can import, its own among them, and their files.
+
+    Raises:
+        MissingModuleError: the code could not even start.
+    """
+    left = [_name(checkout, path) for path in sorted((checkout / "functions" / function).rglob("*.py"))]
+    found: dict[str, Path] = {}
+    while left:
+        module = left.pop()
+        path = _file(checkout, module)
+        if module in found or path is None:
+            continue
+        found[module] = path
+        for imported, names in _imports(path):
+            parts = imported.split(".")
+            if parts[0] not in OURS:
+                continue
+            if _file(checkout, imported) is None and not checkout.joinpath(*parts).is_dir():
+                raise MissingModuleError(f"{module} imports {imported}, which is not there")
+            # what is imported from a package may be a module or a value
+            parents = (".".join(parts[: i + 1]) for i in range(len(parts)))
+            left += [*parents, *(f"{imported}.{name}" for name in names)]
+    return found
+
+
 def third_party(checkout: Path, function: str) -> frozenset[str]:
     """The top-level packages, neither ours nor Python's, that the function's code can import.
 
     Raises:
         MissingModuleError: the code could not even start.
     """
-    start = [_name(checkout, path) for path in sorted((checkout / "functions" / function).rglob("*.py"))]
-    seen: set[str] = set()
-    found: set[str] = set()
-    left = start
-    while left:
-        module = left.pop()
-        path = _file(checkout, module)
-        if module in seen or path is None:
-            continue
-        seen.add(module)
-        for imported, names in _imports(path):
-            top = imported.partition(".")[0]
-            if top in OURS:
-                parts = imported.split(".")
-                parents = [".".join(parts[: i + 1]) for i in range(len(parts))]
-                if _file(checkout, imported) is None and not checkout.joinpath(*parts).is_dir():
-                    raise MissingModuleError(f"{module} imports {imported}, which is not there")
-                # what is imported from a package may be a module or a value
-                left += [*parents, *(f"{imported}.{name}" for name in names)]
-            elif top not in sys.stdlib_module_names:
-                found.add(top)
-    return frozenset(found)
+    tops = {
+        imported.partition(".")[0] for path in reached(checkout, function).values() for imported, _ in _imports(path)
+    }
+    return frozenset(tops.difference(OURS, sys.stdlib_module_names))
 
 
 def _name(checkout: Path, path: Path) -> str:

@@ -100,7 +100,6 @@ def _resolve(on: Subjects) -> list[iam.PolicyStatement]:
         "ec2:DescribeCapacityReservations",
         "ec2:DescribeImages",
         "ec2:DescribeInstances",
-        "ec2:DescribeLaunchTemplates",
         "ec2:DescribeSecurityGroups",
         "ec2:DescribeSubnets",
     )
@@ -232,8 +231,8 @@ def _by_setting(setting: str, function: str, on: Subjects) -> list[iam.PolicySta
             own = {"StringEquals": {"events:source": hints.SELF}}
             allowed = [_allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)]
         case "table_name":
-            # Unavailable offerings, the call budget, idempotency records; nothing is ever scanned.
-            actions = ("DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
+            # Unavailable offerings, the call budget, wake-ups already sent; nothing is ever scanned.
+            actions = ("GetItem", "PutItem", "Query")
             allowed = [_allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]
         case "catalog_bucket":
             allowed = [
@@ -269,7 +268,7 @@ def statements(function: str, settings: Iterable[str], on: Subjects) -> list[iam
     purposes = {
         sizes.PROVISIONER: lambda: [*reach, *_resolve(on), *_launch(on)],
         sizes.LIFECYCLE: lambda: [*reach, *_resolve(on)],  # keeps the classes' status; finds orphans
-        sizes.DISRUPTION: lambda: [*reach, *look],
+        sizes.DISRUPTION: lambda: reach,  # its ends are claims and messages
         sizes.TERMINATION: lambda: [*reach, *look, *_terminate(on)],
         sizes.INTERRUPTION: lambda: [*reach, *look],
         sizes.CATALOG: lambda: _refresh(on),

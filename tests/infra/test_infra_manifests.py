@@ -9,6 +9,7 @@ import yaml
 from functions.relay.settings import RelaySettings
 from infra import manifests, sizes
 from shared import settings
+from shared.cluster import lease
 
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
@@ -58,6 +59,11 @@ def test_claims_are_made_by_those_who_decide_under_the_lease(function: str) -> N
     decides = function in {sizes.PROVISIONER, sizes.DISRUPTION}
     assert may(function, "create", "nodeclaims") == decides
     assert may(function, "create", "leases") == decides
+
+
+def test_leases_are_taken_in_the_namespace_that_they_are_granted_in() -> None:
+    (granted_in,) = {obj["metadata"]["namespace"] for obj in manifests.access() if obj["kind"] == "Role"}
+    assert granted_in == lease.NAMESPACE
 
 
 @pytest.mark.parametrize("function", list(manifests.RULES))

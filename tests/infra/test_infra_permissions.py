@@ -1,11 +1,14 @@
 """What each function's role allows, and above all what it doesn't."""
 
+import ast
 from collections.abc import Callable
 from typing import Any
 
+import botocore.session
 import pytest
+from botocore import xform_name
 
-from infra import permissions, sizes
+from infra import assembly, imports, permissions, sizes
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
 Granted = dict[str, list[dict[str, Any]]]
@@ -149,3 +152,59 @@ def test_the_relays_role_is_for_its_service_account_in_this_cluster_only(of_type
     assert text(condition["aws:RequestTag/eks-cluster-arn"]).endswith(":cluster/demo")
     assert condition["aws:RequestTag/kubernetes-namespace"] == "tenon"
     assert condition["aws:RequestTag/kubernetes-service-account"] == "tenon-relay"
+
+
+CALLED_BY_OTHERS = {
+    (sizes.PROVISIONER, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
+    (sizes.LIFECYCLE, "ec2:CreateLaunchTemplate"): "resolves classes beside the code that makes templates of them",
+}
+"""Calls that are in a module that the function imports for something else."""
+
+NOT_CALLED = {
+    "ec2:RunInstances": "asked of whoever calls CreateFleet",
+    "iam:CreateServiceLinkedRole": "asked of an account's first spot launch",
+    "iam:PassRole": "asked of whoever gives a role to something",
+    "iam:TagInstanceProfile": "asked of whoever creates a profile with tags",
+    "logs:CreateLogStream": "Lambda's own",
+    "logs:PutLogEvents": "Lambda's own",
+    "s3:ListBucket": "decides between 404 and 403",
+    "sqs:DeleteMessage": "Lambda's poller",
+    "sqs:GetQueueAttributes": "Lambda's poller",
+    "sqs:GetQueueUrl": "Lambda's failure destination",
+    "sqs:ReceiveMessage": "Lambda's poller",
+    "sqs:SendMessage": "Lambda's failure destination",
+}
+"""Actions that no line of ours calls."""
+
+SERVICES = ("dynamodb", "ec2", "eks", "events", "iam", "pricing", "s3", "sqs", "ssm")
+
+
+def reachable(function: str) -> set[str]:
+    """The AWS calls in all modules that a function can import, as IAM actions."""
+    session = botocore.session.get_session()
+    by_name: dict[str, set[str]] = {}
+    for service in SERVICES:
+        for operation in session.get_service_model(service).operation_names:
+            by_name.setdefault(xform_name(operation), set()).add(f"{service}:{operation}")
+    found = set()
+    for path in imports.reached(assembly.CHECKOUT, function).values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            name = node.func.attr
+            if name == "get_paginator" and isinstance(node.args[0], ast.Constant):
+                name = str(node.args[0].value)
+            found |= by_name.get(name, set())
+    return found
+
+
+@pytest.mark.parametrize("function", sizes.FUNCTIONS)
+def test_every_call_to_aws_that_a_functions_code_can_reach_is_allowed(function: str, granted: Granted) -> None:
+    excused = {action for name, action in CALLED_BY_OTHERS if name == function}
+    assert reachable(function) - actions(granted, function) == excused
+
+
+@pytest.mark.parametrize("function", sizes.FUNCTIONS)
+def test_nothing_is_allowed_that_no_line_of_the_function_calls(function: str, granted: Granted) -> None:
+    writing = {a for a in actions(granted, function) if not a.startswith("dynamodb:")}  # the table has one set of three
+    assert writing - reachable(function) - set(NOT_CALLED) == set()
