@@ -1,0 +1,122 @@
+"""What CreateFleet is asked for: only what the claim allows, the cheapest first, one subnet a zone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.api import labels
+from shared.api.kubernetes import NodeSelectorRequirement
+from shared.api.nodeclass import AMIRequirement, ResolvedAMI
+from shared.instances.offering import InstanceType, Offering
+from shared.instances.requirements import meets
+from shared.launch.plan import offering_labels, plan
+from shared.launch.subnets import Subnet, best
+
+ZONES = ("a", "b", "c")
+SUBNETS = {zone: Subnet(f"subnet-{zone}", zone, "", 100) for zone in ZONES}
+IMAGES = [
+    ResolvedAMI(id="ami-amd", requirements=[AMIRequirement(key=labels.ARCH, operator="In", values=["amd64"])]),
+    ResolvedAMI(id="ami-arm", requirements=[AMIRequirement(key=labels.ARCH, operator="In", values=["arm64"])]),
+]
+
+offerings = st.lists(
+    st.builds(
+        Offering,
+        zone=st.sampled_from((*ZONES, "d")),
+        capacity_type=st.sampled_from(("spot", "on-demand", "reserved")),
+        price=st.floats(0.001, 5),
+        available=st.booleans(),
+    ),
+    max_size=6,
+    unique_by=lambda o: (o.zone, o.capacity_type),
+)
+types = st.lists(st.tuples(st.sampled_from(("amd64", "arm64", "s390x")), offerings, st.booleans()), max_size=90).map(
+    lambda made: tuple(
+        InstanceType(
+            name=f"m{i}.{'metal' if metal else 'large'}",
+            labels={labels.INSTANCE_TYPE: f"m{i}.large", labels.ARCH: arch},
+            capacity={"cpu": 2000},
+            overhead={},
+            offerings=tuple(found),
+        )
+        for i, (arch, found, metal) in enumerate(made)
+    )
+)
+requirements = st.lists(
+    st.one_of(
+        st.builds(
+            NodeSelectorRequirement,
+            key=st.sampled_from((labels.ZONE, "failure-domain.beta.kubernetes.io/zone")),
+            operator=st.sampled_from(("In", "NotIn")),
+            values=st.lists(st.sampled_from(ZONES), min_size=1),
+        ),
+        st.builds(
+            NodeSelectorRequirement,
+            key=st.just(labels.CAPACITY_TYPE),
+            operator=st.just("In"),
+            values=st.lists(st.sampled_from(("spot", "on-demand", "reserved")), min_size=1),
+        ),
+        st.just(NodeSelectorRequirement(key="team", operator="In", values=["a"])),
+    ),
+    max_size=3,
+)
+
+
+@given(types, requirements)
+def test_everything_asked_for_is_allowed_available_and_can_boot(
+    made: tuple[InstanceType, ...], required: list[NodeSelectorRequirement]
+) -> None:
+    planned = plan(made, required, images=IMAGES, subnets=SUBNETS)
+    allowed = [
+        (t, o)
+        for t in made
+        for o in t.offerings
+        if o.available
+        and o.zone in SUBNETS
+        and t.labels[labels.ARCH] != "s390x"
+        and meets(offering_labels(t, o), required)
+    ]
+    assert (planned is None) == (not allowed)
+    if planned is None:
+        return
+    assert 0 < len({c.instance_type.name for c in planned.choices}) <= 60
+    assert {c.offering.capacity_type for c in planned.choices} == {planned.capacity_type}
+    assert len({(c.instance_type.name, c.offering.zone) for c in planned.choices}) == len(planned.choices)
+    for choice in planned.choices:
+        assert (choice.instance_type, choice.offering) in allowed
+        assert choice.subnet.zone == choice.offering.zone
+        assert choice.image.id == ("ami-arm" if choice.instance_type.labels[labels.ARCH] == "arm64" else "ami-amd")
+    prices = [c.offering.price for c in planned.choices]
+    assert prices == sorted(prices)
+    on_demand = [o.price for t, o in allowed if o.capacity_type == "on-demand" and "metal" not in t.name]
+    if planned.capacity_type == "spot" and on_demand:
+        assert max(prices) <= min(on_demand)
+
+
+def test_numbers_are_compared_as_numbers() -> None:
+    offered = {labels.INSTANCE_PREFIX + "cpu": "16"}
+
+    def asks(operator: str, value: str) -> bool:
+        return meets(
+            offered, [NodeSelectorRequirement(key=labels.INSTANCE_PREFIX + "cpu", operator=operator, values=[value])]
+        )
+
+    assert [asks("Gt", "9"), asks("Gt", "16"), asks("Gte", "16"), asks("Lt", "100"), asks("Lte", "15")] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+@given(st.lists(st.tuples(st.sampled_from(ZONES), st.integers(0, 300), st.integers(0, 300)), max_size=9))
+def test_the_subnet_with_the_most_addresses_left_is_taken(given_: list[tuple[str, int, int]]) -> None:
+    subnets = [Subnet(f"subnet-{i}", zone, "", free) for i, (zone, free, _) in enumerate(given_)]
+    promised = {f"subnet-{i}": taken for i, (_, _, taken) in enumerate(given_)}
+    chosen = best(subnets, promised)
+    assert set(chosen) == {s.zone for s in subnets}
+    for subnet in subnets:
+        taken = chosen[subnet.zone]
+        assert taken.free - promised[taken.id] >= subnet.free - promised[subnet.id]
