@@ -26,7 +26,7 @@ def read(script: str, cluster: ClusterInfo) -> KubeletSettings:
     """
     words = _call(script)
     name = words[0] if words and not words[0].startswith("--") else ""
-    options = flag_values(words[1:] if name else words)
+    options = _options(words[1:] if name else words)
     check_cluster(
         cluster, name=name, endpoint=options.get("apiserver-endpoint"), authority=options.get("b64-cluster-ca")
     )
@@ -35,6 +35,11 @@ def read(script: str, cluster: ClusterInfo) -> KubeletSettings:
     except ValueError as error:
         raise JoinError(f"the kubelet's extra arguments can't be read: {error}") from error
     return with_flags(KubeletSettings(raid0=options.get("local-disks") == "raid0"), flag_values(extra))
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """Every option of bootstrap.sh takes the next word, whatever it looks like."""
+    return {words[i].removeprefix("--"): words[i + 1] for i in range(0, len(words) - 1, 2)}
 
 
 def _call(script: str) -> list[str]:

@@ -43,6 +43,7 @@ def read(text: str, cluster: ClusterInfo) -> KubeletSettings:
         kube_reserved=_texts(kubernetes, "kube-reserved"),
         system_reserved=_texts(kubernetes, "system-reserved"),
         eviction_hard=_texts(kubernetes, "eviction-hard"),
+        reserves_by_interfaces=False,
         raid0="bootstrap-commands" in document.get("settings", {}),
     )
 

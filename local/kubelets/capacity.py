@@ -50,7 +50,8 @@ def allocatable(size: Resources, machine: Machine, settings: KubeletSettings) ->
     Raises:
         QuantityError: a reservation is no quantity.
     """
-    kube = {CPU: _reserved_cpu(machine.vcpus), MEMORY: (11 * size[PODS] + 255) * _MIB}
+    pods = machine.max_pods if settings.reserves_by_interfaces else size[PODS]
+    kube = {CPU: _reserved_cpu(machine.vcpus), MEMORY: (11 * pods + 255) * _MIB}
     kube[EPHEMERAL_STORAGE] = parse_quantity(EPHEMERAL_STORAGE, _EPHEMERAL_RESERVED)
     kube |= parse_resources(settings.kube_reserved)
     system = parse_resources(settings.system_reserved)

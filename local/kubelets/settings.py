@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
@@ -23,7 +23,11 @@ class JoinError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class KubeletSettings:
-    """What the kubelet starts with; quantities as written. ``raid0`` gives pods the NVMe disks."""
+    """What the kubelet starts with; quantities as written.
+
+    ``raid0`` gives pods the NVMe disks. ``reserves_by_interfaces``: memory is kept back for as many pods as the network
+    interfaces allow, whatever ``max_pods`` says, as the bootstraps of AL2 and AL2023 do.
+    """
 
     labels: dict[str, str] = field(default_factory=dict)
     taints: tuple[dict[str, str], ...] = ()
@@ -33,6 +37,7 @@ class KubeletSettings:
     system_reserved: dict[str, str] = field(default_factory=dict)
     eviction_hard: dict[str, str] = field(default_factory=dict)
     raid0: bool = False
+    reserves_by_interfaces: bool = True
 
     def check(self) -> None:
         """Refuse what makes a kubelet exit at once.
@@ -119,7 +124,8 @@ def with_flags(settings: KubeletSettings, flags: dict[str, str]) -> KubeletSetti
         JoinError: a flag's value can't be read.
     """
     taints = [taint_of(t) for t in flags.get("register-with-taints", "").split(",") if t.strip()]
-    return KubeletSettings(
+    return replace(
+        settings,
         labels={**settings.labels, **pairs(flags.get("node-labels", ""))},
         taints=(*settings.taints, *taints),
         max_pods=whole("max-pods", flags["max-pods"]) if "max-pods" in flags else settings.max_pods,
@@ -129,7 +135,6 @@ def with_flags(settings: KubeletSettings, flags: dict[str, str]) -> KubeletSetti
         kube_reserved=pairs(flags["kube-reserved"]) if "kube-reserved" in flags else settings.kube_reserved,
         system_reserved=pairs(flags["system-reserved"]) if "system-reserved" in flags else settings.system_reserved,
         eviction_hard=_thresholds(flags["eviction-hard"]) if "eviction-hard" in flags else settings.eviction_hard,
-        raid0=settings.raid0,
     )
 
 

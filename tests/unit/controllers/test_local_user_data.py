@@ -1,0 +1,158 @@
+"""Which user data makes a machine a node of the cluster, and what it makes of the node."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from local.kubelets.joining import settings_of
+from local.kubelets.settings import JoinError, KubeletSettings
+from shared.api.kubernetes import Taint
+from shared.api.nodeclass import Kubelet
+from shared.cluster.info import ClusterInfo
+from shared.instances.family import FAMILIES
+from shared.launch.bootstrap import Bootstrap
+from shared.launch.userdata import render
+
+CLUSTER = ClusterInfo(
+    name="demo",
+    endpoint="https://ABC.eks.amazonaws.com",
+    certificate_authority="LS0tLS1CRUdJTg==",
+    version="1.34",
+    service_cidr="10.100.0.0/16",
+    region="us-east-1",
+)
+NODE_CONFIG = """\
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  cluster:
+    name: demo
+    apiServerEndpoint: https://ABC.eks.amazonaws.com
+    certificateAuthority: LS0tLS1CRUdJTg==
+    cidr: 10.100.0.0/16
+"""
+BOTTLEROCKET = """\
+[settings.kubernetes]
+cluster-name = "demo"
+api-server = "https://ABC.eks.amazonaws.com"
+cluster-certificate = "LS0tLS1CRUdJTg=="
+"""
+
+
+def settings(user_data: str) -> KubeletSettings:
+    return settings_of(user_data, CLUSTER)
+
+
+def refusal(user_data: str) -> str:
+    with pytest.raises(JoinError) as refused:
+        settings(user_data)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
+def test_what_tenon_launches_joins_with_its_labels_taints_and_limits(family: str) -> None:
+    boot = Bootstrap(
+        cluster=CLUSTER,
+        labels={"karpenter.sh/nodepool": "default", "team": "a"},
+        taints=(
+            Taint(key="karpenter.sh/unregistered", effect="NoExecute"),
+            Taint(key="team", value="a", effect="NoSchedule"),
+        ),
+        kubelet=Kubelet(max_pods=42, kube_reserved={"cpu": "200m"}, eviction_hard={"memory.available": "5%"}),
+    )
+    read = settings(render(FAMILIES[family], boot))
+    assert read.labels == {"karpenter.sh/nodepool": "default", "team": "a"}
+    assert sorted(read.taints, key=lambda t: t["key"]) == [
+        {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
+        {"key": "team", "value": "a", "effect": "NoSchedule"},
+    ]
+    assert read.max_pods == 42
+    assert read.kube_reserved == {"cpu": "200m"}
+    assert read.eviction_hard == {"memory.available": "5%"}
+
+
+@pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
+def test_instance_storage_for_pods_is_recognised(family: str) -> None:
+    assert settings(render(FAMILIES[family], Bootstrap(cluster=CLUSTER, raid=True))).raid0
+
+
+@pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
+@pytest.mark.parametrize("field", ["name", "endpoint", "certificate_authority"])
+def test_a_machine_of_another_cluster_stays_outside(family: str, field: str) -> None:
+    other = dataclasses.replace(CLUSTER, **{field: "other"})
+    assert '"other", not' in refusal(render(FAMILIES[family], Bootstrap(cluster=other)))
+
+
+def test_a_plain_node_config_is_enough() -> None:
+    assert settings(NODE_CONFIG).max_pods is None
+
+
+def test_nodeadm_needs_the_service_cidr() -> None:
+    assert (
+        refusal(NODE_CONFIG.replace("    cidr: 10.100.0.0/16\n", "")) == "the service CIDR in the user data is missing"
+    )
+
+
+def test_the_later_node_config_counts_and_flags_add_up() -> None:
+    parts = [
+        NODE_CONFIG + '  kubelet:\n    flags: ["--node-labels=a=1"]\n    config: {maxPods: 10}\n',
+        "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config: {maxPods: 20}\n",
+    ]
+    body = "".join(f"--B\nContent-Type: application/node.eks.aws\n\n{part}\n" for part in parts)
+    read = settings(f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n{body}--B--\n')
+    assert (read.max_pods, read.labels) == (20, {"a": "1"})
+
+
+def test_bootstrap_may_find_endpoint_and_authority_by_itself() -> None:
+    script = (
+        "#!/bin/bash\n/etc/eks/bootstrap.sh demo \\\n  --kubelet-extra-args '--node-labels=a=1,b=2 --max-pods=17'\n"
+    )
+    read = settings(script)
+    assert (read.labels, read.max_pods) == ({"a": "1", "b": "2"}, 17)
+
+
+def test_bottlerocket_settings_alone_are_enough() -> None:
+    extra = '[settings.kubernetes.node-taints]\nteam = ["a:NoSchedule", "b:NoExecute"]\n'
+    assert settings(BOTTLEROCKET + extra).taints == (
+        {"key": "team", "effect": "NoSchedule", "value": "a"},
+        {"key": "team", "effect": "NoExecute", "value": "b"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("user_data", "reason"),
+    [
+        ("", "there is no user data"),
+        ("#!/bin/bash\necho hello\n", "has no nodeadm NodeConfig, calls no bootstrap.sh and is no Bottlerocket TOML"),
+        ("#!/bin/bash\n# /etc/eks/bootstrap.sh demo\n", "is named in the script and never called"),
+        (NODE_CONFIG.replace("v1alpha1", "v9"), "nodeadm takes kind NodeConfig of"),
+        (NODE_CONFIG + "  kubelet: [\n", "nodeadm can't read the NodeConfig"),
+        (BOTTLEROCKET + "x = ", "Bottlerocket can't read its settings"),
+        (NODE_CONFIG + "  kubelet:\n    config: {maxPods: many}\n", 'maxPods is "many", not a whole number'),
+        (NODE_CONFIG + '  kubelet:\n    flags: ["--register-with-taints=team"]\n', '"team" is not a taint'),
+    ],
+)
+def test_what_a_machine_can_not_start_with_is_said(user_data: str, reason: str) -> None:
+    assert reason in refusal(user_data)
+
+
+@pytest.mark.parametrize(
+    ("label", "joins"),
+    [
+        ("team=a", True),
+        ("karpenter.k8s.aws/instance-cpu=2", True),
+        ("node.kubernetes.io/role=web", True),
+        ("topology.kubernetes.io/zone=a", True),
+        ("node-role.kubernetes.io/web=", False),
+        ("kubernetes.io/team=a", False),
+        ("example.k8s.io/team=a", False),
+    ],
+)
+def test_a_kubelet_does_not_start_with_labels_that_are_kubernetes_own(label: str, *, joins: bool) -> None:
+    user_data = NODE_CONFIG + f'  kubelet:\n    flags: ["--node-labels={label}"]\n'
+    if joins:
+        assert settings(user_data).labels
+    else:
+        assert "unknown 'kubernetes.io' or 'k8s.io' labels" in refusal(user_data)
