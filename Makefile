@@ -40,7 +40,7 @@ test: .venv/ready ## every test (ARGS="-k name" picks some)
 lint: .venv/ready ## format, lint, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/lint-imports --no-timing
+	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
 .PHONY: format

@@ -12,8 +12,6 @@ import hashlib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.scheduling.schedule import schedule
-
 from shared import aws, hints, host
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -30,9 +28,9 @@ from shared.launch import supply
 from shared.launch.budget import Budget
 from shared.launch.fleet import Failed, Launched, LaunchRequest, launch
 from shared.lifecycle import claims as claim_making
-from shared.lifecycle.pools import class_of
 from shared.lifecycle.registration import with_ready
 from shared.scheduling.decision import Problem
+from shared.scheduling.schedule import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -151,12 +149,10 @@ class Provisioning:
         created = []
         for i, planned in enumerate(decision.claims):
             pool = pools[planned.node_pool]
-            node_class = class_of(pool, offers.node_classes.values())
-            assert node_class is not None, "a pool without a class has no instance types to plan with"
             claim = claim_making.claim_for(
                 planned,
                 pool,
-                node_class,
+                offers.node_classes[pool.name],
                 decision=f"{self._run}/{attempt}",
                 name=f"{pool.name}-{_suffix(self._run, attempt, i)}",
             )
@@ -266,8 +262,8 @@ def _is_unlaunched(claim: NodeClaim) -> bool:
 
 def _request(claim: NodeClaim, offers: Supply) -> LaunchRequest | None:
     """What to ask EC2 for, or None while the claim's pool or class can't launch."""
-    node_class = offers.node_classes.get(claim.spec.node_class_ref.name)
     pool = claim.metadata.labels.get(names.NODEPOOL, "")
+    node_class = offers.node_classes.get(pool)
     allowed = claim_making.instance_types(claim)
     types = tuple(t for t in offers.instance_types.get(pool, ()) if t.name in allowed)
     if node_class is None or not types:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.api.nodepool import node_class_for
 from shared.instances.build import instance_types
 from shared.launch.nodeclass import resolve
 from shared.lifecycle.pools import class_not_ready, class_of
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Supply:
-    """By pool name: the instance types it may launch, or why it may not. Classes carry their live status."""
+    """By pool name: the instance types it may launch, or why it may not; and the class it launches with.
+
+    Classes carry what AWS says of them now, and a Provisioner's own kubelet settings.
+    """
 
     instance_types: Mapping[str, tuple[InstanceType, ...]]
     not_ready: Mapping[str, str]
@@ -60,21 +64,25 @@ def gather(
     live = resolved(classes, cluster, default_instance_profile=default_instance_profile, now=now)
     types: dict[str, tuple[InstanceType, ...]] = {}
     not_ready: dict[str, str] = {}
-    built: dict[str, tuple[InstanceType, ...]] = {}
+    chosen: dict[str, EC2NodeClass] = {}
+    built: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
     for pool in pools:
+        types[pool.name] = ()
         node_class = class_of(pool, live.values())
-        reason = class_not_ready(pool, node_class)
-        if reason is not None or node_class is None:
-            not_ready[pool.name] = reason[1] if reason is not None else ""
-            types[pool.name] = ()
+        obstacle = class_not_ready(pool, node_class)
+        if node_class is None or obstacle is not None:
+            not_ready[pool.name] = obstacle[1] if obstacle is not None else ""
             continue
-        if node_class.name not in built:
-            built[node_class.name] = instance_types(
+        node_class = node_class_for(pool, node_class)
+        kind = (node_class.name, msgspec.json.encode(node_class.spec.kubelet))
+        if kind not in built:
+            built[kind] = instance_types(
                 raw,
                 node_class,
                 node_class.spec.kubelet,
                 zones={s.zone for s in node_class.status.subnets},
                 unavailable=unavailable,
             )
-        types[pool.name] = built[node_class.name]
-    return Supply(instance_types=types, not_ready=not_ready, node_classes=live)
+        types[pool.name] = built[kind]
+        chosen[pool.name] = node_class
+    return Supply(instance_types=types, not_ready=not_ready, node_classes=chosen)
