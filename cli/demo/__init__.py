@@ -1,0 +1,1 @@
+"""``tenon demo``: the whole system on this machine, shown as it works."""

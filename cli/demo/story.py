@@ -1,0 +1,94 @@
+"""The demo's running text: one line for each thing that happened and matters to a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from local.world.timeline import Happening
+
+    Words = Callable[[Mapping[str, object]], str]
+
+_STYLES = {
+    "pod": "cyan",
+    "claim": "magenta",
+    "node": "green",
+    "call": "yellow",
+    "invocation": "blue",
+    "interruption": "bold red",
+    "dead": "bold red",
+}
+_NAMES = {"call": "AWS", "invocation": "function", "dead": "dead"}
+_CALLS = frozenset({"ec2 CreateFleet", "ec2 TerminateInstances"})
+
+
+class Story:
+    """Turns happenings into lines. ``price`` gives USD per hour of (instance type, zone, capacity type)."""
+
+    def __init__(self, *, start: datetime, price: Callable[[str, str, str], float]) -> None:
+        self._start = start
+        self._price = price
+
+    def line(self, happening: Happening) -> Text | None:
+        """The line, or None for what only matters to a debugger."""
+        said = self._said(happening)
+        if not said:
+            return None
+        seconds = (happening.at - self._start).total_seconds()
+        kind = happening.what.split()[0]
+        return Text.assemble(
+            (f"{int(seconds // 60):3d}:{seconds % 60:04.1f}  ", "dim"),
+            (f"{_NAMES.get(kind, kind):<9}", _STYLES.get(kind, "")),
+            (happening.name.removeprefix("default/"), "bold"),
+            " ",
+            Text.from_markup(said),
+        )
+
+    def _said(self, h: Happening) -> str:
+        """What follows the name, as rich markup; empty: nothing to say."""
+        if h.what == "claim launched":
+            about = h.about
+            price = self._price(about["instance_type"], about["zone"], about["capacity_type"])
+            offering = f"{about['instance_type']} {about['capacity_type']} in {about['zone']}"
+            return f"is {about['instance']}: {offering}, ${price:.4f}/h"
+        if h.what == "call":
+            return _call(h)
+        if h.what == "invocation":
+            return _invocation(h)
+        return _SAYINGS[h.what](h.about) if h.what in _SAYINGS else ""
+
+
+_SAYINGS: dict[str, Words] = {
+    "pod bound": lambda about: f"placed on {about['node']}",
+    "pod running": lambda _: "runs",
+    "claim created": lambda about: f"asked for by NodePool {about['pool']}",
+    "claim initialized": lambda about: f"initialized: pods can run on {about['node']}",
+    "claim leaving": lambda _: "is given up",
+    "claim gone": lambda about: f"gone, {about['instance'] or 'never launched'} terminated",
+    "node joined": lambda _: "joined",
+    "node ready": lambda _: "ready",
+    "node not ready": lambda _: "[red]not ready[/red]",
+    "node cordoned": lambda _: "takes no more pods",
+    "node gone": lambda _: "gone",
+    "interruption": lambda _: "will be taken back by EC2 in two minutes",
+    "dead letter": lambda about: escape(str(about["reason"] or about["body"])),
+}
+
+
+def _call(h: Happening) -> str:
+    if h.about["error"]:
+        return f"by {h.about['caller'] or 'the world'}: [red]{escape(str(h.about['error']))}[/red]"
+    return f"by {h.about['caller']}, {h.about['latency'] * 1000:.0f} ms" if h.name in _CALLS else ""
+
+
+def _invocation(h: Happening) -> str:
+    trigger = escape(str(h.about["trigger"]))
+    if not h.about["ok"]:
+        return f"[red]failed[/red], woken by {trigger}: {escape(str(h.about['error']))}"
+    return "" if "Scheduled" in trigger else f"ran {h.about['latency'] * 1000:.0f} ms, woken by {trigger}"

@@ -1,0 +1,71 @@
+"""The ``tenon`` command. Exit codes: 0 done, 1 it failed, 2 asked for what isn't there, 130 interrupted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="tenon",
+    help="Just-in-time nodes for Amazon EKS, with no controller in the cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+
+
+@app.callback()
+def tenon() -> None:
+    """Keep sub-commands even while there is only one."""
+
+
+@app.command()
+def demo(
+    manifest: Annotated[
+        list[str] | None,
+        typer.Option(help="A YAML file, or the name of one that comes with Tenon; may be given again."),
+    ] = None,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=REPLICAS,REPLICAS: each step waits until the cluster is at rest."),
+    ] = None,
+    region: Annotated[str, typer.Option(help="The AWS Region that the world plays in.")] = "us-east-1",
+    seed: Annotated[int, typer.Option(help="Another seed, other delays and prices; the same seed, the same run.")] = 0,
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the world up and print its kubeconfig.")] = False,
+    only_json: Annotated[bool, typer.Option("--json", help="Print only the result, one line of JSON.")] = False,
+) -> None:
+    """Show the whole system on this machine: pending pods become nodes, empty nodes go.
+
+    Without options it applies spot-default.yaml and scales inflate 0 → 5 → 0.
+
+    For example:
+
+      tenon demo
+
+      tenon demo --json
+
+      tenon demo --manifest team1.yaml --manifest spot-default.yaml --scale inflate-team1=3,0
+
+      tenon demo --keep
+    """
+    from cli.demo.command import DEFAULT_MANIFEST, Request, Scale, UsageError, run  # noqa: PLC0415 (slow to import)
+
+    try:
+        scales = tuple(Scale.parse(s) for s in scale or ())
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from error
+    request = Request(
+        manifests=tuple(manifest or (DEFAULT_MANIFEST,)),
+        scales=scales,
+        keep=keep,
+        only_json=only_json,
+        region=region,
+        seed=seed,
+    )
+    raise typer.Exit(run(request))
+
+
+def run() -> None:
+    """Run the command line."""
+    app()

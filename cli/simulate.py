@@ -1,0 +1,359 @@
+"""`tenon simulate`: what Tenon would decide for the objects in some files, without any cluster.
+
+Reads one document of options, objects and instance types, or manifests and `kubectl get -o yaml` lists, and prints the
+decision as a table or as JSON. An object that can't be read is told of by itself; the rest is decided all the same.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from shared.api.decode import DecodeError, decode, node_claim, node_pool
+from shared.api.kubernetes import (
+    CSINode,
+    DaemonSet,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+)
+from shared.api.labels import ARCH, OS
+from shared.api.pods import is_pending
+from shared.api.quantity import QuantityError, format_quantity, format_resources, parse_resources
+from shared.instances.offering import InstanceType, Offering
+from shared.scheduling.decision import Options, Problem, Refusal
+from shared.scheduling.schedule import schedule
+from shared.snapshot import Invalid, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodepool import NodePool
+    from shared.scheduling.decision import Decision, PlannedClaim
+
+T = TypeVar("T")
+
+USAGE = 2
+"""Exit code for a document that can't be read at all."""
+
+_PREFERENCE_POLICIES = ("Respect", "Ignore")
+_MIN_VALUES_POLICIES = ("Strict", "BestEffort")
+
+
+class DocumentError(ValueError):
+    """A document that can't be used; the message says what and where."""
+
+
+@dataclass
+class Document:
+    """What the files hold, as raw values."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    objects: list[dict[str, Any]] = field(default_factory=list)
+    instance_types: list[dict[str, Any]] = field(default_factory=list)
+    types_for_pool: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A problem for the core, and what is known already: pods and other objects that can't be read."""
+
+    problem: Problem
+    refused: Mapping[str, Refusal]
+    invalid: tuple[Invalid, ...]
+
+
+def read(paths: Sequence[Path]) -> Document:
+    """The documents in these files, joined; ``-`` is standard input, ``.gz`` is unpacked.
+
+    Raises:
+        DocumentError: a file can't be read, or isn't JSON or YAML of the expected shape.
+    """
+    found = Document()
+    for path in paths:
+        for value in _values(path):
+            _add(found, value, str(path))
+    return found
+
+
+def _values(path: Path) -> Iterable[Any]:
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        text = data.decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DocumentError(f"{path}: {error}") from error
+    try:
+        return [json.loads(text)]
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith("{"):
+            raise DocumentError(f"{path}: {error}") from error
+    import yaml  # noqa: PLC0415 (slow to import, and JSON doesn't need it)
+
+    try:
+        return [v for v in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if v is not None]
+    except yaml.YAMLError as error:
+        raise DocumentError(f"{path}: {error}") from error
+
+
+def _add(document: Document, value: Any, path: str) -> None:  # noqa: ANN401 (any JSON)
+    if isinstance(value, list):
+        for one in value:
+            _add(document, one, path)
+        return
+    if not isinstance(value, dict):
+        raise DocumentError(f"{path}: expected an object, got {type(value).__name__}")
+    if str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
+        for one in value["items"]:
+            _add(document, one, path)
+        return
+    if "kind" in value:
+        document.objects.append(value)
+        return
+    known = {"options": dict, "objects": list, "instanceTypes": list, "instanceTypesForNodePool": dict}
+    for key, shape in known.items():
+        if value.get(key) is not None and not isinstance(value[key], shape):
+            raise DocumentError(f"{path}: {key} must be {'a list' if shape is list else 'a map'}")
+    if not known.keys() & value.keys():
+        raise DocumentError(f"{path}: neither a Kubernetes object nor one of {', '.join(known)}")
+    document.options.update(value.get("options") or {})
+    for one in value.get("objects") or []:
+        _add(document, one, path)
+    document.instance_types += value.get("instanceTypes") or []
+    document.types_for_pool.update(value.get("instanceTypesForNodePool") or {})
+
+
+def question(document: Document, *, now: datetime) -> Question:
+    """The problem that the document states.
+
+    Raises:
+        DocumentError: the options or the instance types can't be read.
+    """
+    types = tuple(_instance_type(raw, i) for i, raw in enumerate(document.instance_types))
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for raw in document.objects:
+        by_kind.setdefault(str(raw.get("kind")), []).append(raw)
+    invalid: list[Invalid] = []
+    refused: dict[str, Refusal] = {}
+    pods = _pods(by_kind.get("Pod", ()), refused)
+    pools: list[NodePool] = []
+    for raw in (*by_kind.get("NodePool", ()), *by_kind.get("Provisioner", ())):
+        outcome = node_pool(raw)
+        if outcome.value is not None:
+            pools.append(outcome.value)
+        else:
+            invalid.append(Invalid(ref=outcome.ref, problems=outcome.problems))
+    claims: list[NodeClaim] = []
+    for raw in by_kind.get("NodeClaim", ()):
+        claim = node_claim(raw)
+        if claim.value is not None:
+            claims.append(claim.value)
+        else:
+            invalid.append(Invalid(ref=claim.ref, problems=claim.problems))
+    snapshot = Snapshot(
+        taken_at=now,
+        pods=tuple(pods),
+        nodes=_objects(by_kind, "Node", Node, invalid),
+        node_claims=tuple(claims),
+        node_pools=tuple(pools),
+        daemon_sets=_objects(by_kind, "DaemonSet", DaemonSet, invalid),
+        namespaces=_objects(by_kind, "Namespace", Namespace, invalid),
+        persistent_volumes=_objects(by_kind, "PersistentVolume", PersistentVolume, invalid),
+        persistent_volume_claims=_objects(by_kind, "PersistentVolumeClaim", PersistentVolumeClaim, invalid),
+        storage_classes=_objects(by_kind, "StorageClass", StorageClass, invalid),
+        csi_nodes=_objects(by_kind, "CSINode", CSINode, invalid),
+        invalid=tuple(invalid),
+    )
+    problem = Problem(
+        snapshot=snapshot,
+        instance_types={p.name: _types_for(p.name, types, document.types_for_pool) for p in pools},
+        pods=frozenset(p.key for p in pods if is_pending(p)),
+        options=_options(document.options),
+    )
+    return Question(problem, refused, tuple(invalid))
+
+
+def _types_for(
+    pool: str, types: tuple[InstanceType, ...], named: Mapping[str, Sequence[str]]
+) -> tuple[InstanceType, ...]:
+    if pool not in named:
+        return types
+    names = set(named[pool])
+    return tuple(t for t in types if t.name in names)
+
+
+def _options(raw: Mapping[str, Any]) -> Options:
+    preference = raw.get("preferencePolicy") or "Respect"
+    min_values = raw.get("minValuesPolicy") or "Strict"
+    if preference not in _PREFERENCE_POLICIES:
+        raise DocumentError(
+            f'options.preferencePolicy is "{preference}"; allowed are {", ".join(_PREFERENCE_POLICIES)}'
+        )
+    if min_values not in _MIN_VALUES_POLICIES:
+        raise DocumentError(f'options.minValuesPolicy is "{min_values}"; allowed are {", ".join(_MIN_VALUES_POLICIES)}')
+    return Options(preference_policy=preference, min_values_policy=min_values)
+
+
+def _pods(raws: Iterable[dict[str, Any]], refused: dict[str, Refusal]) -> list[Pod]:
+    found: list[Pod] = []
+    for raw in raws:
+        try:
+            found.append(decode(raw, Pod))
+        except DecodeError as error:
+            meta = raw.get("metadata")
+            meta = meta if isinstance(meta, dict) else {}
+            key = f"{meta.get('namespace') or 'default'}/{meta.get('name', '')}"
+            refused[key] = Refusal(message=f"the pod can't be read: {error.problem}")
+    return found
+
+
+def _objects(
+    by_kind: Mapping[str, Sequence[dict[str, Any]]], kind: str, struct: type[T], invalid: list[Invalid]
+) -> tuple[T, ...]:
+    from shared.api.decode import ref_of  # noqa: PLC0415
+
+    found: list[T] = []
+    for raw in by_kind.get(kind, ()):
+        try:
+            found.append(decode(raw, struct))
+        except DecodeError as error:
+            invalid.append(Invalid(ref=ref_of(raw), problems=(error.problem,)))
+    return tuple(found)
+
+
+def _instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (any JSON)
+    try:
+        systems = raw.get("os") or []
+        labels = dict(raw.get("labels") or {})
+        if raw.get("arch"):
+            labels[ARCH] = raw["arch"]
+        if systems:
+            labels[OS] = systems if isinstance(systems, str) else ",".join(systems)
+        return InstanceType(
+            name=raw["name"],
+            labels=labels,
+            capacity=parse_resources(raw["capacity"]),
+            overhead=parse_resources(raw.get("overhead") or {}),
+            offerings=tuple(
+                Offering(
+                    zone=o["zone"],
+                    capacity_type=o["capacityType"],
+                    price=float(o["price"]),
+                    available=o.get("available", True),
+                    labels=o.get("labels") or {},
+                )
+                for o in raw.get("offerings") or ()
+            ),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        wrong = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise DocumentError(f"instanceTypes[{index}]: {wrong}") from error
+
+
+def answer(decision: Decision, refused: Mapping[str, Refusal]) -> dict[str, Any]:
+    """The decision as the contract has it: plain JSON values, quantities as text."""
+    errors = {**{k: r.message for k, r in decision.errors.items()}, **{k: r.message for k, r in refused.items()}}
+    return {
+        "nodeClaims": [_claim(c) for c in decision.claims],
+        "existingNodes": {name: list(pods) for name, pods in sorted(decision.existing.items())},
+        "errors": dict(sorted(errors.items())),
+        "stats": dict(decision.stats),
+    }
+
+
+def _claim(claim: PlannedClaim) -> dict[str, Any]:
+    return {
+        "nodePool": claim.node_pool,
+        "pods": list(claim.pods),
+        "instanceTypes": list(claim.instance_types),
+        "requirements": [
+            {
+                "key": r.key,
+                "operator": r.operator,
+                "values": list(r.values),
+                **({"minValues": r.min_values} if r.min_values is not None else {}),
+            }
+            for r in claim.requirements
+        ],
+        "requests": format_resources(claim.requests),
+        "labels": dict(sorted(claim.labels.items())),
+        "taints": [{"key": t.key, "effect": t.effect, **({"value": t.value} if t.value else {})} for t in claim.taints],
+        "cheapest": {
+            "instanceType": claim.cheapest.instance_type,
+            "zone": claim.cheapest.zone,
+            "capacityType": claim.cheapest.capacity_type,
+            "price": claim.cheapest.price,
+        },
+    }
+
+
+def simulate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Documents or manifests; - reads from stdin.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the decision as JSON.")] = False,
+) -> None:
+    """Show what Tenon would decide for the objects in FILE, without a cluster."""
+    try:
+        asked = question(read(files), now=datetime.now(UTC))
+    except (DocumentError, QuantityError) as error:
+        typer.echo(f"tenon simulate: {error}", err=True)
+        raise typer.Exit(USAGE) from error
+    for one in asked.invalid:
+        for problem in one.problems:
+            typer.echo(f"{one.ref}: {problem}", err=True)
+    decision = schedule(asked.problem)
+    if as_json:
+        typer.echo(json.dumps(answer(decision, asked.refused), separators=(",", ":")))
+        return
+    _show(decision, asked.refused)
+
+
+def _show(decision: Decision, refused: Mapping[str, Refusal]) -> None:
+    from rich.console import Console  # noqa: PLC0415 (slow to import, and --json doesn't need it)
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console()
+    if decision.claims:
+        table = Table("NodePool", "Cheapest", "Zone", "Capacity", "USD/h", "Types", "Pods", "Requests")
+        for claim in decision.claims:
+            wanted = ", ".join(
+                f"{name} {format_quantity(name, claim.requests[name])}"
+                for name in ("cpu", "memory")
+                if name in claim.requests
+            )
+            table.add_row(
+                claim.node_pool,
+                claim.cheapest.instance_type,
+                claim.cheapest.zone,
+                claim.cheapest.capacity_type,
+                f"{claim.cheapest.price:.4f}",
+                str(len(claim.instance_types)),
+                str(len(claim.pods)),
+                wanted,
+            )
+        console.print(table)
+    for name, pods in sorted(decision.existing.items()):
+        console.print(f"{name}: {len(pods)} pods", markup=False)
+    errors = {**decision.errors, **refused}
+    for key, refusal in sorted(errors.items()):
+        console.print(f"{key}: {refusal.message}", markup=False, style="red")
+    total = sum(c.cheapest.price for c in decision.claims)
+    placed = sum(len(c.pods) for c in decision.claims)
+    existing = sum(len(p) for p in decision.existing.values())
+    console.print(
+        f"{placed} pods on {len(decision.claims)} new nodes for {total:.4f} USD/h, {existing} on nodes there are, "
+        f"{len(errors)} without a place",
+        markup=False,
+    )
