@@ -6,6 +6,7 @@ strategies in kubernetes ``pkg/registry`` and the admission plugins that are on 
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import custom, errors, kinds, pods, selectors
@@ -46,7 +47,17 @@ def on_create(kind: Kind, obj: Obj, store: Store) -> None:
     starting = _STARTING_STATUS.get(kind.resource)
     if starting is not None:
         obj["status"] = dict(starting)
+    _admit(kind, obj, store)
+
+
+def _admit(kind: Kind, obj: Obj, store: Store) -> None:
+    """What one kind alone needs when it is new."""
     match kind.resource:
+        case kinds.SECRETS.resource:
+            obj.setdefault("type", "Opaque")
+            if written := obj.pop("stringData", None):
+                encoded = {name: base64.b64encode(text.encode()).decode() for name, text in written.items()}
+                obj["data"] = {**(obj.get("data") or {}), **encoded}
         case kinds.NODES.resource:
             obj["spec"]["taints"] = _with_not_ready(obj["spec"].get("taints") or [])
         case kinds.PERSISTENT_VOLUME_CLAIMS.resource if "storageClassName" not in obj["spec"]:

@@ -162,9 +162,10 @@ class Objects:
         Raises:
             ApiError: 404, it is not served.
         """
-        for kind in self._kinds.values():
-            if kind.resource == resource:
-                return kind
+        with self.lock:
+            for kind in self._kinds.values():
+                if kind.resource == resource:
+                    return kind
         raise errors.no_such_path()
 
     def everything_in(self, namespace: str) -> _Located:

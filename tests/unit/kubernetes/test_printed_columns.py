@@ -1,0 +1,90 @@
+"""What kubectl prints in a column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from local.kubernetes import columns, kinds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (-5, "0s"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (185, "3m5s"),
+        (600, "10m"),
+        (10799, "179m"),
+        (10800, "3h"),
+        (11160, "3h6m"),
+        (28800, "8h"),
+        (172800, "2d"),
+        (180000, "2d2h"),
+        (864000, "10d"),
+    ],
+)
+def test_an_age_has_two_units_at_most(seconds: int, told: str) -> None:
+    now = f"2026-01-20T00:00:{max(-seconds, 0):02}Z"
+    if seconds < 0:
+        assert columns.duration(now, "2026-01-20T00:00:00Z") == told
+        return
+    days, rest = divmod(seconds, 86400)
+    hours, minutes = divmod(rest, 3600)
+    later = f"2026-01-{1 + days:02}T{hours:02}:{minutes // 60:02}:{minutes % 60:02}Z"
+    assert columns.duration("2026-01-01T00:00:00Z", later) == told
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (".spec.weight", [3]),
+        (".spec.missing.deeper", []),
+        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
+        (".status.conditions[*].type", ["Other", "Ready"]),
+        (".status.conditions[1].type", ["Ready"]),
+        (".metadata.labels['example.com/zone']", ["a"]),
+    ],
+)
+def test_a_printer_column_follows_its_path(path: str, found: list[Any]) -> None:
+    obj = {
+        "metadata": {"labels": {"example.com/zone": "a"}},
+        "spec": {"weight": 3},
+        "status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]},
+    }
+    assert columns.along(obj, path) == found
+
+
+@pytest.mark.parametrize(
+    ("obj", "told"),
+    [
+        ({"metadata": {}, "status": {"phase": "Running"}}, "Running"),
+        ({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}}, "Terminating"),
+        (
+            {
+                "metadata": {},
+                "status": {
+                    "phase": "Pending",
+                    "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}],
+                },
+            },
+            "ContainerCreating",
+        ),
+    ],
+)
+def test_a_pods_status_is_the_reason_people_look_for(obj: dict[str, Any], told: str) -> None:
+    status = next(column for column in columns.of(kinds.PODS, None) if column.name == "Status")
+    assert status.cell(obj, "") == told
+
+
+def test_a_cordoned_node_says_so() -> None:
+    node = {
+        "metadata": {},
+        "spec": {"unschedulable": True},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    status = next(column for column in columns.of(kinds.NODES, None) if column.name == "Status")
+    assert status.cell(node, "") == "Ready,SchedulingDisabled"
