@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local.kubernetes import kinds
+from local.kubernetes.controllers.scheduler import Scheduler
 from shared.api.quantity import parse_quantity
 from tests.integration.controllers.rig import Rig
 
 ZONE = "topology.kubernetes.io/zone"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 events = st.lists(
     st.one_of(
@@ -106,3 +109,58 @@ def test_pods_that_keep_apart_are_never_together(steps: list[tuple[str, int]]) -
     play(rig, steps, affinity=affinity)
     nodes = [p["spec"]["nodeName"] for p in rig.pods() if p["spec"].get("nodeName")]
     assert len(nodes) == len(set(nodes))
+
+
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": ZONE,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+NEAR_CACHE = {"labelSelector": {"matchLabels": {"app": "cache"}}, "topologyKey": ZONE}
+APART_FROM_WEB = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+KINDS_OF_PODS: list[dict[str, Any]] = [
+    {"labels": {"app": "web"}, "topologySpreadConstraints": [SPREAD]},
+    {"labels": {"app": "web"}, "affinity": {"podAffinity": {REQUIRED: [NEAR_CACHE]}}},
+    {"labels": {"app": "cache"}, "affinity": {"podAntiAffinity": {REQUIRED: [APART_FROM_WEB]}}},
+    {"labels": {"app": "cache"}, "nodeSelector": {ZONE: "b"}},
+    {"labels": {"app": "port"}, "container": {"ports": [{"containerPort": 80, "hostPort": 80}]}},
+    {"labels": {"app": "web"}, "cpu": "900m", "tolerations": [{"operator": "Exists"}]},
+]
+turns = st.lists(
+    st.tuples(
+        st.sampled_from(["pod", "pod", "pod", "node", "node", "delete pod", "delete node", "cordon", "move"]),
+        st.integers(0, 30),
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=turns)
+def test_a_scheduler_that_has_seen_everything_knows_no_less_than_one_that_looks_afresh(
+    steps: list[tuple[str, int]],
+) -> None:
+    rig = Rig()
+    for i, (what, number) in enumerate(steps):
+        nodes, pods = rig.store.list(kinds.NODES), rig.pods()
+        node = nodes[number % len(nodes)]["metadata"]["name"] if nodes else ""
+        if what == "pod":
+            rig.pod(f"pod-{i}", **KINDS_OF_PODS[number % len(KINDS_OF_PODS)])
+        elif what == "node":
+            taints = [{"key": "team", "effect": "NoSchedule"}] if number % 5 == 0 else None
+            rig.node(f"node-{i}", zone="abc"[number % 3], cpu="1", taints=taints)
+        elif what == "delete pod" and pods:
+            name = pods[number % len(pods)]["metadata"]["name"]
+            rig.store.delete(kinds.PODS, name, namespace="default", grace_period_seconds=0)
+        elif node and what == "delete node":
+            rig.store.delete(kinds.NODES, node)
+        elif node and what == "cordon":
+            rig.patch(kinds.NODES, node, {"spec": {"unschedulable": number % 2 == 0}})
+        elif node and what == "move":
+            rig.patch(kinds.NODES, node, {"metadata": {"labels": {ZONE: "abc"[number % 3]}}})
+        rig.settle(limit=timedelta(seconds=1))
+    before = {p["metadata"]["name"]: p["spec"].get("nodeName") for p in rig.pods()}
+    Scheduler(rig.store).step(rig.now)
+    assert {p["metadata"]["name"]: p["spec"].get("nodeName") for p in rig.pods()} == before
