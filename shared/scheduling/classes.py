@@ -1,0 +1,196 @@
+"""Pods that are alike in everything but size, so that scheduling thinks once for all of them.
+
+A class is read from its first pod: what nodes it allows, what it tolerates, which rules it holds about other pods. What
+is only preferred is kept apart, as it may have to be given up. A pod that can't be read gets a reason of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared.api.pods import spec_requests
+from shared.api.quantity import QuantityError, Resources
+from shared.api.selectors import SelectorError
+from shared.scheduling.decision import Refusal
+from shared.scheduling.pools import host_ports, required_alternatives, term_requirements
+from shared.scheduling.requirements import RequirementError, Requirements, both, contradiction
+from shared.scheduling.terms import Namespaces, Spread, Term, affinity_term, spread_of
+from shared.scheduling.volumes import Storage, VolumeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from shared.api.kubernetes import Pod, PodAffinity, PodSpec, Toleration
+    from shared.scheduling.pools import HostPort
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PodClass:
+    """What all pods of a class ask for. Preferences are heaviest first."""
+
+    namespace: str
+    labels: dict[str, str]
+    alternatives: tuple[Requirements, ...]
+    tolerations: tuple[Toleration, ...]
+    apart: tuple[Term, ...] = ()
+    together: tuple[Term, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    preferred_nodes: tuple[Requirements, ...] = ()
+    preferred_together: tuple[Term, ...] = ()
+    preferred_apart: tuple[Term, ...] = ()
+    preferred_spread: tuple[Spread, ...] = ()
+    ports: frozenset[HostPort] = frozenset()
+    mounted: frozenset[tuple[str, str]] = frozenset()
+    order: tuple[bytes, ...] = ()
+
+
+@dataclass
+class Sized:
+    """Pods of one class and one size; ``pods`` are their keys, in order."""
+
+    requests: Resources
+    pods: list[str]
+
+
+@dataclass
+class Reading:
+    """What was read: classes with their pods by size, and the pods that couldn't be read."""
+
+    classes: list[tuple[PodClass, list[Sized]]] = field(default_factory=list)
+    refused: dict[str, Refusal] = field(default_factory=dict)
+
+
+def read_pods(pods: Iterable[Pod], namespaces: Namespaces, storage: Storage) -> Reading:
+    """The classes of these pods, in an order that doesn't depend on that of the pods."""
+    grouped: dict[tuple[bytes, bytes], list[Pod]] = {}
+    for pod in pods:
+        grouped.setdefault(_keys(pod), []).append(pod)
+    reading = Reading()
+    made: dict[tuple[bytes, tuple[HostPort, ...]], tuple[PodClass | Refusal, list[Sized]]] = {}
+    sizes: dict[bytes, tuple[Resources, frozenset[HostPort]] | Refusal] = {}
+    for (rules, size), members in sorted(grouped.items()):
+        first = members[0]
+        names = sorted(p.key for p in members)
+        if size not in sizes:
+            sizes[size] = _size(first.spec)
+        sized = sizes[size]
+        if isinstance(sized, Refusal):
+            reading.refused.update(dict.fromkeys(names, sized))
+            continue
+        requests, ports = sized
+        key = (rules, tuple(sorted(ports)))
+        if key not in made:
+            made[key] = (_read(first, ports, namespaces, storage, rules), [])
+        pod_class, members_by_size = made[key]
+        if isinstance(pod_class, Refusal):
+            reading.refused.update(dict.fromkeys(names, pod_class))
+            continue
+        same = next((s for s in members_by_size if s.requests == requests), None) if len(members_by_size) < 8 else None  # noqa: PLR2004 (beyond a few, sizes that differ only in form are left apart)
+        if same is not None:
+            same.pods = sorted([*same.pods, *names])
+        else:
+            members_by_size.append(Sized(requests, names))
+    reading.classes = [(c, sizes) for c, sizes in made.values() if isinstance(c, PodClass)]
+    return reading
+
+
+def _keys(pod: Pod) -> tuple[bytes, bytes]:
+    spec = pod.spec
+    meta = pod.metadata
+    rules: tuple[object, ...] = (
+        meta.namespace or "default",
+        sorted(meta.labels.items()),
+        sorted(spec.node_selector.items()) if spec.node_selector else None,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+    )
+    if spec.volumes:
+        mine = [v for v in spec.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None]
+        rules = (*rules, mine, meta.name if any(v.ephemeral is not None for v in mine) else None) if mine else rules
+    return _encode(rules), _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
+
+
+def _size(spec: PodSpec) -> tuple[Resources, frozenset[HostPort]] | Refusal:
+    try:
+        requests = spec_requests(spec)
+    except QuantityError as error:
+        return Refusal(message=f"its requests can't be read: {error}")
+    negative = next((name for name, amount in sorted(requests.items()) if amount < 0), None)
+    if negative is not None:
+        return Refusal(message=f"it requests a negative amount of {negative}")
+    return requests, host_ports(spec)
+
+
+def _read(
+    pod: Pod, ports: frozenset[HostPort], namespaces: Namespaces, storage: Storage, rules: bytes
+) -> PodClass | Refusal:
+    try:
+        required = required_alternatives(pod.spec)
+        volumes = storage.volumes_of(pod)
+        clash = [contradiction(r) for r in required]
+        kept = [r for r, wrong in zip(required, clash, strict=True) if wrong is None]
+        if not kept:
+            key = next((wrong for wrong in clash if wrong is not None), None)
+            return Refusal(
+                message=f"its node selector and affinity contradict each other: no value is left for {key}"
+                if key is not None
+                else "its required node affinity has no term that any node could match"
+            )
+        met = [m for r in kept for v in volumes.alternatives if contradiction(m := both(r, v)) is None]
+        if not met:
+            return Refusal(message="its volumes are where its node selector or affinity doesn't let it run")
+        return _with_rules(pod, tuple(met), ports, volumes.mounted, namespaces, rules)
+    except (VolumeError, RequirementError, SelectorError) as error:
+        return Refusal(message=str(error))
+
+
+def _with_rules(
+    pod: Pod,
+    alternatives: tuple[Requirements, ...],
+    ports: frozenset[HostPort],
+    mounted: frozenset[tuple[str, str]],
+    namespaces: Namespaces,
+    rules: bytes,
+) -> PodClass:
+    spec = pod.spec
+    affinity = spec.affinity
+    node = affinity.node_affinity if affinity is not None else None
+    preferred = node.preferred_during_scheduling_ignored_during_execution if node is not None else []
+    near_required, near_preferred = _affinities(affinity.pod_affinity if affinity else None, pod, namespaces)
+    far_required, far_preferred = _affinities(affinity.pod_anti_affinity if affinity else None, pod, namespaces)
+    hard = [c for c in spec.topology_spread_constraints if c.when_unsatisfiable != "ScheduleAnyway"]
+    soft = [c for c in spec.topology_spread_constraints if c.when_unsatisfiable == "ScheduleAnyway"]
+    return PodClass(
+        namespace=pod.metadata.namespace or "default",
+        labels=pod.metadata.labels,
+        alternatives=alternatives,
+        tolerations=tuple(spec.tolerations),
+        apart=far_required,
+        together=near_required,
+        spread=tuple(spread_of(c, pod) for c in hard),
+        preferred_nodes=tuple(term_requirements(p.preference) for p in sorted(preferred, key=lambda p: -p.weight)),
+        preferred_together=near_preferred,
+        preferred_apart=far_preferred,
+        preferred_spread=tuple(spread_of(c, pod) for c in soft),
+        ports=ports,
+        mounted=mounted,
+        order=(rules,),
+    )
+
+
+def _affinities(
+    affinity: PodAffinity | None, pod: Pod, namespaces: Namespaces
+) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+    if affinity is None:
+        return (), ()
+    preferred = sorted(affinity.preferred_during_scheduling_ignored_during_execution, key=lambda p: -p.weight)
+    return (
+        tuple(affinity_term(t, pod, namespaces) for t in affinity.required_during_scheduling_ignored_during_execution),
+        tuple(affinity_term(p.pod_affinity_term, pod, namespaces) for p in preferred),
+    )

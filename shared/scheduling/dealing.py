@@ -1,0 +1,230 @@
+"""Dealing the pods of a class out to domains, and onto places that are there already.
+
+What comes out is free of topology but for rules about hosts: items whose kind is pinned to a domain where that
+matters. Domains are taken cheapest first, as far as the rules have room; where places with room exist, they are the
+cheapest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shared.scheduling.kinds import NO_CAP, HostRules
+from shared.scheduling.packing import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from shared.scheduling.classes import PodClass
+    from shared.scheduling.domains import DomainRules, Domains
+    from shared.scheduling.ground import Ground
+    from shared.scheduling.kinds import Judge, Kind, Pins
+    from shared.scheduling.relaxation import Wishes
+    from shared.scheduling.requirements import Requirements
+    from shared.scheduling.topology import Topology
+
+    Ints = NDArray[np.int64]
+
+_MOST_DOMAINS = 512
+
+
+@dataclass(eq=False)
+class Group:
+    """A class with the wishes that still count, and its pods by size."""
+
+    pods: PodClass
+    wishes: Wishes
+    alternatives: Sequence[tuple[int, Requirements]]
+    host: HostRules
+    rules: DomainRules
+    near: tuple[int, ...]
+    sizes: list[tuple[Ints, list[str]]]
+    tried: int | None = None
+    kinds: dict[Pins, Kind | None] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many pods are still to be dealt."""
+        return sum(len(pods) for _, pods in self.sizes)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One domain (values by key) with the kind pinned to it and what a pod costs there."""
+
+    where: Mapping[str, str]
+    kind: Kind
+    cost: float
+
+
+class Dealer:
+    """Deals groups out, one after the other."""
+
+    def __init__(self, judge: Judge, topology: Topology, ground: Ground, domains: Domains) -> None:
+        self._judge = judge
+        self._topology = topology
+        self._ground = ground
+        self._domains = domains
+        self.items: list[Item] = []
+
+    def deal(self, group: Group) -> None:
+        """Places what fits on the ground and turns the rest into items; what finds no domain stays in the group."""
+        keys = self._keys(group)
+        choices = self._choices(group, keys)
+        if not choices:
+            return
+        if len(self._ground) and any(c.kind.places.any() for c in choices):
+            for size in group.sizes:
+                self._deal_size(group, size, choices)
+        else:
+            self._deal_all(group, choices)
+        group.sizes = [s for s in group.sizes if s[1]]
+
+    def _keys(self, group: Group) -> tuple[str, ...]:
+        """The labels whose value has to be settled: what the class has rules about, and what others count it by."""
+        rules, domains = group.rules, self._domains
+        terms = {*rules.even, *rules.apart, *rules.together}
+        terms |= {t for t in rules.match if t in domains.active}
+        return tuple(sorted({domains.keys[t] for t in terms}))
+
+    def _choices(self, group: Group, keys: tuple[str, ...]) -> list[_Choice]:
+        required = {self._domains.keys[t] for t in (*group.rules.even, *group.rules.apart, *group.rules.together)}
+        values: list[list[tuple[str, str]]] = []
+        base = self.kind(group, ())
+        if base is None:
+            return []
+        for key in keys:
+            found = self._topology.values(key, base.rows, base.offerings, base.places)
+            if found:
+                values.append([(key, v) for v in found])
+            elif key in required:
+                return []
+        choices: list[_Choice] = []
+        biggest = group.sizes[0][0]
+        for n, pins in enumerate(product(*values)):
+            if n == _MOST_DOMAINS:
+                break
+            kind = self.kind(group, pins)
+            if kind is not None and (kind.buyable or kind.places.any()):
+                choices.append(_Choice(dict(pins), kind, self._judge.cost(kind, biggest)))
+        return sorted(choices, key=lambda c: (round(c.cost, 9), tuple(sorted(c.where.items()))))
+
+    def kind(self, group: Group, pins: Pins) -> Kind | None:
+        """The group's kind in a domain, by its cheapest alternative; all alternatives hold for places."""
+        if pins in group.kinds:
+            return group.kinds[pins]
+        found: list[tuple[float, int, Kind]] = []
+        for i, requirements in group.alternatives:
+            kind = self._judge.kind(
+                requirements,
+                group.pods.tolerations,
+                group.host,
+                soft=group.wishes.soft,
+                pins=pins,
+                ports=group.pods.ports,
+                mounted=group.pods.mounted,
+            )
+            if kind is not None:
+                found.append((self._judge.cost(kind, group.sizes[0][0]), i, kind))
+        best: Kind | None = None
+        if found:
+            _, group.tried, best = min(found, key=lambda f: (f[0], f[1]))
+            if len(found) > 1:
+                best = replace(best, places=np.logical_or.reduce([k.places for _, _, k in found]))
+        group.kinds[pins] = best
+        return best
+
+    def _deal_size(self, group: Group, size: tuple[Ints, list[str]], choices: Sequence[_Choice]) -> None:
+        """Deals pods of one size, place by place where there is room, else to be bought."""
+        requests, pods = size
+        shut: set[int] = set()
+        while pods:
+            open_ = [(i, c, self._domains.room(group.rules, c.where)) for i, c in enumerate(choices) if i not in shut]
+            open_ = [o for o in open_ if o[2] > 0]
+            if not open_:
+                return
+            held = [
+                (int(np.minimum(self._ground.capacity(c.kind, requests, group.near), NO_CAP).sum()), i, c, room)
+                for i, c, room in open_
+            ]
+            with_room = [h for h in held if h[0]]
+            if with_room:
+                _, i, choice, room = max(
+                    with_room, key=lambda h: (self._domains.polite(group.rules, h[2].where) > 0, h[0])
+                )
+                item = Item(choice.kind, requests, pods, owner=group, where=choice.where)
+                placed = self._ground.place(item, min(room, self._step(group, choice, room, len(pods))), group.near)
+                self._domains.take(group.rules, choice.where, placed)
+                if not placed:
+                    shut.add(i)
+                continue
+            buyable = [(i, c, room) for i, c, room in open_ if c.kind.buyable and not group.near]
+            if not buyable:
+                return
+            i, choice, room = min(buyable, key=lambda b: (self._domains.polite(group.rules, b[1].where) <= 0, b[0]))
+            n = min(room, self._step(group, choice, room, len(pods)), len(pods))
+            self._emit(group, choice, requests, pods[:n])
+            del pods[:n]
+            self._domains.take(group.rules, choice.where, n)
+
+    def _step(self, group: Group, choice: _Choice, room: int, left: int) -> int:
+        """How many pods to deal at once: no more than stays polite to the spread of others, if it is now."""
+        polite = self._domains.polite(group.rules, choice.where)
+        return max(1, min(room, polite if polite > 0 else 1, left))
+
+    def _deal_all(self, group: Group, choices: Sequence[_Choice]) -> None:
+        """Deals all pods to be bought: first how many go where, then the largest to where they are cheapest."""
+        choices = [c for c in choices if c.kind.buyable]
+        if group.near or not choices:
+            return
+        left = group.count
+        dealt = [0] * len(choices)
+        while left:
+            rooms = [self._domains.room(group.rules, c.where) for c in choices]
+            open_ = [i for i, room in enumerate(rooms) if room > 0]
+            if not open_:
+                break
+            level = self._level(group, choices, open_, left)
+            if level:
+                for i in open_:
+                    dealt[i] += level
+                    self._domains.take(group.rules, choices[i].where, level)
+                left -= level * len(open_)
+                continue
+            i = min(open_, key=lambda j: (self._domains.polite(group.rules, choices[j].where) <= 0, j))
+            n = self._step(group, choices[i], rooms[i], left)
+            dealt[i] += n
+            self._domains.take(group.rules, choices[i].where, n)
+            left -= n
+        self._hand_out(group, choices, dealt)
+
+    def _level(self, group: Group, choices: Sequence[_Choice], open_: Sequence[int], left: int) -> int:
+        """How many pods may go to every domain alike, where each step of the dealing would only go round them all."""
+        keys = {k for c in choices for k in c.where}
+        if len(keys) != 1 or len(open_) != len(choices) or not group.rules.even or group.rules.apart:
+            return 0
+        if any(set(e.eligible) != {c.where[k] for c in choices for k in c.where} for e in group.rules.even.values()):
+            return 0
+        return max(0, left // len(open_) - 1)
+
+    def _hand_out(self, group: Group, choices: Sequence[_Choice], dealt: Sequence[int]) -> None:
+        rest = list(dealt)
+        at = 0
+        for requests, pods in group.sizes:
+            while pods and at < len(choices):
+                n = min(rest[at], len(pods))
+                if n:
+                    self._emit(group, choices[at], requests, pods[:n])
+                    del pods[:n]
+                    rest[at] -= n
+                if not rest[at]:
+                    at += 1
+
+    def _emit(self, group: Group, choice: _Choice, requests: Ints, pods: list[str]) -> None:
+        self.items.append(Item(choice.kind, requests, pods, owner=group, where=choice.where))

@@ -1,0 +1,123 @@
+"""How many pods of a class go to which zone (or any other domain), by counting.
+
+Once a pod's domain is chosen it is a pod with one more node selector, and packing needs to know nothing of topology.
+Counts are kept by term and value, with the pods that run already. A class is dealt out to the cheapest domain that its
+rules still have room in; what its rules mean is kube-scheduler's, judged on the final state, so that it holds whatever
+the order in which pods are bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from shared.scheduling.kinds import NO_CAP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Even:
+    """A spread rule over domains: the values that count for its minimum, and how far above it one may be."""
+
+    max_skew: int
+    min_domains: int
+    eligible: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class DomainRules:
+    """What a class counts for and asks for, by term: ``match`` pods each, rules of its own."""
+
+    match: Mapping[int, int] = field(default_factory=dict)
+    even: Mapping[int, Even] = field(default_factory=dict)
+    apart: frozenset[int] = frozenset()
+    together: frozenset[int] = frozenset()
+
+
+class Domains:
+    """The counts of every term in every domain, and where pods stand that want none of a term near them.
+
+    ``active`` are the terms that somebody has a rule about, ``wanted`` the spread that others ask of a term.
+    """
+
+    def __init__(self, keys: Mapping[int, str]) -> None:
+        self.keys = keys
+        self.counts: dict[int, dict[str, int]] = {}
+        self.guarded: dict[int, dict[str, int]] = {}
+        self.wanted: dict[int, Even] = {}
+        self.active: set[int] = set()
+
+    def add(self, term: int, value: str, n: int) -> None:
+        """Counts n pods of a term in a domain."""
+        found = self.counts.setdefault(term, {})
+        found[value] = found.get(value, 0) + n
+
+    def guard(self, term: int, value: str, n: int) -> None:
+        """Counts n pods in a domain that want none of the term there."""
+        self.active.add(term)
+        found = self.guarded.setdefault(term, {})
+        found[value] = found.get(value, 0) + n
+
+    def count(self, term: int, value: str) -> int:
+        """How many pods of a term a domain has."""
+        return self.counts.get(term, {}).get(value, 0)
+
+    def _least(self, term: int, even: Even) -> int:
+        if even.min_domains and len(even.eligible) < even.min_domains:
+            return 0
+        counts = self.counts.get(term, {})
+        return min((counts.get(v, 0) for v in even.eligible), default=0)
+
+    def room(self, rules: DomainRules, where: Mapping[str, str]) -> int:
+        """How many more pods with these rules a domain takes (values by key) as counts stand."""
+        room = NO_CAP
+        for term, even in rules.even.items():
+            value = where[self.keys[term]]
+            left = self._least(term, even) + even.max_skew - self.count(term, value)
+            weight = rules.match.get(term, 0)
+            room = min(room, left // weight) if weight else room if left >= 0 else 0
+        for term in rules.apart:
+            value = where[self.keys[term]]
+            if self.count(term, value):
+                return 0
+            weight = rules.match.get(term, 0)
+            if weight:
+                room = min(room, 1 // weight)
+        for term, weight in rules.match.items():
+            key = self.keys[term]
+            if weight and key in where and term not in rules.apart and self.guarded.get(term, {}).get(where[key]):
+                return 0
+        for term in rules.together:
+            if not self.count(term, where[self.keys[term]]) and not self._first(term, rules):
+                return 0
+        return max(0, room)
+
+    def _first(self, term: int, rules: DomainRules) -> bool:
+        """Whether the pod may be the first of an affinity: it matches itself, and nothing else does anywhere."""
+        return bool(rules.match.get(term)) and not any(self.counts.get(term, {}).values())
+
+    def waits(self, rules: DomainRules) -> bool:
+        """Whether an affinity of these rules is about pods that have no place yet."""
+        return any(not any(self.counts.get(t, {}).values()) and not rules.match.get(t) for t in rules.together)
+
+    def polite(self, rules: DomainRules, where: Mapping[str, str]) -> int:
+        """How many more pods a domain takes without upsetting the spread of others that count them."""
+        room = NO_CAP
+        for term, weight in rules.match.items():
+            even = self.wanted.get(term)
+            if even is None or term in rules.even or not weight or self.keys[term] not in where:
+                continue
+            value = where[self.keys[term]]
+            if value in even.eligible:
+                room = min(room, (self._least(term, even) + even.max_skew - self.count(term, value)) // weight)
+        return max(0, room)
+
+    def take(self, rules: DomainRules, where: Mapping[str, str], n: int) -> None:
+        """Counts n pods with these rules in a domain (n < 0: takes them out again)."""
+        for term, weight in rules.match.items():
+            if self.keys[term] in where and weight:
+                self.add(term, where[self.keys[term]], weight * n)
+        for term in rules.apart:
+            self.guard(term, where[self.keys[term]], n)

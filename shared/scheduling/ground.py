@@ -1,0 +1,130 @@
+"""Placing pods on what is there already, before anything is bought.
+
+Room, ports, volumes and what hosts' rules count are kept for all places at once; pods of one size are placed by
+counting, first place first. The order of places is Karpenter's: initialized first, then by name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shared.scheduling.kinds import NO_CAP
+from shared.scheduling.packing import most
+from shared.scheduling.pools import ports_clash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from shared.scheduling.kinds import Kind
+    from shared.scheduling.nodes import Inventory
+    from shared.scheduling.packing import Item
+    from shared.scheduling.pools import HostPort
+
+    Ints = NDArray[np.int64]
+
+
+class Ground:
+    """The places and what is on them, pods of this run included."""
+
+    def __init__(self, inventory: Inventory, resources: Sequence[str]) -> None:
+        self.inventory = inventory
+        size = len(inventory.places)
+        self.room = np.array([[p.room.get(r, 0) for r in resources] for p in inventory.places], np.int64).reshape(
+            size, len(resources)
+        )
+        self.present: dict[int, Ints] = {}
+        self.caps: dict[int, Ints] = {}
+        self.ports: list[frozenset[HostPort]] = [p.ports for p in inventory.places]
+        self.placed: dict[int, list[str]] = {}
+        self._mounted: list[set[tuple[str, str]]] = [set() for _ in inventory.places]
+        self._limited = np.fromiter((bool(p.volume_limits) for p in inventory.places), np.bool_, size)
+
+    def __len__(self) -> int:
+        """How many places there are."""
+        return len(self.inventory.places)
+
+    def mount(self, place: int, mounted: frozenset[tuple[str, str]]) -> None:
+        """Counts volumes of a pod that runs there."""
+        self._mounted[place] |= mounted
+
+    def count(self, place: int, match: Mapping[int, int], cap: Mapping[int, int]) -> None:
+        """Counts a pod that runs there by hosts' rules."""
+        for term, n in match.items():
+            self._present(term)[place] += n
+        for term, limit in cap.items():
+            caps = self._caps(term)
+            caps[place] = min(caps[place], limit)
+
+    def _present(self, term: int) -> Ints:
+        found = self.present.get(term)
+        if found is None:
+            found = self.present[term] = np.zeros(len(self), np.int64)
+        return found
+
+    def _caps(self, term: int) -> Ints:
+        found = self.caps.get(term)
+        if found is None:
+            found = self.caps[term] = np.full(len(self), NO_CAP, np.int64)
+        return found
+
+    def capacity(self, kind: Kind, requests: Ints, near: Sequence[int] = ()) -> Ints:
+        """How many pods of this kind and size each place would take."""
+        if not kind.places.any():
+            return np.zeros(len(self), np.int64)
+        fits = most(requests, self.room)
+        fits[~kind.places] = 0
+        for term, weight in kind.host.match.items():
+            cap = self.caps.get(term)
+            own = kind.host.cap.get(term, NO_CAP)
+            if cap is None and own == NO_CAP:
+                continue
+            limit = np.minimum(cap, own) if cap is not None else np.full(len(self), own, np.int64)
+            present = self.present.get(term)
+            left = limit if present is None else limit - present
+            np.minimum(fits, np.maximum(left, 0) // weight, out=fits)
+        for term, limit in kind.host.cap.items():
+            if term not in kind.host.match and term in self.present:
+                fits[self.present[term] > limit] = 0
+        for term in near:
+            present = self.present.get(term)
+            if present is None:
+                fits[:] = 0
+            else:
+                fits[present <= 0] = 0
+        if kind.ports or kind.mounted:
+            for place in np.flatnonzero(fits).tolist():
+                if ports_clash(kind.ports, self.ports[place]):
+                    fits[place] = 0
+                elif kind.ports:
+                    fits[place] = min(int(fits[place]), 1)
+                if kind.mounted and self._limited[place] and not self._mountable(place, kind):
+                    fits[place] = 0
+        return fits
+
+    def _mountable(self, place: int, kind: Kind) -> bool:
+        limits = self.inventory.places[place].volume_limits
+        after = self._mounted[place] | kind.mounted
+        return all(sum(d == driver for d, _ in after) <= n for driver, n in limits.items())
+
+    def place(self, item: Item, count: int, near: Sequence[int] = ()) -> int:
+        """Places up to so many pods of an item; how many found a place. They leave the item."""
+        fits = self.capacity(item.kind, item.requests, near)
+        before = np.cumsum(fits) - fits
+        take = np.clip(count - before, 0, fits)
+        placed = 0
+        for place in np.flatnonzero(take).tolist():
+            n = int(take[place])
+            self.placed.setdefault(place, []).extend(item.pods[placed : placed + n])
+            self.room[place] -= item.requests * n
+            self.count(place, {t: w * n for t, w in item.kind.host.match.items()}, item.kind.host.cap)
+            if item.kind.ports:
+                self.ports[place] |= item.kind.ports
+            if item.kind.mounted:
+                self._mounted[place] |= item.kind.mounted
+            placed += n
+        del item.pods[:placed]
+        return placed

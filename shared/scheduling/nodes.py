@@ -1,0 +1,279 @@
+"""What is there already: nodes, and claims on their way, as places with room.
+
+A claim without a node, or whose node isn't initialized, counts with what its status says it will have, and its startup
+taints are passed over: they go before pods come. Labels are columns, so that a class of pods is judged against all
+nodes at once. Source: Karpenter's cluster state, reference/karpenter.md section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from shared.api import labels as names
+from shared.api.kubernetes import Taint
+from shared.api.pods import is_daemon, is_terminal, spec_requests
+from shared.api.quantity import QuantityError, Resources, add, parse_resources
+from shared.api.taints import REPELLING, same_taint, tolerates_all
+from shared.scheduling.offerings import Column, catalog_of, column
+from shared.scheduling.pools import allowed_in, host_ports
+from shared.scheduling.requirements import RequirementError, ValueSet, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from shared.api.kubernetes import Node, Pod
+    from shared.api.nodeclaim import NodeClaim
+    from shared.instances.offering import InstanceType
+    from shared.scheduling.pools import Daemon, HostPort
+    from shared.scheduling.requirements import Requirements
+    from shared.snapshot import Snapshot
+
+    BoolArray = NDArray[np.bool_]
+
+_EPHEMERAL = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    names.UNREGISTERED_TAINT,
+)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A node, or a claim whose node is on its way. ``room`` is what pods and daemons leave of it."""
+
+    name: str
+    pool: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    room: Resources
+    capacity: Resources
+    initialized: bool
+    pods: tuple[Pod, ...]
+    volume_limits: Mapping[str, int]
+    ports: frozenset[HostPort] = frozenset()
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All places, initialized first, then by name, and what the pools have in use."""
+
+    places: tuple[Place, ...]
+    used: Mapping[str, Resources]
+    counts: Mapping[str, int]
+    leaving: frozenset[str]
+    _columns: dict[str, Column] = field(default_factory=dict)
+    _masks: dict[tuple[str, ValueSet], BoolArray] = field(default_factory=dict)
+
+    def column(self, key: str) -> Column:
+        """The values of one label over all places."""
+        found = self._columns.get(key)
+        if found is None:
+            found = self._columns[key] = column([p.labels.get(key) for p in self.places])
+        return found
+
+    def allowed(self, requirements: Requirements) -> BoolArray:
+        """Which places the requirements allow."""
+        found = np.ones(len(self.places), np.bool_)
+        for key, allowed in requirements.items():
+            mask = self._masks.get((key, allowed))
+            if mask is None:
+                mask = self._masks[key, allowed] = self.column(key).allowed(allowed)
+            found &= mask
+        return found
+
+
+def take_inventory(
+    snapshot: Snapshot,
+    instance_types: Mapping[str, tuple[InstanceType, ...]],
+    daemons: Sequence[Daemon],
+    leaving: frozenset[str],
+) -> Inventory:
+    """Every place that pods may go to; those of ``leaving``, or being deleted, are only counted against limits."""
+    claim_of_node = {c.status.node_name: c for c in snapshot.node_claims if c.status.node_name}
+    claim_of_provider = {c.status.provider_id: c for c in snapshot.node_claims if c.status.provider_id}
+    bound: dict[str, list[Pod]] = {}
+    for pod in snapshot.pods:
+        if pod.spec.node_name and not is_terminal(pod):
+            bound.setdefault(pod.spec.node_name, []).append(pod)
+    limits = {
+        c.metadata.name: {
+            d.name: d.allocatable.count for d in c.spec.drivers if d.allocatable and d.allocatable.count is not None
+        }
+        for c in snapshot.csi_nodes
+    }
+    places: list[Place] = []
+    gone: set[str] = set()
+    used: dict[str, Resources] = {}
+    counts: dict[str, int] = {}
+    seen: set[str] = set()
+    requests: dict[bytes, Resources] = {}
+    for node in snapshot.nodes:
+        claim = claim_of_node.get(node.metadata.name) or claim_of_provider.get(node.spec.provider_id or "\0")
+        if claim is not None:
+            seen.add(claim.name)
+        place = _node(node, claim, bound.get(node.metadata.name, ()), limits.get(node.metadata.name, {}))
+        _count(place, used, counts)
+        away = node.metadata.deletion_timestamp or (claim is not None and claim.metadata.deletion_timestamp)
+        marked = node.metadata.name in leaving or (claim is not None and claim.name in leaving)
+        if away or marked or any(t.key == names.DISRUPTED_TAINT for t in node.spec.taints):
+            if away or marked:
+                gone.add(node.metadata.name)
+            continue
+        places.append(_less_pods(place, daemons, requests))
+    for claim in snapshot.node_claims:
+        if claim.name in seen:
+            continue
+        place = _claim(claim, instance_types)
+        _count(place, used, counts)
+        if claim.metadata.deletion_timestamp is None and claim.name not in leaving:
+            places.append(_less_pods(place, daemons, requests))
+    places.sort(key=lambda p: (not p.initialized, p.name))
+    return Inventory(tuple(places), used, counts, frozenset(gone))
+
+
+def _count(place: Place, used: dict[str, Resources], counts: dict[str, int]) -> None:
+    if place.pool:
+        used[place.pool] = add(used.get(place.pool, {}), place.capacity)
+        counts[place.pool] = counts.get(place.pool, 0) + 1
+
+
+def _quantities(raw: Mapping[str, str | int | float]) -> Resources:
+    """What is readable of a status; a controller wrote it, so a quantity that isn't one counts as nothing there."""
+    try:
+        return parse_resources(raw)
+    except QuantityError:
+        return {}
+
+
+def _canonical(labels: Mapping[str, str]) -> dict[str, str]:
+    found = {names.canonical(k): v for k, v in labels.items()}
+    found.update((k, v) for k, v in labels.items() if names.canonical(k) == k)
+    return found
+
+
+def _node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], limits: Mapping[str, int]) -> Place:
+    labels = _canonical(node.metadata.labels)
+    labels.setdefault(names.HOSTNAME, node.metadata.name)
+    managed = names.NODEPOOL in labels or claim is not None
+    initialized = not managed or labels.get(names.INITIALIZED) == "true"
+    room, capacity = _quantities(node.status.allocatable), _quantities(node.status.capacity)
+    taints = list(node.spec.taints)
+    if node.spec.unschedulable:
+        taints.append(Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule"))
+    if not initialized:
+        startup = claim.spec.startup_taints if claim is not None else []
+        taints = [t for t in taints if t.key not in _EPHEMERAL and not any(same_taint(t, s) for s in startup)]
+        if claim is not None:
+            labels = {**_claim_labels(claim), **labels}
+            room = {**_quantities(claim.status.allocatable), **{k: v for k, v in room.items() if v}}
+            capacity = {**_quantities(claim.status.capacity), **{k: v for k, v in capacity.items() if v}}
+    return Place(
+        name=node.metadata.name,
+        pool=labels.get(names.NODEPOOL, ""),
+        labels=labels,
+        taints=tuple(taints),
+        room=room,
+        capacity=capacity,
+        initialized=initialized,
+        pods=tuple(pods),
+        volume_limits=limits,
+    )
+
+
+def _claim_labels(claim: NodeClaim) -> dict[str, str]:
+    found = _canonical(claim.metadata.labels)
+    try:
+        for key, allowed in parse(claim.spec.requirements).items():
+            if allowed.single is not None:
+                found.setdefault(key, allowed.single)
+    except RequirementError:
+        return found
+    return found
+
+
+def _claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceType, ...]]) -> Place:
+    labels = _claim_labels(claim)
+    pool = labels.get(names.NODEPOOL, "")
+    room, capacity = _quantities(claim.status.allocatable), _quantities(claim.status.capacity)
+    if not room and pool in instance_types:
+        room, capacity = _least(claim, instance_types[pool])
+    return Place(
+        name=claim.name,
+        pool=pool,
+        labels={**labels, names.HOSTNAME: claim.name},
+        taints=tuple(claim.spec.taints),
+        room=room,
+        capacity=capacity,
+        initialized=False,
+        pods=(),
+        volume_limits={},
+    )
+
+
+def _least(claim: NodeClaim, types: tuple[InstanceType, ...]) -> tuple[Resources, Resources]:
+    """What a claim that isn't launched yet has whichever of its types it becomes, and the most that it may count."""
+    catalog = catalog_of(types)
+    try:
+        mask, _ = allowed_in(catalog, parse(claim.spec.requirements))
+    except RequirementError:
+        return {}, {}
+    if not mask.any():
+        return {}, {}
+    least, most = catalog.allocatable[mask].min(0).tolist(), catalog.capacity[mask].max(0).tolist()
+    return (
+        {r: v for r, v in zip(catalog.resources, least, strict=True) if v},
+        {r: v for r, v in zip(catalog.resources, most, strict=True) if v},
+    )
+
+
+def _less_pods(place: Place, daemons: Sequence[Daemon], known: dict[bytes, Resources]) -> Place:
+    """The place less its pods and the daemons that are still to come."""
+    room = dict(place.room)
+    running: Resources = {}
+    ports: set[HostPort] = set()
+    for pod in place.pods:
+        spec = pod.spec
+        key = _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
+        taken = known.get(key)
+        if taken is None:
+            try:
+                taken = spec_requests(spec)
+            except QuantityError:
+                taken = {"pods": 1}
+            known[key] = taken
+        for name, amount in taken.items():
+            room[name] = room.get(name, 0) - amount
+        if is_daemon(pod):
+            running = add(running, taken)
+        ports |= host_ports(spec)
+    coming: Resources = {}
+    for daemon in daemons:
+        if tolerates_all(daemon.tolerations, place.taints, effects=REPELLING) and any(
+            all(allowed.has(place.labels.get(key)) for key, allowed in a.items()) for a in daemon.alternatives
+        ):
+            coming = add(coming, daemon.requests)
+            ports |= daemon.ports
+    for name, amount in coming.items():
+        left = max(0, amount - running.get(name, 0))
+        if left:
+            room[name] = room.get(name, 0) - left
+    return Place(
+        name=place.name,
+        pool=place.pool,
+        labels=place.labels,
+        taints=place.taints,
+        room=room,
+        capacity=place.capacity,
+        initialized=place.initialized,
+        pods=place.pods,
+        volume_limits=place.volume_limits,
+        ports=frozenset(ports),
+    )
