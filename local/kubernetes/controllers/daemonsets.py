@@ -6,13 +6,12 @@ import random
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
 from local.kubernetes.controllers.feed import Feed
 from local.kubernetes.controllers.owned import controller_of, is_ready, make_pod
 from local.kubernetes.controllers.status import remove, set_status
+from local.kubernetes.controllers.typed import typed
 from local.kubernetes.metadata import generated_name
 from shared.api.kubernetes import Node, PodSpec, Toleration
 from shared.api.selectors import SelectorError, matches_node
@@ -84,7 +83,7 @@ class DaemonSets:
         name = obj["metadata"]["name"]
         before = self._nodes.pop(name, None)
         if not gone:
-            node = self._nodes[name] = msgspec.convert(obj, Node)
+            node = self._nodes[name] = typed(obj, Node)
             if before is not None and _same_for_daemons(before, node):
                 return []
         return [(daemon, name) for daemon in self._sets]
@@ -231,7 +230,7 @@ class _Daemon:
         template = obj["spec"]["template"]
         self.hash = template_hash(template)
         self.tolerations = [*(template["spec"].get("tolerations") or []), *_added(template["spec"])]
-        self._spec = msgspec.convert({**template["spec"], "tolerations": self.tolerations}, PodSpec)
+        self._spec = typed({**template["spec"], "tolerations": self.tolerations}, PodSpec)
 
     def belongs(self, node: Node) -> tuple[bool, bool]:
         """Whether a pod should be made for the node, and whether one that is there may stay."""
@@ -283,8 +282,8 @@ def _added(spec: Obj) -> list[Obj]:
     every = [{"key": _PREFIX + key, "operator": "Exists", "effect": effect} for key, effect in _TOLERATED]
     if spec.get("hostNetwork"):
         every.append({"key": f"{_PREFIX}network-unavailable", "operator": "Exists", "effect": "NoSchedule"})
-    present = [msgspec.convert(t, Toleration) for t in spec.get("tolerations") or []]
-    return [t for t in every if msgspec.convert(t, Toleration) not in present]
+    present = [typed(t, Toleration) for t in spec.get("tolerations") or []]
+    return [t for t in every if typed(t, Toleration) not in present]
 
 
 def _leaving(pod: Obj) -> bool:

@@ -9,9 +9,8 @@ import msgspec
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.feed import Feed
-from local.kubernetes.controllers.owned import controller_of, reference
+from local.kubernetes.controllers.owned import controller_of, make, reference
 from local.kubernetes.controllers.status import remove, rewrite, set_status, with_condition
-from local.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,7 +25,6 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HASH_LENGTH = 10
 _HISTORY = 10
 _QUARTER = "25%"
-_REFUSED = frozenset({403, 404, 409})
 
 
 class Deployments:
@@ -116,11 +114,7 @@ class Deployments:
                 "template": {**template, "metadata": {**template_meta, "labels": labels}},
             },
         }
-        try:
-            self._store.create(kinds.REPLICA_SETS, new, namespace=meta["namespace"])
-        except ApiError as error:
-            if error.status not in _REFUSED:
-                raise
+        make(self._store, kinds.REPLICA_SETS, new, meta["namespace"])
 
     def _roll(self, deployment: Obj, new: Obj, old: list[Obj]) -> None:
         """One step of the way: as many new ones as the surge allows, as few old ones as availability allows."""

@@ -10,11 +10,10 @@ import heapq
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from local.kubernetes import kinds
 from local.kubernetes.controllers.feed import Feed
 from local.kubernetes.controllers.status import condition_status, parsed, remove, rewrite, with_condition
+from local.kubernetes.controllers.typed import typed
 from local.kubernetes.metadata import timestamp
 from shared.api.kubernetes import Taint, Toleration
 from shared.api.labels import NOT_READY_TAINT, UNSCHEDULABLE_TAINT
@@ -217,10 +216,10 @@ class NodeLifecycle:
         node = self._nodes.get(pod["spec"]["nodeName"])
         if node is None or "deletionTimestamp" in pod["metadata"]:
             return None
-        tolerations = [msgspec.convert(t, Toleration) for t in pod["spec"].get("tolerations") or []]
+        tolerations = [typed(t, Toleration) for t in pod["spec"].get("tolerations") or []]
         earliest: datetime | None = None
         for raw in node["spec"].get("taints") or []:
-            taint = msgspec.convert(raw, Taint)
+            taint = typed(raw, Taint)
             if taint.effect != "NoExecute":
                 continue
             covering = [t for t in tolerations if tolerated_by(t, taint)]

@@ -91,6 +91,16 @@ class Families:
         return str(owner["uid"])
 
 
+def make(store: Store, kind: Kind, obj: Obj, namespace: str) -> Obj | None:
+    """Create the object; None when the API refuses it (a namespace that goes, a name that is taken)."""
+    try:
+        return store.create(kind, obj, namespace=namespace)
+    except ApiError as error:
+        if error.status not in {FORBIDDEN, NOT_FOUND, CONFLICT}:
+            raise
+        return None
+
+
 def make_pod(
     store: Store,
     kind: Kind,
@@ -113,9 +123,4 @@ def make_pod(
         },
         "spec": {**template["spec"], **(spec or {})},
     }
-    try:
-        return store.create(kinds.PODS, pod, namespace=owner["metadata"]["namespace"])
-    except ApiError as error:
-        if error.status not in {FORBIDDEN, NOT_FOUND, CONFLICT}:
-            raise
-        return None
+    return make(store, kinds.PODS, pod, owner["metadata"]["namespace"])

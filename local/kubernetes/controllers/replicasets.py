@@ -56,6 +56,7 @@ class ReplicaSets:
                 self._sets[uid] = change.object
         affected |= dict.fromkeys(uid for uid, when in self._refused.items() if when <= now)
         for uid in affected:
+            self._refused.pop(uid, None)
             if (replica_set := self._sets.get(uid)) is not None:
                 self._reconcile(replica_set, now)
         return self._store.version != version
@@ -83,7 +84,6 @@ class ReplicaSets:
 
     def _make(self, replica_set: Obj, many: int, now: datetime) -> None:
         meta = replica_set["metadata"]
-        self._refused.pop(meta["uid"], None)
         for _ in range(many):
             name = generated_name(f"{meta['name']}-", self._rng)
             if make_pod(self._store, kinds.REPLICA_SETS, replica_set, name=name) is None:

@@ -20,6 +20,7 @@ from local.kubernetes.controllers.placement.search import Search
 from local.kubernetes.controllers.placement.shape import Shape, shape_of
 from local.kubernetes.controllers.placement.volumes import SELECTED_NODE, Storage, is_bound
 from local.kubernetes.controllers.status import CONFLICT, NOT_FOUND, emit, parsed, rewrite, with_condition
+from local.kubernetes.controllers.typed import typed
 from local.kubernetes.errors import ApiError
 from shared.api.kubernetes import Node, Pod
 from shared.api.quantity import QuantityError
@@ -126,15 +127,23 @@ class Scheduler:
         if plural == "pods":
             self._learn_pod(obj, now, gone=gone)
         elif plural == "nodes":
-            if gone:
-                self._board.drop_node(obj["metadata"]["name"])
-            else:
-                self._board.put_node(msgspec.convert(obj, Node))
+            self._learn_node(obj, gone=gone)
         elif plural in _STORAGE:
             self._storage.record(plural, obj, gone=gone)
             self._news = True
         else:
             self._learn_namespace(obj, gone=gone)
+
+    def _learn_node(self, obj: Obj, *, gone: bool) -> None:
+        """Take a node's state; one that can't be read takes no pods."""
+        name = obj["metadata"]["name"]
+        if gone:
+            self._board.drop_node(name)
+            return
+        try:
+            self._board.put_node(typed(obj, Node))
+        except (QuantityError, msgspec.ValidationError):
+            self._board.drop_node(name)
 
     def _learn_namespace(self, obj: Obj, *, gone: bool) -> None:
         name, labels = obj["metadata"]["name"], obj["metadata"].get("labels") or {}
@@ -205,7 +214,7 @@ class Scheduler:
         known = self._shapes.get(uid)
         if known is not None and known[0] is spec and known[1] == labels:
             return known[2]
-        shape = shape_of(msgspec.convert(pod, Pod))
+        shape = shape_of(typed(pod, Pod))
         self._shapes[uid] = (spec, labels, shape)
         return shape
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
 from local.kubernetes.controllers.feed import Feed
-from local.kubernetes.controllers.owned import Families, is_ready, make_pod
+from local.kubernetes.controllers.owned import Families, is_ready, make, make_pod
 from local.kubernetes.controllers.status import remove, set_status
 
 if TYPE_CHECKING:
@@ -102,11 +102,8 @@ class StatefulSets:
             volume = template["metadata"]["name"]
             claim = f"{volume}-{name}"
             if self._store.find(kinds.PERSISTENT_VOLUME_CLAIMS, claim, namespace=meta["namespace"]) is None:
-                self._store.create(
-                    kinds.PERSISTENT_VOLUME_CLAIMS,
-                    {"metadata": {**template["metadata"], "name": claim}, "spec": template["spec"]},
-                    namespace=meta["namespace"],
-                )
+                wanted = {"metadata": {**template["metadata"], "name": claim}, "spec": template["spec"]}
+                make(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, wanted, meta["namespace"])
             volumes = [v for v in volumes if v["name"] != volume]
             volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim}})
         make_pod(

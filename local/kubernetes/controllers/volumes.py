@@ -12,10 +12,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from local.kubernetes import kinds
 from local.kubernetes.controllers.feed import Feed
+from local.kubernetes.controllers.owned import make
 from local.kubernetes.controllers.placement.place import Place
 from local.kubernetes.controllers.placement.volumes import (
     NO_PROVISIONER,
@@ -26,6 +25,7 @@ from local.kubernetes.controllers.placement.volumes import (
     is_bound,
 )
 from local.kubernetes.controllers.status import remove, rewrite
+from local.kubernetes.controllers.typed import typed
 from shared.api.kubernetes import Node
 from shared.api.labels import ZONE, canonical
 
@@ -95,7 +95,7 @@ class Volumes:
             case "nodes":
                 self._nodes.pop(obj["metadata"]["name"], None)
                 if not gone:
-                    self._nodes[obj["metadata"]["name"]] = msgspec.convert(obj, Node)
+                    self._nodes[obj["metadata"]["name"]] = typed(obj, Node)
             case "pods":
                 self._learn_pod(obj, now, gone=gone)
             case plural:
@@ -230,7 +230,7 @@ class Volumes:
 
     def _learn_pod(self, pod: Obj, now: datetime, *, gone: bool) -> None:
         uid, spec = pod["metadata"]["uid"], pod["spec"]
-        if not gone and uid not in self._mounting:
+        if not gone and any("ephemeral" in volume for volume in spec.get("volumes") or []):
             self._make_ephemeral(pod)
         if gone or pod["status"].get("phase") in _ENDED:
             if self._mounting.pop(uid, None) is not None:
@@ -247,20 +247,20 @@ class Volumes:
     def _make_ephemeral(self, pod: Obj) -> None:
         """Make the claims of the pod's generic ephemeral volumes; they belong to the pod."""
         meta = pod["metadata"]
+        present = self._store.find(kinds.PODS, meta["name"], namespace=meta["namespace"])
+        if present is None or present["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in present["metadata"]:
+            return
         for volume in pod["spec"].get("volumes") or []:
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
             name = f"{meta['name']}-{volume['name']}"
             if not template or self._store.find(kinds.PERSISTENT_VOLUME_CLAIMS, name, namespace=meta["namespace"]):
                 continue
             owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}
-            self._store.create(
-                kinds.PERSISTENT_VOLUME_CLAIMS,
-                {
-                    "metadata": {**(template.get("metadata") or {}), "name": name, "ownerReferences": [owner]},
-                    "spec": template["spec"],
-                },
-                namespace=meta["namespace"],
-            )
+            claim = {
+                "metadata": {**(template.get("metadata") or {}), "name": name, "ownerReferences": [owner]},
+                "spec": template["spec"],
+            }
+            make(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, claim, meta["namespace"])
 
     def _attach_waiting(self, now: datetime) -> None:
         for uid in self._mounting:

@@ -307,3 +307,74 @@ class TestPodAffinity:
         rig.pod("web", affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}})
         rig.settle()
         assert rig.node_of("web") == "n2"
+
+
+def test_a_pod_that_waits_is_told_new_reasons_but_not_each_moment(rig: Rig) -> None:
+    rig.pod("web", cpu="4")
+    rig.settle()
+    rig.run(seconds=30)
+    rig.node("n1")
+    rig.settle()
+    assert rig.refusal("web")[1] == "no nodes available to schedule pods"
+    rig.run(seconds=60)
+    rig.node("n2")
+    rig.settle()
+    assert rig.refusal("web")[1] == "0/2 nodes are available: 2 Insufficient cpu"
+
+
+def test_what_preemption_could_do_is_said_too(rig: Rig) -> None:
+    rig.node("n1")
+    rig.node("n2", taints=[{"key": "team", "effect": "NoSchedule"}])
+    rig.pod("web", cpu="4")
+    rig.settle()
+    (condition,) = rig.get(kinds.PODS, "web")["status"]["conditions"]
+    assert condition["message"].endswith(
+        " preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
+        "1 Preemption is not helpful for scheduling."
+    )
+
+
+def test_sidecars_and_overhead_take_room(rig: Rig) -> None:
+    rig.node("n1", cpu="1")
+    sidecar = {
+        "name": "proxy",
+        "image": "proxy:1",
+        "restartPolicy": "Always",
+        "resources": {"requests": {"cpu": "600m"}},
+    }
+    rig.pod("web", cpu="500m", initContainers=[sidecar])
+    rig.pod("vm", cpu="500m", overhead={"cpu": "600m"})
+    rig.settle()
+    assert (rig.node_of("web"), rig.node_of("vm")) == ("", "")
+
+
+def test_a_bad_expression_in_one_pod_does_not_stop_the_others(rig: Rig) -> None:
+    rig.node("n1")
+    bad = {"matchExpressions": [{"key": ZONE, "operator": "Near", "values": ["a"]}]}
+    rig.pod("bad", affinity=node_affinity(bad))
+    rig.pod("good")
+    rig.settle()
+    assert (rig.node_of("bad"), rig.node_of("good")) == ("", "n1")
+
+
+def test_fields_given_as_null_are_fields_not_given(rig: Rig) -> None:
+    rig.store.create(
+        kinds.NODES,
+        {"metadata": {"name": "n1"}, "spec": {"providerID": None}, "status": {"allocatable": {"cpu": "1", "pods": 9}}},
+    )
+    rig.patch(kinds.NODES, "n1", {"spec": {"taints": None}})
+    rig.pod("web", affinity=None, tolerations=None, nodeSelector=None)
+    rig.settle()
+    assert rig.node_of("web") == "n1"
+
+
+def test_a_node_that_can_not_be_read_takes_nothing_and_stops_nobody(rig: Rig) -> None:
+    rig.node("good")
+    rig.node("bad")
+    with rig.store.lock:
+        bad = rig.get(kinds.NODES, "bad")
+        rig.store.write(kinds.NODES, {**bad, "status": {**bad["status"], "allocatable": {"cpu": "plenty"}}}, bad)
+    rig.pod("a")
+    rig.pod("b")
+    rig.settle()
+    assert {rig.node_of("a"), rig.node_of("b")} == {"good"}

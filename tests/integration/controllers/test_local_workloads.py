@@ -206,3 +206,30 @@ class TestJobs:
         status = big.get(kinds.JOBS, "sums")["status"]
         assert status["succeeded"] == 3
         assert [c["type"] for c in status["conditions"]] == ["Complete"]
+
+
+def test_a_refused_pod_is_tried_again_until_it_is_taken(big: Rig) -> None:
+    big.workload(kinds.DEPLOYMENTS, "web", replicas=1, template={"priorityClassName": "high"})
+    big.run(seconds=5)
+    assert big.pods("web") == []
+    assert {e["reason"] for e in big.store.list(kinds.EVENTS)} == {"FailedCreate"}
+    big.store.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    big.run(seconds=20)
+    assert [p["spec"]["priority"] for p in big.pods("web")] == [1000]
+
+
+def test_everything_of_a_namespace_goes_with_it_for_good(big: Rig) -> None:
+    big.store.create(kinds.NAMESPACES, {"metadata": {"name": "team"}})
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "web:1"}]},
+    }
+    for kind in (kinds.DEPLOYMENTS, kinds.STATEFUL_SETS, kinds.DAEMON_SETS):
+        spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template, "serviceName": "web"}
+        big.store.create(kind, {"metadata": {"name": "web"}, "spec": spec}, namespace="team")
+    big.settle()
+    assert len(big.pods("web")) == 4
+    big.store.delete(kinds.NAMESPACES, "team")
+    big.settle()
+    assert big.pods("web") == []
+    assert not big.exists(kinds.NAMESPACES, "team")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from local.kubernetes.controllers.typed import typed
 from shared.api.kubernetes import PersistentVolume, StorageClass
 from shared.api.quantity import parse_quantity
 from shared.api.selectors import SelectorError, matches_node
@@ -78,7 +77,7 @@ class Storage:
             raw = next(default, None)
         else:
             raw = self.classes.get(name)
-        return None if raw is None else msgspec.convert(raw, StorageClass)
+        return None if raw is None else typed(raw, StorageClass)
 
     def refusal(self, shape: Shape) -> str:
         """Why the pod can go nowhere at all for its claims; "" if nothing speaks against it."""
@@ -190,7 +189,7 @@ def driver_of(volume: Obj) -> str:
 
 def reachable(volume: Obj, place: Place) -> bool:
     """Whether the volume's node affinity allows the node."""
-    affinity = msgspec.convert(volume, PersistentVolume).spec.node_affinity
+    affinity = typed(volume, PersistentVolume).spec.node_affinity
     required = affinity.required if affinity else None
     labels = {
         **place.labels,
