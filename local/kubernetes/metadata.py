@@ -50,6 +50,13 @@ def generated_name(prefix: str, rng: random.Random) -> str:
     return prefix[:longest] + "".join(rng.choices(_ALPHABET, k=_SUFFIX))
 
 
+def without_nulls(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    """The value without fields that are null, which a typed server never sees."""
+    if isinstance(value, dict):
+        return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def cleaned(metadata: Obj) -> Obj:
     """Metadata without empty maps and lists, which a real server leaves out of what it answers."""
     return {

@@ -209,7 +209,7 @@ def bound(pod: Obj, node: str, now: datetime) -> Obj:
         raise errors.conflict(kinds.PODS, name, f'pod {name} is already assigned to node "{current}"')
     if pod["spec"].get("schedulingGates"):
         raise errors.forbidden(kinds.PODS, name, "pod has non-empty .spec.schedulingGates")
-    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": timestamp(now)}
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp(now)}
     return {
         **pod,
         "spec": {**pod["spec"], "nodeName": node},

@@ -88,7 +88,8 @@ class Server:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._acceptor.join(_JOIN_SECONDS)
+        if self._acceptor.ident is not None:
+            self._acceptor.join(_JOIN_SECONDS)
         self.api.stop_watches()
         with self._lock:
             open_now = dict(self._connections)

@@ -86,6 +86,8 @@ class Store(Objects):
                 meta["generation"] = 1
             new["metadata"] = metadata.cleaned(meta)
             new = {"apiVersion": served.api_version, "kind": served.kind, **_without_type(new)}
+            if not served.custom:
+                new = metadata.without_nulls(new)
             admission.on_create(served, new, self)
             self._refuse(
                 served, new, [*metadata.faults(served, new["metadata"]), *admission.faults(served, new, None, self)]
@@ -268,6 +270,8 @@ class Store(Objects):
             meta["namespace"] = before["namespace"]
         metadata.restore_system_fields(new, old)
         new = admission.split(kind, new, old, subresource)
+        if not kind.custom and subresource != "status":
+            new = metadata.without_nulls(new)
         new["metadata"] = metadata.cleaned(new["metadata"])
         admission.on_update(kind, new, old, self)
         self._refuse(kind, new, [*metadata.faults(kind, new["metadata"]), *admission.faults(kind, new, old, self)])

@@ -305,8 +305,7 @@ def test_an_object_of_a_wrong_shape_is_refused_and_the_server_goes_on(cluster: C
 def test_many_clients_lose_no_update(cluster: Cluster, tmp_path: Path) -> None:
     cluster.store.create(kinds.CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"n": "0"}})
 
-    def count(times: int) -> None:
-        client = client_of(cluster.server, tmp_path)
+    def count(client: Any, times: int) -> None:  # noqa: ANN401 (the client has no types)
         core = k8s.CoreV1Api(client)
         while times:
             found = core.read_namespaced_config_map("c", "default")
@@ -317,11 +316,13 @@ def test_many_clients_lose_no_update(cluster: Cluster, tmp_path: Path) -> None:
                 assert error.status == 409  # noqa: PT017 (any other status is a fault; a conflict is tried again)
             else:
                 times -= 1
-        client.rest_client.pool_manager.clear()
 
-    threads = [threading.Thread(target=count, args=(10,)) for _ in range(4)]
+    clients = [client_of(cluster.server, tmp_path) for _ in range(4)]
+    threads = [threading.Thread(target=count, args=(client, 10)) for client in clients]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    for client in clients:
+        client.rest_client.pool_manager.clear()
     assert cluster.store.get(kinds.CONFIG_MAPS, "c", namespace="default")["data"] == {"n": "40"}

@@ -132,3 +132,16 @@ def test_evictions_never_leave_fewer_ready_pods_than_the_budget_asks_for(
     gone = sum(evicted(cluster.store, name) for name in names)
     assert gone == max(replicas - least, 0)
     assert figures(cluster.store)[1] == replicas - gone
+
+
+def test_an_eviction_holds_its_preconditions_and_a_dry_run_only_asks(cluster: Cluster) -> None:
+    cluster.pod("a", node="n", ready=True)
+    with pytest.raises(ApiError) as refused:
+        cluster.store.evict("default", "a", options={"preconditions": {"uid": "other"}})
+    assert refused.value.status == 409
+    before = cluster.store.version
+    cluster.store.evict("default", "a", options={"dryRun": ["All"]})
+    assert cluster.store.version == before
+    cluster.store.evict("default", "a", options={"gracePeriodSeconds": 7})
+    pod = cluster.store.get(kinds.PODS, "a", namespace="default")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 7

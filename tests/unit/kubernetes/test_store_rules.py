@@ -282,3 +282,12 @@ def test_a_subresource_can_only_be_what_the_kind_has(cluster: Cluster) -> None:
     cluster.pod("a")
     with refusal(404, "NotFound"):
         cluster.store.patch(kinds.PODS, "a", {"spec": {"replicas": 1}}, namespace="default", subresource="scale")
+
+
+def test_fields_that_are_null_count_as_absent(store: Store) -> None:
+    container = {"name": "c", "image": "x", "resources": None, "env": [{"name": "A", "value": None}]}
+    spec = {"containers": [container], "nodeSelector": None}
+    pod = store.create(kinds.PODS, {"metadata": {"name": "a", "creationTimestamp": None, "labels": None}, "spec": spec})
+    assert "nodeSelector" not in pod["spec"]
+    assert pod["spec"]["containers"][0]["resources"] == {}
+    assert pod["spec"]["containers"][0]["env"] == [{"name": "A"}]
