@@ -7,6 +7,7 @@ asks when ours is empty is told no, without a call, and waits in its queue; so r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -14,6 +15,7 @@ from botocore.exceptions import ClientError
 from shared.launch.finding import code
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -22,6 +24,7 @@ BURST = 5.0
 REFILL = 2.0
 """Calls a second."""
 
+_REFILL_TIME = timedelta(seconds=1 / REFILL)
 _PARTITION = "budget"
 _CHANGED = "ConditionalCheckFailedException"
 _TRIES = 8
@@ -51,6 +54,18 @@ class Budget:
         self._dynamodb = dynamodb
         self._table = table
         self._key = {"pk": {"S": _PARTITION}, "sk": {"S": name}}
+
+    def take_by(self, deadline: datetime, *, now: Callable[[], datetime], sleep: Callable[[float], None]) -> bool:
+        """Take a call as soon as there is one, waiting for the refill, but not beyond the deadline.
+
+        Raises:
+            ClientError: DynamoDB failed.
+        """
+        while not self.take(now=now()):
+            if now() + _REFILL_TIME > deadline:
+                return False
+            sleep(_REFILL_TIME.total_seconds())
+        return True
 
     def take(self, *, now: datetime) -> bool:
         """Whether a call may be made now; if so, it is counted. Under contention that doesn't end: no.

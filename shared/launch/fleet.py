@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import aws
+from shared import aws, host
 from shared.api import labels
 from shared.api.nodeclass import ResolvedAMI
 from shared.launch import instances, refusal, subnets
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from shared.launch.asking import Boot
     from shared.launch.budget import Budget
     from shared.launch.instances import Instance
+
+
+PATIENCE = timedelta(seconds=10)
+"""How long launches wait for the call budget in one run: twenty calls beyond its burst. The rest waits in the queue."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +103,8 @@ def launch(
     """Launch the claims: one answer each, in the order of the requests. Makes at most one CreateFleet call a group.
 
     More calls are made only where a template is gone, or where EC2 says that a replay differs from the first try.
-    ``budget`` is asked before each call; without it, none is counted.
+    ``budget`` is asked before each call, and waited for until :data:`PATIENCE` after ``now``; claims that it has no
+    call for are *throttled*. Without it, no call is counted.
     """
     groups: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
     for request in requests:
@@ -106,7 +112,9 @@ def launch(
     promised: Counter[str] = Counter()
     results: dict[str, Result] = {}
     for name, members in groups.items():
-        group = _Group(name, tuple(sorted(members, key=lambda r: r.claim.metadata.uid)), cluster, promised, budget, now)
+        group = _Group(
+            name, tuple(sorted(members, key=lambda r: r.claim.metadata.uid)), cluster, promised, budget, now + PATIENCE
+        )
         results |= {result.claim_name: result for result in group.launch()}
     return tuple(results[r.claim.name] for r in requests)
 
@@ -133,7 +141,7 @@ class _Group:
     cluster: ClusterInfo
     promised: Counter[str]
     budget: Budget | None
-    now: datetime
+    deadline: datetime
 
     @property
     def first(self) -> LaunchRequest:
@@ -218,7 +226,7 @@ class _Group:
     def _try(
         self, wanted: Plan, claims: Sequence[NodeClaim], made: Mapping[Boot, templates.Template], step: str
     ) -> Answer:
-        if self.budget is not None and not self.budget.take(now=self.now):
+        if self.budget is not None and not self._may_call(self.budget):
             raise _RefusedError("RequestLimitExceeded", "the cluster's own budget for CreateFleet calls is spent")
         try:
             answer = aws.fleet().create_fleet(**self._asking.call(wanted, claims, made, step=step))
@@ -227,6 +235,10 @@ class _Group:
                 return Answer(refusals=(Refusal(_code(error), str(error)),))
             raise _RefusedError(_code(error), error.response["Error"].get("Message", "")) from error
         return read(answer, wanted)
+
+    def _may_call(self, budget: Budget) -> bool:
+        process = host.current()
+        return budget.take_by(self.deadline, now=process.now, sleep=process.sleep)
 
     def _deal(self, wanted: Plan, answer: Answer, requests: Sequence[LaunchRequest]) -> list[Result]:
         """Instances in order of id to claims in order of uid; claims beyond them failed."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from shared import aws, host
 from shared.instances import unavailable
 from shared.launch.budget import BURST, REFILL, Budget
-from shared.launch.fleet import Launched
+from shared.launch.fleet import PATIENCE, Failed, Launched
 
 TABLE = "demo"
 M5 = ("spot", "m5.large", "us-east-1a")
@@ -53,18 +54,42 @@ def test_two_functions_share_one_budget(table: Account) -> None:  # noqa: ARG001
     assert sum(functions[i % 2].take(now=later) for i in range(10)) == REFILL
 
 
+class Clock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.moment = host.current().now()
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def sleep(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+
+
+def test_launches_wait_a_little_for_the_budget_and_the_rest_is_told_to_come_back(table: Account) -> None:
+    clock, node_class, types = Clock(), table.ready(), [table.instance_type("m5.large", spot=0.03)]
+    claims = [table.claim(f"web-{i}", group=f"group-{i}") for i in range(30)]
+    with host.using(replace(host.current(), now=clock.now, sleep=clock.sleep)):
+        budget = Budget(aws.dynamodb(), TABLE)
+        results = table.launch(claims, types, node_class=node_class, budget=budget, now=clock.now())
+    launched = [r for r in results if isinstance(r, Launched)]
+    assert len(launched) == table.fleets.calls == BURST + PATIENCE.total_seconds() * REFILL
+    assert {r.kind for r in results if isinstance(r, Failed)} == {"throttled"}
+
+
 def test_200_throttled_answers_stay_within_the_budget_and_all_run_in_the_end(table: Account) -> None:
-    budget = Budget(aws.dynamodb(), TABLE)
+    clock, node_class, types = Clock(), table.ready(), [table.instance_type("m5.large", spot=0.03)]
     table.fleets.refusals = [("RequestLimitExceeded", "Request limit exceeded.")] * 200
-    node_class, types = table.ready(), [table.instance_type("m5.large", spot=0.03)]
     claims = [table.claim(f"web-{i}", group=f"group-{i % 20}") for i in range(100)]
-    start = now = host.current().now()
+    start = clock.now()
     done: dict[str, str] = {}
-    while len(done) < len(claims):
-        waiting = [c for c in claims if c.name not in done]
-        results = table.launch(waiting, types, node_class=node_class, budget=budget, now=now)
-        done |= {r.claim_name: r.instance_id for r in results if isinstance(r, Launched)}
-        now += timedelta(seconds=20)
-        assert table.fleets.calls <= BURST + (now - start).total_seconds() * REFILL
+    with host.using(replace(host.current(), now=clock.now, sleep=clock.sleep)):
+        budget = Budget(aws.dynamodb(), TABLE)
+        while len(done) < len(claims):
+            waiting = [c for c in claims if c.name not in done]
+            results = table.launch(waiting, types, node_class=node_class, budget=budget, now=clock.now())
+            done |= {r.claim_name: r.instance_id for r in results if isinstance(r, Launched)}
+            assert table.fleets.calls <= BURST + (clock.now() - start).total_seconds() * REFILL
     assert len(set(done.values())) == len(table.running()) == 100
     assert table.fleets.calls == 200 + 20
