@@ -67,7 +67,8 @@ class Buses:
         for rule in self._scheduled():
             at = self._ticks.setdefault(rule.arn, schedules.after(rule.scheduled_expression, now))
             if at <= now:
-                self._ticks[rule.arn] = schedules.after(rule.scheduled_expression, now)
+                on_time = schedules.after(rule.scheduled_expression, at)
+                self._ticks[rule.arn] = on_time if on_time > now else schedules.after(rule.scheduled_expression, now)
                 self._send(rule, self._tick(rule, at))
                 did = True
         return did

@@ -6,12 +6,15 @@ moto is one a process, so there is one :class:`Cloud` at a time. Everything in i
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import boto3
 from moto import mock_aws
+from moto.iam import models as iam_models
 from moto.core.responses import ActionResult
 from moto.moto_api._internal import mock_random
 
@@ -20,7 +23,7 @@ from local.aws.buses import Buses
 from local.aws.calls import Calls
 from local.aws.capacity import Capacity
 from local.aws.fleet import Fleets
-from local.aws.functions import Functions, captured
+from local.aws.functions import Functions
 from local.aws.gate import Gate
 from local.aws.instances import Instances
 from local.aws.prices import Prices
@@ -49,6 +52,17 @@ _FLEET_PARAMETERS = (
     "TagSpecifications",
     "Context",
 )
+
+
+_POLICIES = ("AmazonEKS", "AmazonEC2ContainerRegistry", "AmazonSSM", "AWSLambda")
+"""AWS's managed policies that a stack of ours may name, by how their names begin."""
+
+
+@functools.cache
+def _policies() -> str:
+    """Only those policies: moto reads all of AWS's for each of a dozen partitions, which takes seconds."""
+    everything = json.loads(iam_models.aws_managed_policies_data)
+    return json.dumps({name: policy for name, policy in everything.items() if name.startswith(_POLICIES)})
 
 
 class Cloud:
@@ -90,9 +104,9 @@ class Cloud:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(backends.replaced(iam_models, "aws_managed_policies_data", _policies()))
             stack.enter_context(_environ({**_ENVIRON, "AWS_DEFAULT_REGION": self.region}))
             stack.enter_context(mock_aws(config=_MOTO))
-            stack.enter_context(captured())
             stack.enter_context(warnings.catch_warnings())
             # Lambda makes no error of a warning, whatever a test runner's filters say.
             warnings.filterwarnings("ignore", message="No application metrics to publish")

@@ -40,34 +40,46 @@ _OUTPUT: contextvars.ContextVar[io.StringIO | None] = contextvars.ContextVar("ou
 
 
 class _Output(io.TextIOBase):
-    """Standard output that an invocation's own lines are kept from, whatever thread it runs in."""
+    """Stands for standard output while functions run, and keeps what each prints apart, whatever thread it runs in.
+
+    It is put in place for each invocation, because test runners exchange standard output meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._outside: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._outside, sys.stdout = sys.stdout, self
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                sys.stdout = self._outside
 
     def write(self, text: str) -> int:
-        kept = _OUTPUT.get()
-        return (kept if kept is not None else _outside).write(text)
+        return int(self._target().write(text))
 
     def flush(self) -> None:
-        if _OUTPUT.get() is None:
-            _outside.flush()
+        self._target().flush()
 
     def writable(self) -> bool:
         return True
 
+    def _target(self) -> Any:  # noqa: ANN401 - a text stream of any kind
+        kept = _OUTPUT.get()
+        if kept is not None:
+            return kept
+        # A logger that a function made keeps this stream for good: outside invocations it is standard output.
+        return self._outside if self._users else (sys.__stdout__ if sys.stdout is self else sys.stdout)
+
 
 _output = _Output()
-_outside: Any = sys.stdout
-
-
-@contextlib.contextmanager
-def captured() -> Any:  # noqa: ANN401 - a context manager
-    """While entered, what functions print is theirs. Loggers that they make write where invocations are caught."""
-    global _outside
-    before, _outside = _outside, sys.stdout
-    sys.stdout = _output
-    try:
-        yield
-    finally:
-        sys.stdout, _outside = _outside, before
 
 
 class LambdaContext:
@@ -184,9 +196,9 @@ class Functions:
         self._observers.append(observer)
 
     def named(self, function: str) -> Function:
-        """A function by its physical or short name; KeyError if there is none."""
+        """A function by its physical name, logical id or folder; KeyError if there is none."""
         for candidate in self._functions.values():
-            if function in (candidate.name, candidate.short_name):
+            if function in (candidate.name, candidate.logical_id, candidate.short_name):
                 return candidate
         raise KeyError(function)
 
@@ -328,7 +340,7 @@ class Functions:
         payload = json.loads(json.dumps(event))
         started = time.perf_counter()
         try:
-            with host.using(own), self._faults.tracing(function.short_name) or contextlib.nullcontext():
+            with _output, host.using(own), self._faults.tracing(function.short_name) or contextlib.nullcontext():
                 module, attribute = function.handler.rsplit(".", 1)
                 result = getattr(importlib.import_module(module), attribute)(payload, context)
                 result = json.loads(json.dumps(result))

@@ -33,6 +33,7 @@ from local.kubernetes.errors import ApiError
 from local.kubernetes.server import ADMIN_TOKEN, Server
 from local.kubernetes.store import Store
 from local.kubernetes.wire import Response
+from local.world import shelf
 from local.world.identity import authenticate
 from local.world.machines import Ec2Machines
 from local.world.rest import Activity, quiet_time, unfinished
@@ -155,7 +156,13 @@ class World:
         self.aws.functions.observe(self.events.invocation)
         self.apply([*manifests.kinds(), *manifests.access()])
         if self.options.catalog:
+            self._stock_catalog()
+
+    def _stock_catalog(self) -> None:
+        bucket = self.aws.deployed.function("catalog").environ["TENON_CATALOG_BUCKET"]
+        if not shelf.put(bucket, cluster=self.cluster, region=self.region, seed=self.seed, now=self.clock.now()):
             self.refresh_catalog()
+            shelf.keep(bucket, cluster=self.cluster, region=self.region, seed=self.seed)
 
     def _join(self, stack: contextlib.ExitStack) -> None:
         info = ClusterInfo(

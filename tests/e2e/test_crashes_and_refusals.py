@@ -1,0 +1,89 @@
+"""Functions die between any two lines, EC2 has no capacity, throttles, fills partly: the work is done in the end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.faults import Action
+
+if TYPE_CHECKING:
+    from local.world import World
+
+
+def all_is_well(world: World, pods: int) -> None:
+    world.run_until_rest(limit=timedelta(hours=1))
+    assert len(world.pods(phase="Running")) == pods
+    assert len(world.instances()) == len(world.claims()) == len(world.nodes())
+    held = {c["status"]["providerID"].rsplit("/", 1)[-1] for c in world.claims()}
+    assert held == {i.id for i in world.instances()}
+
+
+@pytest.mark.parametrize("crash", ["before", "after"])
+def test_a_provisioner_that_dies_around_createfleet_launches_each_claim_once(spot_default: World, crash: str) -> None:
+    world = spot_default
+    world.faults.call("ec2", "CreateFleet", Action(crash="before" if crash == "before" else "after"))
+    world.scale("default", "inflate", 3)
+    all_is_well(world, 3)
+    assert world.faults.went_off
+    assert len(world.aws.instances.all) == len(world.claims())
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [("POST", "/nodeclaims"), ("PATCH", "/nodeclaims/"), ("PATCH", "/status"), ("PATCH", "/nodes/"), ("DELETE", "/")],
+)
+def test_a_connection_that_breaks_at_any_write_costs_time_and_nothing_else(
+    spot_default: World, verb: str, path: str
+) -> None:
+    world = spot_default
+    for when in ("before", "after"):
+        world.faults.kubernetes(verb, path, Action(disconnect=when), times=2)
+    world.scale("default", "inflate", 3)
+    all_is_well(world, 3)
+    world.scale("default", "inflate", 0)
+    all_is_well(world, 0)
+
+
+@pytest.mark.parametrize("function", ["provisioner", "lifecycle", "disruption", "termination"])
+@pytest.mark.parametrize("lines", [5, 20, 40, 60])
+def test_a_function_that_dies_at_some_line_leaves_nothing_behind(
+    spot_default: World, function: str, lines: int
+) -> None:
+    world = spot_default
+    world.faults.crash_after_lines(function, lines)
+    world.scale("default", "inflate", 3)
+    all_is_well(world, 3)
+    world.scale("default", "inflate", 0)
+    all_is_well(world, 0)
+
+
+def test_throttled_createfleet_is_tried_again_and_not_in_a_storm(spot_default: World) -> None:
+    world = spot_default
+    world.faults.throttle("ec2", "CreateFleet", times=4)
+    world.scale("default", "inflate", 3)
+    all_is_well(world, 3)
+    assert world.aws.calls.count["ec2", "CreateFleet"] == 5
+
+
+def test_without_spot_capacity_in_one_zone_the_pods_run_in_another(spot_default: World) -> None:
+    world = spot_default
+    world.aws.capacity.set("spot", "*", "us-east-1a", 0)
+    world.aws.capacity.set("spot", "*", "us-east-1b", 0)
+    world.scale("default", "inflate", 3)
+    all_is_well(world, 3)
+    assert {n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in world.nodes()} == {"us-east-1c"}
+
+
+def test_without_any_capacity_calls_are_bounded_and_pods_run_soon_after_it_returns(spot_default: World) -> None:
+    world = spot_default
+    world.aws.capacity.set("spot", "*", "*", 0)
+    world.scale("default", "inflate", 3)
+    world.run_for(timedelta(minutes=20))
+    assert world.pods(phase="Running") == []
+    assert world.instances() == []
+    assert world.aws.calls.count["ec2", "CreateFleet"] <= 3 * 20
+    world.aws.capacity.set("spot", "*", "*", None)
+    world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=6))

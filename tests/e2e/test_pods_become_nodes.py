@@ -1,0 +1,162 @@
+"""The main job: pending pods become nodes, and empty nodes go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from local.kubernetes import kinds
+
+if TYPE_CHECKING:
+    from local.world import World
+
+
+def running(world: World) -> int:
+    return len(world.pods(phase="Running"))
+
+
+def fleet_calls(world: World) -> int:
+    return world.aws.calls.count["ec2", "CreateFleet"]
+
+
+def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_default: World) -> None:
+    world = spot_default
+    world.scale("default", "inflate", 5)
+    world.run_until_rest()
+    assert running(world) == 5
+    assert 1 <= fleet_calls(world) <= 2
+    assert {n["metadata"]["labels"]["karpenter.sh/capacity-type"] for n in world.nodes()} == {"spot"}
+    assert all(n["metadata"]["labels"]["karpenter.sh/initialized"] == "true" for n in world.nodes())
+    assert len(world.instances()) == len(world.claims()) == len(world.nodes())
+
+    world.scale("default", "inflate", 0)
+    world.run_until_rest()
+    last_pod = {h.about["node"]: h.at for h in world.events.of("pod gone")}
+    gone = {h.name: h.at for h in world.events.of("node gone")}
+    assert set(gone) == set(last_pod)
+    for node, at in gone.items():
+        assert timedelta(seconds=30) <= at - last_pod[node] <= timedelta(seconds=60)
+    assert world.nodes() == world.claims() == world.instances() == []
+    assert world.dead_letters() == []
+    assert world.failures() == []
+
+
+def test_every_node_carries_what_its_pool_and_class_ask_for(spot_default: World) -> None:
+    world = spot_default
+    world.scale("default", "inflate", 1)
+    world.run_until_rest()
+    (node,) = world.nodes()
+    (claim,) = world.claims()
+    labels = node["metadata"]["labels"]
+    assert labels["karpenter.sh/nodepool"] == "default"
+    assert labels["karpenter.k8s.aws/ec2nodeclass"] == "default"
+    assert labels["topology.kubernetes.io/zone"].startswith("us-east-1")
+    assert labels["karpenter.k8s.aws/instance-cpu"].isdigit()
+    assert node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
+    assert node["metadata"]["ownerReferences"][0]["uid"] == claim["metadata"]["uid"]
+    assert not node["spec"].get("taints")
+    conditions = {c["type"]: c["status"] for c in claim["status"]["conditions"]}
+    assert {conditions[t] for t in ("Launched", "Registered", "Initialized", "Ready")} == {"True"}
+    assert claim["status"]["providerID"] == node["spec"]["providerID"]
+    (instance,) = world.instances()
+    tags = {tag["key"]: tag["value"] for tag in instance.get_tags()}
+    assert tags["kubernetes.io/cluster/demo"] == "owned"
+    assert tags["karpenter.sh/nodeclaim"] == claim["metadata"]["name"]
+
+
+def test_more_pods_fill_the_free_room_before_anything_is_bought(spot_default: World) -> None:
+    world = spot_default
+    world.scale("default", "inflate", 4)
+    world.run_until_rest()
+    before = len(world.claims())
+    world.scale("default", "inflate", 3)
+    world.run_for(timedelta(seconds=5))
+    world.scale("default", "inflate", 4)
+    world.run_until_rest()
+    assert running(world) == 4
+    assert len(world.claims()) == before
+
+
+def test_delivering_every_message_again_launches_nothing_and_breaks_nothing(spot_default: World) -> None:
+    world = spot_default
+    world.scale("default", "inflate", 5)
+    world.run_until_rest()
+    instances, calls = {i.id for i in world.instances()}, fleet_calls(world)
+    assert world.redeliver() > 0
+    world.run_until_rest()
+    assert {i.id for i in world.instances()} == instances
+    assert fleet_calls(world) == calls
+    assert running(world) == 5
+
+    world.scale("default", "inflate", 0)
+    world.run_until_rest()
+    assert world.redeliver() > 0
+    world.run_until_rest()
+    assert world.instances() == world.nodes() == world.claims() == []
+    assert fleet_calls(world) == calls
+    assert world.dead_letters() == []
+
+
+def test_a_nodeclaim_or_node_that_is_deleted_is_drained_and_its_pods_run_elsewhere(spot_default: World) -> None:
+    world = spot_default
+    world.scale("default", "inflate", 2)
+    world.run_until_rest()
+    claim = world.store.kind("karpenter.sh/v1", "NodeClaim")
+    first = {c["metadata"]["name"] for c in world.claims()}
+    world.store.delete(claim, min(first))
+    world.run_until_rest()
+    assert running(world) == 2
+    assert min(first) not in {c["metadata"]["name"] for c in world.claims()}
+
+    node = world.nodes()[0]["metadata"]["name"]
+    world.store.delete(kinds.NODES, node)
+    world.run_until_rest()
+    assert running(world) == 2
+    assert node not in {n["metadata"]["name"] for n in world.nodes()}
+    assert len(world.instances()) == len(world.claims())
+
+
+def test_a_pool_that_is_deleted_takes_its_nodes_with_it(spot_default: World) -> None:
+    world = spot_default
+    world.scale("default", "inflate", 2)
+    world.run_until_rest()
+    world.store.delete(world.store.kind("karpenter.sh/v1alpha5", "Provisioner"), "default")
+    world.run_until(lambda: not world.instances() and not world.nodes(), limit=timedelta(minutes=15))
+    assert world.claims() == []
+    assert running(world) == 0
+
+
+def test_a_spot_warning_moves_the_pods_before_the_machine_goes(spot_default: World) -> None:
+    world = spot_default
+    world.scale("default", "inflate", 2)
+    world.run_until_rest()
+    doomed = world.instances()[0]
+    world.interrupt_spot([doomed.id])
+    world.run_until_rest()
+    assert running(world) == 2
+    assert doomed.id not in {i.id for i in world.instances()}
+    node = next(
+        h.about["node"]
+        for h in world.events.of("claim launched", "claim gone")
+        if h.about["instance"] == doomed.id and h.about["node"]
+    )
+    left = [h.at for h in world.events.of("pod gone") if h.about["node"] == node]
+    warned = world.events.of("interruption")[0].at
+    assert max(left) - warned < timedelta(minutes=2)
+
+
+def test_pods_of_a_team_run_on_its_pools_nodes_alone(spot_default: World) -> None:
+    from conftest import load  # noqa: PLC0415
+
+    world = spot_default
+    docs = load("team1.yaml")
+    anti = docs[1]["spec"]["template"]["spec"]["affinity"].pop("podAntiAffinity")
+    assert anti
+    world.apply(docs)
+    world.scale("default", "inflate-team1", 3)
+    world.run_until_rest()
+    pools = Counter(n["metadata"]["labels"]["karpenter.sh/nodepool"] for n in world.nodes())
+    assert set(pools) == {"team1"}
+    assert {n["metadata"]["labels"]["karpenter.sh/capacity-type"] for n in world.nodes()} == {"on-demand"}
+    assert running(world) == 3

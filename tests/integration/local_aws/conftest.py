@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.aws.cloud import Cloud
+from local.clock import Clock
+from tests.integration.local_aws.rig import START, Probe, Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    clock, probe = Clock(START), Probe()
+    module = types.ModuleType("tenon_probe")
+    module.handle = probe.handle  # type: ignore[attr-defined]  # a module made here
+    sys.modules["tenon_probe"] = module
+    try:
+        with Cloud(now=clock.now, sleep=clock.sleep) as cloud:
+            yield Rig(cloud=cloud, clock=clock, probe=probe, folder=tmp_path)
+    finally:
+        del sys.modules["tenon_probe"]
