@@ -6,6 +6,7 @@ Tenon plans has to hold here too. A pod that found no place is tried again when 
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ from shared.api.kubernetes import Node, Pod
 from shared.api.quantity import QuantityError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from local.kubernetes.store import Store
     from local.kubernetes.table import Change, Obj
 
@@ -36,6 +39,9 @@ RETELL = timedelta(minutes=1)
 _STORAGE = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"})
 _ENDED = frozenset({"Succeeded", "Failed"})
 
+_Rank = tuple[int, datetime, str, str]
+"""Priority (negated), creation, namespace, name."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Waiting:
@@ -43,7 +49,7 @@ class _Waiting:
 
     pod: Obj
     shape: Shape
-    rank: tuple[int, datetime, str, str]
+    rank: _Rank
     message: str = ""
     """What it was told last, "" before the first time."""
 
@@ -56,6 +62,14 @@ class _Queue:
     waiting: dict[str, _Waiting] = field(default_factory=dict)
     fresh: set[str] = field(default_factory=set)
     told_at: datetime | None = None
+    order: list[tuple[_Rank, str]] | None = None
+    """Rank and uid, sorted; may name pods that wait no more. None: to be made anew."""
+
+    def by_rank(self) -> Iterator[tuple[_Rank, str]]:
+        """The waiting pods, the first one first; pods may leave meanwhile."""
+        if self.order is None or len(self.order) > 2 * len(self.waiting):
+            self.order = sorted((waiting.rank, uid) for uid, waiting in self.waiting.items())
+        return (entry for entry in self.order if entry[1] in self.waiting)
 
 
 class Scheduler:
@@ -105,21 +119,18 @@ class Scheduler:
         """Give nodes to the pods whose shape has room somewhere, in order of rank; tell the others."""
         while hopeful := self._hopeful():
             full: set[bytes] = set()
-            for _, uid, key in sorted(hopeful):
+            for _, uid, key in heapq.merge(*(_entries(key, self._queues[key]) for key in hopeful)):
                 if key not in full and not self._attempt(uid, self._queues[key]):
                     full.add(key)
+                    if len(full) == len(hopeful):
+                        break
         for queue in self._queues.values():
             if queue.waiting:
                 self._refuse(queue, now)
 
-    def _hopeful(self) -> list[tuple[tuple[int, datetime, str, str], str, bytes]]:
-        """The pods of shapes that have room somewhere: a pod that was just placed may have made it."""
-        return [
-            (waiting.rank, uid, key)
-            for key, queue in self._queues.items()
-            if queue.waiting and queue.search.best() is not None
-            for uid, waiting in queue.waiting.items()
-        ]
+    def _hopeful(self) -> list[bytes]:
+        """The shapes that have room somewhere; a pod that was just placed may have made it."""
+        return [key for key, queue in self._queues.items() if queue.waiting and queue.search.best() is not None]
 
     def _learn(self, change: Change, now: datetime) -> None:
         plural, obj = change.kind.plural, change.object
@@ -199,6 +210,7 @@ class Scheduler:
         self._queued[uid] = key
         queue.waiting[uid] = waiting
         queue.fresh.add(uid)
+        queue.order = None
         self._news = True
 
     def _unqueue(self, uid: str) -> None:
@@ -322,3 +334,7 @@ class Scheduler:
             self._board.drop_pod(uid)
             return
         self._written = True
+
+
+def _entries(key: bytes, queue: _Queue) -> Iterator[tuple[_Rank, str, bytes]]:
+    return ((rank, uid, key) for rank, uid in queue.by_rank())
