@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import boto3
 from moto import mock_aws
-from moto.iam import models as iam_models
 from moto.core.responses import ActionResult
+from moto.iam import models as iam_models
 from moto.moto_api._internal import mock_random
 
 from local.aws import account, backends, deploy, pricing, spot_history

@@ -39,7 +39,7 @@ _RETRY_AFTER = (timedelta(minutes=1), timedelta(minutes=2))
 _OUTPUT: contextvars.ContextVar[io.StringIO | None] = contextvars.ContextVar("output", default=None)
 
 
-class _Output(io.TextIOBase):
+class _Output:
     """Stands for standard output while functions run, and keeps what each prints apart, whatever thread it runs in.
 
     It is put in place for each invocation, because test runners exchange standard output meanwhile.
@@ -53,7 +53,8 @@ class _Output(io.TextIOBase):
     def __enter__(self) -> None:
         with self._lock:
             if not self._users:
-                self._outside, sys.stdout = sys.stdout, self
+                self._outside = sys.stdout
+                sys.stdout = self
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
@@ -68,15 +69,15 @@ class _Output(io.TextIOBase):
     def flush(self) -> None:
         self._target().flush()
 
-    def writable(self) -> bool:
-        return True
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a stream has
+        return getattr(self._target(), name)
 
     def _target(self) -> Any:  # noqa: ANN401 - a text stream of any kind
         kept = _OUTPUT.get()
         if kept is not None:
             return kept
         # A logger that a function made keeps this stream for good: outside invocations it is standard output.
-        return self._outside if self._users else (sys.__stdout__ if sys.stdout is self else sys.stdout)
+        return self._outside if self._users else sys.stdout
 
 
 _output = _Output()

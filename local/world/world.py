@@ -107,6 +107,7 @@ class World:
         self._stack = contextlib.ExitStack()
         self._actors: list[Actor] = []
         self._dead: set[str] = set()
+        self._passing = threading.local()
         self.server: Server
         self.aws: Cloud
         self.relay: Relay
@@ -408,7 +409,17 @@ class World:
                 "dead letter", letter.queue, body=letter.body[:200], reason=letter.attributes.get("reason", "")
             )
 
+    def _serve_anyway(self, request: Request) -> None:
+        """Do what was asked, so that only the answer is lost."""
+        self._passing.request = True
+        try:
+            self.server.api.respond(request)
+        finally:
+            self._passing.request = False
+
     def _intercept(self, request: Request) -> Response | None:
+        if getattr(self._passing, "request", False):
+            return None
         caller = request.headers.get("user-agent", "")
         action = self.faults.strike(
             Site(service="kubernetes", operation=request.method, target=request.path, caller=caller)
@@ -417,6 +428,8 @@ class World:
             return None
         if action.delay:
             self.clock.sleep(action.delay)
+        if action.disconnect == "after":
+            self._serve_anyway(request)
         if action.disconnect:
             return Response(drop=True)
         if not action.code:

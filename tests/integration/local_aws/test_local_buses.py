@@ -3,11 +3,15 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import boto3
 
 from local.faults import Action
 from tests.integration.local_aws.rig import START, Json, Rig, arn, function, resource
+
+if TYPE_CHECKING:
+    from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
 
 
 def deploy(rig: Rig, **rule: Json) -> None:
@@ -25,7 +29,12 @@ def deploy(rig: Rig, **rule: Json) -> None:
 
 
 def put(source: str, about: str, *, bus: str = "own") -> None:
-    entry = {"Source": source, "DetailType": about, "Detail": '{"cluster": "demo"}', "EventBusName": bus}
+    entry: PutEventsRequestEntryTypeDef = {
+        "Source": source,
+        "DetailType": about,
+        "Detail": '{"cluster": "demo"}',
+        "EventBusName": bus,
+    }
     boto3.client("events").put_events(Entries=[entry])
 
 
