@@ -1,0 +1,156 @@
+"""The instance types of one class: its zones, images and offerings, and what its nodes taught."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.api import labels
+from shared.api.kubernetes import Node, NodeSpec, NodeStatus
+from shared.api.meta import ObjectMeta
+from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.api.nodeclass import (
+    AMIRequirement,
+    AMISelectorTerm,
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    EC2NodeClassStatus,
+    ResolvedAMI,
+)
+from shared.instances import listing, observed
+from shared.instances.build import instance_types
+from shared.instances.catalog import MalformedCatalogError, RawCatalog, Shape, decode, encode
+from shared.instances.estimate import on_demand
+from shared.instances.family import family_of
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+ARM = ResolvedAMI(id="ami-arm", requirements=[AMIRequirement(key=labels.ARCH, operator="In", values=["arm64"])])
+
+
+def shape(name: str, arch: str = "amd64", **more: object) -> Shape:
+    fixed = {"vcpus": 2, "memory_mib": 8192, "interfaces": 3, "addresses": 10, "capacity_types": ("on-demand", "spot")}
+    return Shape(name=name, arch=arch, **(fixed | more))  # type: ignore[arg-type]  # the fields of Shape
+
+
+RAW = RawCatalog(
+    region="us-east-1",
+    types_at=NOW,
+    prices_at=NOW,
+    shapes=(shape("m5.large"), shape("m6g.large", "arm64"), shape("p9.large")),
+    zones={"a": "az1", "b": "az2"},
+    offered={"m5.large": ("a", "b"), "m6g.large": ("a",), "p9.large": ("a",)},
+    on_demand={"m5.large": 0.096, "m6g.large": 0.077},
+    spot={"m5.large": {"a": 0.03}},
+)
+
+
+def node_class(*images: ResolvedAMI, **spec: object) -> EC2NodeClass:
+    return EC2NodeClass(
+        metadata=ObjectMeta(name="default"),
+        spec=EC2NodeClassSpec(**spec),  # type: ignore[arg-type]  # the fields of the spec
+        status=EC2NodeClassStatus(amis=list(images)),
+    )
+
+
+def test_a_type_is_offered_where_the_class_has_subnets_and_a_price_is_known() -> None:
+    types = instance_types(RAW, node_class(), None, zones={"a", "c"}, unavailable=())
+    assert {t.name: [(o.zone, o.capacity_type) for o in t.offerings] for t in types} == {
+        "m5.large": [("a", "on-demand"), ("a", "spot")],
+        "m6g.large": [("a", "on-demand")],
+    }
+    assert types[0].offerings[0].labels == {labels.ZONE_ID: "az1"}
+
+
+def test_an_offering_without_capacity_stays_as_not_available() -> None:
+    gone = {("spot", "m5.large", "a")}
+    (m5, _) = instance_types(RAW, node_class(), None, zones={"a", "b"}, unavailable=gone)
+    assert [(o.zone, o.capacity_type) for o in m5.offerings if not o.available] == [("a", "spot")]
+
+
+def test_only_types_that_an_image_of_the_class_boots_on() -> None:
+    types = instance_types(RAW, node_class(ARM), None, zones={"a"}, unavailable=())
+    assert [t.name for t in types] == ["m6g.large"]
+
+
+def test_windows_runs_on_amd64_and_says_its_build() -> None:
+    term = AMISelectorTerm(alias="windows2022@latest")
+    types = instance_types(RAW, node_class(ami_selector_terms=[term]), None, zones={"a"}, unavailable=())
+    assert [t.name for t in types] == ["m5.large"]
+    assert types[0].labels[labels.OS] == "windows"
+    assert types[0].labels[labels.WINDOWS_BUILD] == "10.0.20348"
+
+
+@pytest.mark.parametrize(
+    ("spec", "legacy", "version", "family"),
+    [
+        ({}, False, "1.32", "AL2"),
+        ({}, True, "1.33", "AL2023"),
+        ({"ami_family": "AL2"}, True, "1.34", "AL2023"),
+        ({"ami_family": "AL2"}, False, "1.34", "AL2"),
+        ({"ami_family": "Bottlerocket"}, False, "1.34", "Bottlerocket"),
+        ({"ami_selector_terms": [AMISelectorTerm(alias="bottlerocket@1.50")]}, False, "1.34", "Bottlerocket"),
+        ({"ami_selector_terms": [AMISelectorTerm(id="ami-1")]}, False, "1.34", "Custom"),
+        ({"ami_selector_terms": [AMISelectorTerm(id="ami-1")], "ami_family": "AL2023"}, False, "1.34", "AL2023"),
+    ],
+)
+def test_which_family_a_class_means(spec: dict[str, object], legacy: bool, version: str, family: str) -> None:  # noqa: FBT001 (a column of the table)
+    made = EC2NodeClassSpec(**spec)  # type: ignore[arg-type]  # the fields of the spec
+    assert family_of(made, legacy=legacy, version=version).name == family
+
+
+def test_the_smallest_memory_that_a_registered_node_of_todays_image_reported_counts() -> None:
+    def pair(name: str, memory: str, image: str, registered: str = "true") -> tuple[Node, NodeClaim]:
+        own = {labels.INSTANCE_TYPE: "m6g.large", labels.NODECLASS: "default", labels.REGISTERED: registered}
+        node = Node(
+            metadata=ObjectMeta(name=name, labels=own),
+            spec=NodeSpec(provider_id=f"aws:///a/{name}"),
+            status=NodeStatus(capacity={"memory": memory}),
+        )
+        return node, NodeClaim(status=NodeClaimStatus(provider_id=f"aws:///a/{name}", image_id=image))
+
+    pairs = [
+        pair("i-1", "7900Mi", "ami-arm"),
+        pair("i-2", "7890Mi", "ami-arm"),
+        pair("i-3", "1Gi", "ami-old"),
+        pair("i-4", "2Gi", "ami-arm", registered=""),
+        pair("i-5", "nonsense", "ami-arm"),
+    ]
+    found = observed.memory([n for n, _ in pairs], [c for _, c in pairs], node_class(ARM))
+    assert found == {"m6g.large": 7890 * 2**20}
+    (m6g,) = instance_types(RAW, node_class(ARM), None, zones={"a"}, unavailable=(), observed_memory=found)
+    assert m6g.capacity["memory"] == 7890 * 2**20
+
+
+def test_an_entry_of_the_listing_has_what_people_ask_for() -> None:
+    entry = listing.entries(instance_types(RAW, node_class(), None, zones={"a"}, unavailable=()))[0]
+    assert entry["name"] == "m5.large"
+    assert entry["allocatable"]["cpu"] == "1930m"
+    assert entry["offerings"][1] == {"zone": "a", "capacityType": "spot", "price": 0.03, "available": True}
+    assert labels.REGION not in entry["labels"]
+
+
+def test_a_catalog_comes_back_as_it_was_stored() -> None:
+    assert decode(encode(RAW)) == RAW
+
+
+@given(st.binary(max_size=200))
+def test_anything_else_is_refused_as_no_catalog(stored: bytes) -> None:
+    with pytest.raises(MalformedCatalogError):
+        decode(stored)
+
+
+@pytest.mark.parametrize(
+    ("cheaper", "dearer"),
+    [
+        (shape("m7g.large", "arm64"), shape("m5.large")),
+        (shape("m7a.large", cpu_manufacturer="amd"), shape("m5.large")),
+        (shape("m5.large"), shape("m5n.large")),
+        (shape("t3.medium", memory_mib=4096), shape("c5.large", memory_mib=4096)),
+        (shape("c5.large", memory_mib=4096), shape("m5.large")),
+    ],
+)
+def test_estimated_prices_keep_the_order_of_the_price_list(cheaper: Shape, dearer: Shape) -> None:
+    assert on_demand(cheaper) < on_demand(dearer)
