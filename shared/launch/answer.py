@@ -42,6 +42,12 @@ class Answer:
         return not self.launched and any(r.code in refusal.TEMPLATE_GONE for r in self.refusals)
 
     @property
+    def transient(self) -> bool:
+        """Whether nothing was launched only because EC2 was too busy."""
+        kinds = {refusal.kind(r.code) for r in self.refusals}
+        return not self.launched and kinds == {"throttled"}
+
+    @property
     def lacking(self) -> tuple[OfferingKey, ...]:
         """Every offering that an error shows to have no capacity."""
         return tuple(sorted({key for r in self.refusals for key in r.lacking}))

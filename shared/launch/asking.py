@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared import aws
 from shared.api import labels
+from shared.instances.allocatable import EFA
 from shared.instances.family import family_of, is_legacy
 from shared.instances.reservation import RESERVATION_ID
 from shared.launch import template as templates
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 RAID0 = "RAID0"
 _TOKEN_LENGTH = 40
 
-Boot = tuple[str, str]
-"""What an instance boots from: its image, and the capacity reservation it runs in ("" for none)."""
+Boot = tuple[str, str, int]
+"""What an instance boots with: its image, the capacity reservation it runs in ("" for none), and how many EFAs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +63,8 @@ class Asking:
         )
         user_data = render(family, boot)
         made = {}
-        for image_id, reservation_id in sorted({boot_of(choice) for choice in wanted.choices}):
-            made[image_id, reservation_id] = templates.template(
+        for image_id, reservation_id, fabric in sorted({self._boot(choice) for choice in wanted.choices}):
+            made[image_id, reservation_id, fabric] = templates.template(
                 self.node_class,
                 family,
                 cluster=self.cluster.name,
@@ -72,6 +73,7 @@ class Asking:
                 tags=self._tags(),
                 spot=wanted.capacity_type == labels.SPOT,
                 reservation_id=reservation_id,
+                fabric=fabric,
             )
         for template in made.values():
             templates.ensure(aws.ec2(), template, cluster=self.cluster.name)
@@ -89,11 +91,11 @@ class Asking:
         instance_tags = tags | (self.dealt_tags(claims[0]) if len(claims) == 1 else {})
         call: dict[str, Any] = {
             "Type": "instant",
-            "ClientToken": self._token(wanted.capacity_type, step),
+            "ClientToken": self._token(step),
             "LaunchTemplateConfigs": [
                 {
                     "LaunchTemplateSpecification": {"LaunchTemplateName": template.name, "Version": "$Latest"},
-                    "Overrides": [_override(c) for c in wanted.choices if boot_of(c) == boot],
+                    "Overrides": [_override(c) for c in wanted.choices if self._boot(c) == boot],
                 }
                 for boot, template in made.items()
             ],
@@ -120,6 +122,11 @@ class Asking:
         own_name = {} if "Name" in self.node_class.spec.tags else {"Name": claim.name}
         return {labels.NODECLAIM_TAG: claim.name, **own_name}
 
+    def _boot(self, choice: Choice) -> Boot:
+        wants_fabric = EFA in self.claims[0].spec.resources.requests
+        fabric = choice.instance_type.capacity.get(EFA, 0) if wants_fabric else 0
+        return choice.image.id, choice.offering.labels.get(RESERVATION_ID, ""), fabric
+
     def _tags(self) -> dict[str, str]:
         return {
             **self.node_class.spec.tags,
@@ -138,14 +145,9 @@ class Asking:
             if key != labels.HOSTNAME and all(other.get(key) == value for other in others)
         }
 
-    def _token(self, capacity_type: str, step: str) -> str:
-        text = f"{self.cluster.name}/{self.group}/{capacity_type}/{step}"
+    def _token(self, step: str) -> str:
+        text = f"{self.cluster.name}/{self.group}/{step}"
         return hashlib.sha256(text.encode()).hexdigest()[:_TOKEN_LENGTH]
-
-
-def boot_of(choice: Choice) -> Boot:
-    """What an instance of the choice boots from."""
-    return choice.image.id, choice.offering.labels.get(RESERVATION_ID, "")
 
 
 def _override(choice: Choice) -> dict[str, Any]:

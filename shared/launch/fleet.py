@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared import aws, host
-from shared.api import labels
+from shared.api import labels, nodeclaim
+from shared.api.meta import condition
 from shared.api.nodeclass import ResolvedAMI
 from shared.launch import instances, refusal, subnets
 from shared.launch import template as templates
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from shared.launch.instances import Instance
 
 
+_TOKENS = 4
 PATIENCE = timedelta(seconds=10)
 """How long launches wait for the call budget in one run: twenty calls beyond its burst. The rest waits in the queue."""
 
@@ -160,11 +162,11 @@ class _Group:
         try:
             return self._launch()
         except _RefusedError as error:
-            return self._all_failed(error.code, error.message)
+            return self._all_failed(error.code, error.message, self.requests)
         except UserDataError as error:
-            return self._all_failed("InvalidUserData", str(error))
+            return self._all_failed("InvalidUserData", str(error), self.requests)
         except ClientError as error:
-            return self._all_failed(_code(error), error.response["Error"].get("Message", ""))
+            return self._all_failed(_code(error), error.response["Error"].get("Message", ""), self.requests)
         except BotoCoreError as error:
             return [self._failed(r.claim, "throttled", "Unreachable", str(error)) for r in self.requests]
 
@@ -172,26 +174,33 @@ class _Group:
         status = self.node_class.status
         best = subnets.best(subnets.refreshed(aws.ec2(), status.subnets), self.promised)
         wanted = plan(self.first.instance_types, self.first.claim.spec.requirements, images=status.amis, subnets=best)
-        if wanted is None:
-            return [
-                self._failed(
-                    r.claim,
-                    "capacity",
-                    "NoCompatibleOffering",
-                    "no instance type that the claim may be has an available offering in a zone of the class's subnets",
-                )
-                for r in self.requests
-            ]
+        if wanted is None or self._failed_before():
+            return self._recover(wanted, again=self._minute)
         try:
             answer = self._create(wanted, [r.claim for r in self.requests], step="first")
         except _RefusedError as error:
             if error.code != refusal.MISMATCH:
                 raise
             return self._recover(wanted)
+        if answer.transient:
+            # EC2 keeps this answer for the token, so asking with it again would never launch anything.
+            return self._recover(wanted, again=self._minute)
         return self._deal(wanted, answer, self.requests)
 
-    def _recover(self, wanted: Plan) -> list[Result]:
-        """The group was asked for before, otherwise: deal what that launched, and launch only what is missing."""
+    def _failed_before(self) -> bool:
+        """Whether a person was told to mend something: EC2 would repeat that answer for the same token."""
+        conditions = [condition(r.claim.status.conditions, nodeclaim.LAUNCHED) for r in self.requests]
+        return any(c is not None and c.status == "False" for c in conditions)
+
+    @property
+    def _minute(self) -> str:
+        return f"{self.deadline:%Y-%m-%dT%H:%M}"
+
+    def _recover(self, wanted: Plan | None, *, again: str = "") -> list[Result]:
+        """The group may have been launched before: deal what is there by its tag, and launch only what is missing.
+
+        ``again`` makes the tokens of a later try differ from those of an earlier one, whose answers EC2 repeats.
+        """
         found = instances.of_launch_groups(self.cluster.name, [self.name])
         by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in found if labels.NODECLAIM_TAG in i.tags}
         free = [i for i in found if labels.NODECLAIM_TAG not in i.tags]
@@ -203,11 +212,26 @@ class _Group:
                 missing.append(request)
             else:
                 results.append(self._take(request, instance))
-        if missing:
-            uids = ",".join(r.claim.metadata.uid for r in missing)
-            answer = self._create(wanted, [r.claim for r in missing], step=uids)
-            results += self._deal(wanted, answer, missing)
-        return results
+        if not missing:
+            return results
+        if wanted is None:
+            text = "no instance type that the claim may be has an available offering in a zone of the class's subnets"
+            return results + [self._failed(r.claim, "capacity", "NoCompatibleOffering", text) for r in missing]
+        try:
+            return results + self._deal(wanted, self._create_missing(wanted, missing, again), missing)
+        except _RefusedError as error:
+            return results + self._all_failed(error.code, error.message, missing)
+
+    def _create_missing(self, wanted: Plan, missing: Sequence[LaunchRequest], again: str) -> Answer:
+        """As many as are missing. A token that was used before launched nothing that is still there: take the next."""
+        uids = ",".join(r.claim.metadata.uid for r in missing)
+        for attempt in range(_TOKENS):
+            try:
+                return self._create(wanted, [r.claim for r in missing], step=f"{uids}/{again}/{attempt}")
+            except _RefusedError as error:
+                if error.code != refusal.MISMATCH:
+                    raise
+        raise _RefusedError("PriorRequestNotComplete", "the claim was asked for in several ways just now")
 
     def _create(self, wanted: Plan, claims: Sequence[NodeClaim], *, step: str) -> Answer:
         for subnet_id, count in self._promises(wanted, len(claims)).items():
@@ -302,14 +326,14 @@ class _Group:
         text = f"EC2 has no {wanted.capacity_type} capacity for {_some(lacking)}{said}"
         return self._failed(claim, "capacity", refused.code, text, lacking)
 
-    def _all_failed(self, code: str, message: str) -> list[Result]:
+    def _all_failed(self, code: str, message: str, requests: Sequence[LaunchRequest]) -> list[Result]:
         kind = refusal.kind(code)
         lacking: tuple[OfferingKey, ...] = ()
         if kind == "capacity":
             lacking = tuple(
                 sorted({(o.capacity_type, t.name, o.zone) for t in self.first.instance_types for o in t.offerings})
             )
-        return [self._failed(r.claim, kind, code, refusal.advice(code, message), lacking) for r in self.requests]
+        return [self._failed(r.claim, kind, code, refusal.advice(code, message), lacking) for r in requests]
 
     @staticmethod
     def _failed(

@@ -61,8 +61,12 @@ def template(
     tags: Mapping[str, str],
     spot: bool,
     reservation_id: str = "",
+    fabric: int = 0,
 ) -> Template:
-    """The template of a class with a resolved status; with a capacity reservation it launches in that one only.
+    """The template of a class with a resolved status.
+
+    With a capacity reservation it launches in that one only; ``fabric`` is how many network cards get an Elastic
+    Fabric Adapter, the first of them as the primary interface.
 
     Raises:
         QuantityError: the size of a volume is no quantity.
@@ -87,12 +91,10 @@ def template(
     if status.instance_profile:
         named = "Arn" if status.instance_profile.startswith("arn:") else "Name"
         data["IamInstanceProfile"] = {named: status.instance_profile}
-    if spec.associate_public_ip_address is None:
-        data["SecurityGroupIds"] = groups
+    if interfaces := _interfaces(groups, public=spec.associate_public_ip_address, fabric=fabric):
+        data["NetworkInterfaces"] = interfaces
     else:
-        data["NetworkInterfaces"] = [
-            {"DeviceIndex": 0, "Groups": groups, "AssociatePublicIpAddress": spec.associate_public_ip_address}
-        ]
+        data["SecurityGroupIds"] = groups
     if reservation_id:
         data["CapacityReservationSpecification"] = {
             "CapacityReservationPreference": "capacity-reservations-only",
@@ -105,6 +107,21 @@ def template(
         del data["BlockDeviceMappings"]
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_HASH_LENGTH]
     return Template(name=f"tenon-{cluster}-{digest}", data=data)
+
+
+def _interfaces(groups: list[str], *, public: bool | None, fabric: int) -> list[dict[str, Any]]:
+    """Interfaces that must be spelt out; none if EC2's own single one will do.
+
+    EC2 gives no public address to an instance with several interfaces.
+    """
+    if fabric:
+        return [
+            {"NetworkCardIndex": i, "DeviceIndex": int(i > 0), "InterfaceType": "efa", "Groups": groups}
+            for i in range(fabric)
+        ]
+    if public is None:
+        return []
+    return [{"DeviceIndex": 0, "Groups": groups, "AssociatePublicIpAddress": public}]
 
 
 def block_devices(family: Family, mappings: Sequence[BlockDeviceMapping]) -> list[dict[str, Any]]:

@@ -60,6 +60,7 @@ class Fleets:
     without_capacity: set[tuple[str, str, str]] = field(default_factory=set)
     refusals: list[tuple[str, str]] = field(default_factory=list)
     room: int | None = None
+    code: str = "UnfulfillableCapacity"
     calls: int = 0
     answers: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -99,7 +100,7 @@ class Fleets:
         asked = params["TargetCapacitySpecification"]["TotalTargetCapacity"]
         if self.room is not None and self.room < asked:
             params["TargetCapacitySpecification"]["TotalTargetCapacity"] = self.room
-            code = {"ErrorCode": "UnfulfillableCapacity", "ErrorMessage": "There is no more capacity."}
+            code = {"ErrorCode": self.code, "ErrorMessage": "There is no more."}
             errors.append({"Lifecycle": spot, **code})
         context["errors"] = errors
         context["none"] = not params["LaunchTemplateConfigs"] or self.room == 0

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from shared import aws
 from shared.api import labels
+from shared.api.meta import Condition
+from shared.api.nodeclaim import NodeClaimStatus, ResourceRequests
 from shared.launch import old_templates
 from shared.launch.fleet import Failed, Launched
 from shared.launch.instances import describe_cluster_instances
@@ -268,3 +272,59 @@ def test_old_templates_are_collected_and_made_again_when_they_are_wanted(account
     assert set(old_templates.collect("demo", now=later)) == made
     assert [t["LaunchTemplateName"] for t in aws.ec2().describe_launch_templates()["LaunchTemplates"]] == ["another"]
     assert isinstance(account.launch([account.claim("api", group="two")], types)[0], Launched)
+
+
+def test_a_replay_finds_its_spot_instances_even_if_it_would_buy_on_demand_now(account: Account, types: Types) -> None:
+    claims = [account.claim(f"web-{i}", SPOT_OR_NOT) for i in range(2)]
+    before = account.launch(claims, types)
+    account.restart()
+    no_spot = tuple(
+        replace(t, offerings=tuple(replace(o, available=o.capacity_type != "spot") for o in t.offerings)) for t in types
+    )
+    after = account.launch(claims, no_spot)
+    assert [r.instance_id for r in after] == [r.instance_id for r in before]
+    nothing = tuple(replace(t, offerings=tuple(replace(o, available=False) for o in t.offerings)) for t in types)
+    assert [r.instance_id for r in account.launch(claims, nothing)] == [r.instance_id for r in before]
+    assert len(account.running()) == 2
+
+
+def test_a_claim_whose_class_was_mended_is_launched_though_its_token_was_refused(
+    account: Account, types: Types
+) -> None:
+    account.fleets.room = 0
+    account.fleets.code = "InvalidParameterValue"
+    claim = account.claim("web")
+    (failed,) = account.launch([claim], types)
+    assert failed.kind == "configuration"
+    account.fleets.room = None
+    conditions = [Condition(type="Launched", status="False", reason=failed.reason)]
+    told = msgspec.structs.replace(claim, status=NodeClaimStatus(conditions=conditions))
+    assert isinstance(account.launch([told], types)[0], Launched)
+
+
+def test_an_answer_of_nothing_but_throttling_is_not_repeated_for_ever(account: Account, types: Types) -> None:
+    account.fleets.room = 0
+    account.fleets.code = "RequestLimitExceeded"
+    claims = [account.claim("web-1"), account.claim("web-2")]
+    assert {r.kind for r in account.launch(claims, types)} == {"throttled"}
+    assert account.fleets.calls == 2
+    account.fleets.room = None
+    later = account.launch(claims, types, now=account.now + timedelta(minutes=1))
+    assert all(isinstance(r, Launched) for r in later)
+    assert len(account.running()) == 2
+
+
+def test_a_claim_that_asks_for_the_fabric_gets_its_adapters(account: Account) -> None:
+    efa = {"vpc.amazonaws.com__efa": 2}
+    claim = account.claim("ml")
+    asking = msgspec.structs.replace(
+        claim,
+        spec=msgspec.structs.replace(claim.spec, resources=ResourceRequests(requests={"vpc.amazonaws.com/efa": 1})),
+    )
+    account.launch([asking], [account.instance_type("c7i.48xlarge", on_demand=8.5, **efa)])
+    data = account.template_data()
+    assert [(i["NetworkCardIndex"], i["DeviceIndex"], i["InterfaceType"]) for i in data["NetworkInterfaces"]] == [
+        (0, 0, "efa"),
+        (1, 1, "efa"),
+    ]
+    assert "SecurityGroupIds" not in data
