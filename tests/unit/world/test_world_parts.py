@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from local.aws.capacity import Capacity
+from local.faults import Action, Crash, Faults, Site
+from local.kubernetes import kinds
+from local.kubernetes.store import Store
+from local.world.identity import is_eks_token
+from local.world.rest import QUIET, Activity, quiet_time, unfinished
+from local.world.timeline import Timeline
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+POD = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+def token(url: str) -> str:
+    return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
+
+
+def test_only_a_presigned_identity_call_that_names_its_cluster_is_a_token() -> None:
+    signed = "X-Amz-Credential=KEY/20261121/us-east-1/sts/aws4_request&X-Amz-SignedHeaders=host%3Bx-k8s-aws-id"
+    good = f"https://sts.us-east-1.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15&{signed}"
+    assert is_eks_token(token(good))
+    assert not is_eks_token(token(good.replace("%3Bx-k8s-aws-id", "")))
+    assert not is_eks_token(token(good.replace("GetCallerIdentity", "AssumeRole")))
+    assert not is_eks_token(token(good.replace("sts.us-east-1.amazonaws.com", "example.com")))
+    assert not is_eks_token(good)
+
+
+def test_an_empty_cluster_is_at_rest_after_two_and_a_half_minutes() -> None:
+    assert quiet_time(Store(now=lambda: NOW)) == QUIET == timedelta(seconds=150)
+
+
+def test_a_pod_that_waits_untold_is_unfinished_and_one_that_was_told_is_not() -> None:
+    store = Store(now=lambda: NOW)
+    pod = store.create(kinds.PODS, POD)
+    assert unfinished(store).waiting == ("Pod default/web",)
+    store.create(
+        kinds.EVENTS,
+        {
+            "metadata": {"name": "web.1", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "name": "web", "uid": pod["metadata"]["uid"]},
+            "source": {"component": "tenon"},
+        },
+    )
+    assert not unfinished(store)
+
+
+def test_leases_and_heartbeats_are_not_activity_and_a_new_pod_is() -> None:
+    clock = [NOW]
+    store = Store(now=lambda: clock[0])
+    activity = Activity(now=lambda: clock[0])
+    store.subscribe(activity.change)
+    clock[0] += timedelta(minutes=1)
+    store.create(kinds.LEASES, {"metadata": {"name": "l", "namespace": "kube-system"}, "spec": {}})
+    assert activity.last == NOW
+    store.create(kinds.PODS, POD)
+    assert activity.last == clock[0]
+
+
+def test_the_timeline_tells_a_pods_life() -> None:
+    store = Store(now=lambda: NOW)
+    timeline = Timeline(now=lambda: NOW)
+    store.subscribe(timeline.change)
+    store.create(kinds.PODS, POD)
+    store.bind("default", "web", "n1")
+    ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    store.patch(kinds.PODS, "web", ready, namespace="default", subresource="status")
+    store.delete(kinds.PODS, "web", namespace="default")
+    store.delete(kinds.PODS, "web", namespace="default", grace_period_seconds=0)
+    assert [happening.what for happening in timeline.all] == [
+        "pod created",
+        "pod bound",
+        "pod running",
+        "pod leaving",
+        "pod gone",
+    ]
+
+
+def test_a_fault_goes_off_where_it_matches_and_as_often_as_it_was_armed() -> None:
+    faults = Faults()
+    faults.call("ec2", "CreateFleet", Action(code="Boom"), times=2, caller="provisioner")
+    assert faults.strike(Site(service="ec2", operation="CreateFleet", caller="disruption")) is None
+    struck = [faults.strike(Site(service="ec2", operation="CreateFleet", caller="provisioner")) for _ in range(3)]
+    assert [action is not None for action in struck] == [True, True, False]
+
+
+def test_a_crash_at_a_line_is_seen_by_no_handler_of_exceptions() -> None:
+    faults = Faults()
+    faults.crash_after_lines("probe", 2, path="test_world_parts")
+    reached: list[int] = []
+
+    def work() -> None:
+        try:
+            reached.append(1)
+            reached.append(2)
+            reached.append(3)
+        except Exception:  # noqa: BLE001 - what is proved: not even this one sees it
+            reached.append(99)
+
+    crash = faults.tracing("probe")
+    assert crash is not None
+    with pytest.raises(Crash), crash:
+        work()
+    assert reached == [1]
+
+
+def test_the_most_specific_number_of_a_pool_counts() -> None:
+    capacity = Capacity()
+    pool = ("spot", "m5.large", "us-east-1a")
+    assert capacity.take(pool, 5) == 5
+    capacity.set("spot", "*", "us-east-1a", 0)
+    assert capacity.take(pool, 5) == 0
+    capacity.set(*pool, 3)
+    assert capacity.take(pool, 5) == 3
+    capacity.set(*pool, None)
+    assert capacity.left(pool) == 0
