@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.scheduling.kinds import NO_CAP, HostRules
-from shared.scheduling.packing import Item
+from shared.scheduling.filling import Item
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

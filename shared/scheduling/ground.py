@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.kinds import NO_CAP
-from shared.scheduling.packing import most
+from shared.scheduling.filling import most
+from shared.scheduling.hosts import HostCounts
 from shared.scheduling.pools import ports_clash
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from shared.scheduling.kinds import Kind
     from shared.scheduling.nodes import Inventory
-    from shared.scheduling.packing import Item
+    from shared.scheduling.filling import Item
     from shared.scheduling.pools import HostPort
 
     Ints = NDArray[np.int64]
@@ -36,8 +36,7 @@ class Ground:
         self.room = np.array([[p.room.get(r, 0) for r in resources] for p in inventory.places], np.int64).reshape(
             size, len(resources)
         )
-        self.present: dict[int, Ints] = {}
-        self.caps: dict[int, Ints] = {}
+        self.hosts = HostCounts(size)
         self.ports: list[frozenset[HostPort]] = [p.ports for p in inventory.places]
         self.placed: dict[int, list[str]] = {}
         self._mounted: list[set[tuple[str, str]]] = [set() for _ in inventory.places]
@@ -51,50 +50,14 @@ class Ground:
         """Counts volumes of a pod that runs there."""
         self._mounted[place] |= mounted
 
-    def count(self, place: int, match: Mapping[int, int], cap: Mapping[int, int]) -> None:
-        """Counts a pod that runs there by hosts' rules."""
-        for term, n in match.items():
-            self._present(term)[place] += n
-        for term, limit in cap.items():
-            caps = self._caps(term)
-            caps[place] = min(caps[place], limit)
-
-    def _present(self, term: int) -> Ints:
-        found = self.present.get(term)
-        if found is None:
-            found = self.present[term] = np.zeros(len(self), np.int64)
-        return found
-
-    def _caps(self, term: int) -> Ints:
-        found = self.caps.get(term)
-        if found is None:
-            found = self.caps[term] = np.full(len(self), NO_CAP, np.int64)
-        return found
-
-    def capacity(self, kind: Kind, requests: Ints, near: Sequence[int] = ()) -> Ints:
+    def capacity(self, kind: Kind, requests: Ints, near: tuple[int, ...] = ()) -> Ints:
         """How many pods of this kind and size each place would take."""
         if not kind.places.any():
             return np.zeros(len(self), np.int64)
         fits = most(requests, self.room)
         fits[~kind.places] = 0
-        for term, weight in kind.host.match.items():
-            cap = self.caps.get(term)
-            own = kind.host.cap.get(term, NO_CAP)
-            if cap is None and own == NO_CAP:
-                continue
-            limit = np.minimum(cap, own) if cap is not None else np.full(len(self), own, np.int64)
-            present = self.present.get(term)
-            left = limit if present is None else limit - present
-            np.minimum(fits, np.maximum(left, 0) // weight, out=fits)
-        for term, limit in kind.host.cap.items():
-            if term not in kind.host.match and term in self.present:
-                fits[self.present[term] > limit] = 0
-        for term in near:
-            present = self.present.get(term)
-            if present is None:
-                fits[:] = 0
-            else:
-                fits[present <= 0] = 0
+        self.hosts.restrict(fits, kind.host)
+        self.hosts.require(fits, near)
         if kind.ports or kind.mounted:
             for place in np.flatnonzero(fits).tolist():
                 if ports_clash(kind.ports, self.ports[place]):
@@ -110,17 +73,18 @@ class Ground:
         after = self._mounted[place] | kind.mounted
         return all(sum(d == driver for d, _ in after) <= n for driver, n in limits.items())
 
-    def place(self, item: Item, count: int, near: Sequence[int] = ()) -> int:
+    def place(self, item: Item, count: int, near: tuple[int, ...] = ()) -> int:
         """Places up to so many pods of an item; how many found a place. They leave the item."""
         fits = self.capacity(item.kind, item.requests, near)
         before = np.cumsum(fits) - fits
         take = np.clip(count - before, 0, fits)
+        where = np.flatnonzero(take)
+        self.hosts.add(where, take[where], item.kind.host)
         placed = 0
-        for place in np.flatnonzero(take).tolist():
+        for place in where.tolist():
             n = int(take[place])
             self.placed.setdefault(place, []).extend(item.pods[placed : placed + n])
             self.room[place] -= item.requests * n
-            self.count(place, {t: w * n for t, w in item.kind.host.match.items()}, item.kind.host.cap)
             if item.kind.ports:
                 self.ports[place] |= item.kind.ports
             if item.kind.mounted:

@@ -6,7 +6,8 @@ topology domains. Its masks over rows, offerings and existing places are all tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +51,16 @@ class Kind:
     host: HostRules
     ports: frozenset[HostPort]
     mounted: frozenset[tuple[str, str]]
+
+    @cached_property
+    def mask_key(self) -> tuple[bytes, bytes, bytes]:
+        """Equal for kinds that may go to the same machines."""
+        return self.rows.tobytes(), self.offerings.tobytes(), self.custom.tobytes()
+
+    @cached_property
+    def without_rules(self) -> Kind:
+        """The kind for machines on which nobody holds a rule about hosts."""
+        return replace(self, host=HostRules())
 
     @property
     def buyable(self) -> bool:

@@ -66,6 +66,10 @@ class Limits:
             limited = self.left[pool] < _UNLIMITED
             self.left[pool][limited] += self._size[row][limited]
 
+    def limited_row(self, row: int) -> bool:
+        """Whether the row's pool has limits at all."""
+        return bool(self._limited[self._market.pool_of[row]])
+
     def limited(self, pool: int) -> bool:
         """Whether the pool has limits at all."""
         return bool(self._limited[pool])

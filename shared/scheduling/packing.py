@@ -2,8 +2,10 @@
 
 One machine is chosen at a time: for every row at once, fill it with what is left, worth most first; the row whose
 content is worth most for its price wins, and is bought as often as that content repeats. What a pod is worth is its
-share of the machine that would serve it most cheaply. Everything is judged in arrays over rows; pods of one size and
-kind are counted, never looped over.
+share of the machine that would serve it most cheaply. Pods of one size and kind are counted, never looped over.
+
+Pods that can't share a host with their like come first: they need many machines whatever their size, and what room
+those have left is free for the others.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.kinds import NO_CAP
+from shared.scheduling.filling import Fill, Item, fill_rows, fill_runs, front, most
+from shared.scheduling.hosts import HostCounts
+from shared.scheduling.kinds import HostRules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,26 +30,13 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
 
-
-@dataclass(eq=False)
-class Item:
-    """Pods of one kind and size. ``worth`` is the least that one of them costs, USD per hour.
-
-    ``owner`` and ``where`` (domain values by key) are the planner's, to find its way back from what is left over.
-    """
-
-    kind: Kind
-    requests: Ints
-    pods: list[str]
-    worth: float = 0.0
-    owner: object = None
-    where: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        """How many pods."""
-        return len(self.pods)
+_FEW = 64
+"""Up to so many sizes are filled item by item over all rows; beyond, row by row."""
+_STEADY = 0.997
+"""A row is bought again unsearched while its content is worth at least so much of what the search found."""
+_TINY = 1e-9
 
 
 @dataclass(eq=False)
@@ -53,7 +44,7 @@ class Bin:
     """One machine: the row it is filled to, the offerings it may come from, and what is in it."""
 
     row: int
-    offerings: NDArray[np.bool_]
+    offerings: Bools
     custom: int
     used: Ints
     content: list[tuple[Item, list[str]]] = field(default_factory=list)
@@ -62,40 +53,72 @@ class Bin:
         """The least that its row costs in one of its offerings."""
         return float(market.price[self.row][self.offerings].min())
 
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds of its pods, each once."""
+        return list({id(item.kind): item.kind for item, _ in self.content}.values())
+
+
+@dataclass(eq=False)
+class Lot:
+    """Items of the same size that go to the same machines; counted as one."""
+
+    kind: Kind
+    requests: Ints
+    worth: float
+    items: list[Item]
+
+    @property
+    def count(self) -> int:
+        """How many pods."""
+        return sum(len(i.pods) for i in self.items)
+
+    def take(self, n: int) -> list[tuple[Item, list[str]]]:
+        """Takes n pods out of its items, in order."""
+        found: list[tuple[Item, list[str]]] = []
+        for item in self.items:
+            if not n:
+                break
+            some = item.pods[:n]
+            if some:
+                del item.pods[: len(some)]
+                found.append((item, some))
+                n -= len(some)
+        return found
+
+
+def lots_of(items: Iterable[Item], *, hosts: bool) -> list[Lot]:
+    """The items as lots, worth most first; ``hosts``: those with different rules about hosts stay apart."""
+    found: dict[tuple[object, ...], Lot] = {}
+    for item in sorted((i for i in items if i.pods and np.isfinite(i.worth)), key=_order):
+        kind = item.kind
+        rules = host_key(kind.host) if hosts else ()
+        key = (kind.mask_key, rules, item.requests.tobytes())
+        lot = found.get(key)
+        if lot is None:
+            found[key] = Lot(kind, item.requests, item.worth, [item])
+        else:
+            lot.items.append(item)
+    return list(found.values())
+
+
+def host_key(rules: HostRules) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    """A hashable form of rules about hosts."""
+    return tuple(sorted(rules.match.items())), tuple(sorted(rules.cap.items()))
+
+
+def _order(item: Item) -> tuple[float, tuple[int, ...], str]:
+    return (-item.worth, tuple((-item.requests).tolist()), item.pods[0])
+
 
 @dataclass(frozen=True)
-class Fill:
-    """How many of each item every row would take, and what that is worth."""
+class Option:
+    """Lots that can share machines, the rows they may go to and the offerings these are bought in."""
 
-    counts: Ints
-    worth: Floats
-    free: Ints
-
-
-def most(requests: Ints, free: Ints) -> Ints:
-    """How many pods of this size fit, by row."""
-    fits = np.full(len(free), NO_CAP, np.int64)
-    for r in np.flatnonzero(requests):
-        np.minimum(fits, free[:, r] // requests[r], out=fits)
-    return np.maximum(fits, 0, out=fits)
-
-
-def value(market: Market, items: Sequence[Item]) -> None:
-    """Sets what each item's pods are worth: the least share of a machine's price that one takes."""
-    rows_free = np.maximum(market.free, 1)
-    cheapest: dict[int, Floats] = {}
-    for item in items:
-        price = cheapest.get(id(item.kind))
-        if price is None:
-            bought = np.where(item.kind.offerings, market.price, np.inf).min(1, initial=np.inf)
-            price = cheapest[id(item.kind)] = np.where(item.kind.rows, bought, np.inf)
-        needed = np.flatnonzero(item.requests)
-        share = (item.requests[needed] / rows_free[:, needed]).max(1)
-        share[share > 1] = np.inf
-        with np.errstate(invalid="ignore"):
-            costs = price * share
-        best = np.nanmin(costs) if len(costs) else np.inf
-        item.worth = float(best)
+    lots: Sequence[Lot]
+    rows: Ints
+    price: Floats
+    custom: int
 
 
 class Packer:
@@ -111,101 +134,241 @@ class Packer:
         """Buys from the pools of one weight for what these items still have; what finds none stays in them."""
         tier = np.fromiter((p.weight == weight for p in self.market.pools), np.bool_, len(self.market.pools))
         rows = tier[self.market.pool_of]
-        left = sorted((i for i in items if i.count and np.isfinite(i.worth)), key=_order)
-        while left:
-            bought = self._buy(left, rows)
-            if not bought:
-                return
-            left = [i for i in left if i.count]
+        mine = [i for i in items if i.pods and np.isfinite(i.worth) and (i.kind.rows & rows).any()]
+        if not mine:
+            return
+        exclusive = [i for i in mine if any(t in i.kind.host.match for t in i.kind.host.cap)]
+        others = [i for i in mine if not any(t in i.kind.host.match for t in i.kind.host.cap)]
+        self.top_up(mine)
+        if exclusive:
+            self._seat(lots_of(exclusive, hosts=True), rows)
+            self.top_up(others)
+        picky = [i for i in others if i.kind.host.cap]
+        if picky and len(others) > _FEW:
+            apart: dict[object, list[Item]] = {}
+            for item in picky:
+                apart.setdefault((host_key(item.kind.host), item.kind.mask_key), []).append(item)
+            for alike in apart.values():
+                self._buy_all(lots_of(alike, hosts=False), rows, hosts=False)
+            self.top_up([i for i in others if not i.kind.host.cap])
+            picky = []
+            others = [i for i in others if not i.kind.host.cap]
+        self._buy_all(lots_of(others, hosts=bool(picky)), rows, hosts=bool(picky))
 
-    def _buy(self, items: Sequence[Item], rows: NDArray[np.bool_]) -> bool:
-        best: tuple[float, int, Option] | None = None
-        for option in self._options(items, rows):
-            ranked = np.argsort(-option.rate, kind="stable")
-            for at in ranked.tolist():
-                rate = float(option.rate[at])
-                if rate <= 0 or (best is not None and rate <= best[0] * (1 + 1e-9)):
-                    break
-                if self._enough(option, at):
-                    best = (rate, at, option)
-                    break
-        if best is None:
-            return False
-        _, at, option = best
-        counts = option.fill.counts[:, at]
-        taken = [(item, int(n)) for item, n in zip(option.items, counts, strict=True) if n]
-        times = min(item.count // n for item, n in taken)
+    # --- buying by worth ---
+
+    def _buy_all(self, lots: list[Lot], rows: Bools, *, hosts: bool) -> None:
+        steady: tuple[Option, int, float] | None = None
+        while lots:
+            again = self._again(lots, steady) if steady is not None and not hosts else None
+            if again is not None:
+                option, at, counts = again
+            else:
+                found = self._search(lots, rows, hosts=hosts)
+                if found is None:
+                    return
+                option, at, counts, rate = found
+                steady = (
+                    (option, at, rate) if len(lots) > _FEW and not self.limits.limited_row(option.rows[at]) else None
+                )
+            self._take(option, at, counts)
+            lots = [lot for lot in lots if lot.count]
+
+    def _again(self, lots: Sequence[Lot], steady: tuple[Option, int, float]) -> tuple[Option, int, Ints] | None:
+        """The row found last once more, if it fills as well as it did."""
+        before, at, rate = steady
+        option = Option([x for x in before.lots if x.count], before.rows, before.price, before.custom)
+        if not option.lots:
+            return None
         row = int(option.rows[at])
-        times = max(1, min(times, self.limits.times(row)))
-        used = sum((item.requests * n for item, n in taken), np.zeros(len(self.market.resources), np.int64))
-        for _ in range(times):
-            content = [(item, item.pods[:n]) for item, n in taken]
-            for item, n in taken:
-                del item.pods[:n]
-            self.bins.append(
-                Bin(row, _offerings(content, len(self.market.offerings)), option.custom, used.copy(), content)
-            )
-            self.limits.take(row)
-        return True
+        counts = self._fill_one(option, row)
+        worth = float(counts @ np.array([x.worth for x in option.lots]))
+        if worth / max(float(option.price[at]), _TINY) < rate * _STEADY:
+            return None
+        _ = lots
+        return option, at, counts
 
-    def _options(self, items: Sequence[Item], rows: NDArray[np.bool_]) -> list[Option]:
-        """What may be bought: for each set of items that can share an offering and custom labels, every row's fill."""
+    def _fill_one(self, option: Option, row: int) -> Ints:
+        allowed = np.fromiter((_allowed(x.kind, row, option.custom) for x in option.lots), np.bool_, len(option.lots))
+        where = np.flatnonzero(allowed)
+        counts = np.zeros(len(option.lots), np.int64)
+        if len(where):
+            requests = np.stack([option.lots[i].requests for i in where.tolist()])
+            had = np.fromiter((option.lots[i].count for i in where.tolist()), np.int64, len(where))
+            counts[where] = fill_runs(self.market.free[row], requests, had)
+        return counts
+
+    def _search(self, lots: Sequence[Lot], rows: Bools, *, hosts: bool) -> tuple[Option, int, Ints, float] | None:
+        best: tuple[float, Option, int, Ints] | None = None
+        for option in self.options(lots, rows):
+            fill = self._fill(option, hosts=hosts)
+            rate = fill.worth / np.maximum(option.price, _TINY)
+            for at in np.argsort(-rate, kind="stable").tolist():
+                if rate[at] <= 0 or (best is not None and rate[at] <= best[0] * (1 + _TINY)):
+                    break
+                if self._enough(option, at, fill.counts[:, at]):
+                    best = (float(rate[at]), option, at, fill.counts[:, at])
+                    break
+        return None if best is None else (best[1], best[2], best[3], best[0])
+
+    def _fill(self, option: Option, *, hosts: bool) -> Fill:
+        free = self.market.free[option.rows]
+        if hosts or len(option.lots) <= _FEW:
+            items = [_as_item(x, hosts=hosts) for x in option.lots]
+            return fill_rows(free, option.rows, items, option.custom)
+        counts = np.stack([self._fill_one(option, row) for row in option.rows.tolist()], axis=1)
+        return Fill(counts, np.array([x.worth for x in option.lots]) @ counts, free)
+
+    def options(self, lots: Sequence[Lot], rows: Bools) -> list[Option]:
+        """What may be bought: for each set of lots that can share an offering and custom labels, the rows worth it."""
         found: list[Option] = []
         affordable = rows & self.limits.rows()
-        for offerings in _distinct_columns(np.stack([i.kind.offerings for i in items])):
-            here = [i for i in items if i.kind.offerings[offerings[0]]]
+        kinds = list({x.kind.mask_key: x.kind for x in lots}.values())
+        for offerings in _distinct_columns(np.stack([k.offerings for k in kinds])):
+            here = [k for k in kinds if k.offerings[offerings[0]]]
             if not here:
                 continue
             price = self.market.price[:, offerings].min(1)
-            useful = affordable & np.isfinite(price) & np.logical_or.reduce([i.kind.rows for i in here])
-            where = np.flatnonzero(useful)
-            for custom in sorted({int(c) for i in here for c in np.unique(i.kind.custom[where])}) if len(where) else ():
-                option = self._option(here, _undominated(self.market, here, where, price, custom), price, custom)
-                if option is not None:
-                    found.append(option)
+            where = np.flatnonzero(affordable & np.isfinite(price) & np.logical_or.reduce([k.rows for k in here]))
+            if not len(where):
+                continue
+            for custom in sorted({c for k in here for c in np.unique(k.custom[where]).tolist()}):
+                chosen = self._worth_it(here, where, price, custom)
+                if len(chosen):
+                    keys = {k.mask_key for k in here}
+                    mine = [x for x in lots if x.kind.mask_key in keys]
+                    found.append(Option(mine, chosen, price[chosen], custom))
         return found
 
-    def _option(self, items: Sequence[Item], rows: Ints, price: Floats, custom: int) -> Option | None:
-        if not len(rows):
-            return None
-        fill = _fill(self.market.free[rows], rows, items, custom)
-        return Option(items, rows, custom, fill, fill.worth / np.maximum(price[rows], 1e-9))
+    def _worth_it(self, kinds: Sequence[Kind], rows: Ints, price: Floats, custom: int) -> Ints:
+        """The rows that no other row beats: as allowed to the kinds, at least as large, no dearer."""
+        market = self.market
+        asked = np.stack([k.custom[rows] for k in kinds])
+        allowed = np.stack([k.rows[rows] for k in kinds]) & ((asked == 0) | (asked == custom))
+        useful = allowed.any(0) & ((asked == custom) & allowed).any(0) if custom else allowed.any(0)
+        rows, allowed = rows[useful], allowed[:, useful]
+        groups: dict[tuple[int, bytes], list[int]] = {}
+        for j, (row, pool) in enumerate(zip(rows.tolist(), market.pool_of[rows].tolist(), strict=True)):
+            special = market.pools[pool].min_values or market.pools[pool].limits
+            groups.setdefault((pool if special else -1, allowed[:, j].tobytes()), []).append(row)
+        kept: list[int] = []
+        for (pool, _), members in groups.items():
+            if pool >= 0:
+                kept.extend(members)
+            else:
+                group = np.array(members)
+                kept.extend(group[front(market.free[group], price[group])].tolist())
+        return np.array(sorted(kept), np.int64)
 
-    def _enough(self, option: Option, at: int) -> bool:
+    def _enough(self, option: Option, at: int, counts: Ints) -> bool:
         """Whether the claim would keep as many different values as its pool asks for."""
         pool = self.market.pools[self.market.pool_of[option.rows[at]]]
         if not pool.min_values or not self.strict:
             return True
-        counts = option.fill.counts[:, at]
-        kinds = [item.kind for item, n in zip(option.items, counts, strict=True) if n]
-        used = self.market.free[option.rows[at]] - option.fill.free[at]
-        offerings = np.logical_and.reduce([k.offerings for k in kinds])
-        return variety(self.market, pool, fitting(self.market, pool, kinds, used, offerings, option.custom), offerings)
+        lots = [(x, n) for x, n in zip(option.lots, counts.tolist(), strict=True) if n]
+        used = sum((x.requests * n for x, n in lots), np.zeros(len(self.market.resources), np.int64))
+        offerings = np.logical_and.reduce([x.kind.offerings for x, _ in lots])
+        rows = fitting(self.market, pool, [x.kind for x, _ in lots], used, offerings, option.custom)
+        return variety(self.market, pool, rows, offerings)
+
+    def _take(self, option: Option, at: int, counts: Ints) -> None:
+        taken = [(lot, n) for lot, n in zip(option.lots, counts.tolist(), strict=True) if n]
+        row = int(option.rows[at])
+        times = max(1, min(min(lot.count // n for lot, n in taken), self.limits.times(row)))
+        for _ in range(times):
+            self.open(row, option.custom, [pair for lot, n in taken for pair in lot.take(n)])
+
+    def open(self, row: int, custom: int, content: list[tuple[Item, list[str]]]) -> Bin:
+        """Buys one machine with this content."""
+        used = np.zeros(len(self.market.resources), np.int64)
+        offerings = np.ones(len(self.market.offerings), np.bool_)
+        for item, pods in content:
+            used += item.requests * len(pods)
+            offerings &= item.kind.offerings
+        made = Bin(row, offerings, custom, used, content)
+        self.bins.append(made)
+        self.limits.take(row)
+        return made
+
+    # --- pods that want no like beside them ---
+
+    def _seat(self, lots: Sequence[Lot], rows: Bools) -> None:
+        """Gives every pod a machine of its own, or shares one with pods of other rules: a machine's floor costs once."""
+        from shared.scheduling.seating import Seating  # noqa: PLC0415 (it needs the packer)
+
+        Seating(self, rows).seat(lots)
+
+    # --- room that is left ---
+
+    def top_up(self, items: Sequence[Item]) -> None:
+        """Puts pods into what room is left in the bins there are, where that costs nothing."""
+        market = self.market
+        bins = [b for b in self.bins if not (self.strict and market.pools[market.pool_of[b.row]].min_values)]
+        if not bins or not items:
+            return
+        rows = np.array([b.row for b in bins])
+        custom = np.array([b.custom for b in bins])
+        offer = np.array([int(np.where(b.offerings, market.price[b.row], np.inf).argmin()) for b in bins])
+        room = market.free[rows] - np.stack([b.used for b in bins])
+        hosts = HostCounts(len(bins))
+        for j, b in enumerate(bins):
+            for item, pods in b.content:
+                if item.kind.host.match or item.kind.host.cap:
+                    hosts.add(np.array([j]), np.array([len(pods)]), item.kind.host)
+        allowed: dict[object, Bools] = {}
+        for item in sorted((i for i in items if i.pods), key=_order):
+            kind = item.kind
+            ok = allowed.get(kind.mask_key)
+            if ok is None:
+                asked = kind.custom[rows]
+                ok = allowed[kind.mask_key] = (
+                    kind.rows[rows] & ((asked == 0) | (asked == custom)) & kind.offerings[offer]
+                )
+            if not ok.any():
+                continue
+            fits = most(item.requests, room) * ok
+            hosts.restrict(fits, kind.host)
+            if not fits.any():
+                continue
+            before = np.cumsum(fits) - fits
+            take = np.clip(len(item.pods) - before, 0, fits)
+            where = np.flatnonzero(take)
+            room[where] -= take[where, None] * item.requests
+            hosts.add(where, take[where], kind.host)
+            for j in where.tolist():
+                n = int(take[j])
+                some = item.pods[:n]
+                del item.pods[:n]
+                bins[j].content.append((item, some))
+                bins[j].used = bins[j].used + item.requests * n
+                bins[j].offerings = bins[j].offerings & kind.offerings
 
 
-@dataclass(frozen=True)
-class Option:
-    """Items that can share machines, and the rows' worth for their price."""
-
-    items: Sequence[Item]
-    rows: Ints
-    custom: int
-    fill: Fill
-    rate: Floats
+_NO_RULES = HostRules()
 
 
-def _order(item: Item) -> tuple[float, tuple[int, ...], str]:
-    return (-item.worth, tuple(-item.requests), item.pods[0])
+def _as_item(lot: Lot, *, hosts: bool) -> Item:
+    """The lot as one item, for filling; without rules about hosts where nobody holds any."""
+    kind = lot.kind if hosts or not lot.kind.host.match else lot.kind.without_rules
+    return Item(kind, lot.requests, _Counted(lot.count), lot.worth)
 
 
-def _offerings(content: Sequence[tuple[Item, list[str]]], width: int) -> NDArray[np.bool_]:
-    found = np.ones(width, np.bool_)
-    for item, _ in content:
-        found &= item.kind.offerings
-    return found
+class _Counted(list[str]):
+    """Stands for so many pods that needn't be named."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self._n = n
+
+    def __len__(self) -> int:
+        return self._n
 
 
-def _distinct_columns(matrix: NDArray[np.bool_]) -> list[Ints]:
+def _allowed(kind: Kind, row: int, custom: int) -> bool:
+    return bool(kind.rows[row]) and int(kind.custom[row]) in {0, custom}
+
+
+def _distinct_columns(matrix: Bools) -> list[Ints]:
     """The columns of a matrix, equal ones together."""
     groups: dict[bytes, list[int]] = {}
     for j in range(matrix.shape[1]):
@@ -213,96 +376,23 @@ def _distinct_columns(matrix: NDArray[np.bool_]) -> list[Ints]:
     return [np.array(g) for g in groups.values()]
 
 
-def _undominated(market: Market, items: Sequence[Item], rows: Ints, price: Floats, custom: int) -> Ints:
-    """The rows that no other row beats: as allowed to the items, at least as large, no dearer."""
-    allowed = np.stack(
-        [i.kind.rows[rows] & ((i.kind.custom[rows] == 0) | (i.kind.custom[rows] == custom)) for i in items]
-    )
-    if custom:
-        allowed &= np.stack([i.kind.custom[rows] == custom for i in items]).any(0)
-    rows, allowed = rows[allowed.any(0)], allowed[:, allowed.any(0)]
-    kept: list[int] = []
-    groups: dict[tuple[int, bytes], list[int]] = {}
-    for j, row in enumerate(rows.tolist()):
-        pool = int(market.pool_of[row])
-        mine = pool if market.pools[pool].min_values or market.pools[pool].limits else -1
-        groups.setdefault((mine, allowed[:, j].tobytes()), []).append(row)
-    for (pool, _), members in groups.items():
-        group = np.array(members)
-        if pool >= 0:
-            kept.extend(members)
-            continue
-        order = group[np.lexsort((group, -market.free[group].sum(1), price[group]))]
-        front: list[int] = []
-        for row in order.tolist():
-            if not front or not (market.free[front] >= market.free[row]).all(1).any():
-                front.append(row)
-        kept.extend(front)
-    return np.array(sorted(kept), np.int64)
-
-
-def _fill(free: Ints, rows: Ints, items: Sequence[Item], custom: int) -> Fill:
-    """Fills every row with the items in their order; hosts' rules hold within each row."""
-    free = free.copy()
-    counts = np.zeros((len(items), len(rows)), np.int64)
-    worth = np.zeros(len(rows))
-    present: dict[int, Ints] = {}
-    caps: dict[int, Ints] = {}
-    for i, item in enumerate(items):
-        kind = item.kind
-        fits = np.minimum(most(item.requests, free), item.count)
-        ask = kind.custom[rows]
-        fits[~(kind.rows[rows] & ((ask == 0) | (ask == custom)))] = 0
-        host = kind.host
-        for term, weight in host.match.items():
-            cap = caps.get(term)
-            own = host.cap.get(term, NO_CAP)
-            if cap is None and own == NO_CAP:
-                continue
-            limit = np.minimum(cap, own) if cap is not None else own
-            np.minimum(fits, np.maximum(limit - present.get(term, 0), 0) // weight, out=fits)
-        for term, cap_of_term in host.cap.items():
-            if term not in host.match and term in present:
-                fits[present[term] > cap_of_term] = 0
-        if not fits.any():
-            continue
-        counts[i] = fits
-        free -= fits[:, None] * item.requests
-        worth += fits * item.worth
-        for term, weight in host.match.items():
-            present[term] = present.get(term, 0) + fits * weight
-        for term, cap_of_term in host.cap.items():
-            before = caps.get(term)
-            if before is None:
-                before = caps[term] = np.full(len(rows), NO_CAP, np.int64)
-            before[fits > 0] = np.minimum(before[fits > 0], cap_of_term)
-    return Fill(counts, worth, free)
-
-
-def fitting(
-    market: Market,
-    pool: Pool,
-    kinds: Sequence[Kind],
-    used: Ints,
-    offerings: NDArray[np.bool_],
-    custom: int,
-) -> Ints:
+def fitting(market: Market, pool: Pool, kinds: Sequence[Kind], used: Ints, offerings: Bools, custom: int) -> Ints:
     """The pool's rows that hold this much, are allowed to these kinds, and can be had in one of the offerings."""
     rows = np.arange(pool.rows.start, pool.rows.stop)
     ok = (market.free[pool.rows] >= used).all(1) & np.isfinite(market.price[pool.rows][:, offerings]).any(1)
-    for kind in {id(k): k for k in kinds}.values():
+    for kind in {k.mask_key: k for k in kinds}.values():
         ask = kind.custom[pool.rows]
         ok &= kind.rows[pool.rows] & ((ask == 0) | (ask == custom))
     found: Ints = rows[ok]
     return found
 
 
-def variety(market: Market, pool: Pool, rows: Ints, offerings: NDArray[np.bool_]) -> bool:
+def variety(market: Market, pool: Pool, rows: Ints, offerings: Bools) -> bool:
     """Whether these rows have as many different values of each label as the pool's minValues ask for."""
     return all(len(values_among(market, pool, rows, offerings, key)) >= n for key, n in pool.min_values.items())
 
 
-def values_among(market: Market, pool: Pool, rows: Ints, offerings: NDArray[np.bool_], key: str) -> set[str]:
+def values_among(market: Market, pool: Pool, rows: Ints, offerings: Bools, key: str) -> set[str]:
     """The different values of a label that these rows have in these offerings."""
     if key in market.columns:
         had = np.isfinite(market.price[rows]).any(0) & offerings if len(rows) else np.zeros(len(offerings), np.bool_)

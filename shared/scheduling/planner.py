@@ -14,7 +14,8 @@ from shared.scheduling.dealing import Dealer, Group
 from shared.scheduling.domains import DomainRules, Even
 from shared.scheduling.ground import Ground
 from shared.scheduling.limits import Limits
-from shared.scheduling.packing import Packer, value
+from shared.scheduling.filling import value
+from shared.scheduling.packing import Packer
 from shared.scheduling.relaxation import Wishes, all_wishes, give_up_one, no_wishes, requirements
 from shared.scheduling.topology import Topology
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from shared.scheduling.classes import PodClass, Sized
     from shared.scheduling.decision import Options
     from shared.scheduling.kinds import Judge
-    from shared.scheduling.packing import Item
+    from shared.scheduling.filling import Item
     from shared.scheduling.terms import Namespaces, Term
 
     Ints = NDArray[np.int64]

@@ -203,7 +203,7 @@ class Topology:
                 cap = {self.host(t): (1 if self.host(t) in hosts else 0) for t in guarded if t.key == HOSTNAME}
                 ports = self.port_rules(host_ports(pod.spec)) if self._ports else {}
                 if hosts or cap or ports:
-                    ground.count(i, {**hosts, **ports}, {**cap, **ports})
+                    ground.hosts.count(i, {**hosts, **ports}, {**cap, **ports})
                 for number in areas:
                     value = place.labels.get(self.keys[number])
                     if value is not None and (number not in self._counted or self._counted[number][i]):

@@ -1,0 +1,169 @@
+"""How much of a set of pods one machine takes, asked of many rows at once.
+
+Two ways lead to the same first-fit: item by item over all rows, which suits few sizes; and row by row in runs over all
+items, which suits pods that all differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shared.scheduling.hosts import HostCounts
+from shared.scheduling.kinds import NO_CAP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from shared.scheduling.kinds import Kind
+    from shared.scheduling.pools import Market
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+
+@dataclass(eq=False)
+class Item:
+    """Pods of one kind and size. ``worth`` is the least that one of them costs, USD per hour.
+
+    ``owner`` and ``where`` (domain values by key) are the planner's, to find its way back from what is left over.
+    """
+
+    kind: Kind
+    requests: Ints
+    pods: list[str]
+    worth: float = 0.0
+    owner: object = None
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many pods."""
+        return len(self.pods)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How many of each item every row would take, and what that is worth."""
+
+    counts: Ints
+    worth: Floats
+    free: Ints
+
+
+def most(requests: Ints, free: Ints) -> Ints:
+    """How many pods of this size fit, by row."""
+    fits = np.full(len(free), NO_CAP, np.int64)
+    for r in np.flatnonzero(requests).tolist():
+        np.minimum(fits, free[:, r] // requests[r], out=fits)
+    return np.maximum(fits, 0, out=fits)
+
+
+def value(market: Market, items: Sequence[Item]) -> None:
+    """Sets what each item's pods are worth: the least share of a machine's price that one takes; inf if none fits."""
+    by_kind: dict[tuple[bytes, bytes], list[Item]] = {}
+    for item in items:
+        by_kind.setdefault((item.kind.rows.tobytes(), item.kind.offerings.tobytes()), []).append(item)
+    for members in by_kind.values():
+        kind = members[0].kind
+        rows = np.flatnonzero(kind.rows)
+        if not len(rows):
+            for item in members:
+                item.worth = float("inf")
+            continue
+        price = market.price[rows][:, kind.offerings].min(1)
+        rows, price = _front(market.free[rows], price, rows)
+        free = np.maximum(market.free[rows], 1).astype(np.float64)
+        requests = np.stack([i.requests for i in members]).astype(np.float64)
+        share = np.zeros((len(members), len(rows)))
+        for r in range(requests.shape[1]):
+            if requests[:, r].any():
+                np.maximum(share, requests[:, r, None] / free[None, :, r], out=share)
+        cost = np.where(share > 1, np.inf, share * price)
+        for item, worth in zip(members, cost.min(1).tolist(), strict=True):
+            item.worth = worth
+
+
+def _front(free: Ints, price: Floats, rows: Ints) -> tuple[Ints, Floats]:
+    kept = front(free, price)
+    return rows[kept], price[kept]
+
+
+def front(free: Ints, price: Floats) -> Ints:
+    """The places of the rows that no other row beats: at least as large, no dearer. In order of price."""
+    order = np.lexsort((np.arange(len(price)), -free.sum(1), price))
+    kept: list[int] = []
+    sizes = np.empty_like(free)
+    for at in order.tolist():
+        if not (sizes[: len(kept)] >= free[at]).all(1).any():
+            sizes[len(kept)] = free[at]
+            kept.append(at)
+    return np.array(kept, np.int64)
+
+
+def fill_rows(free: Ints, rows: Ints, items: Sequence[Item], custom: int) -> Fill:
+    """Fills every row with the items in their order; hosts' rules hold within each row."""
+    free = free.copy()
+    counts = np.zeros((len(items), len(rows)), np.int64)
+    worth = np.zeros(len(rows))
+    hosts = HostCounts(len(rows))
+    allowed: dict[int, Bools] = {}
+    for i, item in enumerate(items):
+        kind = item.kind
+        ok = allowed.get(id(kind))
+        if ok is None:
+            ask = kind.custom[rows]
+            ok = allowed[id(kind)] = kind.rows[rows] & ((ask == 0) | (ask == custom))
+        fits = np.minimum(most(item.requests, free), item.count)
+        fits *= ok
+        if kind.host.match or kind.host.cap:
+            hosts.restrict(fits, kind.host)
+        taken = np.flatnonzero(fits)
+        if not len(taken):
+            continue
+        counts[i] = fits
+        free -= fits[:, None] * item.requests
+        worth += fits * item.worth
+        if kind.host.match or kind.host.cap:
+            hosts.add(taken, fits[taken], kind.host)
+    return Fill(counts, worth, free)
+
+
+def fill_runs(free: Ints, requests: Ints, counts: Ints) -> Ints:
+    """How many of each item one machine takes, first-fit in their order; for items without rules about hosts.
+
+    Args:
+        free: what the machine has, by resource.
+        requests: items x resources.
+        counts: how many pods each item has.
+    """
+    taken = np.zeros(len(counts), np.int64)
+    left = free.copy()
+    start = 0
+    total = np.cumsum(requests * counts[:, None], axis=0)
+    while start < len(counts):
+        # Everything from start on, as far as it fits whole.
+        base = total[start - 1] if start else np.zeros_like(left)
+        stop = start + int(((total[start:] - base) <= left).all(1).argmin())
+        if stop == start and bool(((total[-1] - base) <= left).all()):
+            stop = len(counts)
+        if stop > start:
+            taken[start:stop] = counts[start:stop]
+            left = left - (total[stop - 1] - base)
+        if stop == len(counts):
+            break
+        part = int(most(requests[stop], left[None, :])[0])
+        n = min(part, int(counts[stop]))
+        if n:
+            taken[stop] = n
+            left = left - requests[stop] * n
+        rest = (requests[stop + 1 :] <= left).all(1)
+        if not rest.any():
+            break
+        start = stop + 1 + int(rest.argmax())
+    return taken
