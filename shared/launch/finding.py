@@ -31,8 +31,8 @@ def code(error: ClientError) -> str:
     return error.response.get("Error", {}).get("Code", "")
 
 
-def denied(error: ClientError, permission: str, field: str) -> NoReturn:
-    """Say which permission is missing; any other error goes on as it is.
+def denied(error: ClientError, permission: str, what: str) -> NoReturn:
+    """Say what is not possible without the permission; any other error goes on as it is.
 
     Raises:
         NotFoundError: the call was denied.
@@ -40,9 +40,7 @@ def denied(error: ClientError, permission: str, field: str) -> NoReturn:
     """
     if code(error) not in DENIED:
         raise error
-    raise NotFoundError(
-        "Unauthorized", f"{field} can't be looked up: the function's role needs {permission}"
-    ) from error
+    raise NotFoundError("Unauthorized", f"{what}: the function's role needs {permission}") from error
 
 
 def tag_filters(tags: Mapping[str, str]) -> list[FilterTypeDef]:

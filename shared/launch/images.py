@@ -87,7 +87,7 @@ def _values(ssm: SSMClient, names: Sequence[str], field: str) -> dict[str, str]:
         try:
             answer = ssm.get_parameters(Names=list(names[start : start + _NAMES_A_CALL]))
         except ClientError as error:
-            finding.denied(error, "ssm:GetParameters on /aws/service/*", field)
+            finding.denied(error, "ssm:GetParameters on /aws/service/*", f"{field} can't be looked up")
         found |= {p["Name"]: p["Value"] for p in answer["Parameters"]}
     return found
 
@@ -99,7 +99,7 @@ def _by_term(ec2: EC2Client, ssm: SSMClient, term: AMISelectorTerm, field: str) 
         except ClientError as error:
             if finding.code(error) == _ABSENT_PARAMETER:
                 return []
-            finding.denied(error, "ssm:GetParameter", field)
+            finding.denied(error, "ssm:GetParameter", f"{field} can't be looked up")
         return _describe(ec2, field, ids=[value])
     if term.id:
         return _describe(ec2, field, ids=[term.id])
@@ -127,7 +127,7 @@ def _describe(
         )
         return [image for page in pages for image in page["Images"]]
     except ClientError as error:
-        finding.denied(error, "ec2:DescribeImages", field)
+        finding.denied(error, "ec2:DescribeImages", f"{field} can't be looked up")
 
 
 def _resolved(found: Iterable[tuple[ImageTypeDef, str, Requirements]]) -> tuple[ResolvedAMI, ...]:

@@ -45,7 +45,7 @@ def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: s
     except ClientError as error:
         if finding.code(error) == _NO_SUCH:
             raise _no_such(role) from error
-        finding.denied(error, "iam:ListInstanceProfilesForRole", f'spec.role "{spec.role}"')
+        finding.denied(error, "iam:ListInstanceProfilesForRole", f'spec.role "{role}" can\'t be looked up')
     if profiles:
         return min(p["InstanceProfileName"] for p in profiles)
     return _make(iam, role, cluster)
@@ -53,7 +53,7 @@ def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: s
 
 def _make(iam: IAMClient, role: str, cluster: str) -> str:
     name = f"tenon-{cluster}-{hashlib.sha256(role.encode()).hexdigest()[:_HASH_LENGTH]}"
-    field = f'spec.role "{role}" has no instance profile and'
+    none = f'spec.role "{role}" has no instance profile, and none can be made'
     try:
         iam.create_instance_profile(
             InstanceProfileName=name,
@@ -61,14 +61,14 @@ def _make(iam: IAMClient, role: str, cluster: str) -> str:
         )
     except ClientError as error:
         if finding.code(error) not in _EXISTS:
-            finding.denied(error, "iam:CreateInstanceProfile, or name one by spec.instanceProfile", field)
+            finding.denied(error, "iam:CreateInstanceProfile, or name one by spec.instanceProfile", none)
     try:
         iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
     except ClientError as error:
         if finding.code(error) == _NO_SUCH:
             raise _no_such(role) from error
         if finding.code(error) not in _EXISTS:
-            finding.denied(error, "iam:AddRoleToInstanceProfile, or name one by spec.instanceProfile", field)
+            finding.denied(error, "iam:AddRoleToInstanceProfile, or name one by spec.instanceProfile", none)
     return name
 
 

@@ -37,7 +37,7 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedCapacityRe
         except ClientError as error:
             if finding.code(error) == _UNKNOWN:
                 continue
-            finding.denied(error, "ec2:DescribeCapacityReservations", _FIELD)
+            finding.denied(error, "ec2:DescribeCapacityReservations", f"{_FIELD} can't be looked up")
         found |= {r["CapacityReservationId"]: _resolved(r) for r in described if _usable(r, term)}
     if terms and not found:
         named = [_described(term, i) for i, term in enumerate(terms)]

@@ -39,7 +39,7 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedSecurityGr
                     for g in page["SecurityGroups"]
                 }
         except ClientError as error:
-            finding.denied(error, _PERMISSION, field)
+            finding.denied(error, _PERMISSION, f"{field} can't be looked up")
     if not found:
         described = [_described(t, field, i, legacy=legacy) for i, t in enumerate(terms)]
         raise finding.NotFoundError("SecurityGroupsNotFound", finding.none_matches("security group", described))

@@ -56,7 +56,7 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
             pages = ec2.get_paginator("describe_subnets").paginate(Filters=_filters(term))
             found |= {s["SubnetId"]: _subnet(s) for page in pages for s in page["Subnets"]}
         except ClientError as error:
-            finding.denied(error, _PERMISSION, field)
+            finding.denied(error, _PERMISSION, f"{field} can't be looked up")
     if not found:
         described = [_described(t, field, i, legacy=is_legacy(node_class.kind)) for i, t in enumerate(terms)]
         raise finding.NotFoundError("SubnetsNotFound", finding.none_matches("subnet", described))

@@ -127,10 +127,16 @@ def test_what_is_missing_is_launched_once_however_often_it_is_tried(account: Acc
 
 
 @pytest.mark.parametrize(
-    "call", ["CreateLaunchTemplate", "CreateFleet", "CreateTags", "DescribeInstances", "DescribeSubnets"]
+    ("call", "nth"),
+    [
+        ("CreateLaunchTemplate", 1),
+        ("CreateLaunchTemplate", 2),
+        ("CreateFleet", 1),
+        ("CreateTags", 1),
+        ("CreateTags", 2),
+    ],
 )
 @pytest.mark.parametrize("moment", ["before-call", "after-call"])
-@pytest.mark.parametrize("nth", [1, 2])
 def test_dying_at_any_call_leaves_exactly_one_instance_a_claim(
     account: Account, types: Types, call: str, moment: str, nth: int
 ) -> None:
