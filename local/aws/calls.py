@@ -48,7 +48,6 @@ class Calls:
         """Have every later call told to the observer, in the caller's thread."""
         self._observers.append(observer)
 
-    @property
     def count(self) -> Counter[tuple[str, str]]:
         """How many calls of each (service, operation)."""
         return Counter((call.service, call.operation) for call in self.all)
