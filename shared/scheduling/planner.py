@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.labels import HOSTNAME
+from shared.scheduling.bundles import Bundler
 from shared.scheduling.dealing import Dealer, Group
 from shared.scheduling.domains import DomainRules, Even
 from shared.scheduling.ground import Ground
@@ -58,11 +59,11 @@ class Planner:
             if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
         ]
         self.topology.count_running(self.ground, inventory, guarding)
-        self._bundles: dict[str, list[str]] = {}
+        self._bundler = Bundler(judge)
 
     def expand(self, pods: Iterable[str]) -> list[str]:
         """The keys of pods, those of bundles taken apart."""
-        return [key for pod in pods for key in self._bundles.get(pod, (pod,))]
+        return [key for pod in pods for key in self._bundler.expand(pod)]
 
     def run(self) -> None:
         """Places every pod, or leaves it in ``unplaced``."""
@@ -89,6 +90,12 @@ class Planner:
                 if known is None or even.max_skew < known.max_skew:
                     domains.wanted[term] = even
         dealer = Dealer(self._judge, self.topology, self.ground, domains)
+        present = {t: bool(n.any()) for t, n in self.ground.hosts.present.items()}
+        for bin_ in self.packer.bins:
+            for item, _ in bin_.content:
+                present.update(dict.fromkeys(item.kind.host.match, True))
+        asked = list(groups)
+        groups = self._bundler.bind(groups, present)
         queue = sorted(groups, key=self._urgency)
         while queue:
             later: list[Group] = []
@@ -106,7 +113,18 @@ class Planner:
             self.packer.pack(items, weight)
         for item in items:
             self._hand_back(item)
-        return [g for g in groups if g.sizes]
+        self._unbind(groups)
+        return [g for g in asked if g.sizes]
+
+    def _unbind(self, groups: Iterable[Group]) -> None:
+        """Gives the members of bundles that found no place back to their groups."""
+        for group in groups:
+            for _, pods in group.sizes:
+                for key in [p for p in pods if p in self._bundler.members]:
+                    for owner, requests, pod in self._bundler.members.pop(key):
+                        owner.sizes.append((requests, [pod]))
+                    pods.remove(key)
+            group.sizes = [s for s in group.sizes if s[1]]
 
     def _hand_back(self, item: Item) -> None:
         """Gives pods that found no machine back to their group, and takes them out of the counts."""
