@@ -211,6 +211,8 @@ class Dealer:
             return 0
         if any(set(e.eligible) != {c.where[k] for c in choices for k in c.where} for e in group.rules.even.values()):
             return 0
+        if any(len(e.eligible) < e.min_domains for e in group.rules.even.values()):
+            return 0
         return max(0, left // len(open_) - 1)
 
     def _hand_out(self, group: Group, choices: Sequence[_Choice], dealt: Sequence[int]) -> None:

@@ -70,6 +70,11 @@ class Limits:
         """Whether the row's pool has limits at all."""
         return bool(self._limited[self._market.pool_of[row]])
 
+    def limited_rows(self) -> NDArray[np.bool_]:
+        """Which rows are of pools with limits."""
+        found: NDArray[np.bool_] = self._limited[self._market.pool_of]
+        return found
+
     def limited(self, pool: int) -> bool:
         """Whether the pool has limits at all."""
         return bool(self._limited[pool])

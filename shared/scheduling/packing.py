@@ -214,7 +214,7 @@ class Packer:
     def _fill(self, option: Option, *, hosts: bool) -> Fill:
         free = self.market.free[option.rows]
         if hosts or len(option.lots) <= _FEW:
-            items = [_as_item(x, hosts=hosts) for x in option.lots]
+            items = [as_item(x, x.count, hosts=hosts) for x in option.lots]
             return fill_rows(free, option.rows, items, option.custom)
         counts = np.stack([self._fill_one(option, row) for row in option.rows.tolist()], axis=1)
         return Fill(counts, np.array([x.worth for x in option.lots]) @ counts, free)
@@ -347,10 +347,10 @@ class Packer:
 _NO_RULES = HostRules()
 
 
-def _as_item(lot: Lot, *, hosts: bool) -> Item:
-    """The lot as one item, for filling; without rules about hosts where nobody holds any."""
+def as_item(lot: Lot, count: int, *, hosts: bool) -> Item:
+    """So many pods of the lot as one item, for filling; without rules about hosts where nobody holds any."""
     kind = lot.kind if hosts or not lot.kind.host.match else lot.kind.without_rules
-    return Item(kind, lot.requests, _Counted(lot.count), lot.worth)
+    return Item(kind, lot.requests, _Counted(count), lot.worth)
 
 
 class _Counted(list[str]):

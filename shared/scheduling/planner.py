@@ -16,6 +16,7 @@ from shared.scheduling.domains import DomainRules, Even
 from shared.scheduling.ground import Ground
 from shared.scheduling.limits import Limits
 from shared.scheduling.filling import value
+from shared.scheduling.improving import Improver
 from shared.scheduling.packing import Packer
 from shared.scheduling.relaxation import Wishes, all_wishes, give_up_one, no_wishes, requirements
 from shared.scheduling.topology import Topology
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from shared.scheduling.terms import Namespaces, Term
 
     Ints = NDArray[np.int64]
+
+
+_BUDGET = 1500
+"""How many fillings of an item into all rows second thoughts may take: some tens of milliseconds."""
 
 
 class Planner:
@@ -80,6 +85,7 @@ class Planner:
                     self.unplaced.append(group)
                 else:
                     waiting.append(self._group(group.pods, wishes, group.sizes))
+        Improver(self.packer, _BUDGET).run()
 
     def _round(self, groups: list[Group]) -> list[Group]:
         domains = self.topology.domains

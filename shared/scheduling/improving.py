@@ -1,0 +1,272 @@
+"""Second thoughts: a few machines at a time are taken apart and put together again, if that is cheaper.
+
+Buying one machine after the other is short-sighted at the end, where the last pods get what happens to be left. So some
+machines that waste most are emptied together, and every way to hold their pods in one or two machines (after one that
+serves well) is priced at once. Only what is strictly cheaper is kept, so this never makes an answer worse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shared.scheduling.filling import Item, fill_rows
+from shared.scheduling.packing import Bin, Lot, Option, as_item, fitting, lots_of, variety
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from shared.scheduling.kinds import Kind
+    from shared.scheduling.packing import Packer
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+_LEAST_GAIN = 1e-9
+_FIRST_TRIED = 6
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One machine of a plan: its row, custom labels, and how many of each lot."""
+
+    row: int
+    custom: int
+    counts: Ints
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Machines that hold all the lots, and their price."""
+
+    price: float
+    parts: tuple[_Part, ...]
+
+
+class Improver:
+    """Takes bins apart and puts them together again, for as long as its budget of fillings lasts."""
+
+    def __init__(self, packer: Packer, budget: int) -> None:
+        self._packer = packer
+        self._market = packer.market
+        self._budget = budget
+        self._rows: dict[tuple[object, ...], tuple[Ints, Floats, int]] = {}
+        self._weights = np.array([p.weight for p in self._market.pools], np.int64)
+
+    def run(self) -> None:
+        """Improves the packer's bins in place."""
+        packer = self._packer
+        free = [b for b in packer.bins if not packer.limits.limited_row(b.row)]
+        for weight in sorted(set(self._weights.tolist()), reverse=True):
+            mine = [b for b in free if self._weights[self._market.pool_of[b.row]] == weight]
+            self._improve(mine, weight)
+
+    def _improve(self, bins: list[Bin], weight: int) -> None:
+        tried: set[tuple[int, ...]] = set()
+        while self._budget > 0 and bins:
+            ranked = sorted(bins, key=lambda b: (-self._waste(b), b.content[0][1][0]))
+            gained = False
+            for chosen in self._subsets(ranked):
+                key = tuple(sorted(id(b) for b in chosen))
+                if key in tried:
+                    continue
+                tried.add(key)
+                made = self._again(chosen, weight)
+                if self._budget <= 0:
+                    gained = False
+                    break
+                if made is not None:
+                    gone = {id(b) for b in chosen}
+                    bins = [b for b in bins if id(b) not in gone] + made
+                    gained = True
+                    break
+            if not gained:
+                return
+
+    def _subsets(self, ranked: Sequence[Bin]) -> list[list[Bin]]:
+        """Which bins to take apart together: the worst with each that may share with it, then by threes, then alone."""
+        found: list[list[Bin]] = []
+        for i, first in enumerate(ranked):
+            mates = [b for b in ranked if b is not first and (b.offerings & first.offerings).any()]
+            later = [b for b in ranked[i + 1 :] if (b.offerings & first.offerings).any()]
+            found.append([first])
+            found += [[first, b] for b in later[:8]]
+            found += [
+                [first, later[j], later[k]] for j in range(min(4, len(later))) for k in range(j + 1, min(5, len(later)))
+            ]
+            if len(mates) > 3:
+                found.append([first, *later[:3]])
+        return [f for f in found if f]
+
+    def _waste(self, b: Bin) -> float:
+        return b.price(self._market) - sum(item.worth * len(pods) for item, pods in b.content)
+
+    def _again(self, chosen: Sequence[Bin], weight: int) -> list[Bin] | None:
+        """The pods of these bins in other machines that cost less; None if none are found."""
+        before = sum(b.price(self._market) for b in chosen)
+        items = [
+            Item(item.kind, item.requests, list(pods), item.worth, item.owner, item.where)
+            for b in chosen
+            for item, pods in b.content
+        ]
+        hosts = any(i.kind.host.cap for i in items)
+        lots = lots_of(items, hosts=hosts)
+        tier = (self._weights == weight)[self._market.pool_of]
+        counts = np.array([lot.count for lot in lots], np.int64)
+        plan = self._best(lots, counts, tier, before, hosts=hosts, first=len(chosen) > 1)
+        if plan is None or plan.price >= before - _LEAST_GAIN:
+            return None
+        packer = self._packer
+        gone = {id(b) for b in chosen}
+        packer.bins = [b for b in packer.bins if id(b) not in gone]
+        owners = {
+            id(i): original for i, original in zip(items, (item for b in chosen for item, _ in b.content), strict=True)
+        }
+        made: list[Bin] = []
+        for part in plan.parts:
+            content = [pair for lot, n in zip(lots, part.counts.tolist(), strict=True) if n for pair in lot.take(n)]
+            made.append(packer.open(part.row, part.custom, [(owners[id(i)], pods) for i, pods in content]))
+        return made
+
+    def _best(
+        self, lots: Sequence[Lot], counts: Ints, tier: Bools, below: float, *, hosts: bool, first: bool
+    ) -> _Plan | None:
+        """The cheapest of: one machine for all; one filled and one for the rest; and, after a good first, the same."""
+        best = self._one(lots, counts, tier, hosts=hosts)
+        options = [(o, *self._filled(o, lots, counts, hosts=hosts)) for o in self._packer.options(lots, tier)]
+        ranked: list[tuple[float, Option, int, Ints]] = []
+        for option, filled, worth in options:
+            plan = self._two(option, filled, lots, counts, tier, hosts=hosts)
+            if plan is not None and (best is None or plan.price < best.price):
+                best = plan
+            rate = worth / np.maximum(option.price, 1e-9)
+            ranked += [
+                (-float(rate[at]), option, at, filled[:, at])
+                for at in np.argsort(-rate, kind="stable")[:_FIRST_TRIED].tolist()
+            ]
+        if first and self._budget > 0:
+            limit = below if best is None else min(below, best.price)
+            for _, option, at, taken in sorted(ranked, key=lambda r: r[0])[:_FIRST_TRIED]:
+                rest = counts - taken
+                if not taken.any() or not rest.any() or float(option.price[at]) >= limit:
+                    continue
+                some = self._best(lots, rest, tier, limit, hosts=hosts, first=False)
+                if some is not None and some.price + float(option.price[at]) < limit:
+                    part = _Part(int(option.rows[at]), option.custom, taken)
+                    if self._enough(part, lots):
+                        limit = some.price + float(option.price[at])
+                        best = _Plan(limit, (part, *some.parts))
+        return best
+
+    def _filled(self, option: Option, lots: Sequence[Lot], counts: Ints, *, hosts: bool) -> tuple[Ints, Floats]:
+        """How many of each lot every row of the option takes, of so many, and what that is worth."""
+        at = {id(lot): i for i, lot in enumerate(lots)}
+        mine = [lot for lot in option.lots if counts[at[id(lot)]]]
+        self._budget -= len(mine) + 4
+        found = np.zeros((len(lots), len(option.rows)), np.int64)
+        items = [as_item(lot, int(counts[at[id(lot)]]), hosts=hosts) for lot in mine]
+        fill = fill_rows(self._market.free[option.rows], option.rows, items, option.custom)
+        for lot, row in zip(mine, fill.counts, strict=True):
+            found[at[id(lot)]] = row
+        return found, fill.worth
+
+    def _one(self, lots: Sequence[Lot], counts: Ints, tier: Bools, *, hosts: bool) -> _Plan | None:
+        """One machine for everything, the cheapest that holds it."""
+        present = [i for i in np.flatnonzero(counts).tolist()]
+        rows, price, custom = self._common([lots[i].kind for i in present], tier)
+        if hosts and not _bearable(lots, counts):
+            return None
+        used = sum((lots[i].requests * int(counts[i]) for i in present), np.zeros_like(lots[0].requests))
+        held = np.flatnonzero((self._market.free[rows] >= used).all(1))
+        for at in held[np.argsort(price[held], kind="stable")].tolist():
+            part = _Part(int(rows[at]), custom, counts)
+            if self._enough(part, lots):
+                return _Plan(float(price[at]), (part,))
+        return None
+
+    def _two(
+        self, option: Option, filled: Ints, lots: Sequence[Lot], counts: Ints, tier: Bools, *, hosts: bool
+    ) -> _Plan | None:
+        """One machine filled, and the cheapest for the rest, over all rows of the option at once."""
+        requests = np.stack([lot.requests for lot in lots])
+        rest = counts[:, None] - filled
+        needed = rest.T @ requests
+        total = np.full(len(option.rows), np.inf)
+        second = np.zeros(len(option.rows), np.int64)
+        customs = np.zeros(len(option.rows), np.int64)
+        patterns: dict[bytes, list[int]] = {}
+        for at in range(len(option.rows)):
+            if filled[:, at].any() and rest[:, at].any():
+                patterns.setdefault((rest[:, at] > 0).tobytes(), []).append(at)
+        for members in patterns.values():
+            where = np.array(members)
+            left = np.flatnonzero(rest[:, members[0]])
+            rows, price, custom = self._common([lots[i].kind for i in left.tolist()], tier)
+            if not len(rows):
+                continue
+            held = (self._market.free[rows][None, :, :] >= needed[where][:, None, :]).all(2)
+            costs = np.where(held, price[None, :], np.inf)
+            cheapest = costs.argmin(1)
+            total[where] = option.price[where] + costs[np.arange(len(where)), cheapest]
+            second[where] = rows[cheapest]
+            customs[where] = custom
+        for at in np.argsort(total, kind="stable").tolist():
+            if not np.isfinite(total[at]):
+                return None
+            if hosts and not _bearable(lots, rest[:, at]):
+                continue
+            parts = (
+                _Part(int(option.rows[at]), option.custom, filled[:, at]),
+                _Part(int(second[at]), int(customs[at]), rest[:, at]),
+            )
+            if all(self._enough(p, lots) for p in parts):
+                return _Plan(float(total[at]), parts)
+        return None
+
+    def _common(self, kinds: Sequence[Kind], tier: Bools) -> tuple[Ints, Floats, int]:
+        """The rows that all these kinds may go to together, their prices, and what they ask of custom labels."""
+        distinct = {k.mask_key: k for k in kinds}
+        key = (tier.tobytes(), frozenset(distinct))
+        found = self._rows.get(key)
+        if found is None:
+            market = self._market
+            some = list(distinct.values())
+            offerings = np.logical_and.reduce([k.offerings for k in some])
+            asked = np.stack([k.custom for k in some])
+            custom = asked.max(0)
+            price = market.price[:, offerings].min(1, initial=np.inf)
+            ok = tier & np.isfinite(price) & np.logical_and.reduce([k.rows for k in some])
+            ok &= ((asked == 0) | (asked == custom)).all(0) & ~self._packer.limits.limited_rows()
+            rows = np.flatnonzero(ok)
+            number = int(custom[rows[0]]) if len(rows) else 0
+            rows = rows[custom[rows] == number]
+            found = self._rows[key] = (rows, price[rows], number)
+        return found
+
+    def _enough(self, part: _Part, lots: Sequence[Lot]) -> bool:
+        pool = self._market.pools[self._market.pool_of[part.row]]
+        if not pool.min_values or not self._packer.strict:
+            return True
+        mine = [(lot, n) for lot, n in zip(lots, part.counts.tolist(), strict=True) if n]
+        used = sum((lot.requests * n for lot, n in mine), np.zeros_like(lots[0].requests))
+        offerings = np.logical_and.reduce([lot.kind.offerings for lot, _ in mine])
+        rows = fitting(self._market, pool, [lot.kind for lot, _ in mine], used, offerings, part.custom)
+        return variety(self._market, pool, rows, offerings)
+
+
+def _bearable(lots: Sequence[Lot], counts: Ints) -> bool:
+    """Whether so many pods bear each other on one host."""
+    present: dict[int, int] = {}
+    caps: dict[int, int] = {}
+    for lot, n in zip(lots, counts.tolist(), strict=True):
+        if n:
+            for term, weight in lot.kind.host.match.items():
+                present[term] = present.get(term, 0) + weight * n
+            for term, cap in lot.kind.host.cap.items():
+                caps[term] = min(caps.get(term, cap), cap)
+    return all(present.get(term, 0) <= cap for term, cap in caps.items())
