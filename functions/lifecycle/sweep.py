@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shared import aws, hints, host
+from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import Condition, ObjectMeta, Struct, is_true
 from shared.cluster import resources, writes
@@ -158,12 +159,17 @@ class Sweep:
             self._recorder.record(pool.ref, "Warning", *obstacle)
 
     def _tell_invalid(self, broken: Invalid) -> None:
+        """Say what is wrong: by an event, and on our own kinds by conditions too."""
+        message = "; ".join(broken.problems)
+        self._recorder.record(broken.ref, "Warning", "Invalid", message)
+        self._logger.warning("An object can't be used", extra={"object": str(broken.ref), "why": message})
         resource = resources.of(broken.ref.api_version, broken.ref.kind)
-        found = writes.read(self._client, resource, broken.ref.name, _Anything)
+        if resource.group not in {names.GROUP, names.AWS_GROUP}:
+            return
         writes.update_status(
             self._client,
             resource,
-            found,
+            writes.read(self._client, resource, broken.ref.name, _Anything),
             lambda o: replace(
                 o,
                 status=_Conditioned(
@@ -173,9 +179,6 @@ class Sweep:
                 ),
             ),
         )
-        message = "; ".join(broken.problems)
-        self._recorder.record(broken.ref, "Warning", "Invalid", message)
-        self._logger.warning("An object can't be used", extra={"object": str(broken.ref), "why": message})
 
     def _collect(self, snapshot: Snapshot) -> None:
         """Compare with EC2: claims whose instance is gone, instances and nodes that nobody claims, drains to go on."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.nodepool import node_class_for
+from shared.instances import observed
 from shared.instances.build import instance_types
 from shared.launch.nodeclass import resolve
 from shared.lifecycle.pools import class_not_ready, class_of
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
+    from shared.api.kubernetes import Node
+    from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.cluster.info import ClusterInfo
@@ -59,8 +62,14 @@ def gather(
     unavailable: Collection[tuple[str, str, str]],
     default_instance_profile: str,
     now: datetime,
+    nodes: Iterable[Node] = (),
+    claims: Iterable[NodeClaim] = (),
 ) -> Supply:
-    """What the pools could launch now; ``unavailable`` are (capacity type, instance type, zone)."""
+    """What the pools could launch now; ``unavailable`` are (capacity type, instance type, zone).
+
+    From ``nodes`` and their ``claims`` it is learnt how much memory a type really has.
+    """
+    there, claimed = tuple(nodes), tuple(claims)
     live = resolved(classes, cluster, default_instance_profile=default_instance_profile, now=now)
     types: dict[str, tuple[InstanceType, ...]] = {}
     not_ready: dict[str, str] = {}
@@ -82,6 +91,7 @@ def gather(
                 node_class.spec.kubelet,
                 zones={s.zone for s in node_class.status.subnets},
                 unavailable=unavailable,
+                observed_memory=observed.memory(there, claimed, node_class),
             )
         types[pool.name] = built[kind]
         chosen[pool.name] = node_class

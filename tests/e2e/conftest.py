@@ -9,16 +9,22 @@ import yaml
 from local.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MANIFESTS = Path(__file__).parent.parent.parent / "cli" / "demo" / "manifests"
 CLUSTER = "demo"
 
 
-def load(name: str) -> list[dict[str, Any]]:
+def _load(name: str) -> list[dict[str, Any]]:
     """The objects of a manifest that comes with Tenon, for the tests' cluster."""
     text = (MANIFESTS / name).read_text().replace("CLUSTER", CLUSTER)
     return [doc for doc in yaml.safe_load_all(text) if doc]
+
+
+@pytest.fixture
+def load() -> Callable[[str], list[dict[str, Any]]]:
+    """Reads a manifest that comes with Tenon, for the tests' cluster."""
+    return _load
 
 
 @pytest.fixture
@@ -31,5 +37,5 @@ def world() -> Iterator[World]:
 @pytest.fixture
 def spot_default(world: World) -> World:
     """The same, with spot-default.yaml applied."""
-    world.apply(load("spot-default.yaml"))
+    world.apply(_load("spot-default.yaml"))
     return world

@@ -65,7 +65,7 @@ def test_throttled_createfleet_is_tried_again_and_not_in_a_storm(spot_default: W
     world.faults.throttle("ec2", "CreateFleet", times=4)
     world.scale("default", "inflate", 3)
     all_is_well(world, 3)
-    assert world.aws.calls.count["ec2", "CreateFleet"] == 5
+    assert world.aws.calls.count()["ec2", "CreateFleet"] == 5
 
 
 def test_without_spot_capacity_in_one_zone_the_pods_run_in_another(spot_default: World) -> None:
@@ -84,6 +84,6 @@ def test_without_any_capacity_calls_are_bounded_and_pods_run_soon_after_it_retur
     world.run_for(timedelta(minutes=20))
     assert world.pods(phase="Running") == []
     assert world.instances() == []
-    assert world.aws.calls.count["ec2", "CreateFleet"] <= 3 * 20
+    assert world.aws.calls.count()["ec2", "CreateFleet"] <= 3 * 20
     world.aws.capacity.set("spot", "*", "*", None)
     world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=6))

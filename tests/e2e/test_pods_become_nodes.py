@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from local.world import World
 
 
@@ -17,7 +19,7 @@ def running(world: World) -> int:
 
 
 def fleet_calls(world: World) -> int:
-    return world.aws.calls.count["ec2", "CreateFleet"]
+    return world.aws.calls.count()["ec2", "CreateFleet"]
 
 
 def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_default: World) -> None:
@@ -146,9 +148,9 @@ def test_a_spot_warning_moves_the_pods_before_the_machine_goes(spot_default: Wor
     assert max(left) - warned < timedelta(minutes=2)
 
 
-def test_pods_of_a_team_run_on_its_pools_nodes_alone(spot_default: World) -> None:
-    from conftest import load  # noqa: PLC0415
-
+def test_pods_of_a_team_run_on_its_pools_nodes_alone(
+    spot_default: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
     world = spot_default
     docs = load("team1.yaml")
     anti = docs[1]["spec"]["template"]["spec"]["affinity"].pop("podAntiAffinity")
