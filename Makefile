@@ -50,7 +50,7 @@ format: .venv/ready ## format the code and mend what can be mended
 
 .PHONY: synth
 synth: .venv/ready ## the CloudFormation template in cdk.out/, checked by cfn-lint
-	@$(BIN)/python -m infra.app
+	@$(BIN)/python -m infra.app $(ARGS)
 	@$(BIN)/cfn-lint --ignore-checks W3005 -- cdk.out/*.template.json
 
 .PHONY: bench
