@@ -20,6 +20,8 @@ from shared.api.nodeclass import (
     ResolvedSubnet,
 )
 from shared.api.quantity import QuantityError
+from shared.instances import allocatable
+from shared.instances.catalog import Shape
 from shared.instances.family import family_of, is_legacy
 from shared.launch import images, profile, reservations, security_groups, subnets, template
 from shared.launch.bootstrap import Bootstrap, UserDataError
@@ -45,6 +47,9 @@ VALIDATION_SUCCEEDED = "ValidationSucceeded"
 READY = "Ready"
 
 _ALWAYS = (SUBNETS_READY, SECURITY_GROUPS_READY, AMIS_READY, INSTANCE_PROFILE_READY, VALIDATION_SUCCEEDED)
+
+_ANY = Shape(name="any", arch="amd64", vcpus=2, memory_mib=8192, interfaces=3, addresses=10)
+"""To see whether the class's quantities can be reckoned with at all."""
 
 KEPT = timedelta(minutes=1)
 """How long what was found is taken for true. What wasn't found is looked for each time."""
@@ -142,8 +147,12 @@ def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:
     try:
         render(family, Bootstrap(cluster=cluster, kubelet=spec.kubelet, user_data=spec.user_data))
         template.block_devices(family, spec.block_device_mappings)
-    except (UserDataError, QuantityError) as error:
+        capacity = allocatable.capacity(_ANY, family, spec.kubelet, block_devices=spec.block_device_mappings)
+        allocatable.overhead(_ANY, family, spec.kubelet, capacity)
+    except UserDataError as error:
         return str(error)
+    except QuantityError as error:
+        return f"spec.kubelet or spec.blockDeviceMappings: {error}"
     return next((problem for key in sorted(spec.tags) if (problem := template.forbidden_tag(key))), None)
 
 

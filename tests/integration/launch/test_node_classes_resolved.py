@@ -16,6 +16,7 @@ from shared.api.nodeclass import (
     BlockDevice,
     BlockDeviceMapping,
     EC2NodeClassStatus,
+    Kubelet,
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
@@ -113,6 +114,12 @@ def test_the_unnamed_family_follows_the_clusters_version(
             {"user_data": "MIME-Version: 1.0\nContent-Type: text/plain\n\nhello"},
             "ValidationSucceeded",
             "spec.userData is not a valid MIME multi-part archive",
+        ),
+        (
+            "EC2NodeClass",
+            {"kubelet": Kubelet(system_reserved={"memory": "lots"})},
+            "ValidationSucceeded",
+            'spec.kubelet or spec.blockDeviceMappings: memory: "lots" is not a quantity',
         ),
         (
             "EC2NodeClass",
