@@ -41,7 +41,11 @@ class HostRules:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Where pods of one class may go. ``custom`` numbers, by row, what they ask of labels that only pools define."""
+    """Where pods of one class may go.
+
+    ``custom`` numbers, by row, what they ask of labels that only pools define; ``mask_key`` is equal for kinds that may
+    go to the same machines.
+    """
 
     requirements: Requirements
     rows: BoolArray
@@ -51,11 +55,7 @@ class Kind:
     host: HostRules
     ports: frozenset[HostPort]
     mounted: frozenset[tuple[str, str]]
-
-    @cached_property
-    def mask_key(self) -> tuple[bytes, bytes, bytes]:
-        """Equal for kinds that may go to the same machines."""
-        return self.rows.tobytes(), self.offerings.tobytes(), self.custom.tobytes()
+    mask_key: int
 
     @cached_property
     def without_rules(self) -> Kind:
@@ -77,6 +77,7 @@ class Judge:
         self._customs: dict[tuple[tuple[str, ValueSet], ...], int] = {(): 0}
         self._parts: dict[tuple[int, str, ValueSet], tuple[BoolArray | None, bool, ValueSet | None]] = {}
         self._tolerated: dict[tuple[tuple[Toleration, ...], bool], tuple[BoolArray, BoolArray]] = {}
+        self._masks: dict[tuple[bytes, bytes, bytes], int] = {}
         self._judged: dict[object, tuple[BoolArray, NDArray[np.int64], BoolArray, BoolArray]] = {}
 
     def judge(
@@ -179,7 +180,9 @@ class Judge:
         rows, custom, offerings, places = self.judge(pinned, tolerations, soft=soft)
         if ports:
             rows = rows & ~self._taken(ports)
-        return Kind(pinned, rows, custom, offerings, places, host, ports, mounted)
+        masks = (rows.tobytes(), custom.tobytes(), offerings.tobytes())
+        number = self._masks.setdefault(masks, len(self._masks))
+        return Kind(pinned, rows, custom, offerings, places, host, ports, mounted, number)
 
 
 def tolerations_key(tolerations: tuple[Toleration, ...]) -> tuple[tuple[str, str, str, str], ...]:

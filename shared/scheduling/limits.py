@@ -27,6 +27,7 @@ class Limits:
 
     def __init__(self, market: Market, inventory: Inventory) -> None:
         self._market = market
+        self.version = 0
         shape = (len(market.pools), len(market.resources) + 1)
         self.left = np.full(shape, _UNLIMITED, np.int64)
         for i, pool in enumerate(market.pools):
@@ -37,12 +38,13 @@ class Limits:
                 elif name in market.resources:
                     self.left[i, market.resources.index(name)] = amount - used.get(name, 0)
         self._size = np.hstack([market.capacity, np.ones((len(market.capacity), 1), np.int64)])
-        self._limited = (self.left < _UNLIMITED).any(1)
+        self._limited: NDArray[np.bool_] = np.asarray((self.left < _UNLIMITED).any(1))
+        self._everything = np.ones(len(self._size), np.bool_)
 
     def rows(self) -> NDArray[np.bool_]:
         """Which rows a pool may still buy one of."""
         if not self._limited.any():
-            return np.ones(len(self._size), np.bool_)
+            return self._everything
         found: NDArray[np.bool_] = (self._size <= self.left[self._market.pool_of]).all(1)
         return found
 
@@ -56,6 +58,7 @@ class Limits:
         """Counts one of a row as bought."""
         pool = self._market.pool_of[row]
         if self._limited[pool]:
+            self.version += 1
             limited = self.left[pool] < _UNLIMITED
             self.left[pool][limited] -= self._size[row][limited]
 
@@ -63,6 +66,7 @@ class Limits:
         """Counts one of a row as not bought after all."""
         pool = self._market.pool_of[row]
         if self._limited[pool]:
+            self.version += 1
             limited = self.left[pool] < _UNLIMITED
             self.left[pool][limited] += self._size[row][limited]
 

@@ -129,6 +129,7 @@ class Packer:
         self.limits = limits
         self.strict = strict
         self.bins: list[Bin] = []
+        self._chosen: dict[object, list[tuple[Ints, Floats, int]]] = {}
 
     def pack(self, items: Sequence[Item], weight: int) -> None:
         """Buys from the pools of one weight for what these items still have; what finds none stays in them."""
@@ -223,21 +224,29 @@ class Packer:
         """What may be bought: for each set of lots that can share an offering and custom labels, the rows worth it."""
         found: list[Option] = []
         affordable = rows & self.limits.rows()
+        state = (rows.tobytes(), self.limits.version)
         kinds = list({x.kind.mask_key: x.kind for x in lots}.values())
         for offerings in _distinct_columns(np.stack([k.offerings for k in kinds])):
             here = [k for k in kinds if k.offerings[offerings[0]]]
             if not here:
                 continue
-            price = self.market.price[:, offerings].min(1)
-            where = np.flatnonzero(affordable & np.isfinite(price) & np.logical_or.reduce([k.rows for k in here]))
-            if not len(where):
-                continue
-            for custom in sorted({c for k in here for c in np.unique(k.custom[where]).tolist()}):
-                chosen = self._worth_it(here, where, price, custom)
-                if len(chosen):
-                    keys = {k.mask_key for k in here}
-                    mine = [x for x in lots if x.kind.mask_key in keys]
-                    found.append(Option(mine, chosen, price[chosen], custom))
+            keys = frozenset(k.mask_key for k in here)
+            key = (state, keys, offerings.tobytes())
+            if key not in self._chosen:
+                self._chosen[key] = self._choose(here, affordable, offerings)
+            mine = [x for x in lots if x.kind.mask_key in keys]
+            found += [Option(mine, chosen, price, custom) for chosen, price, custom in self._chosen[key]]
+        return found
+
+    def _choose(self, kinds: Sequence[Kind], affordable: Bools, offerings: Ints) -> list[tuple[Ints, Floats, int]]:
+        """The rows worth buying for these kinds in these offerings, their prices, by what is asked of custom labels."""
+        price = self.market.price[:, offerings].min(1)
+        where = np.flatnonzero(affordable & np.isfinite(price) & np.logical_or.reduce([k.rows for k in kinds]))
+        found: list[tuple[Ints, Floats, int]] = []
+        for custom in sorted({c for k in kinds for c in np.unique(k.custom[where]).tolist()}):
+            chosen = self._worth_it(kinds, where, price, custom)
+            if len(chosen):
+                found.append((chosen, price[chosen], custom))
         return found
 
     def _worth_it(self, kinds: Sequence[Kind], rows: Ints, price: Floats, custom: int) -> Ints:
