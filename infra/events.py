@@ -120,7 +120,10 @@ class Events(Construct):
         )
 
     def _schedules(self) -> None:
-        self._schedule("ProvisioningSweep", MINUTE, self._queue(sizes.PROVISIONER, age=_SWEEP_AGE, tries=_SWEEP_TRIES))
+        # In a message group of its own: a hint whose function died stays hidden for the visibility time-out and holds
+        # up its group, but never the sweep that finishes its work within a minute.
+        sweep = self._queue(sizes.PROVISIONER, age=_SWEEP_AGE, tries=_SWEEP_TRIES, group=f"{self._cluster}-sweep")
+        self._schedule("ProvisioningSweep", MINUTE, sweep)
         for name in (sizes.LIFECYCLE, sizes.DISRUPTION):
             target = self._function(name, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
             self._schedule(f"{name.capitalize()}Sweep", MINUTE, target)
@@ -152,10 +155,10 @@ class Events(Construct):
                 targets=[self._queue(sizes.INTERRUPTION, age=_WARNING_AGE, tries=_WARNING_TRIES)],
             )
 
-    def _queue(self, function: str, *, age: Duration, tries: int) -> targets.SqsQueue:
+    def _queue(self, function: str, *, age: Duration, tries: int, group: str = "") -> targets.SqsQueue:
         return targets.SqsQueue(
             self._queues.by_function[function],
-            message_group_id=self._cluster if function == sizes.PROVISIONER else None,
+            message_group_id=(group or self._cluster) if function == sizes.PROVISIONER else None,
             dead_letter_queue=self._queues.undelivered,
             max_event_age=age,
             retry_attempts=tries,

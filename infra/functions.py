@@ -23,7 +23,7 @@ from functions.interruption.settings import InterruptionSettings
 from functions.lifecycle.settings import LifecycleSettings
 from functions.provisioner.settings import ProvisionerSettings
 from functions.termination.settings import TerminationSettings
-from infra import permissions, sizes
+from infra import naming, permissions, sizes
 from shared import settings
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class Functions(Construct):
             function = lambda_.Function(
                 self,
                 name.capitalize(),
+                function_name=naming.function(on.cluster, name),
                 description=f"Tenon {name} of EKS cluster {on.cluster}",
                 runtime=lambda_.Runtime.PYTHON_3_13,
                 architecture=lambda_.Architecture.ARM_64,

@@ -7,24 +7,11 @@ who may send is added by each rule that does (events.py), and nobody else is let
 
 from __future__ import annotations
 
-import hashlib
-
 from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra import sizes
-
-_NAME_LENGTH = 80
-
-
-def fifo_name(cluster: str, purpose: str) -> str:
-    """A FIFO queue's name, which has to end in ``.fifo`` and so is said, not made up; long clusters are shortened."""
-    room = _NAME_LENGTH - len(f"tenon--{purpose}.fifo")
-    if len(cluster) > room:
-        digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
-        cluster = f"{cluster[: room - 9]}-{digest}"
-    return f"tenon-{cluster}-{purpose}.fifo"
+from infra import naming, sizes
 
 
 class Queues(Construct):
@@ -41,16 +28,14 @@ class Queues(Construct):
             sizes.DISRUPTION: "Disruption",
         }.items():
             fifo = function == sizes.PROVISIONER
-            dead = self._dead_letter_queue(
-                f"{name}DeadLetters", name=fifo_name(cluster, "provisioning-dead-letters") if fifo else None
-            )
+            dead = self._dead_letter_queue(f"{name}DeadLetters", f"{name.lower()}-dead-letters", cluster, fifo=fifo)
             self.dead_letters[function] = dead
             self.by_function[function] = sqs.Queue(
                 self,
                 name,
-                queue_name=fifo_name(cluster, "provisioning") if fifo else None,
-                # CloudFormation wants the key absent, not false, on a standard queue.
+                queue_name=naming.queue(cluster, name.lower(), fifo=fifo),
                 fifo=True if fifo else None,
+                # CloudFormation wants this key and the one before absent, not false, on a standard queue.
                 content_based_deduplication=True if fifo else None,
                 visibility_timeout=Duration.seconds(sizes.visibility(function)),
                 retention_period=Duration.seconds(sizes.FEEDS[function].retention),
@@ -58,17 +43,16 @@ class Queues(Construct):
                 encryption=sqs.QueueEncryption.SQS_MANAGED,
                 enforce_ssl=True,
             )
-        self.undelivered = self._dead_letter_queue("Undelivered", name=None)
+        self.undelivered = self._dead_letter_queue("Undelivered", "undelivered", cluster, fifo=False)
 
-    def _dead_letter_queue(self, id_: str, *, name: str | None) -> sqs.Queue:
-        # Only FIFO queues are named.
+    def _dead_letter_queue(self, id_: str, purpose: str, cluster: str, *, fifo: bool) -> sqs.Queue:
         return sqs.Queue(
             self,
             id_,
-            queue_name=name,
-            fifo=True if name else None,
+            queue_name=naming.queue(cluster, purpose, fifo=fifo),
+            fifo=True if fifo else None,
             # A function that puts a message here by itself has no deduplication id to give.
-            content_based_deduplication=True if name else None,
+            content_based_deduplication=True if fifo else None,
             retention_period=Duration.days(sizes.DEAD_LETTER_DAYS),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,

@@ -109,8 +109,9 @@ def test_every_target_says_how_long_delivery_is_tried_and_keeps_what_can_not_be_
             assert "FifoQueue" not in dead  # EventBridge can't use one
 
 
-def test_the_fifo_queue_has_one_message_group_the_cluster(of_type: Select, functions: Functions) -> None:
+def test_hints_share_a_message_group_that_can_not_hold_up_the_sweep(of_type: Select, functions: Functions) -> None:
     for rule in of_type("AWS::Events::Rule").values():
+        group = {"MessageGroupId": "demo-sweep" if "ScheduleExpression" in rule else "demo"}
         for target in rule["Targets"]:
             provisioning = ("queue", sizes.PROVISIONER) in to(of_type, functions, {"Targets": [target]})
-            assert target.get("SqsParameters") == ({"MessageGroupId": "demo"} if provisioning else None)
+            assert target.get("SqsParameters") == (group if provisioning else None)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra import queues, sizes
+from infra import naming, sizes
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
 Functions = dict[str, tuple[str, dict[str, Any]]]
@@ -87,11 +87,13 @@ def test_dead_letters_are_kept_as_long_as_sqs_keeps_anything(of_type: Select) ->
 
 
 @pytest.mark.parametrize("cluster", ["demo", "a" * 43, "a" * 44, "x" * 100])
-def test_a_fifo_queues_name_fits_whatever_the_clusters(cluster: str) -> None:
-    name = queues.fifo_name(cluster, "provisioning-dead-letters")
+def test_names_fit_whatever_the_clusters(cluster: str) -> None:
+    name = naming.queue(cluster, "provisioning-dead-letters", fifo=True)
     assert len(name) <= 80
     assert name.endswith(".fifo")
+    assert len(naming.function(cluster, "interruption")) <= 64
 
 
 def test_long_clusters_that_begin_alike_have_different_queues() -> None:
-    assert queues.fifo_name("x" * 99 + "1", "provisioning") != queues.fifo_name("x" * 99 + "2", "provisioning")
+    one, other = (naming.queue("x" * 99 + end, "provisioning", fifo=True) for end in "12")
+    assert one != other
