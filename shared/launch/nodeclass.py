@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from shared import aws, host
-from shared.api.meta import is_true, to_json, with_condition
+from shared.api.meta import to_json, with_condition
 from shared.api.nodeclass import (
     EC2NodeClassStatus,
     ResolvedAMI,
@@ -91,13 +91,6 @@ def resolve(
         instance_profile=found.instance_profile,
         conditions=_conditions(node_class, found.problems, now),
     )
-
-
-def not_ready(node_class: EC2NodeClass) -> str | None:
-    """Why the class can't launch now, or None. Reads its conditions; asks nobody."""
-    if is_true(node_class.status.conditions, READY):
-        return None
-    return next((c.message for c in node_class.status.conditions if c.type == READY), "its status is not known yet")
 
 
 def _identity(node_class: EC2NodeClass) -> str:

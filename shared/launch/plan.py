@@ -46,12 +46,6 @@ class Plan:
     capacity_type: str
     choices: tuple[Choice, ...]
 
-    def choice(self, instance_type: str, zone: str) -> Choice | None:
-        """The choice of a type and zone."""
-        return next(
-            (c for c in self.choices if c.instance_type.name == instance_type and c.offering.zone == zone), None
-        )
-
 
 def plan(
     instance_types: Sequence[InstanceType],
