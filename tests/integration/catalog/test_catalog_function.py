@@ -42,14 +42,18 @@ class World:
     def watch(self) -> None:
         for client in (aws.ec2(), aws.pricing()):
             client.meta.events.register("before-call", self._count)
-        aws.ec2().meta.events.register("before-parameter-build.ec2.DescribeInstanceTypes", self._few)
+        for call in ("DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"):
+            aws.ec2().meta.events.register(f"before-parameter-build.ec2.{call}", self._few)
         aws.pricing().meta.events.register("before-call.pricing.GetProducts", self._get_products)
 
     def _count(self, model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's operation model)
         self.calls.append(model.name)
 
-    def _few(self, params: dict[str, Any], **_: object) -> None:
-        params["InstanceTypes"] = list(TYPES)
+    def _few(self, params: dict[str, Any], model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's operation model)
+        if model.name == "DescribeInstanceTypeOfferings":
+            params["Filters"] = [{"Name": "instance-type", "Values": list(TYPES)}]
+        else:
+            params["InstanceTypes"] = list(TYPES)
 
     def _get_products(self, **_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
         if self.prices is None:
