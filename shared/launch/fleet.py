@@ -144,6 +144,8 @@ class _Group:
     promised: Counter[str]
     budget: Budget | None
     deadline: datetime
+    wanted: Plan | None = None
+    """What is asked for, once it is known."""
 
     @property
     def first(self) -> LaunchRequest:
@@ -174,6 +176,7 @@ class _Group:
         status = self.node_class.status
         best = subnets.best(subnets.refreshed(aws.ec2(), status.subnets), self.promised)
         wanted = plan(self.first.instance_types, self.first.claim.spec.requirements, images=status.amis, subnets=best)
+        self.wanted = wanted
         if wanted is None or self._failed_before():
             return self._recover(wanted, again=self._minute)
         try:
@@ -329,10 +332,8 @@ class _Group:
     def _all_failed(self, code: str, message: str, requests: Sequence[LaunchRequest]) -> list[Result]:
         kind = refusal.kind(code)
         lacking: tuple[OfferingKey, ...] = ()
-        if kind == "capacity":
-            lacking = tuple(
-                sorted({(o.capacity_type, t.name, o.zone) for t in self.first.instance_types for o in t.offerings})
-            )
+        if kind == "capacity" and self.wanted is not None:
+            lacking = tuple(sorted({key(choice) for choice in self.wanted.choices}))
         return [self._failed(r.claim, kind, code, refusal.advice(code, message), lacking) for r in requests]
 
     @staticmethod

@@ -334,3 +334,12 @@ def test_a_claim_that_asks_for_the_fabric_gets_its_adapters(account: Account) ->
         (1, 1, "efa"),
     ]
     assert "SecurityGroupIds" not in data
+
+
+def test_a_spot_quota_leaves_on_demand_to_be_planned_with(account: Account, types: Types) -> None:
+    account.fleets.refusals = [("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")]
+    (failed,) = account.launch([account.claim("web", SPOT_OR_NOT)], types)
+    assert {(capacity_type, name) for capacity_type, name, _ in failed.unavailable} == {
+        ("spot", "m5.large"),
+        ("spot", "m6g.large"),
+    }
