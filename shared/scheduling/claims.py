@@ -32,7 +32,7 @@ def settle(packer: Packer, *, strict: bool) -> None:
     """Moves every machine to the cheapest row that holds what is in it, of any pool of the same weight."""
     market, limits = packer.market, packer.limits
     for bin_ in packer.bins:
-        kinds = [item.kind for item, _ in bin_.content]
+        kinds = bin_.kinds
         weight = market.pools[market.pool_of[bin_.row]].weight
         best = (bin_.price(market), bin_.row)
         for i, pool in enumerate(market.pools):
@@ -56,21 +56,40 @@ def settle(packer: Packer, *, strict: bool) -> None:
             limits.take(bin_.row)
 
 
-def claim_of(bin_: Bin, judge: Judge, expand: Callable[[Iterable[str]], list[str]]) -> PlannedClaim:
-    """The claim of one machine."""
+def near_limits(packer: Packer) -> frozenset[int]:
+    """The pools whose claims may list only types no larger than the chosen, as with all that fit they pass a limit."""
+    market, limits = packer.market, packer.limits
+    over: dict[int, Ints] = {}
+    for bin_ in packer.bins:
+        number = int(market.pool_of[bin_.row])
+        if limits.limited(number):
+            pool = market.pools[number]
+            rows = fitting(market, pool, bin_.kinds, bin_.used, bin_.offerings, bin_.custom)
+            more = market.capacity[rows].max(0) - market.capacity[bin_.row]
+            over[number] = over.get(number, 0) + more
+    return frozenset(n for n, more in over.items() if (more > limits.left[n, :-1]).any())
+
+
+def claim_of(
+    bin_: Bin, judge: Judge, expand: Callable[[Iterable[str]], list[str]], trimmed: frozenset[int] = frozenset()
+) -> PlannedClaim:
+    """The claim of one machine; in ``trimmed`` pools it lists no type larger than the chosen."""
     market = judge.market
     number = int(market.pool_of[bin_.row])
     pool = market.pools[number]
-    kinds = [item.kind for item, _ in bin_.content]
+    kinds = bin_.kinds
     rows = fitting(market, pool, kinds, bin_.used, bin_.offerings, bin_.custom)
+    if number in trimmed:
+        rows = rows[(market.capacity[rows] <= market.capacity[bin_.row]).all(1)]
     price = market.price[rows][:, bin_.offerings].min(1)
     rows = rows[np.lexsort((rows, price))]
     listed, enough = _listed(market, pool, rows, bin_.offerings)
     requirements: Requirements = dict(pool.template)
     for kind in kinds:
-        # What no node of the pool has needs no saying.
+        # Of a label that no node of the pool has, absence needs no saying.
         requirements = both(
-            requirements, {k: v for k, v in kind.requirements.items() if k in requirements or not v.absent}
+            requirements,
+            {k: v for k, v in kind.requirements.items() if k in requirements or not v.absent or pool.catalog.knows(k)},
         )
     requirements.pop(HOSTNAME, None)
     names = tuple(pool.catalog.names[t] for t in market.type_of[listed].tolist())

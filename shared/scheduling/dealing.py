@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _MOST_DOMAINS = 512
+_LIKED = 0.5
+"""A favourite domain counts as so much cheaper."""
 
 
 @dataclass(eq=False)
@@ -66,8 +68,9 @@ class _Choice:
 class Dealer:
     """Deals groups out, one after the other."""
 
-    def __init__(self, judge: Judge, topology: Topology, ground: Ground, domains: Domains) -> None:
+    def __init__(self, judge: Judge, topology: Topology, ground: Ground, domains: Domains, favourite: str = "") -> None:
         self._judge = judge
+        self._favourite = favourite
         self._topology = topology
         self._ground = ground
         self._domains = domains
@@ -112,7 +115,9 @@ class Dealer:
                 break
             kind = self.kind(group, pins)
             if kind is not None and (kind.buyable or kind.places.any()):
-                choices.append(_Choice(dict(pins), kind, self._judge.cost(kind, biggest)))
+                cost = self._judge.cost(kind, biggest)
+                liked = any(value == self._favourite for _, value in pins)
+                choices.append(_Choice(dict(pins), kind, cost * _LIKED if liked else cost))
         return sorted(choices, key=lambda c: (round(c.cost, 9), tuple(sorted(c.where.items()))))
 
     def kind(self, group: Group, pins: Pins) -> Kind | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LEAST_GAIN = 1e-9
 _FIRST_TRIED = 6
+_ALL_AT_ONCE = 12
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Improver:
 
     def _subsets(self, ranked: Sequence[Bin]) -> list[list[Bin]]:
         """Which bins to take apart together: the worst with each that may share with it, then by threes, then alone."""
-        found: list[list[Bin]] = []
+        found: list[list[Bin]] = [list(ranked)] if 1 < len(ranked) <= _ALL_AT_ONCE else []
         for i, first in enumerate(ranked):
             mates = [b for b in ranked if b is not first and (b.offerings & first.offerings).any()]
             later = [b for b in ranked[i + 1 :] if (b.offerings & first.offerings).any()]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.api.labels import HOSTNAME
+from shared.api.labels import HOSTNAME, ZONE
 from shared.scheduling.bundles import Bundler
+from shared.scheduling.claims import settle
 from shared.scheduling.dealing import Dealer, Group
 from shared.scheduling.domains import DomainRules, Even
 from shared.scheduling.ground import Ground
@@ -35,17 +36,44 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
+_FEW = 300
+_ZONES = 4
 _BUDGET = 1500
 """How many fillings of an item into all rows second thoughts may take: some tens of milliseconds."""
+
+
+def best_plan(
+    judge: Judge, spaces: Namespaces, classes: Sequence[tuple[PodClass, list[Sized]]], options: Options
+) -> Planner:
+    """The plan of a run: where zones may be chosen and pods are few, the best of a plan for each as the favourite."""
+    best = Planner(judge, spaces, classes, options)
+    best.run()
+    domains = best.topology.domains
+    pods = sum(len(s.pods) for _, sizes in classes for s in sizes)
+    if pods > _FEW or not best.packer.bins or not any(domains.keys[t] == ZONE for t in domains.active):
+        return best
+    for zone in judge.market.columns[ZONE].values[:_ZONES]:
+        other = Planner(judge, spaces, classes, options, favourite=zone)
+        other.run()
+        if other.rank() < best.rank():
+            best = other
+    return best
 
 
 class Planner:
     """Plans all pods of a run."""
 
     def __init__(
-        self, judge: Judge, spaces: Namespaces, classes: Sequence[tuple[PodClass, list[Sized]]], options: Options
+        self,
+        judge: Judge,
+        spaces: Namespaces,
+        classes: Sequence[tuple[PodClass, list[Sized]]],
+        options: Options,
+        favourite: str = "",
     ) -> None:
         self._judge = judge
+        self._favourite = favourite
+        self.given_up = 0
         self._options = options
         market, inventory = judge.market, judge.inventory
         self._place = {r: i for i, r in enumerate(market.resources)}
@@ -73,7 +101,7 @@ class Planner:
     def run(self) -> None:
         """Places every pod, or leaves it in ``unplaced``."""
         waiting = [
-            self._group(pods, self._possible(pods), [(self._vector(s), s.pods) for s in sizes])
+            self._group(pods, self._possible(pods), [(self._vector(s), list(s.pods)) for s in sizes])
             for pods, sizes in self._classes
         ]
         while waiting:
@@ -84,8 +112,15 @@ class Planner:
                 if wishes is None:
                     self.unplaced.append(group)
                 else:
+                    self.given_up += group.count
                     waiting.append(self._group(group.pods, wishes, group.sizes))
         Improver(self.packer, _BUDGET).run()
+        settle(self.packer, strict=self.packer.strict)
+
+    def rank(self) -> tuple[int, int, float]:
+        """Less is better: pods without a place, preferences given up, price."""
+        price = sum(b.price(self._judge.market) for b in self.packer.bins)
+        return sum(len(self.expand(pods)) for g in self.unplaced for _, pods in g.sizes), self.given_up, round(price, 9)
 
     def _round(self, groups: list[Group]) -> list[Group]:
         domains = self.topology.domains
@@ -95,7 +130,7 @@ class Planner:
                 known = domains.wanted.get(term)
                 if known is None or even.max_skew < known.max_skew:
                     domains.wanted[term] = even
-        dealer = Dealer(self._judge, self.topology, self.ground, domains)
+        dealer = Dealer(self._judge, self.topology, self.ground, domains, self._favourite)
         present = {t: bool(n.any()) for t, n in self.ground.hosts.present.items()}
         for bin_ in self.packer.bins:
             for item, _ in bin_.content:
@@ -140,7 +175,7 @@ class Planner:
             group.sizes.append((item.requests, item.pods))
 
     def _urgency(self, group: Group) -> tuple[bool, bool, list[int], str]:
-        kind = Dealer(self._judge, self.topology, self.ground, self.topology.domains).kind(group, ())
+        kind = Dealer(self._judge, self.topology, self.ground, self.topology.domains, self._favourite).kind(group, ())
         biggest = group.sizes[0][0]
         settled = not (group.rules.even or group.rules.apart or group.rules.together)
         return (kind is None or kind.buyable, not settled, [-int(x) for x in biggest], group.sizes[0][1][0])

@@ -11,13 +11,13 @@ import time
 from typing import TYPE_CHECKING
 
 from shared.api.pods import is_pending, is_provisionable, is_reschedulable
-from shared.scheduling.claims import claim_of, settle
+from shared.scheduling.claims import claim_of, near_limits
 from shared.scheduling.classes import read_pods
 from shared.scheduling.decision import Decision, PlannedClaim, Problem, Refusal
 from shared.scheduling.explanation import explain
 from shared.scheduling.kinds import Judge
 from shared.scheduling.nodes import take_inventory
-from shared.scheduling.planner import Planner
+from shared.scheduling.planner import best_plan
 from shared.scheduling.pools import build_market, daemons_of
 from shared.scheduling.terms import Namespaces
 from shared.scheduling.volumes import Storage
@@ -44,10 +44,9 @@ def schedule(problem: Problem) -> Decision:
     asked = {r for _, sizes in reading.classes for s in sizes for r in s.requests} | {"pods"}
     market = build_market(snapshot.node_pools, problem.instance_types, daemons, problem.not_ready, asked)
     judge = Judge(market, inventory)
-    planner = Planner(judge, spaces, reading.classes, problem.options)
-    planner.run()
-    settle(planner.packer, strict=problem.options.min_values_policy != "BestEffort")
-    claims = sorted((claim_of(b, judge, planner.expand) for b in planner.packer.bins), key=_claim_order)
+    planner = best_plan(judge, spaces, reading.classes, problem.options)
+    trimmed = near_limits(planner.packer)
+    claims = sorted((claim_of(b, judge, planner.expand, trimmed) for b in planner.packer.bins), key=_claim_order)
     existing = {
         inventory.places[i].name: tuple(sorted(planner.expand(pods)))
         for i, pods in sorted(planner.ground.placed.items())
