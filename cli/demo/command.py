@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import time
 from dataclasses import dataclass
@@ -24,7 +23,10 @@ from local.kubernetes.errors import ApiError
 from local.world import StuckError, World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from rich.console import RenderableType
 
     from local.world.timeline import Happening
 
@@ -35,6 +37,8 @@ DEFAULT_STEPS = (5, 0)
 PLACEHOLDER = "CLUSTER"
 """Stands for the cluster's name in manifests, as in AWS's and Karpenter's guides."""
 _FRAMES_A_SECOND = 8
+_PLAIN_WIDTH = 140
+"""Columns of text that goes to a file or a pipe."""
 
 
 class UsageError(ValueError):
@@ -121,6 +125,7 @@ class Demo:
         with stack:
             self._introduce(world, time.monotonic() - began)
             start = world.clock.now()
+            self._shown = len(world.events.all)
             self._apply(world, docs)
             for label, deployment, replicas in self._steps(world):
                 self._go(world, start, label, deployment, replicas)
@@ -132,9 +137,9 @@ class Demo:
 
     def _introduce(self, world: World, seconds: float) -> None:
         self._say(
-            f"Cluster [bold]{world.cluster}[/bold] in {world.region}: an embedded Kubernetes API, moto for AWS with the "
-            f"stack of `cdk deploy`\nin it, and the relay. Up in {seconds:.1f} s. The clock turns: work takes its time, "
-            "waiting is skipped; times are the cluster's.\n"
+            f"Cluster [bold]{world.cluster}[/bold] in {world.region}, up in {seconds:.1f} s: an embedded Kubernetes "
+            "API, moto for AWS with\nthe stack of `cdk deploy` in it, and the relay. The clock turns: work takes its "
+            "time, waiting is skipped.\nTimes are the cluster's, in minutes and seconds.\n"
         )
 
     def _apply(self, world: World, docs: Sequence[dict[str, Any]]) -> None:
@@ -165,12 +170,11 @@ class Demo:
         if not scales:
             yield "as applied", "", 0
 
-    def _go(self, world: World, start: Any, label: str, deployment: str, replicas: int) -> None:  # noqa: ANN401
+    def _go(self, world: World, start: datetime, label: str, deployment: str, replicas: int) -> None:
         self._say(f"\n[bold reverse] {label} [/bold reverse]")
         if deployment:
             world.scale("default", deployment, replicas)
-        prices = _price_of(world)
-        story = Story(start=start, price=prices)
+        story = Story(start=start, price=_price_of(world))
         live = not self._request.only_json and self._console.is_terminal
         view = Live(console=self._console, auto_refresh=False, transient=True) if live else contextlib.nullcontext()
         with view as shown:
@@ -179,12 +183,16 @@ class Demo:
                 self._tell(world, story)
                 if isinstance(shown, Live) and time.monotonic() - self._drawn > 1 / _FRAMES_A_SECOND:
                     self._drawn = time.monotonic()
-                    shown.update(picture.render(picture.take(world, prices), start=start, step=label), refresh=True)
+                    shown.update(self._picture(world, start, label), refresh=True)
                 return world.at_rest()
 
             world.run_until(look)
         if not self._request.only_json:
-            self._console.print(picture.render(picture.take(world, prices), start=start, step=f"{label}: at rest"))
+            self._console.print(self._picture(world, start, f"{label}: at rest"))
+
+    def _picture(self, world: World, start: datetime, step: str) -> RenderableType:
+        taken = picture.take(world, _price_of(world))
+        return picture.render(taken, start=start, step=step, width=self._console.width)
 
     def _tell(self, world: World, story: Story) -> None:
         if self._request.only_json:
@@ -239,7 +247,9 @@ class Demo:
 
 def run(request: Request) -> int:
     """Run a demo; the exit code: 0 done, 1 it didn't come to rest, 2 asked for what isn't there, 130 interrupted."""
-    console = Console(stderr=request.only_json, no_color=True if os.environ.get("NO_COLOR") else None)
+    console = Console(stderr=request.only_json)
+    if not console.is_terminal:
+        console = Console(stderr=request.only_json, width=_PLAIN_WIDTH)
     errors = Console(stderr=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -258,7 +268,7 @@ def run(request: Request) -> int:
     return 0
 
 
-def _price_of(world: World) -> Any:  # noqa: ANN401 (a function of type, zone and capacity type)
+def _price_of(world: World) -> Callable[[str, str, str], float]:
     def price(instance_type: str, zone: str, capacity_type: str) -> float:
         prices = world.aws.prices
         return prices.spot(instance_type, zone) if capacity_type == "spot" else prices.on_demand(instance_type)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from local.world import World
 
-_BAR_WIDTH = 12
+_BAR_WIDTH = 8
+_WIDE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,42 +109,44 @@ def _state(claim: NodeClaim, node: Node | None) -> str:
 _STATE_STYLES = {"ready": "green", "leaving": "red", "asked for": "yellow", "starting": "yellow", "joining": "yellow"}
 
 
-def render(picture: Picture, *, start: datetime, step: str) -> RenderableType:
-    """The picture for a terminal."""
+def render(picture: Picture, *, start: datetime, step: str, width: int) -> RenderableType:
+    """The picture for a terminal of so many columns; below 100 the bars are left out."""
     seconds = (picture.now - start).total_seconds()
     head = Text.assemble(
         (f" {step} ", "reverse"),
-        f"  cluster time {int(seconds // 60)}:{seconds % 60:04.1f}",
-        f"   pods {picture.running} running, ",
+        f"  {int(seconds // 60)}:{seconds % 60:04.1f}  {picture.running} pods running, ",
         (f"{picture.pending} pending", "bold yellow" if picture.pending else ""),
-        f"   nodes {len(picture.nodes)}   ",
+        f"  {len(picture.nodes)} nodes  ",
         (f"${picture.cost:.4f}/h", "bold"),
     )
     if not picture.nodes:
         return Group(Text(), head)
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for column in ("node", "type", "zone", "capacity", "$/h"):
-        table.add_column(column, no_wrap=True, justify="right" if column == "$/h" else "left")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("node", "type", "zone", "capacity"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("$/h", no_wrap=True, justify="right")
     for column in ("cpu", "memory"):
-        table.add_column(column, width=_BAR_WIDTH + 5)
-    table.add_column("pods", justify="right")
-    table.add_column("state")
+        table.add_column(column, justify="right")
+    table.add_column("pods", no_wrap=True, justify="right")
+    table.add_column("state", no_wrap=True)
     for node in picture.nodes:
         table.add_row(
-            node.name,
+            node.name.partition(".")[0],
             node.instance_type,
-            node.zone,
+            node.zone.rpartition("-")[2],
             node.capacity_type,
             f"{node.price:.4f}" if node.price else "",
-            _bar(node.cpu),
-            _bar(node.memory),
+            _bar(node.cpu, wide=width >= _WIDE),
+            _bar(node.memory, wide=width >= _WIDE),
             str(node.pods),
             Text(node.state, style=_STATE_STYLES.get(node.state, "")),
         )
     return Group(Text(), head, table)
 
 
-def _bar(share: float) -> RenderableType:
+def _bar(share: float, *, wide: bool) -> RenderableType:
+    if not wide:
+        return f"{share:.0%}"
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=_BAR_WIDTH)
     grid.add_column(width=4, justify="right")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.text import Text
+
+from shared.hints import SCHEDULED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +43,11 @@ class Story:
         said = self._said(happening)
         if not said:
             return None
-        seconds = (happening.at - self._start).total_seconds()
+        at = happening.at
+        if happening.what == "invocation":
+            # Told when it ended, as everything it did was told before.
+            at += timedelta(seconds=happening.about["latency"])
+        seconds = (at - self._start).total_seconds()
         kind = happening.what.split()[0]
         return Text.assemble(
             (f"{int(seconds // 60):3d}:{seconds % 60:04.1f}  ", "dim"),
@@ -91,4 +98,4 @@ def _invocation(h: Happening) -> str:
     trigger = escape(str(h.about["trigger"]))
     if not h.about["ok"]:
         return f"[red]failed[/red], woken by {trigger}: {escape(str(h.about['error']))}"
-    return "" if "Scheduled" in trigger else f"ran {h.about['latency'] * 1000:.0f} ms, woken by {trigger}"
+    return "" if trigger == SCHEDULED else f"ran {h.about['latency'] * 1000:.0f} ms, woken by {trigger}"

@@ -141,7 +141,7 @@ class Queues:
         self._functions.start(
             source.function_name,
             {"Records": [_record(source, message, self._region) for message in received]},
-            trigger=source.queue_name,
+            trigger=_trigger(source, received),
             done=lambda record: self._finish(source, received, record),
         )
         return True
@@ -253,6 +253,15 @@ def _failed(source: Source, received: list[Any], record: Invocation) -> frozense
     named = frozenset(str(item.get("itemIdentifier", "")) for item in failures)
     # An id that isn't in the batch, or an empty one, fails the whole batch.
     return min(named, everything)
+
+
+def _trigger(source: Source, received: list[Any]) -> str:
+    """What the messages are about, for people; the queue's name for what can't be read."""
+    about = set()
+    for message in received:
+        body = body_of(_message(source.queue_name, message))
+        about.add(str(body.get("detail-type", "")) if isinstance(body, dict) else "")
+    return ", ".join(sorted(about)) if "" not in about else source.queue_name
 
 
 def body_of(message: Message) -> Any:  # noqa: ANN401 - whatever JSON was sent

@@ -1,0 +1,113 @@
+"""``tenon demo`` as a user runs it: another process, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.demo.command import KUBECONFIG, Scale, UsageError, documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TENON = [sys.executable, "-c", "from cli.main import run; run()", "demo"]
+CHECKOUT = Path(__file__).parent.parent.parent
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*TENON, *arguments], cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_json_says_what_came_of_it_and_nothing_else() -> None:
+    done = demo("--json")
+    assert done.returncode == 0, done.stderr
+    figures: dict[str, Any] = json.loads(done.stdout)
+    assert figures["pods_scheduled"] == 5
+    assert {n["capacity_type"] for n in figures["nodes_launched"]} == {"spot"}
+    assert set(figures["nodes_launched"][0]) == {"instance_type", "zone", "capacity_type", "price"}
+    assert figures["create_fleet_calls"] in {1, 2}
+    assert 30 <= figures["seconds_empty_to_terminated"] <= 60
+    assert 0 < figures["seconds_pending_to_claim"] < figures["seconds_pending_to_running"]
+    assert figures["peak_cost_per_hour"] == pytest.approx(sum(n["price"] for n in figures["nodes_launched"]))
+    assert figures["instances_left"] == figures["dead_letters"] == figures["duplicate_launches"] == 0
+
+
+def test_the_text_tells_the_story_and_ends_with_the_same_json() -> None:
+    done = demo("--scale", "inflate=2")
+    assert done.returncode == 0, done.stderr
+    for words in ("applied Provisioner default", "inflate 0 → 2", "ec2 CreateFleet", "runs", "What came of it"):
+        assert words in done.stdout
+    assert json.loads(done.stdout.splitlines()[-1])["instances_left"] > 0
+    assert "\x1b[" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--manifest", "nowhere.yaml"], "spot-default.yaml"),
+        (["--scale", "inflate"], "inflate=12,5,1"),
+        (["--scale", "deflate=1"], "deflate"),
+    ],
+)
+def test_what_cant_be_done_is_said_in_a_line_that_says_what_can(arguments: list[str], said: str) -> None:
+    done = demo(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_manifest_that_is_no_yaml_is_refused(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [")
+    with pytest.raises(UsageError, match="not YAML"):
+        documents(str(broken), cluster="demo")
+    with pytest.raises(UsageError):
+        Scale.parse("inflate=-1")
+
+
+@pytest.fixture
+def kept() -> Iterator[subprocess.Popen[str]]:
+    """A demo that stays up after its scenario."""
+    process = subprocess.Popen(
+        [*TENON, "--keep"], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_with_keep_kubectl_prints_tables_and_ctrl_c_ends_it_cleanly(kept: subprocess.Popen[str]) -> None:
+    assert kept.stdout is not None
+    for line in kept.stdout:
+        if line.startswith("  kubectl get"):
+            break
+    shown = subprocess.run(
+        ["kubectl", "get", "pods,nodes,nodeclaims"],
+        env={**os.environ, "KUBECONFIG": str(KUBECONFIG)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    assert shown.count("Running") == 5
+    for words in ("NAME", "Ready", "nodeclaim.karpenter.sh/default-", "spot"):
+        assert words in shown
+    kept.send_signal(signal.SIGINT)
+    assert kept.wait(timeout=60) == 0
+    for _ in range(50):
+        if not KUBECONFIG.exists():
+            break
+        time.sleep(0.1)
+    assert not KUBECONFIG.exists()
