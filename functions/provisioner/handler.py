@@ -11,16 +11,18 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.provisioner.provision import Provisioning, Report
 from functions.provisioner.settings import ProvisionerSettings
 from shared import aws, host, queues
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instances.store import CatalogMissingError
+from shared.provisioning.provisioning import Provisioning
 from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from shared.provisioning.report import Report
 
 logger = Logger(service="provisioner")
 metrics = Metrics(namespace="Tenon", service="provisioner")
@@ -42,7 +44,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         return queues.partial_answer(())
     ids = [m.id for m in messages]
     try:
-        report = Provisioning(settings, run=context.aws_request_id, logger=logger).run()
+        report = Provisioning(settings, by="provisioner", run=context.aws_request_id, logger=logger).run()
     except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseHeldError, LeaseLostError) as error:
         logger.warning("Provisioning will be tried again", extra={"error": type(error).__name__, "why": str(error)})
         return queues.come_back(aws.sqs(), event, ids)
@@ -53,7 +55,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 def _measure(report: Report) -> None:
     metrics.add_metric(name="karpenter_nodeclaims_created_total", unit=MetricUnit.Count, value=report.claims_created)
     metrics.add_metric(
-        name="karpenter_scheduler_unschedulable_pods_count", unit=MetricUnit.Count, value=report.unschedulable
+        name="karpenter_scheduler_unschedulable_pods_count", unit=MetricUnit.Count, value=len(report.unplaced)
     )
     logger.info(
         "Provisioned",
@@ -61,6 +63,6 @@ def _measure(report: Report) -> None:
             "claims_created": report.claims_created,
             "launched": len(report.launched),
             "failed": len(report.failed),
-            "unschedulable": report.unschedulable,
+            "unschedulable": len(report.unplaced),
         },
     )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from shared.settings import Settings
+from shared.provisioning.settings import ProvisioningSettings
 
 
-class ProvisionerSettings(Settings, frozen=True, kw_only=True):
-    """The bus asks for a catalog, the table keeps unavailable offerings, the bucket holds the catalog."""
+class ProvisionerSettings(ProvisioningSettings, frozen=True, kw_only=True):
+    """What provisioning needs, and the queue for messages that nobody can read."""
 
-    event_bus_name: str
-    table_name: str
-    catalog_bucket: str
-    node_instance_profile: str
     dead_letter_queue_url: str

@@ -1,0 +1,129 @@
+"""Claims become instances, and what came of it is put on record: on the claims, and for offerings in the table.
+
+Outside the lease, from the claims that stand in the cluster. The launch is made repeatable by its ClientToken, so any
+line here can be the last one and the next run goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shared import aws, host
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.meta import to_json, with_condition
+from shared.api.quantity import format_resources
+from shared.cluster import resources, writes
+from shared.instances import unavailable
+from shared.launch.budget import Budget
+from shared.launch.fleet import Launched, LaunchRequest, launch
+from shared.lifecycle import claims as claim_making
+from shared.lifecycle.registration import with_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from aws_lambda_powertools import Logger
+
+    from shared.api.nodeclaim import NodeClaim
+    from shared.cluster.client import Client
+    from shared.cluster.events import Recorder
+    from shared.cluster.info import ClusterInfo
+    from shared.launch.fleet import Failed
+    from shared.launch.supply import Supply
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launching:
+    """What launches of one run are made with. ``table`` is DynamoDB's: call budget and unavailable offerings."""
+
+    client: Client
+    recorder: Recorder
+    cluster: ClusterInfo
+    table: str
+    logger: Logger
+
+    def launch(self, claims: Iterable[NodeClaim], offers: Supply) -> tuple[Launched | Failed, ...]:
+        """Launch the claims and record what came of each; those whose pool or class can't launch now wait."""
+        now = host.current().now()
+        requests = []
+        for claim in claims:
+            request = _request(claim, offers)
+            if request is None:
+                self.logger.warning("A NodeClaim waits for its NodePool or node class", extra={"nodeclaim": claim.name})
+            else:
+                requests.append(request)
+        if not requests:
+            return ()
+        by_name = {r.claim.name: r.claim for r in requests}
+        results = launch(requests, cluster=self.cluster, now=now, budget=Budget(aws.dynamodb(), self.table))
+        # A call's lack is said on each of its claims; it is one thing to remember.
+        for offering in dict.fromkeys(o for result in results for o in result.unavailable):
+            unavailable.mark(aws.dynamodb(), self.table, offering, reason="NoCapacity", now=now)
+        for result in results:
+            if isinstance(result, Launched):
+                self._record_launch(by_name[result.claim_name], result, now)
+            else:
+                self._record_failure(by_name[result.claim_name], result, now)
+        return results
+
+    def _record_launch(self, claim: NodeClaim, launched: Launched, now: datetime) -> None:
+        """Labels first, Launched last: a run that dies in between is taken up again by its ClientToken."""
+        self.client.patch(resources.NODE_CLAIMS.path(claim.name), {"metadata": {"labels": dict(launched.labels)}})
+        conditions = with_condition(
+            claim.status.conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=now
+        )
+        status = {
+            "providerID": launched.provider_id,
+            "imageID": launched.image_id,
+            "capacity": format_resources(launched.capacity),
+            "allocatable": format_resources(launched.allocatable),
+            "conditions": to_json(with_ready(conditions, now=now)),
+        }
+        writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, status)
+        self.logger.info(
+            "Launched an instance",
+            extra={
+                "nodeclaim": claim.name,
+                "instance": launched.instance_id,
+                "instance_type": launched.instance_type,
+                "zone": launched.zone,
+                "capacity_type": launched.capacity_type,
+                "price": launched.price,
+            },
+        )
+
+    def _record_failure(self, claim: NodeClaim, failed: Failed, now: datetime) -> None:
+        """Without capacity the offerings are remembered and the claim goes; what a user must mend is told on it."""
+        self.logger.warning(
+            "An instance was not launched",
+            extra={"nodeclaim": claim.name, "reason": failed.reason, "why": failed.message, "kind": failed.kind},
+        )
+        if failed.kind == "throttled":
+            return
+        self.recorder.record(claim.ref, "Warning", failed.reason, failed.message)
+        if failed.kind == "configuration":
+            conditions = with_condition(
+                claim.status.conditions,
+                nodeclaim.LAUNCHED,
+                status=False,
+                reason=failed.reason,
+                message=failed.message,
+                now=now,
+            )
+            writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
+            return
+        writes.delete(self.client, resources.NODE_CLAIMS, claim)
+
+
+def _request(claim: NodeClaim, offers: Supply) -> LaunchRequest | None:
+    """What to ask EC2 for, or None while the claim's pool or class can't launch."""
+    pool = claim.metadata.labels.get(names.NODEPOOL, "")
+    node_class = offers.node_classes.get(pool)
+    allowed = claim_making.instance_types(claim)
+    types = tuple(t for t in offers.instance_types.get(pool, ()) if t.name in allowed)
+    if node_class is None or not types:
+        return None
+    return LaunchRequest(claim=claim, node_class=node_class, instance_types=types)
