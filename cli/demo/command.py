@@ -77,6 +77,7 @@ class Request:
     scales: tuple[Scale, ...] = ()
     keep: bool = False
     only_json: bool = False
+    quiet: bool = False
     cluster: str = "demo"
     region: str = "us-east-1"
     seed: int = 0
@@ -130,7 +131,8 @@ class Demo:
             for label, deployment, replicas in self._steps(world):
                 self._go(world, start, label, deployment, replicas)
             figures = self._figures(world, time.monotonic() - began)
-            self._conclude(figures)
+            if not request.quiet:
+                self._conclude(figures)
             if request.keep:
                 self._stay(world)
         return figures
