@@ -139,7 +139,11 @@ class Improver:
     ) -> _Plan | None:
         """The cheapest of: one machine for all; one filled and one for the rest; and, after a good first, the same."""
         best = self._one(lots, counts, tier, hosts=hosts)
-        options = [(o, *self._filled(o, lots, counts, hosts=hosts)) for o in self._packer.options(lots, tier)]
+        options = [
+            (o, *self._filled(o, lots, counts, hosts=hosts, turned=turned))
+            for o in self._packer.options(lots, tier)
+            for turned in (False, True)
+        ]
         ranked: list[tuple[float, Option, int, Ints]] = []
         for option, filled, worth in options:
             plan = self._two(option, filled, lots, counts, tier, hosts=hosts)
@@ -164,10 +168,14 @@ class Improver:
                         best = _Plan(limit, (part, *some.parts))
         return best
 
-    def _filled(self, option: Option, lots: Sequence[Lot], counts: Ints, *, hosts: bool) -> tuple[Ints, Floats]:
-        """How many of each lot every row of the option takes, of so many, and what that is worth."""
+    def _filled(
+        self, option: Option, lots: Sequence[Lot], counts: Ints, *, hosts: bool, turned: bool
+    ) -> tuple[Ints, Floats]:
+        """How many of each lot every row of the option takes, and what that is worth; ``turned``: the least first."""
         at = {id(lot): i for i, lot in enumerate(lots)}
         mine = [lot for lot in option.lots if counts[at[id(lot)]]]
+        if turned:
+            mine.reverse()
         self._budget -= len(mine) + 4
         found = np.zeros((len(lots), len(option.rows)), np.int64)
         items = [as_item(lot, int(counts[at[id(lot)]]), hosts=hosts) for lot in mine]
