@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from cli.manifests import manifests
+from cli.simulate import simulate
+
 app = typer.Typer(
     name="tenon",
     help="Just-in-time nodes for Amazon EKS, with no controller in the cluster.",
@@ -14,9 +17,8 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def tenon() -> None:
-    """Keep sub-commands even while there is only one."""
+app.command()(simulate)
+app.command()(manifests)
 
 
 @app.command()
