@@ -1,8 +1,8 @@
 """Pods that must share a host, bound together before anything is packed.
 
 A required affinity over hosts ties its pods to others: to their own like, or to pods of another class. Bound to one of
-these, they are one larger pod with the rules of all; what then doesn't fit together keeps its reason. A bundle goes by a
-key of its own until the decision is written.
+these, they are one larger pod with the rules of all; what then doesn't fit together keeps its reason. A bundle goes by
+a key of its own until the decision is written.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.kinds import NO_CAP, HostRules
 from shared.scheduling.filling import Item
+from shared.scheduling.kinds import NO_CAP, HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,25 +1,214 @@
 """Why a pod got no place, in words an operator can act on.
 
-For each pool: the criterion that failed, in the order in which it is asked; for types, how many each criterion took
-away, the need, and the nearest miss.
+Each pool is asked the same questions in the same order: may it launch, are its taints tolerated, does it define the
+labels, which types are left by labels, by size, by offerings, within limits. The first that leaves nothing is told,
+with what was needed and the nearest miss. Where machines would suit, it is a rule about other pods that failed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from shared.api.quantity import NODES, format_quantity
+from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
 from shared.scheduling.decision import Refusal
+from shared.scheduling.requirements import expressions
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from shared.scheduling.dealing import Group
     from shared.scheduling.kinds import Judge
-    from shared.scheduling.planner import Planner
+    from shared.scheduling.pools import Market, Pool
+    from shared.scheduling.requirements import Requirements, ValueSet
+    from shared.scheduling.terms import Term
+    from shared.scheduling.topology import Topology
+
+    Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+_SHOWN = 8
 
 
-def explain(group: Group, requests: NDArray[np.int64], judge: Judge, planner: Planner) -> Refusal:
-    """Why pods of this class and size have no place."""
-    _ = (group, requests, planner)
-    return Refusal(message="no place", criteria={p.name: "no place" for p in judge.market.pools})
+@dataclass(frozen=True)
+class Circumstances:
+    """What the planner knows at the end: what limits leave by pool (resources, then nodes), and the topology."""
+
+    limits_left: Ints
+    topology: Topology
+
+
+def explain(group: Group, requests: Ints, judge: Judge, known: Circumstances) -> Refusal:
+    """Why pods of this class and size have no place: a sentence, and the criterion that failed by pool."""
+    market = judge.market
+    criteria = dict(sorted(market.refused.items()))
+    open_pools: list[str] = []
+    for number, pool in enumerate(market.pools):
+        tried = [_pool(number, pool, asked, group, requests, judge, known) for asked in group.pods.alternatives]
+        failed = [t for t in tried if t is not None]
+        if len(failed) == len(tried):
+            criteria[pool.name] = failed[0]
+        else:
+            open_pools.append(pool.name)
+    if open_pools:
+        rule = _rule(group, known.topology)
+        criteria.update(dict.fromkeys(open_pools, rule))
+    if not criteria:
+        return Refusal(message="there is no NodePool, and no node has room for it")
+    parts = _grouped(criteria)
+    if len(parts) == 1:
+        return Refusal(message=f"no place: {parts[0]}", criteria=criteria)
+    return Refusal(message=f"no place in any of {len(criteria)} NodePools: {'; '.join(parts)}", criteria=criteria)
+
+
+def _grouped(criteria: dict[str, str]) -> list[str]:
+    """Pools with the same reason together; at most some, for a sentence that can be read."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in criteria.items():
+        by_reason.setdefault(reason, []).append(name)
+    parts = [
+        f"NodePool{'s' if len(names) > 1 else ''} {', '.join(names)}: {reason}" for reason, names in by_reason.items()
+    ]
+    return parts if len(parts) <= _SHOWN else [*parts[:_SHOWN], f"and {len(parts) - _SHOWN} more reasons"]
+
+
+def _pool(
+    number: int,
+    pool: Pool,
+    asked: Requirements,
+    group: Group,
+    requests: Ints,
+    judge: Judge,
+    known: Circumstances,
+) -> str | None:
+    """The first criterion by which the pool takes no such pod; None if it has a machine that would do."""
+    market = judge.market
+    effects = REPELLING if group.wishes.soft else EFFECTS
+    taint = untolerated(group.pods.tolerations, pool.taints, effects=effects)
+    if taint is not None:
+        return f"the pod doesn't tolerate its taint {format_taint(taint)}"
+    for key, allowed in sorted(asked.items()):
+        if key not in market.columns and not pool.catalog.knows(key) and (pool.state(key) & allowed).empty:
+            wanted = _said(key, allowed)
+            return (
+                f"its nodes' {key} can't be {wanted}"
+                if key in pool.template
+                else f"its nodes have no label {key} ({wanted})"
+            )
+    return _types(number, pool, asked, requests, market, known)
+
+
+def _types(  # noqa: C901, PLR0911 (one question after the other, each with its answer)
+    number: int, pool: Pool, asked: Requirements, requests: Ints, market: Market, known: Circumstances
+) -> str | None:
+    rows = np.arange(pool.rows.start, pool.rows.stop)
+    total = len(rows)
+    if not total:
+        return "it has no instance type that its own requirements allow and that can be had now"
+    removed: list[str] = []
+    offerings = np.ones(len(market.offerings), np.bool_)
+    for key, allowed in sorted(asked.items()):
+        before = len(rows)
+        if key in market.columns:
+            offerings &= market.offerings_allowed(key, allowed)
+            rows = rows[np.isfinite(market.price[rows][:, offerings]).any(1)]
+        elif pool.catalog.knows(key):
+            rows = rows[pool.catalog.types_allowed(key, allowed)[market.type_of[rows]]]
+        if before > len(rows):
+            removed.append(f"{key} {_said(key, allowed)} rules out {before - len(rows)}")
+    story = f"of {total} instance types {', '.join(removed)}" if removed else f"of {total} instance types"
+    if not len(rows):
+        return f"{story}, and none is left"
+    free = market.free[rows]
+    held = (free >= requests).all(1)
+    if not held.any():
+        return _too_small(story, bool(removed), requests, rows, market)
+    left = known.limits_left[number]
+    size = np.hstack([market.capacity[rows[held]], np.ones((int(held.sum()), 1), np.int64)])
+    over = size > left
+    if over.any(1).all():
+        tight = int(over.sum(0).argmax())
+        name = NODES if tight == len(market.resources) else market.resources[tight]
+        have = max(0, int(left[tight]))
+        if name == NODES:
+            return f"its limit on {name} leaves {have}"
+        smallest = format_quantity(name, int(size[:, tight].min()))
+        return f"its limit leaves {name} {format_quantity(name, have)}, and the smallest machine for the pod has {smallest}"
+    if pool.min_values:
+        wanted = ", ".join(f"{n} values of {key}" for key, n in sorted(pool.min_values.items()))
+        return f"too few of its instance types would do to keep its minValues ({wanted})"
+    return None
+
+
+def _too_small(story: str, some_removed: bool, requests: Ints, rows: Ints, market: Market) -> str:  # noqa: FBT001 (private)
+    """Which resource no type has enough of, what is needed with daemons, and the nearest miss."""
+    free = market.free[rows]
+    rest = f"{story}; of the other {len(rows)}" if some_removed else story
+    alone = [r for r in np.flatnonzero(requests).tolist() if not (free[:, r] >= requests[r]).any()]
+    for r in alone:
+        name = market.resources[r]
+        need = format_quantity(name, int(requests[r]))
+        if not free[:, r].any():
+            return f"{rest}, every one lacks {name} (needs {need})"
+        best = int(rows[free[:, r].argmax()])
+        daemons = int(market.daemons[best][r])
+        more = f" besides {format_quantity(name, daemons)} for daemons" if daemons else ""
+        return (
+            f"{rest}, none has enough {name}: needs {need}{more}, the most is "
+            f"{format_quantity(name, int(free[:, r].max()))} on {market.name_of(best)}"
+        )
+    missing = (free < requests).sum(1)
+    nearest = int(missing.argmin())
+    names = [market.resources[r] for r in np.flatnonzero(free[nearest] < requests).tolist()]
+    needs = ", ".join(
+        f"{market.resources[r]} {format_quantity(market.resources[r], int(requests[r]))}"
+        for r in np.flatnonzero(requests).tolist()
+    )
+    closest = market.name_of(int(rows[nearest]))
+    return f"{rest}, none has all at once ({needs}); nearest is {closest}, short of {', '.join(names)}"
+
+
+def _said(key: str, allowed: ValueSet) -> str:
+    parts = [
+        f"{e.operator} {', '.join(e.values[:_SHOWN])}{', …' if len(e.values) > _SHOWN else ''}".strip()
+        for e in expressions({key: allowed}, {})
+    ]
+    return " and ".join(parts) or "anything"
+
+
+def _rule(group: Group, topology: Topology) -> str:  # noqa: PLR0911 (one question after the other)
+    """The rule about other pods that leaves no place, where machines would do."""
+    pods = group.pods
+    domains = topology.domains
+    for term in pods.together:
+        number = topology.areas.numbers.get((term, b""))
+        if number is not None and not any(domains.counts.get(number, {}).values()):
+            return (
+                f"machines would do, but no pod of its affinity ({_selector(term)}) has a place within any {term.key}"
+            )
+        if term.key == "kubernetes.io/hostname":
+            beside = f"the pods of its affinity ({_selector(term)})"
+            return f"machines would do, but within one {term.key} there is no room beside {beside}"
+    for spread in pods.spread:
+        counts = domains.counts.get(topology.spread(spread, pods.alternatives[0], pods.tolerations), {})
+        shown = ", ".join(f"{value} {n}" for value, n in sorted(counts.items()))
+        least = f", minDomains {spread.min_domains}" if spread.min_domains else ""
+        return (
+            f"machines would do, but its spread over {spread.term.key} (maxSkew {spread.max_skew}{least}) "
+            f"bears no more of {_selector(spread.term)} where there is room: now {shown or 'none'}"
+        )
+    for term in pods.apart:
+        return f"machines would do, but every {term.key} has pods that its anti-affinity avoids ({_selector(term)})"
+    if pods.together:
+        return f"machines would do, but not where the pods of its affinity are ({_selector(pods.together[0])})"
+    if pods.ports:
+        return "machines would do, but its host ports are taken"
+    return "machines would do, but other pods want none of its like near them, or a limit was reached"
+
+
+def _selector(term: Term) -> str:
+    labels = [f"{k}={v}" for k, v in term.labels]
+    return ", ".join([*labels, *(f"{k} {o} {list(v)}" for k, o, v in term.expressions)]) or "no pods"

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from shared.scheduling.filling import Item
     from shared.scheduling.kinds import Kind
     from shared.scheduling.nodes import Inventory
-    from shared.scheduling.filling import Item
     from shared.scheduling.pools import HostPort
 
     Ints = NDArray[np.int64]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _LEAST_GAIN = 1e-9
 _FIRST_TRIED = 6
 _ALL_AT_ONCE = 12
+_FOUR = 4
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Improver:
             found += [
                 [first, later[j], later[k]] for j in range(min(4, len(later))) for k in range(j + 1, min(5, len(later)))
             ]
-            if len(mates) > 3:
+            if len(mates) >= _FOUR - 1:
                 found.append([first, *later[:3]])
         return [f for f in found if f]
 
@@ -186,7 +187,7 @@ class Improver:
 
     def _one(self, lots: Sequence[Lot], counts: Ints, tier: Bools, *, hosts: bool) -> _Plan | None:
         """One machine for everything, the cheapest that holds it."""
-        present = [i for i in np.flatnonzero(counts).tolist()]
+        present = np.flatnonzero(counts).tolist()
         rows, price, custom = self._common([lots[i].kind for i in present], tier)
         if hosts and not _bearable(lots, counts):
             return None

@@ -76,7 +76,7 @@ class Judge:
         self.inventory = inventory
         self._customs: dict[tuple[tuple[str, ValueSet], ...], int] = {(): 0}
         self._parts: dict[tuple[int, str, ValueSet], tuple[BoolArray | None, bool, ValueSet | None]] = {}
-        self._tolerated: dict[tuple[tuple[Toleration, ...], bool], tuple[BoolArray, BoolArray]] = {}
+        self._tolerated: dict[tuple[tuple[tuple[str, str, str, str], ...], bool], tuple[BoolArray, BoolArray]] = {}
         self._masks: dict[tuple[bytes, bytes, bytes], int] = {}
         self._judged: dict[object, tuple[BoolArray, NDArray[np.int64], BoolArray, BoolArray]] = {}
 
@@ -129,10 +129,8 @@ class Judge:
         found = self._tolerated.get(key)
         if found is None:
             effects = REPELLING if soft else EFFECTS
-            by_taints = {
-                p.taints: untolerated(tolerations, p.taints, effects=effects) is None
-                for p in (*self.market.pools, *self.inventory.places)
-            }
+            carried = {*(p.taints for p in self.market.pools), *(p.taints for p in self.inventory.places)}
+            by_taints = {t: untolerated(tolerations, t, effects=effects) is None for t in carried}
             found = self._tolerated[key] = (
                 np.fromiter((by_taints[p.taints] for p in self.market.pools), np.bool_, len(self.market.pools)),
                 np.fromiter((by_taints[p.taints] for p in self.inventory.places), np.bool_, len(self.inventory.places)),

@@ -38,7 +38,7 @@ class Limits:
                 elif name in market.resources:
                     self.left[i, market.resources.index(name)] = amount - used.get(name, 0)
         self._size = np.hstack([market.capacity, np.ones((len(market.capacity), 1), np.int64)])
-        self._limited: NDArray[np.bool_] = np.asarray((self.left < _UNLIMITED).any(1))
+        self._limited: NDArray[np.bool_] = np.logical_or.reduce(self.left < _UNLIMITED, axis=1)
         self._everything = np.ones(len(self._size), np.bool_)
 
     def rows(self) -> NDArray[np.bool_]:

@@ -283,7 +283,8 @@ class Packer:
     def _take(self, option: Option, at: int, counts: Ints) -> None:
         taken = [(lot, n) for lot, n in zip(option.lots, counts.tolist(), strict=True) if n]
         row = int(option.rows[at])
-        times = max(1, min(min(lot.count // n for lot, n in taken), self.limits.times(row)))
+        often = min(lot.count // n for lot, n in taken)
+        times = max(1, min(often, self.limits.times(row)))
         for _ in range(times):
             self.open(row, option.custom, [pair for lot, n in taken for pair in lot.take(n)])
 
@@ -302,7 +303,7 @@ class Packer:
     # --- pods that want no like beside them ---
 
     def _seat(self, lots: Sequence[Lot], rows: Bools) -> None:
-        """Gives every pod a machine of its own, or shares one with pods of other rules: a machine's floor costs once."""
+        """Gives every pod a machine of its own, or one shared with pods of other rules: its floor costs once."""
         from shared.scheduling.seating import Seating  # noqa: PLC0415 (it needs the packer)
 
         Seating(self, rows).seat(lots)

@@ -14,10 +14,10 @@ from shared.scheduling.bundles import Bundler
 from shared.scheduling.claims import settle
 from shared.scheduling.dealing import Dealer, Group
 from shared.scheduling.domains import DomainRules, Even
-from shared.scheduling.ground import Ground
-from shared.scheduling.limits import Limits
 from shared.scheduling.filling import value
+from shared.scheduling.ground import Ground
 from shared.scheduling.improving import Improver
+from shared.scheduling.limits import Limits
 from shared.scheduling.packing import Packer
 from shared.scheduling.relaxation import Wishes, all_wishes, give_up_one, no_wishes, requirements
 from shared.scheduling.topology import Topology
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from shared.scheduling.classes import PodClass, Sized
     from shared.scheduling.decision import Options
-    from shared.scheduling.kinds import Judge
     from shared.scheduling.filling import Item
+    from shared.scheduling.kinds import Judge
     from shared.scheduling.terms import Namespaces, Term
 
     Ints = NDArray[np.int64]
@@ -130,13 +130,29 @@ class Planner:
                 known = domains.wanted.get(term)
                 if known is None or even.max_skew < known.max_skew:
                     domains.wanted[term] = even
-        dealer = Dealer(self._judge, self.topology, self.ground, domains, self._favourite)
-        present = {t: bool(n.any()) for t, n in self.ground.hosts.present.items()}
+        asked = list(groups)
+        groups = self._bundler.bind(groups, self._present())
+        items = self._deal(groups)
+        value(self._judge.market, items)
+        for weight in sorted({p.weight for p in self._judge.market.pools}, reverse=True):
+            self.packer.pack(items, weight)
+        for item in items:
+            self._hand_back(item)
+        self._unbind(groups)
+        return [g for g in asked if g.sizes]
+
+    def _present(self) -> dict[int, bool]:
+        """Which rules about hosts have pods that they speak of on hosts already."""
+        found = {t: bool(n.any()) for t, n in self.ground.hosts.present.items()}
         for bin_ in self.packer.bins:
             for item, _ in bin_.content:
-                present.update(dict.fromkeys(item.kind.host.match, True))
-        asked = list(groups)
-        groups = self._bundler.bind(groups, present)
+                found.update(dict.fromkeys(item.kind.host.match, True))
+        return found
+
+    def _deal(self, groups: Sequence[Group]) -> list[Item]:
+        """Deals all groups out; those whose affinity is about pods without a place wait for these."""
+        domains = self.topology.domains
+        dealer = Dealer(self._judge, self.topology, self.ground, domains, self._favourite)
         queue = sorted(groups, key=self._urgency)
         while queue:
             later: list[Group] = []
@@ -148,14 +164,7 @@ class Planner:
             if len(later) == len(queue):
                 break
             queue = later
-        items = dealer.items
-        value(self._judge.market, items)
-        for weight in sorted({p.weight for p in self._judge.market.pools}, reverse=True):
-            self.packer.pack(items, weight)
-        for item in items:
-            self._hand_back(item)
-        self._unbind(groups)
-        return [g for g in asked if g.sizes]
+        return dealer.items
 
     def _unbind(self, groups: Iterable[Group]) -> None:
         """Gives the members of bundles that found no place back to their groups."""

@@ -97,7 +97,8 @@ class Market:
 
     def name_of(self, row: int) -> str:
         """The instance type of a row."""
-        return self.pools[self.pool_of[row]].catalog.names[self.type_of[row]]
+        found: str = self.pools[int(self.pool_of[row])].catalog.names[int(self.type_of[row])]
+        return found
 
     def offerings_allowed(self, key: str, allowed: ValueSet) -> BoolArray:
         """Which offerings have an allowed value of a label of offerings."""

@@ -57,7 +57,9 @@ def requirements(pods: PodClass, wishes: Wishes) -> list[tuple[int, Requirements
     return found
 
 
-def give_up_one(pods: PodClass, wishes: Wishes, tried: int | None) -> Wishes | None:
+def give_up_one(  # noqa: PLR0911 (Karpenter's steps, one after the other)
+    pods: PodClass, wishes: Wishes, tried: int | None
+) -> Wishes | None:
     """What is left after one more step; None when nothing is left to give up."""
     others = tuple(i for i in wishes.alternatives if i != tried)
     if others and len(others) < len(wishes.alternatives):

@@ -14,7 +14,7 @@ from shared.api.pods import is_pending, is_provisionable, is_reschedulable
 from shared.scheduling.claims import claim_of, near_limits
 from shared.scheduling.classes import read_pods
 from shared.scheduling.decision import Decision, PlannedClaim, Problem, Refusal
-from shared.scheduling.explanation import explain
+from shared.scheduling.explanation import Circumstances, explain
 from shared.scheduling.kinds import Judge
 from shared.scheduling.nodes import take_inventory
 from shared.scheduling.planner import best_plan
@@ -52,12 +52,13 @@ def schedule(problem: Problem) -> Decision:
         for i, pods in sorted(planner.ground.placed.items())
     }
     errors: dict[str, Refusal] = dict(reading.refused)
+    known = Circumstances(planner.limits.left, planner.topology)
     for group in planner.unplaced:
         reasons: dict[tuple[int, ...], Refusal] = {}
         for requests, pods in group.sizes:
             key = tuple(requests.tolist())
             if key not in reasons:
-                reasons[key] = explain(group, requests, judge, planner)
+                reasons[key] = explain(group, requests, judge, known)
             errors.update(dict.fromkeys(planner.expand(pods), reasons[key]))
     stats = {
         "pods": float(len(wanted)),

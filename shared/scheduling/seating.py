@@ -13,7 +13,6 @@ import numpy as np
 
 from shared.scheduling.filling import front, most
 from shared.scheduling.hosts import HostCounts
-from shared.scheduling.packing import Lot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from shared.scheduling.filling import Item
     from shared.scheduling.kinds import Kind
-    from shared.scheduling.packing import Packer
+    from shared.scheduling.packing import Lot, Packer
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
