@@ -12,11 +12,15 @@ from local.aws import backends, images
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import TagTypeDef
 
 DISCOVERY = "karpenter.sh/discovery"
 SERVICE_CIDR = "10.100.0.0/16"
-_ZONES = "abc"
+_ZONES = 3
+"""As many as a usual cluster has; a Region may have fewer, and their letters differ."""
+PROFILE, ROLE = "KarpenterInstanceProfile", "TenonNodeRole-{cluster}"
+"""What manifests of Karpenter's guides and Tenon's own name: a profile for nodes, and the role in it."""
 _BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 _TRUST = '{"Version": "2012-10-17", "Statement": []}'
 
@@ -39,14 +43,13 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
     ec2 = boto3.client("ec2")
     vpc_id = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnets = {}
-    for index, letter in enumerate(_ZONES):
-        zone = f"{region}{letter}"
+    for index, zone in enumerate(sorted(_zones(ec2))[:_ZONES]):
         subnets[zone] = ec2.create_subnet(
             VpcId=vpc_id,
             CidrBlock=f"10.0.{index * 64}.0/18",
             AvailabilityZone=zone,
             TagSpecifications=[
-                {"ResourceType": "subnet", "Tags": [{"Key": "Name", "Value": f"{cluster}-{letter}"}, discovery]}
+                {"ResourceType": "subnet", "Tags": [{"Key": "Name", "Value": f"{cluster}-{zone[-1]}"}, discovery]}
             ],
         )["Subnet"]["SubnetId"]
     group = ec2.create_security_group(
@@ -68,6 +71,19 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
     made = backends.eks(region).clusters[cluster]
     made.endpoint = endpoint
     made.certificate_authority = {"data": certificate_authority}
+    _node_role(cluster)
     boto3.client("ssm").put_parameter(Name=_BOOTSTRAP, Value="21", Type="String")
     images.publish(region, version)
     return Account(vpc_id=vpc_id, subnets=subnets, security_group_id=group, cluster=cluster, region=region)
+
+
+def _zones(ec2: EC2Client) -> list[str]:
+    return [zone["ZoneName"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]]
+
+
+def _node_role(cluster: str) -> None:
+    iam = boto3.client("iam")
+    role = ROLE.format(cluster=cluster)
+    iam.create_role(RoleName=role, AssumeRolePolicyDocument=_TRUST)
+    iam.create_instance_profile(InstanceProfileName=PROFILE)
+    iam.add_role_to_instance_profile(InstanceProfileName=PROFILE, RoleName=role)

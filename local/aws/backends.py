@@ -40,6 +40,13 @@ def events(region: str) -> Any:  # noqa: ANN401 - see the module
     return events_backends[ACCOUNT][region]
 
 
+def iam() -> Any:  # noqa: ANN401 - see the module
+    """IAM's."""
+    from moto.iam.models import iam_backends  # noqa: PLC0415 - the same
+
+    return iam_backends[ACCOUNT]["aws"]
+
+
 def ssm(region: str) -> Any:  # noqa: ANN401 - see the module
     """Systems Manager's."""
     from moto.ssm.models import ssm_backends  # noqa: PLC0415 - the same
@@ -56,13 +63,16 @@ def eks(region: str) -> Any:  # noqa: ANN401 - see the module
 
 @contextlib.contextmanager
 def replaced(owner: object, name: str, value: object) -> Iterator[None]:
-    """While entered, an attribute of one of moto's classes or modules is ours."""
-    before = getattr(owner, name)
+    """While entered, an attribute of one of moto's classes or modules is ours, whether it has one itself or not."""
+    before = getattr(owner, name, None)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        if before is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
 
 
 @contextlib.contextmanager

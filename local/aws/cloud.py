@@ -28,6 +28,7 @@ from local.aws.gate import Gate
 from local.aws.instances import Instances
 from local.aws.prices import Prices
 from local.aws.queues import Queues
+from local.aws.reservations import Reservations
 from local.faults import Faults
 
 if TYPE_CHECKING:
@@ -83,13 +84,14 @@ class Cloud:
         self.calls = Calls()
         self.prices = Prices(seed=seed)
         self.capacity = Capacity(seed=seed)
+        self.reservations = Reservations()
         self._now = now
         self._sleep = sleep
         self._seed = seed
         self._concurrency = concurrency
         self._gate = Gate(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
         self._stack = contextlib.ExitStack()
-        self.instances = Instances(region=region, now=now, capacity=self.capacity)
+        self.instances = Instances(region=region, now=now, capacity=self.capacity, reservations=self.reservations)
         self.account: account.Account
         self.deployed: deploy.Deployed
         self.fleets: Fleets
@@ -122,6 +124,7 @@ class Cloud:
                 backend=backends.ec2(self.region),
                 prices=self.prices,
                 capacity=self.capacity,
+                reservations=self.reservations,
                 launched=self.instances.launched,
             )
             self._correct(stack)
@@ -187,6 +190,7 @@ class Cloud:
 
     def _correct(self, stack: contextlib.ExitStack) -> None:
         from moto.ec2.models.instances import Instance  # noqa: PLC0415 - slow to import, and only a cloud needs it
+        from moto.ec2.responses import EC2Response  # noqa: PLC0415 - the same
         from moto.ec2.responses.fleets import Fleets as FleetResponses  # noqa: PLC0415 - the same
         from moto.ec2.responses.spot_instances import SpotInstances  # noqa: PLC0415 - the same
         from moto.events.models import Rule  # noqa: PLC0415 - the same
@@ -220,12 +224,18 @@ class Cloud:
                 )
             )
 
+        def describe_capacity_reservations(response: Any) -> Any:  # noqa: ANN401 - moto's
+            filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
+            ids = response._get_param("CapacityReservationIds", [])  # noqa: SLF001 - the same
+            return ActionResult({"CapacityReservations": cloud.reservations.described(filters, ids)})
+
         def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
             cloud.buses.deliver(rule, event, transform_input)
 
         replacements = (
             (FleetResponses, "create_fleet", create_fleet),
             (SpotInstances, "describe_spot_price_history", describe_spot_price_history),
+            (EC2Response, "describe_capacity_reservations", describe_capacity_reservations),
             (Rule, "send_to_targets", send_to_targets),
             (Instance, "terminate", lambda instance: cloud.instances.terminate(terminate, instance)),
         )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _STAGING = f"cdk-hnb659fds-assets-{backends.ACCOUNT}-{{region}}"
 
+_WITHOUT_CONSTRAINT = "us-east-1"
+"""The Region where S3 refuses a bucket that names its Region; all others ask for it."""
+
 
 class DeployError(RuntimeError):
     """The stack didn't reach CREATE_COMPLETE; the text says what CloudFormation said."""
@@ -102,7 +105,11 @@ def deploy(assembly: Path, *, region: str) -> Deployed:
     template = json.loads(template_text)
     bucket = _STAGING.format(region=region)
     s3 = boto3.client("s3")
-    s3.create_bucket(Bucket=bucket)
+    if region == _WITHOUT_CONSTRAINT:
+        s3.create_bucket(Bucket=bucket)
+    else:
+        place: Any = {"LocationConstraint": region}
+        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration=place)
     code = _archive()
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Lambda::Function" and "S3Key" in resource["Properties"]["Code"]:

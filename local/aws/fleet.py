@@ -8,17 +8,21 @@ again.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.utils import convert_tag_spec, random_fleet_id
 
+from local.aws import backends
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from local.aws.capacity import Capacity, Pool
     from local.aws.prices import Prices
+    from local.aws.reservations import Reservations
 
 SPOT, ON_DEMAND = "spot", "on-demand"
 MAX_OVERRIDES = 300
@@ -38,6 +42,7 @@ class Candidate:
     priority: float
     max_price: float | None
     image_id: str
+    reservation_id: str
     template: Any
     echo: Mapping[str, Any]
 
@@ -67,11 +72,13 @@ class Fleets:
         backend: Any,  # noqa: ANN401 - moto's EC2 backend
         prices: Prices,
         capacity: Capacity,
+        reservations: Reservations,
         launched: Callable[[Any], None],
     ) -> None:
         self._backend = backend
         self._prices = prices
         self._capacity = capacity
+        self._reservations = reservations
         self._launched = launched
         self._answers: dict[str, tuple[str, dict[str, Any]]] = {}
         self.calls: list[FleetCall] = []
@@ -117,7 +124,7 @@ class Fleets:
             if not missing:
                 break
             problem = self._problem(candidate, capacity_type)
-            granted = 0 if problem else self._capacity.take(candidate.pool(capacity_type), missing)
+            granted = 0 if problem else self._granted(candidate, capacity_type, missing)
             if granted:
                 instances.append(self._run(candidate, granted, capacity_type, tags))
                 missing -= granted
@@ -125,6 +132,13 @@ class Fleets:
                 errors.append(_refused(candidate, capacity_type, *(problem or _exhausted(candidate, capacity_type))))
         # Without any pool that could be tried, EC2 still says what it was asked for.
         return {"FleetId": random_fleet_id(), "Instances": instances, "Errors": errors}
+
+    def _granted(self, candidate: Candidate, capacity_type: str, wanted: int) -> int:
+        """How many of so many there are: of the reservation that the template targets, else of the pool."""
+        if not candidate.reservation_id:
+            return self._capacity.take(candidate.pool(capacity_type), wanted)
+        room = self._reservations.room(candidate.reservation_id, candidate.instance_type, candidate.zone)
+        return min(wanted, room)
 
     def _candidates(self, configs: Sequence[Mapping[str, Any]]) -> list[Candidate]:
         found: list[Candidate] = []
@@ -152,6 +166,7 @@ class Fleets:
                         priority=float(override.get("Priority") or 0),
                         max_price=None if price is None else float(price),
                         image_id=str(merged["ImageId"]),
+                        reservation_id=_targeted(version.data),
                         template=version,
                         echo={"LaunchTemplateSpecification": specification, "Overrides": dict(override)},
                     )
@@ -160,9 +175,9 @@ class Fleets:
             raise EC2ClientError(
                 "InvalidFleetConfig", f"{len(found)} overrides, and at most {MAX_OVERRIDES} are allowed"
             )
-        pools = [(candidate.instance_type, candidate.zone) for candidate in found]
-        twice = next((pool for pool in pools if pools.count(pool) > 1), None)
-        if twice:
+        pools = Counter((candidate.instance_type, candidate.zone) for candidate in found)
+        twice, times = next(iter(pools.most_common(1)), (("", ""), 0))
+        if times > 1:
             raise EC2ClientError(
                 "InvalidFleetConfig",
                 f"Duplicate instance pools specified in the Launch Template Overrides: {twice[0]} in {twice[1]}",
@@ -197,6 +212,10 @@ class Fleets:
             price = self._prices.spot(candidate.instance_type, candidate.zone)
         except KeyError:
             return "InvalidParameterValue", f"Invalid value '{candidate.instance_type}' for InstanceType."
+        profile = (candidate.template.data.get("IamInstanceProfile") or {}).get("Name")
+        if profile and profile not in self._profiles():
+            said = f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile"
+            return "InvalidParameterValue", f"{said} name"
         images = self._backend.describe_images(ami_ids=[candidate.image_id])
         architectures = _facts(candidate.instance_type)["ProcessorInfo"]["SupportedArchitectures"]
         if images and images[0].architecture not in architectures:
@@ -205,6 +224,9 @@ class Fleets:
         if capacity_type == SPOT and candidate.max_price is not None and candidate.max_price < price:
             return "SpotMaxPriceTooLow", f"Your Spot request price of {candidate.max_price} is lower than {price}."
         return None
+
+    def _profiles(self) -> set[str]:
+        return {profile.name for profile in backends.iam().instance_profiles.values()}
 
     def _run(
         self, candidate: Candidate, count: int, capacity_type: str, tags: Mapping[str, Mapping[str, str]]
@@ -232,7 +254,9 @@ class Fleets:
             lifecycle=SPOT if capacity_type == SPOT else None,
             tags={kind: {**of_template.get(kind, {}), **tags.get(kind, {})} for kind in ("instance", "volume")},
         )
+        fabric = sum(nic.get("InterfaceType") in {"efa", "efa-only"} for nic in interfaces)
         for instance in reservation.instances:
+            instance.efa_interfaces = fabric
             instance.add_tags(
                 {
                     "aws:ec2launchtemplate:id": candidate.template.template.id,
@@ -246,6 +270,8 @@ class Fleets:
                     iam_instance_profile_arn=profile.get("Arn"),
                 )
             self._launched(instance)
+        if candidate.reservation_id:
+            self._reservations.use(candidate.reservation_id, [instance.id for instance in reservation.instances])
         return {
             "LaunchTemplateAndOverrides": candidate.echo,
             "Lifecycle": capacity_type,
@@ -274,8 +300,16 @@ def _facts(instance_type: str) -> dict[str, Any]:
     return facts
 
 
+def _targeted(template: Mapping[str, Any]) -> str:
+    """The capacity reservation that a template's data names; "" for none."""
+    target = (template.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
+    return str(target.get("CapacityReservationId") or "")
+
+
 def _exhausted(candidate: Candidate, capacity_type: str) -> tuple[str, str]:
     zone, kind = candidate.zone, candidate.instance_type
+    if candidate.reservation_id:
+        return "ReservationCapacityExceeded", f"The reservation {candidate.reservation_id} has no free instance."
     if capacity_type == SPOT:
         return (
             "UnfulfillableCapacity",

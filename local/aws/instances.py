@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from local.aws.capacity import Capacity
+    from local.aws.reservations import Reservations
 
 PENDING, RUNNING, SHUTTING_DOWN, TERMINATED = "pending", "running", "shutting-down", "terminated"
 _CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48}
@@ -29,10 +30,14 @@ SPOT_NOTICE = timedelta(minutes=2)
 class Instances:
     """An actor: carries the state changes that are due."""
 
-    def __init__(self, *, region: str, now: Callable[[], datetime], capacity: Capacity) -> None:
+    def __init__(
+        self, *, region: str, now: Callable[[], datetime], capacity: Capacity, reservations: Reservations
+    ) -> None:
         self._region = region
         self._now = now
         self._capacity = capacity
+        self._reservations = reservations
+        self._broken: dict[tuple[str, str], int] = {}
         self._next: dict[str, tuple[datetime, str, Any]] = {}
         self._doomed: dict[str, datetime] = {}
         self._said: list[tuple[str, str]] = []
@@ -42,10 +47,28 @@ class Instances:
         """moto's instances by id, from running until they begin to stop, in order of launch."""
 
     def launched(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
-        """A new instance: pending now, running in a second."""
+        """A new instance: pending now, running in a second; one that can't start begins to stop then."""
         self.all.append(instance)
         self._change(instance, PENDING)
-        self._next[instance.id] = (self._now() + STARTS_IN, RUNNING, instance)
+        if self._breaks(instance):
+            self._doomed[instance.id] = self._now() + STARTS_IN
+        else:
+            self._next[instance.id] = (self._now() + STARTS_IN, RUNNING, instance)
+
+    def break_starts(self, instance_type: str, zone: str, times: int) -> None:
+        """Have so many of the next instances end before they run, as with a volume's key that EC2 may not use.
+
+        "*" stands for any type or zone.
+        """
+        self._broken[instance_type, zone] = times
+
+    def _breaks(self, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
+        kind, zone = instance.instance_type, instance.availability_zone
+        for key in ((kind, zone), (kind, "*"), ("*", zone), ("*", "*")):
+            if self._broken.get(key, 0) > 0:
+                self._broken[key] -= 1
+                return True
+        return False
 
     def terminate(self, original: Callable[[Any], Any], instance: Any) -> Any:  # noqa: ANN401 - moto's
         """In place of moto's ``Instance.terminate``: shutting down now, terminated some seconds later."""
@@ -55,6 +78,7 @@ class Instances:
         previous = original(instance)
         kind = "spot" if instance.lifecycle == "spot" else "on-demand"
         self._capacity.give_back((kind, instance.instance_type, instance.availability_zone))
+        self._reservations.give_back(instance.id)
         self._change(instance, SHUTTING_DOWN)
         self._doomed.pop(instance.id, None)
         self._next[instance.id] = (self._now() + STOPS_IN, TERMINATED, instance)

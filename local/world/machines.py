@@ -6,6 +6,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from local.kubelets.machine import Machine
+from shared.instances import limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 _DEFAULT_ROOT_GIB = 20
 _ATTACHMENTS = 28
 """EBS volumes and interfaces that share a Nitro instance's slots; the root volume takes one."""
-_NEURON = "aws.amazon.com/neuron"
+_NEURON, _NEURON_CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
+_BRANCH_INTERFACES = "vpc.amazonaws.com/pod-eni"
+_FABRIC = "vpc.amazonaws.com/efa"
 _GPUS = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
 
 
@@ -42,7 +45,8 @@ def describe(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
 
     facts: dict[str, Any] = INSTANCE_TYPES[instance.instance_type]
     network = facts["NetworkInfo"]
-    interfaces, addresses = int(network["MaximumNetworkInterfaces"]), int(network["Ipv4AddressesPerInterface"])
+    card = next(c for c in network["NetworkCards"] if c["NetworkCardIndex"] == network["DefaultNetworkCardIndex"])
+    interfaces, addresses = int(card["MaximumNetworkInterfaces"]), int(network["Ipv4AddressesPerInterface"])
     root = instance.block_device_mapping.get(instance.root_device_name)
     subnet = instance.ec2_backend.get_subnet(instance.subnet_id)
     return Machine(
@@ -64,7 +68,7 @@ def describe(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
         root_gib=_DEFAULT_ROOT_GIB if root is None else _size(instance, root),
         nvme_gib=int(facts.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)),
         max_volumes=max(1, _ATTACHMENTS - interfaces - 1),
-        devices=_devices(facts),
+        devices=_devices(facts, fabric=getattr(instance, "efa_interfaces", 0)),
     )
 
 
@@ -72,16 +76,20 @@ def _size(instance: Any, device: Any) -> int:  # noqa: ANN401 - moto's
     return int(instance.ec2_backend.volumes[device.volume_id].size)
 
 
-def _devices(facts: dict[str, Any]) -> dict[str, int]:
-    devices: dict[str, int] = {}
+def _devices(facts: dict[str, Any], *, fabric: int) -> dict[str, int]:
+    """What the device plugins report. ``fabric``: how many Elastic Fabric Adapters the instance was launched with."""
+    devices = {
+        _BRANCH_INTERFACES: limits.branch_interfaces(facts["InstanceType"]),
+        _FABRIC: fabric,
+        _NEURON: 0,
+        _NEURON_CORE: 0,
+    }
     for gpu in facts.get("GpuInfo", {}).get("Gpus", []):
         name = _GPUS.get(str(gpu.get("Manufacturer", "")))
         if name:
             devices[name] = devices.get(name, 0) + int(gpu.get("Count", 0))
-    chips = [
-        *facts.get("InferenceAcceleratorInfo", {}).get("Accelerators", []),
-        *facts.get("NeuronInfo", {}).get("NeuronDevices", []),
-    ]
-    if chips:
-        devices[_NEURON] = sum(int(chip.get("Count", 0)) for chip in chips)
-    return devices
+    for chip in facts.get("NeuronInfo", {}).get("NeuronDevices", []):
+        count = int(chip.get("Count", 0))
+        devices[_NEURON] += count
+        devices[_NEURON_CORE] += count * int(chip.get("CoreInfo", {}).get("Count", 0))
+    return {name: amount for name, amount in devices.items() if amount}
