@@ -124,6 +124,9 @@ class Events(Construct):
         # up its group, but never the sweep that finishes its work within a minute.
         sweep = self._queue(sizes.PROVISIONER, age=_SWEEP_AGE, tries=_SWEEP_TRIES, group=f"{self._cluster}-sweep")
         self._schedule("ProvisioningSweep", MINUTE, sweep)
+        # What EC2 recommended or announced stands on claims, and is followed when budgets allow.
+        moving = self._queue(sizes.INTERRUPTION, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
+        self._schedule("InterruptionSweep", MINUTE, moving)
         for name in (sizes.LIFECYCLE, sizes.DISRUPTION):
             target = self._function(name, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
             self._schedule(f"{name.capitalize()}Sweep", MINUTE, target)

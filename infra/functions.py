@@ -124,6 +124,7 @@ class Functions(Construct):
                 SqsEventSource(
                     queue,
                     batch_size=feed.batch,
+                    max_batching_window=Duration.seconds(feed.window) if feed.window else None,
                     max_concurrency=feed.concurrency,
                     report_batch_item_failures=True,
                 )

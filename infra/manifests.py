@@ -87,16 +87,20 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ("", ("pods",), ("delete",)),
     ),
     sizes.INTERRUPTION: (
+        *_SNAPSHOT,
         *_TELL,
-        ("", ("nodes",), _READ),
-        ("karpenter.sh", ("nodeclaims",), (*_READ, "delete")),
+        # Nothing new comes to a machine that goes.
+        ("", ("nodes",), ("patch",)),
+        # Replacements are claims; a node goes by deleting its claim, with the deadline written on it.
+        ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
+        ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
 }
 """What each function may do in the whole cluster. The catalog function never talks to it."""
 
 LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("create", "get", "patch")),)
 """For the functions that decide, in one namespace."""
-_DECIDES = (sizes.PROVISIONER, sizes.DISRUPTION)
+_DECIDES = (sizes.PROVISIONER, sizes.DISRUPTION, sizes.INTERRUPTION)
 
 RELAY_RULES: tuple[Rule, ...] = (
     ("", ("nodes", "pods"), ("list", "watch")),

@@ -270,7 +270,8 @@ def statements(function: str, settings: Iterable[str], on: Subjects) -> list[iam
         sizes.LIFECYCLE: lambda: [*reach, *_resolve(on)],  # keeps the classes' status; finds orphans
         sizes.DISRUPTION: lambda: reach,  # its ends are claims and messages
         sizes.TERMINATION: lambda: [*reach, *look, *_terminate(on)],
-        sizes.INTERRUPTION: lambda: [*reach, *look],
+        # Replaces at once what is taken back; giving up is deleting a claim, which termination follows.
+        sizes.INTERRUPTION: lambda: [*reach, *_resolve(on), *_launch(on)],
         sizes.CATALOG: lambda: _refresh(on),
     }
     return [*purposes[function](), *(s for setting in settings for s in _by_setting(setting, function, on))]

@@ -44,8 +44,9 @@ SIZES = {
     LIFECYCLE: Size(memory=1024, timeout=60, reserved=1),
     DISRUPTION: Size(memory=1769, timeout=120),
     TERMINATION: Size(memory=512, timeout=60),
-    # Short, so that its queue's visibility is a minute: half of a spot warning.
-    INTERRUPTION: Size(memory=512, timeout=10),
+    # The same decision as provisioning's. Short, so that its queue's visibility is no longer than a spot warning:
+    # drains are handed over in the first seconds, and what a kill loses after that any other decision makes good.
+    INTERRUPTION: Size(memory=1769, timeout=20),
     # One at a time: two refreshes at once would ask for the same pages twice.
     CATALOG: Size(memory=1024, timeout=300, reserved=1),
 }
@@ -53,18 +54,23 @@ SIZES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Feed:
-    """How a queue feeds its function: retention (s), messages a batch, and batches at once (None: FIFO's one)."""
+    """How a queue feeds its function: retention (s), messages a batch, batches at once (None: FIFO's one).
+
+    ``window`` is how long a batch is gathered (s); AWS asks for one where a batch is larger than ten.
+    """
 
     retention: int
     batch: int = 10
     concurrency: int | None = None
+    window: int = 0
 
 
 FEEDS = {
     # Hints are sent anew each minute, so old ones are only noise after an outage.
     PROVISIONER: Feed(retention=3600),
-    # Two minutes after a spot warning there is nothing left to drain.
-    INTERRUPTION: Feed(retention=300, concurrency=10),
+    # Two minutes after a spot warning there is nothing left to drain. Large batches, because many warnings are one
+    # decision, and few at once, because only one can decide: two is the least that Lambda has.
+    INTERRUPTION: Feed(retention=300, batch=200, window=1, concurrency=2),
     # Long drains are continued by delayed messages; four days outlast any outage that is noticed.
     TERMINATION: Feed(retention=4 * 86400, concurrency=5),
     DISRUPTION: Feed(retention=3600, concurrency=2),

@@ -1,19 +1,20 @@
-"""Interruption: what EC2 and AWS Health say about machines, by the interruption queue."""
+"""Interruption: what EC2 and AWS Health say about machines, by the interruption queue, and a sweep each minute."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.interruption.give_up import GivingUp
+from functions.interruption import messages
+from functions.interruption.report import Report
+from functions.interruption.responding import Responding
 from functions.interruption.settings import InterruptionSettings
 from shared import aws, host, queues
 from shared.cluster.errors import ApiError
-from shared.interruption.notice import MalformedEventError
-from shared.interruption.parsing import parse
 from shared.settings import read
 
 if TYPE_CHECKING:
@@ -25,23 +26,28 @@ metrics = Metrics(namespace="Tenon", service="interruption")
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
-    """Follow each event; answers which messages should come back."""
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Follow a whole batch as one; answers which messages should come back."""
     settings = read(InterruptionSettings, host.current().environ)
-    giving_up = GivingUp(settings, logger=logger)
-    failed = []
-    for record in event["Records"]:
+    report = Report()
+    batch = messages.read(event, dead_letter_queue_url=settings.dead_letter_queue_url, report=report, logger=logger)
+    half = timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
+    failed: frozenset[str] = frozenset()
+    if batch.messages or batch.sweep:
         try:
-            giving_up.follow(parse(record["body"]))
-        except MalformedEventError as error:
-            queues.bury(aws.sqs(), settings.dead_letter_queue_url, record=record, reason=str(error))
-            logger.exception("A malformed event went to the dead-letter queue", extra={"why": str(error)})
+            failed = Responding(
+                settings, run=context.aws_request_id, until=host.current().now() + half, report=report, logger=logger
+            ).respond(batch.messages, sweep=batch.sweep)
         except (ApiError, BotoCoreError, ClientError) as error:
-            logger.warning("An event will be tried again", extra={"error": type(error).__name__, "why": str(error)})
-            failed.append(record["messageId"])
-    report = giving_up.report
-    metrics.add_metric(
-        name="karpenter_interruption_received_messages_total", unit=MetricUnit.Count, value=len(event["Records"])
-    )
-    metrics.add_metric(name="tenon_interruption_given_up_total", unit=MetricUnit.Count, value=report.given_up)
+            logger.warning("Events will be tried again", extra={"error": type(error).__name__, "why": str(error)})
+            failed = frozenset(m.id for m in batch.messages)
+    _measure(report, len(event["Records"]))
     return queues.come_back(aws.sqs(), event, failed)
+
+
+def _measure(report: Report, received: int) -> None:
+    metrics.add_metric(name="karpenter_interruption_received_messages_total", unit=MetricUnit.Count, value=received)
+    for name in ("given_up", "moved", "replacements", "foreign", "malformed"):
+        metrics.add_metric(name=f"tenon_interruption_{name}_total", unit=MetricUnit.Count, value=report.as_dict()[name])
+    if any(report.as_dict().values()):
+        logger.info("Followed events about machines", extra=report.as_dict())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from shared.settings import Settings
+from shared.provisioning.settings import ProvisioningSettings
 
 
-class InterruptionSettings(Settings, frozen=True, kw_only=True):
-    """Termination's queue for what must be drained, the table for offerings that are gone."""
+class InterruptionSettings(ProvisioningSettings, frozen=True, kw_only=True):
+    """What provisioning needs, for replacements; termination's queue for what is drained; its own dead letters."""
 
-    table_name: str
     termination_queue_url: str
     dead_letter_queue_url: str

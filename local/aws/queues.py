@@ -95,9 +95,15 @@ class Queues:
             )
 
     def empty(self) -> bool:
-        """Whether no queue that feeds a function holds anything that is visible or out."""
+        """Whether no queue that feeds a function holds anything that is visible or out.
+
+        What waits for its batch's window to end is visible.
+        """
         now = self._now()
-        return not any(moment <= now for source in self._sources for moment in self._moments(source))
+        if any(moment <= now for source in self._sources for moment in self._moments(source)):
+            return False
+        with self._lock:
+            return not any(source.window and self._queue(source).messages for source in self._sources)
 
     def _queue(self, source: Source) -> Any:  # noqa: ANN401 - moto's queue
         return backends.sqs(self._region).queues[source.queue_name]

@@ -1,1 +1,1 @@
-"""What EC2 says about its machines: one parser a kind of event, and what each asks for."""
+"""What EC2 says about its machines: one module a kind of event, and what follows from each. Pure."""

@@ -1,4 +1,4 @@
-"""What an event about machines comes down to: which instances, what is happening to them, and what is asked for.
+"""What an event about machines comes down to: which instances, what is happening to them, and by when they go.
 
 Each kind of event has its own module with the same three names: ``SOURCE``, ``DETAIL_TYPE`` and ``parse``.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -14,26 +15,37 @@ from typing import Any
 class Ask(Enum):
     """What a notice asks for."""
 
-    DRAIN = "drain"
-    """The machine goes, or is gone: its pods must run elsewhere."""
-    TELL = "tell"
-    """Nothing has to be done; people may want to know."""
+    GIVE_UP = "give up"
+    """The machine goes at ``by``, or is gone: its pods must run elsewhere, now."""
+    RISK = "risk"
+    """The machine may be taken soon: what is done is the pool's choice."""
+    MAINTENANCE = "maintenance"
+    """The machine stops at ``by``, often days ahead: it is moved before, as budgets allow."""
     NOTHING = "nothing"
     """The event is of this kind but says nothing that concerns a node."""
+
+
+SHORT_USE = timedelta(minutes=5)
+"""How long a warning is worth following: as long as its queue keeps it. A machine that is gone is found by sweeps."""
+LONG_USE = timedelta(minutes=15)
+"""How long other events are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
     """One event, understood. ``reason`` is the Kubernetes event's, ``message`` is for a person.
 
-    ``offering_gone`` says that the instance's offering should not be asked for again for a while.
+    ``offering_gone`` says that the instance's offering should not be asked for again for a while; a notice older than
+    ``use`` says nothing about now.
     """
 
     instance_ids: tuple[str, ...]
     ask: Ask
     reason: str
     message: str
+    by: datetime | None = None
     offering_gone: bool = False
+    use: timedelta = SHORT_USE
 
 
 class MalformedEventError(ValueError):
@@ -41,7 +53,8 @@ class MalformedEventError(ValueError):
 
 
 Detail = dict[str, Any]
-Parser = Callable[[Detail], Notice]
+Parser = Callable[[Detail, datetime], Notice]
+"""From an event's detail and its time."""
 
 
 def text(detail: Detail, field: str) -> str:

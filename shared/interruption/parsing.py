@@ -45,4 +45,4 @@ def parse(body: str) -> Event:
         raise MalformedEventError(f'no interruption event: source "{event.source}", detail-type "{event.detail_type}"')
     if event.time.tzinfo is None:
         raise MalformedEventError("time has no time zone")
-    return Event(notice=parser(event.detail), time=event.time)
+    return Event(notice=parser(event.detail, event.time), time=event.time)

@@ -1,19 +1,29 @@
-"""EC2 sees a higher risk that a spot instance will be taken back."""
+"""EC2 sees a higher risk that a spot instance will be taken back.
+
+Sample: AWS's page "EC2 instance rebalance recommendations" (EC2 User Guide). Often ten to twenty minutes ahead of the
+warning, sometimes together with it, sometimes without one.
+"""
 
 from __future__ import annotations
 
-from shared.interruption.notice import Ask, Detail, Notice, text
+from typing import TYPE_CHECKING
+
+from shared.interruption.notice import LONG_USE, Ask, Detail, Notice, text
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 SOURCE = "aws.ec2"
 DETAIL_TYPE = "EC2 Instance Rebalance Recommendation"
 
 
-def parse(detail: Detail) -> Notice:
-    """Only told, as Karpenter does."""
+def parse(detail: Detail, time: datetime) -> Notice:  # noqa: ARG001 (every parser gets the time)
+    """What is done is the pool's choice."""
     instance = text(detail, "instance-id")
     return Notice(
         instance_ids=(instance,),
-        ask=Ask.TELL,
+        ask=Ask.RISK,
         reason="SpotRebalanceRecommendation",
         message=f"EC2 recommends to replace spot instance {instance}: it is at a higher risk of interruption",
+        use=LONG_USE,
     )

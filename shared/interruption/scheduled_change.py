@@ -1,25 +1,59 @@
-"""AWS Health announces maintenance that stops or retires instances."""
+"""AWS Health announces maintenance that stops, reboots or retires instances: EC2's scheduled events come this way too.
+
+Sample: AWS's pages "AWS Health events Amazon EventBridge schema" and "Scheduled events for your instances". Such events
+usually come about two weeks before their start; times are those of RFC 5322 ("Sat, 05 Jun 2016 15:10:09 GMT").
+"""
 
 from __future__ import annotations
 
-from shared.interruption.notice import Ask, Detail, MalformedEventError, Notice
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from shared.interruption.notice import LONG_USE, Ask, Detail, MalformedEventError, Notice
 
 SOURCE = "aws.health"
 DETAIL_TYPE = "AWS Health Event"
+_OVER = "closed"
+_RESOLVED = "RESOLVED"
 
 
-def parse(detail: Detail) -> Notice:
-    """The affected instances are drained ahead of it; other services' and other categories' events say nothing here."""
+def parse(detail: Detail, time: datetime) -> Notice:
+    """The affected instances are moved before its start; other services' and other categories' say nothing here."""
     if detail.get("service") != "EC2" or detail.get("eventTypeCategory") != "scheduledChange":
         return Notice(instance_ids=(), ask=Ask.NOTHING, reason="ScheduledChange", message="not about EC2 instances")
     affected = detail.get("affectedEntities", [])
     if not isinstance(affected, list):
         raise MalformedEventError(f"detail.affectedEntities is {affected!r}, where a list is required")
-    ids = tuple(str(e["entityValue"]) for e in affected if isinstance(e, dict) and "entityValue" in e)
-    code = detail.get("eventTypeCode", "scheduled change")
+    ids = tuple(dict.fromkeys(i for entity in affected if (i := _instance(entity))))
+    code = str(detail.get("eventTypeCode", "a scheduled change"))
+    start = _start(detail, time)
+    over = detail.get("statusCode") == _OVER
     return Notice(
         instance_ids=ids,
-        ask=Ask.DRAIN,
+        ask=Ask.NOTHING if over or not ids else Ask.MAINTENANCE,
         reason="ScheduledChange",
-        message=f"AWS Health announces {code} for {', '.join(ids)}",
+        message=f"AWS Health announces {code} for {start:%Y-%m-%d %H:%M} UTC",
+        by=start,
+        use=LONG_USE,
     )
+
+
+def _instance(entity: Any) -> str:  # noqa: ANN401 - whatever the JSON holds
+    """The entity's instance, or "": it is something else (a volume, a host), or over."""
+    if not isinstance(entity, dict) or entity.get("status") == _RESOLVED:
+        return ""
+    value = str(entity.get("entityValue", ""))
+    return value if value.startswith("i-") else ""
+
+
+def _start(detail: Detail, time: datetime) -> datetime:
+    """When it starts; one that doesn't say is taken as starting when it was announced."""
+    said = detail.get("startTime")
+    if said is None:
+        return time
+    try:
+        start = parsedate_to_datetime(str(said))
+    except ValueError as error:
+        raise MalformedEventError(f"detail.startTime is {said!r}, where a time is required") from error
+    return start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)

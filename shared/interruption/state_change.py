@@ -1,11 +1,18 @@
-"""An instance stops or is terminated, whoever asked for it."""
+"""An instance stops or is terminated, whoever asked for it.
+
+Sample: AWS's page "State change events for Amazon EC2 instances" (EC2 User Guide).
+"""
 
 from __future__ import annotations
 
-from shared.interruption.notice import Ask, Detail, Notice, text
+from datetime import datetime, timedelta
+
+from shared.interruption.notice import LONG_USE, Ask, Detail, Notice, text
 
 SOURCE = "aws.ec2"
 DETAIL_TYPE = "EC2 Instance State-change Notification"
+STOPS_WITHIN = timedelta(minutes=2)
+"""How long an operating system that shuts down may take; then what is left of the drain is finished."""
 
 _REASONS = {
     "stopping": "InstanceStopping",
@@ -15,14 +22,19 @@ _REASONS = {
 }
 
 
-def parse(detail: Detail) -> Notice:
-    """A machine that goes is drained as far as it still can be; one that comes concerns nobody here."""
+def parse(detail: Detail, time: datetime) -> Notice:
+    """A machine that stops is drained as far as it still can be, one that is gone is finished with.
+
+    One that comes concerns nobody here.
+    """
     instance = text(detail, "instance-id")
     state = text(detail, "state")
     reason = _REASONS.get(state)
     return Notice(
         instance_ids=(instance,),
-        ask=Ask.NOTHING if reason is None else Ask.DRAIN,
+        ask=Ask.NOTHING if reason is None else Ask.GIVE_UP,
         reason=reason or "InstanceStarting",
         message=f"instance {instance} is {state}",
+        by=time + STOPS_WITHIN if state == "stopping" else time,
+        use=LONG_USE,
     )

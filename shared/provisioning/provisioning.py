@@ -106,11 +106,11 @@ class Provisioning:
             raise
 
     def _tell(self, decided: Decided) -> None:
-        """Say on each pod why it has no place."""
+        """Say on each pod that waits why it has no place; those that still run are told once they don't."""
         pods = {p.key: p for p in decided.snapshot.pods}
         for key, refusal in sorted(decided.decision.errors.items())[:_TOLD]:
             pod = pods.get(key)
-            if pod is None:
+            if pod is None or pod.spec.node_name:
                 continue
             self._recorder.record(pod.ref, "Warning", "FailedScheduling", refusal.message)
             self._logger.warning("A pod can't be placed", extra={"pod": key, "why": refusal.message})

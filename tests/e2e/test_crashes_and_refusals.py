@@ -53,7 +53,8 @@ def test_a_function_that_dies_at_some_line_leaves_nothing_behind(
     spot_default: World, function: str, lines: int
 ) -> None:
     world = spot_default
-    world.faults.crash_after_lines(function, lines)
+    path = "shared/provisioning/" if function == "provisioner" else "functions/"
+    world.faults.crash_after_lines(function, lines, path=path)
     world.scale("default", "inflate", 3)
     all_is_well(world, 3)
     world.scale("default", "inflate", 0)

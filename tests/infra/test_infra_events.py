@@ -61,7 +61,12 @@ def test_a_sweep_each_minute_looks_at_everything_anyway(of_type: Select, functio
         if rule.get("ScheduleExpression") == "rate(1 minute)"
         for target in to(of_type, functions, rule)
     }
-    assert swept == {("queue", sizes.PROVISIONER), ("function", sizes.LIFECYCLE), ("function", sizes.DISRUPTION)}
+    assert swept == {
+        ("queue", sizes.PROVISIONER),
+        ("queue", sizes.INTERRUPTION),
+        ("function", sizes.LIFECYCLE),
+        ("function", sizes.DISRUPTION),
+    }
 
 
 def test_types_are_read_twice_a_day_and_prices_each_quarter_of_an_hour(of_type: Select, functions: Functions) -> None:

@@ -56,7 +56,7 @@ def test_pods_are_removed_by_termination_only(function: str) -> None:
 
 @pytest.mark.parametrize("function", list(manifests.RULES))
 def test_claims_are_made_by_those_who_decide_under_the_lease(function: str) -> None:
-    decides = function in {sizes.PROVISIONER, sizes.DISRUPTION}
+    decides = function in {sizes.PROVISIONER, sizes.DISRUPTION, sizes.INTERRUPTION}
     assert may(function, "create", "nodeclaims") == decides
     assert may(function, "create", "leases") == decides
 

@@ -1,0 +1,218 @@
+"""What a batch of notices leads to: machines that go are given up and replaced at once, the others move in good time.
+
+In this order, because any line may be the last: scarce offerings are remembered, every machine that goes is given up
+(its drain begins), then one decision replaces them all. If somebody else is deciding, the drains go on and the decision
+is tried again. Machines that only may go, or go some day, are replaced first and given up after that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from functions.interruption.claims import Claims
+from functions.interruption.taking import Giving, Taking
+from shared import host
+from shared.cluster import resources
+from shared.cluster.connect import connect
+from shared.cluster.errors import ApiError, NotFoundError
+from shared.cluster.events import recorder
+from shared.cluster.lease import LeaseHeldError, LeaseLostError
+from shared.cluster.reading import read
+from shared.instances.store import CatalogMissingError
+from shared.interruption import moving
+from shared.interruption.deadline import is_ours, stamp
+from shared.interruption.notice import Ask
+from shared.provisioning.provisioning import Provisioning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from aws_lambda_powertools import Logger
+
+    from functions.interruption.messages import Message
+    from functions.interruption.report import Report
+    from functions.interruption.settings import InterruptionSettings
+    from shared.api.nodeclaim import NodeClaim
+    from shared.interruption.moving import Move
+    from shared.provisioning import report as provisioning
+    from shared.snapshot import Snapshot
+
+_LEASE_TRIES = 8
+_LEASE_WAIT_SECONDS = 0.5
+"""Decisions take a second or few; after that the message comes back, and drains wait for nobody."""
+
+
+class Responding:
+    """The tools of one invocation. ``until``: no further round of launches is begun after it."""
+
+    def __init__(
+        self, settings: InterruptionSettings, *, run: str, until: datetime, report: Report, logger: Logger
+    ) -> None:
+        self._settings = settings
+        self._run = run
+        self._until = until
+        self._report = report
+        self._logger = logger
+        self._client = connect(settings)
+        self._recorder = recorder(self._client)
+        self._claims = Claims(self._client)
+        self._taking = Taking(client=self._client, settings=settings, logger=logger)
+
+    def respond(self, messages: Sequence[Message], *, sweep: bool) -> frozenset[str]:
+        """Follow the messages; the ids of those that should come back.
+
+        Raises:
+            ApiError: nothing could be looked up.
+        """
+        messages = [m for m in messages if m.event.notice.ask is not Ask.NOTHING and not self._is_stale(m)]
+        ours = self._ours(messages)
+        failed = self._give_up_all([(m, c) for m, c in ours if m.event.notice.ask is Ask.GIVE_UP])
+        marked = [(m, c) for m, c in ours if m.event.notice.ask in (Ask.RISK, Ask.MAINTENANCE)]
+        failed |= self._mark_all(marked)
+        if marked or sweep:
+            self._move(fresh=bool(marked))
+        return frozenset(failed)
+
+    def _is_stale(self, message: Message) -> bool:
+        stale = host.current().now() - message.event.time > message.event.notice.use
+        self._report.stale += stale
+        return stale
+
+    def _ours(self, messages: Sequence[Message]) -> list[tuple[Message, NodeClaim]]:
+        if not messages:
+            return []
+        ids = {i for m in messages for i in m.event.notice.instance_ids}
+        claims = self._claims.of(ids, latest=max(m.event.time for m in messages))
+        found = [(m, claims[i]) for m in messages for i in m.event.notice.instance_ids if i in claims]
+        self._report.foreign += len(messages) - len({m.id for m, _ in found})
+        return found
+
+    # --- machines that go ---
+
+    def _give_up_all(self, ours: Sequence[tuple[Message, NodeClaim]]) -> set[str]:
+        now = host.current().now()
+        givings: dict[str, Giving] = {}
+        asked: dict[str, list[str]] = {}
+        scarce: dict[str, NodeClaim] = {}
+        again: list[str] = []
+        for message, claim in ours:
+            notice = message.event.notice
+            if is_ours(claim):
+                continue
+            by = notice.by or now
+            known = givings.get(claim.name)
+            if known is not None and known.by is not None and known.by <= by:
+                self._report.doubled += 1
+                asked[claim.name].append(message.id)
+                continue
+            if claim.metadata.deletion_timestamp is not None and stamp(claim, by, now=now) is None:
+                # Done before; but if that try didn't live to replace it, this one does.
+                self._report.doubled += not message.again
+                again += [message.id] if message.again else []
+                continue
+            givings[claim.name] = Giving(claim=claim, by=by, reason=notice.reason, message=notice.message)
+            asked.setdefault(claim.name, []).append(message.id)
+            if notice.offering_gone:
+                scarce[claim.name] = claim
+        if scarce:
+            self._taking.mark_scarce(scarce.values(), reason="Interrupted")
+        lost = self._taking.give_up(list(givings.values()))
+        self._report.given_up += len(givings) - len(lost)
+        failed = {i for name in lost for i in asked[name]}
+        if (givings or again) and self._provision(self._nodes_of(g.claim for g in givings.values())) is None:
+            # One message that comes back is enough to decide for all.
+            failed.add(next(iter(again), ours[0][0].id))
+        for giving in givings.values():
+            self._recorder.record(giving.claim.ref, "Warning", giving.reason, giving.message)
+        return failed
+
+    def _nodes_of(self, claims: Iterable[NodeClaim]) -> frozenset[str]:
+        return frozenset(c.status.node_name for c in claims if c.status.node_name)
+
+    def _provision(self, leaving: frozenset[str]) -> provisioning.Report | None:
+        """Place what runs on those nodes elsewhere, and launch for it; None: not finished, try again."""
+        for _ in range(_LEASE_TRIES):
+            try:
+                report = Provisioning(self._settings, by="interruption", run=self._run, logger=self._logger).run(
+                    leaving=leaving, until=self._until
+                )
+            except LeaseHeldError as error:
+                if host.current().now() >= self._until:
+                    break
+                self._logger.info("Somebody else is deciding", extra={"why": str(error)})
+                host.current().sleep(_LEASE_WAIT_SECONDS)
+                continue
+            except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseLostError) as error:
+                self._logger.warning(
+                    "Replacing will be tried again", extra={"error": type(error).__name__, "why": str(error)}
+                )
+                return None
+            self._report.replacements += len(report.launched)
+            return None if report.throttled else report
+        self._logger.warning("Replacing is left to the next try: somebody else is deciding")
+        return None
+
+    # --- machines that may go, or go some day ---
+
+    def _mark_all(self, ours: Sequence[tuple[Message, NodeClaim]]) -> set[str]:
+        """Write on each claim what EC2 said, so that it isn't forgotten until it is followed."""
+        failed = set()
+        for message, claim in ours:
+            notice = message.event.notice
+            risk = notice.ask is Ask.RISK
+            annotation = moving.AT_RISK if risk else moving.MAINTENANCE
+            moment = message.event.time if risk else notice.by or message.event.time
+            if claim.metadata.deletion_timestamp is not None:
+                continue
+            if claim.metadata.annotations.get(annotation) == moment.isoformat():
+                self._report.doubled += 1
+                continue
+            try:
+                self._client.patch(
+                    resources.NODE_CLAIMS.path(claim.name),
+                    {"metadata": {"annotations": {annotation: moment.isoformat()}}},
+                )
+            except NotFoundError:
+                continue
+            except ApiError as error:
+                self._logger.warning("An event will be tried again", extra={"nodeclaim": claim.name, "why": str(error)})
+                failed.add(message.id)
+                continue
+            self._report.marked += 1
+            self._recorder.record(claim.ref, "Warning", notice.reason, notice.message)
+        return failed
+
+    def _move(self, *, fresh: bool) -> None:
+        """Move what may be moved now; what may not stays marked, and the next minute looks again."""
+        now = host.current().now()
+        if not fresh and not any(moving.is_marked(c, now=now) for c in self._claims.all().values()):
+            return
+        snapshot = read(self._client, now=now)
+        moves = moving.decide(snapshot, now=now)
+        for node in moves.cordon:
+            self._taking.cordon(node)
+            self._report.cordoned += 1
+        if not moves.go:
+            return
+        self._taking.mark_scarce((m.claim for m in moves.go if m.at_risk), reason="RebalanceRecommended")
+        placed = self._provision(frozenset(m.node for m in moves.go if m.node))
+        go = [m for m in moves.go if m.must or (placed is not None and _has_place(m, snapshot, placed))]
+        lost = self._taking.give_up([_giving(m) for m in go])
+        self._report.moved += len(go) - len(lost)
+        for move in go:
+            giving = _giving(move)
+            self._recorder.record(move.claim.ref, "Normal", giving.reason, giving.message)
+
+
+def _giving(move: Move) -> Giving:
+    why = "maintenance is ahead" if not move.at_risk else "EC2 recommends to replace its machine"
+    return Giving(claim=move.claim, by=move.by, reason="DisruptionTerminating", message=f"moved: {why}")
+
+
+def _has_place(move: Move, snapshot: Snapshot, placed: provisioning.Report) -> bool:
+    """Whether everything on the machine has a place elsewhere, and every machine that was asked for came."""
+    pods = {p.key for p in snapshot.pods if move.node and p.spec.node_name == move.node}
+    return not placed.unfilled and not pods & placed.unplaced
