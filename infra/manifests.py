@@ -60,6 +60,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
         # Registration puts labels, taints and the finalizer on the node.
         ("", ("nodes",), ("patch",)),
         ("karpenter.sh", ("nodeclaims",), ("delete", "patch")),
+        # Fingerprints of what nodes are made from, as annotations.
+        ("karpenter.sh", ("nodepools",), ("patch",)),
+        ("karpenter.k8s.aws", ("ec2nodeclasses",), ("patch",)),
         # Whether pools and classes can be used, and why not, is told on themselves.
         ("karpenter.sh", ("nodeclaims/status", "nodepools/status", "provisioners/status"), ("patch",)),
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),
@@ -100,6 +103,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("create", "get", "patch")),)
 """For the functions that decide, in one namespace."""
+NODE_LEASE_NAMESPACE = "kube-node-lease"
+NODE_LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("delete", "list")),)
+"""For lifecycle, which clears up what kubelets of nodes that are gone left behind."""
 _DECIDES = (sizes.PROVISIONER, sizes.DISRUPTION, sizes.INTERRUPTION)
 
 RELAY_RULES: tuple[Rule, ...] = (
@@ -140,6 +146,8 @@ def access() -> list[Obj]:
         objects += _granted("Cluster", name, rules, subject)
         if function in _DECIDES:
             objects += _granted("", name, LEASES, subject, namespace=LEASE_NAMESPACE)
+        if function == sizes.LIFECYCLE:
+            objects += _granted("", name, NODE_LEASES, subject, namespace=NODE_LEASE_NAMESPACE)
     return objects
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 WILDCARDS = {
     "ReadInstances": "ec2:DescribeInstances takes no resource; limited to the Region",
+    "ReadTemplates": "ec2:DescribeLaunchTemplates takes no resource; limited to the Region",
     "ReadPlaces": "EC2's Describe calls take no resource; limited to the Region",
     "ReadTypes": "EC2's Describe calls take no resource; limited to the Region",
     "ReadPrices": "the Pricing API has no resources",
@@ -194,6 +195,14 @@ def _terminate(on: Subjects) -> list[iam.PolicyStatement]:
     ]
 
 
+def _clear(on: Subjects) -> list[iam.PolicyStatement]:
+    return [
+        _any_resource("ReadTemplates", ["ec2:DescribeLaunchTemplates"], on.in_region),
+        # Templates that this cluster made and that nothing comes from any more.
+        _allow("DeleteOwnTemplates", ["ec2:DeleteLaunchTemplate"], on.ec2("launch-template"), on.owned()),
+    ]
+
+
 def _refresh(on: Subjects) -> list[iam.PolicyStatement]:
     types = (
         "ec2:DescribeAvailabilityZones",
@@ -267,7 +276,7 @@ def statements(function: str, settings: Iterable[str], on: Subjects) -> list[iam
     look = [_any_resource("ReadInstances", ["ec2:DescribeInstances"], on.in_region)]
     purposes = {
         sizes.PROVISIONER: lambda: [*reach, *_resolve(on), *_launch(on)],
-        sizes.LIFECYCLE: lambda: [*reach, *_resolve(on)],  # keeps the classes' status; finds orphans
+        sizes.LIFECYCLE: lambda: [*reach, *_resolve(on), *_clear(on)],  # keeps the classes' status; finds leftovers
         sizes.DISRUPTION: lambda: reach,  # its ends are claims and messages
         sizes.TERMINATION: lambda: [*reach, *look, *_terminate(on)],
         # Replaces at once what is taken back; giving up is deleting a claim, which termination follows.

@@ -25,6 +25,10 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     """Look at every claim, node, pool and class; compare with EC2 only on the schedule."""
     settings = read(LifecycleSettings, host.current().environ)
     hint = hints.parse(event, cluster=settings.cluster_name)
-    report = Sweep(settings, logger=logger).look(everywhere=hint.about == hints.SCHEDULED)
+    swept = hint.about == hints.SCHEDULED
+    report = Sweep(settings, logger=logger).look(
+        everywhere=swept, classes=swept or hint.about == hints.NODE_POOLS_CHANGED
+    )
     metrics.add_metric(name="karpenter_nodes_created_total", unit=MetricUnit.Count, value=report.registered)
+    metrics.add_metric(name="tenon_nodes_repaired_total", unit=MetricUnit.Count, value=report.repaired)
     metrics.add_metric(name="tenon_lifecycle_failures_total", unit=MetricUnit.Count, value=report.failures)

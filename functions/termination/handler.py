@@ -45,7 +45,12 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # 
                 extra={"keys": message.hint.keys, "error": type(error).__name__, "why": str(error)},
             )
             failed.append(message.id)
-    drain.send_continuations()
+    try:
+        drain.finish()
+    except (ApiError, BotoCoreError, ClientError) as error:
+        # who of the batch was concerned doesn't matter: looking again at what is done costs one request
+        logger.warning("Termination will be tried again", extra={"error": type(error).__name__, "why": str(error)})
+        failed = [message.id for message in messages]
     return queues.come_back(aws.sqs(), event, failed)
 
 

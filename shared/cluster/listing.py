@@ -74,8 +74,10 @@ def _page_decoder(kind: Any) -> msgspec.json.Decoder[Page[Any]]:  # noqa: ANN401
     return _decoder(Page[kind])
 
 
-def objects(client: Client, resource: Resource, kind: type[T], *, fields: str = "", labels: str = "") -> Listed[T]:
-    """Every object of a kind, of one version.
+def objects(
+    client: Client, resource: Resource, kind: type[T], *, fields: str = "", labels: str = "", namespace: str = ""
+) -> Listed[T]:
+    """Every object of a kind, of one version; of one namespace, if it is given.
 
     Raises:
         NotFoundError: the cluster has no such kind.
@@ -83,11 +85,11 @@ def objects(client: Client, resource: Resource, kind: type[T], *, fields: str = 
     """
     for _ in range(_TRIES - 1):
         try:
-            return _objects(client, resource, kind, fields=fields, labels=labels)
+            return _objects(client, resource.path(namespace=namespace), resource, kind, fields=fields, labels=labels)
         except ExpiredError:
             # compacted while paging: what was read so far is of a version that is gone
             continue
-    return _objects(client, resource, kind, fields=fields, labels=labels)
+    return _objects(client, resource.path(namespace=namespace), resource, kind, fields=fields, labels=labels)
 
 
 @contextlib.contextmanager
@@ -102,12 +104,12 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _objects(client: Client, resource: Resource, kind: type[T], *, fields: str, labels: str) -> Listed[T]:
+def _objects(client: Client, path: str, resource: Resource, kind: type[T], *, fields: str, labels: str) -> Listed[T]:
     good: list[T] = []
     bad: list[Invalid] = []
     version = ""
     with _uncollected():
-        for raw in client.list_pages(resource.path(), fields=fields, labels=labels):
+        for raw in client.list_pages(path, fields=fields, labels=labels):
             try:
                 page: Page[T] = _page_decoder(kind).decode(raw)
             except msgspec.ValidationError:

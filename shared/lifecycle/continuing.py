@@ -19,7 +19,9 @@ NEXT_LOOK = "tenon.sh/next-look"
 
 _SLACK = timedelta(seconds=0.5)
 _SOON = timedelta(seconds=1)
-_LONGEST = timedelta(minutes=5)
+_LATE = timedelta(seconds=30)
+_LONGEST = timedelta(minutes=15)
+"""SQS keeps no message back for longer."""
 _SHARE = 20
 
 
@@ -46,11 +48,16 @@ def is_due(claim: NodeClaim, *, now: datetime) -> bool:
     return moment.tzinfo is None or now >= moment - _SLACK
 
 
-def delay(claim: NodeClaim, awaited: Awaited, *, end: datetime | None, now: datetime) -> timedelta:
-    """How long to wait for the next look, in whole seconds; never past the claim's deadline ``end``.
+def is_overdue(claim: NodeClaim, *, now: datetime) -> bool:
+    """Whether nobody has looked although it was time: the chain of looks has broken, or never began."""
+    return is_due(claim, now=now - _LATE)
+
+
+def delay(claim: NodeClaim, awaited: Awaited, *, latest: datetime | None, now: datetime) -> timedelta:
+    """How long to wait for the next look, in whole seconds; never past the moment ``latest``.
 
     A second or few while pods move, a few for an instance; while something holds, a twentieth of the time waited so
-    far, five minutes at most, so that two days of waiting cost some hundred looks.
+    far, a quarter of an hour at most, so that two days of waiting cost some three hundred looks.
     """
     if awaited is Awaited.INSTANCE:
         wait = timedelta(seconds=3)
@@ -58,4 +65,4 @@ def delay(claim: NodeClaim, awaited: Awaited, *, end: datetime | None, now: date
         waited = now - (claim.metadata.deletion_timestamp or now)
         longest = timedelta(seconds=5) if awaited is Awaited.PODS else _LONGEST
         wait = min(max(timedelta(seconds=waited // timedelta(seconds=_SHARE)), _SOON), longest)
-    return wait if end is None or end <= now else min(wait, end - now)
+    return wait if latest is None or latest <= now else min(wait, latest - now)

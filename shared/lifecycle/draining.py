@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.api.duration import parse_duration
+from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import Taint
 from shared.api.pods import is_daemon, is_mirror, is_terminal, is_terminating
 from shared.api.taints import same_taint, tolerates
@@ -35,7 +35,8 @@ class Step:
     """What to do now, in this order; ``terminate`` only when nothing else is left.
 
     ``evict`` are pods to evict, ``force`` pods to delete outright with so many seconds of grace because the claim's
-    deadline leaves no more, ``waiting_for`` says in words what the drain waits for.
+    deadline leaves no more, ``waiting_for`` says in words what the drain waits for. ``latest`` is the next moment at
+    which time itself has something to be done: a pod whose own grace begins to run, or the deadline.
     """
 
     evict: tuple[Pod, ...] = ()
@@ -43,6 +44,7 @@ class Step:
     waiting_for: str = ""
     drained: bool = False
     terminate: bool = False
+    latest: datetime | None = None
 
 
 def deadline(claim: NodeClaim) -> datetime | None:
@@ -60,7 +62,10 @@ def deadline(claim: NodeClaim) -> datetime | None:
             return moment
     if claim.spec.termination_grace_period is None or claim.metadata.deletion_timestamp is None:
         return None
-    grace = parse_duration(claim.spec.termination_grace_period)
+    try:
+        grace = parse_duration(claim.spec.termination_grace_period)
+    except DurationError:
+        return None
     return None if grace is None else claim.metadata.deletion_timestamp + grace
 
 
@@ -83,6 +88,7 @@ def next_step(
         return Step(force=tuple((p, 0) for p in remaining), terminate=True)
     force = tuple((p, _grace_left(p, end, now)) for p in remaining if _is_out_of_time(p, end, now))
     forced = {p.key for p, _ in force}
+    latest = _latest([p for p in remaining if p.key not in forced], end)
     group = _first_group([p for p in remaining if p.key not in forced])
     if remaining:
         names_ = sorted(p.key for p in remaining)
@@ -90,10 +96,11 @@ def next_step(
             evict=tuple(p for p in group if not is_terminating(p)),
             force=force,
             waiting_for=f"{len(names_)} pods, such as {names_[0]}" if len(names_) > 1 else f"pod {names_[0]}",
+            latest=latest,
         )
     attached = sorted(_detachable(attachments, pods, volume_of))
     if attached:
-        return Step(waiting_for=f"volume {attached[0]} to be detached", drained=True)
+        return Step(waiting_for=f"volume {attached[0]} to be detached", drained=True, latest=end)
     return Step(drained=True, terminate=True)
 
 
@@ -105,8 +112,19 @@ def _must_leave(pod: Pod, now: datetime) -> bool:
 
 
 def _is_out_of_time(pod: Pod, end: datetime | None, now: datetime) -> bool:
-    """Whether the pod must be deleted now so that it keeps its own grace before the deadline."""
-    return end is not None and not is_terminating(pod) and now >= end - _grace(pod)
+    """Whether the pod must be deleted now: it keeps just its own grace before the deadline, or would outstay it."""
+    if end is None:
+        return False
+    if pod.metadata.deletion_timestamp is not None:
+        return pod.metadata.deletion_timestamp > end
+    return now >= end - _grace(pod)
+
+
+def _latest(pods: list[Pod], end: datetime | None) -> datetime | None:
+    """When the first of the pods runs out of time, at the latest the deadline itself."""
+    if end is None:
+        return None
+    return min((end - _grace(p) for p in pods if not is_terminating(p)), default=end)
 
 
 def _grace(pod: Pod) -> timedelta:

@@ -29,23 +29,36 @@ class GivenUp:
     message: str
 
 
-def given_up(claim: NodeClaim, *, now: datetime) -> GivenUp | None:
-    """Why the claim must go, or None while it may go on."""
+def is_late(claim: NodeClaim, *, now: datetime) -> bool:
+    """Whether the claim has waited for its instance for longer than a launch may take."""
+    return (
+        claim.metadata.deletion_timestamp is None
+        and not is_true(claim.status.conditions, nodeclaim.LAUNCHED)
+        and now - (claim.metadata.creation_timestamp or now) >= LAUNCH_TIMEOUT
+    )
+
+
+def given_up(claim: NodeClaim, *, now: datetime, undealt: str = "") -> GivenUp | None:
+    """Why the claim must go, or None while it may go on.
+
+    ``undealt`` is a living instance of the claim's launch group that no claim has yet: whoever launched it died before
+    saying so, and the next run of the provisioner hands it over. It is waited for as long as for a node.
+    """
     if claim.metadata.deletion_timestamp is not None or is_true(claim.status.conditions, nodeclaim.REGISTERED):
         return None
     created = claim.metadata.creation_timestamp or now
     launched = condition(claim.status.conditions, nodeclaim.LAUNCHED)
     if launched is None or launched.status != "True":
-        if now - created < LAUNCH_TIMEOUT:
-            return None
         why = launched.message if launched is not None and launched.message else "EC2 gave no instance"
-        return GivenUp(reason="LaunchTimeout", message=f"not launched within {LAUNCH_TIMEOUT}: {why}")
-    if now - (launched.last_transition_time or created) < REGISTRATION_TIMEOUT:
-        return None
-    return GivenUp(
-        reason="RegistrationTimeout",
-        message=(
+        after, reason, message = LAUNCH_TIMEOUT, "LaunchTimeout", f"not launched within {LAUNCH_TIMEOUT}: {why}"
+        since = created
+        if undealt:
+            after, reason = REGISTRATION_TIMEOUT, "RegistrationTimeout"
+            message = f"instance {undealt} was launched for it and not handed over within {REGISTRATION_TIMEOUT}"
+    else:
+        after, since, reason = REGISTRATION_TIMEOUT, launched.last_transition_time or created, "RegistrationTimeout"
+        message = (
             f"instance {claim.status.provider_id.rpartition('/')[2]} did not join the cluster within "
             f"{REGISTRATION_TIMEOUT}: look at its console output, its user data and the node role's access entry"
-        ),
-    )
+        )
+    return GivenUp(reason=reason, message=message) if now - since >= after else None

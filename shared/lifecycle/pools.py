@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import condition, is_true, with_condition
+from shared.api.meta import condition, with_condition
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
+from shared.instances.places import conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
+    from shared.lifecycle.liveness import GivenUp
 
 VALIDATION = "ValidationSucceeded"
 NODE_CLASS_READY = "NodeClassReady"
@@ -44,8 +46,12 @@ def status(
     node_class: EC2NodeClass | None,
     *,
     now: datetime,
+    failed: GivenUp | None = None,
 ) -> NodePoolStatus:
-    """The status to write: what the pool's claims hold, and whether it can launch."""
+    """The status to write: what the pool's claims hold, and whether it can launch.
+
+    ``failed``: one of its claims was just given up before it had a node, and why.
+    """
     own = claims_of(pool, claims)
     count = sum(1 for n in nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name)
     held = add(*(parse_resources(c.status.capacity) for c in own)) if own else {}
@@ -68,8 +74,7 @@ def status(
         now=now,
         generation=pool.metadata.generation,
     )
-    if any(is_true(c.status.conditions, nodeclaim.REGISTERED) for c in own):
-        conditions = with_condition(conditions, REGISTRATION_HEALTHY, status=True, reason="NodesRegister", now=now)
+    conditions = _with_registration(conditions, own, failed, now=now)
     return NodePoolStatus(
         resources={**format_resources({**held, NODES: count})},
         nodes=count,
@@ -99,7 +104,33 @@ def class_not_ready(pool: NodePool, node_class: EC2NodeClass | None) -> tuple[st
     if ready is None or ready.status != "True":
         message = ready.message if ready is not None else "not looked at yet"
         return "NodeClassNotReady", f"{node_class.ref}: {message}"
-    return None
+    apart = conflict(pool, node_class)
+    return ("ZonesConflict", apart) if apart is not None else None
+
+
+def _with_registration(
+    conditions: list[Condition], own: Iterable[NodeClaim], failed: GivenUp | None, *, now: datetime
+) -> list[Condition]:
+    """Whether the pool's machines become nodes: unknown at first, false after one didn't, true as soon as one has."""
+    before = condition(conditions, REGISTRATION_HEALTHY)
+    if failed is not None:
+        return with_condition(
+            conditions, REGISTRATION_HEALTHY, status=False, reason=failed.reason, message=failed.message, now=now
+        )
+    registered = [
+        c.last_transition_time or now
+        for claim in own
+        if (c := condition(claim.status.conditions, nodeclaim.REGISTERED)) is not None and c.status == "True"
+    ]
+    since = before.last_transition_time if before is not None and before.status == "False" else None
+    if registered and (since is None or max(registered) > since):
+        return with_condition(conditions, REGISTRATION_HEALTHY, status=True, reason="NodesRegister", now=now)
+    if before is None:
+        text = "no node has registered yet"
+        return with_condition(
+            conditions, REGISTRATION_HEALTHY, status=None, reason="AwaitingNodes", message=text, now=now
+        )
+    return conditions
 
 
 def _with_ready(conditions: list[Condition], pool: NodePool, *, now: datetime) -> list[Condition]:

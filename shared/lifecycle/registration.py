@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.hash import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, hash_node_class, hash_node_pool
 from shared.api.meta import OwnerReference, is_true, with_condition
+from shared.api.nodepool import node_class_for
 from shared.api.quantity import parse_resources
 from shared.api.taints import same_taint
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Taint
     from shared.api.meta import Condition
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.api.nodepool import NodePool
 
 EPHEMERAL_TAINTS = frozenset(
     {
@@ -82,6 +86,41 @@ def claim_after(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
         )
     status = replace(status, node_name=node.metadata.name, conditions=with_ready(conditions, now=now))
     return replace(claim, status=status)
+
+
+def adopted(claim: NodeClaim, pool: NodePool | None, node_class: EC2NodeClass | None) -> NodeClaim:
+    """The claim with our finalizer, and with fingerprints of our version of what it was made from.
+
+    A fingerprint of another version (Karpenter's, or an older one's) says nothing here, so the pool and class as they
+    are now count as what the claim was made from: it is never drift. One of our version is left as it is.
+    """
+    metadata = claim.metadata
+    if metadata.deletion_timestamp is not None:
+        return claim
+    if names.TERMINATION_FINALIZER not in metadata.finalizers:
+        metadata = replace(metadata, finalizers=[*metadata.finalizers, names.TERMINATION_FINALIZER])
+    stamps: dict[str, str] = {}
+    if pool is not None and metadata.annotations.get(names.NODEPOOL_HASH_VERSION) != NODEPOOL_HASH_VERSION:
+        stamps |= pool_stamps(pool)
+    if node_class is not None and metadata.annotations.get(names.NODECLASS_HASH_VERSION) != NODECLASS_HASH_VERSION:
+        stamps |= class_stamps(node_class if pool is None else node_class_for(pool, node_class))
+    if stamps:
+        metadata = replace(metadata, annotations={**metadata.annotations, **stamps})
+    return claim if metadata is claim.metadata else replace(claim, metadata=metadata)
+
+
+def pool_stamps(pool: NodePool) -> dict[str, str]:
+    """The annotations that say what a pool's template is now.
+
+    They stand on the pool too, as Karpenter's do: when a cluster goes back to it, it sees by the version that all
+    fingerprints must be taken anew, and nothing drifts.
+    """
+    return {names.NODEPOOL_HASH: hash_node_pool(pool), names.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION}
+
+
+def class_stamps(node_class: EC2NodeClass) -> dict[str, str]:
+    """The annotations that say what a class is now."""
+    return {names.NODECLASS_HASH: hash_node_class(node_class), names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION}
 
 
 def with_ready(conditions: list[Condition], *, now: datetime) -> list[Condition]:

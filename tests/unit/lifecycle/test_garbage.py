@@ -15,14 +15,16 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 OLD = NOW - timedelta(minutes=20)
 
 
-def machine(identity: str, *, state: str = "running", at: datetime = OLD, group: str = "") -> Instance:
+def machine(
+    identity: str, *, state: str = "running", at: datetime = OLD, group: str = "", tags: dict[str, str] | None = None
+) -> Instance:
     return Instance(
         id=identity,
         type="m5.large",
         zone="us-east-1a",
         state=state,
         launched_at=at,
-        tags={names.LAUNCH_GROUP: group} if group else {},
+        tags={names.NODEPOOL: "default", **({names.LAUNCH_GROUP: group} if group else {}), **(tags or {})},
         image_id="ami-1",
         capacity_type=names.SPOT,
     )
@@ -76,9 +78,9 @@ def test_a_node_of_ours_without_claim_and_instance_is_abandoned_and_a_strangers_
         spec=NodeSpec(provider_id="aws:///us-east-1a/i-1"),
     )
     strange = Node(metadata=ObjectMeta(name="b"), spec=NodeSpec(provider_id="aws:///us-east-1a/i-2"))
-    assert abandoned([ours, strange], [], []) == (ours,)
-    assert abandoned([ours], [], [machine("i-1")]) == ()
-    assert abandoned([ours], [claim(provider_id="aws:///us-east-1a/i-1")], []) == ()
+    assert abandoned([ours, strange], [], [], now=NOW) == (ours,)
+    assert abandoned([ours], [], [machine("i-1")], now=NOW) == ()
+    assert abandoned([ours], [claim(provider_id="aws:///us-east-1a/i-1")], [], now=NOW) == ()
 
 
 def test_garbage_in_a_provider_id_is_no_instance() -> None:
