@@ -194,6 +194,7 @@ class Cloud:
         from moto.ec2.responses.fleets import Fleets as FleetResponses  # noqa: PLC0415 - the same
         from moto.ec2.responses.spot_instances import SpotInstances  # noqa: PLC0415 - the same
         from moto.events.models import Rule  # noqa: PLC0415 - the same
+        from moto.sqs.models import SQSBackend  # noqa: PLC0415 - the same
 
         terminate = Instance.terminate
         cloud = self
@@ -232,7 +233,13 @@ class Cloud:
         def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
             cloud.buses.deliver(rule, event, transform_input)
 
+        def is_kept(backend: Any, queue_name: str, message: Any) -> bool:  # noqa: ANN401 - moto's own signature
+            # moto's own counts the queue's messages several times over for each message that is received.
+            kept = float(backend.queues[queue_name].message_retention_period)
+            return bool(message.sent_timestamp / 1000 + kept > cloud._now().timestamp())
+
         replacements = (
+            (SQSBackend, "is_message_valid_based_on_retention_period", is_kept),
             (FleetResponses, "create_fleet", create_fleet),
             (SpotInstances, "describe_spot_price_history", describe_spot_price_history),
             (EC2Response, "describe_capacity_reservations", describe_capacity_reservations),
