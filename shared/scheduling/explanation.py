@@ -135,8 +135,8 @@ def _types(  # noqa: C901, PLR0911 (one question after the other, each with its 
         have = max(0, int(left[tight]))
         if name == NODES:
             return f"its limit on {name} leaves {have}"
-        smallest = format_quantity(name, int(size[:, tight].min()))
-        return f"its limit leaves {name} {format_quantity(name, have)}, and the smallest machine for the pod has {smallest}"
+        rest, smallest = format_quantity(name, have), format_quantity(name, int(size[:, tight].min()))
+        return f"its limit leaves {name} {rest}, and the smallest machine for the pod has {smallest}"
     if pool.min_values:
         wanted = ", ".join(f"{n} values of {key}" for key, n in sorted(pool.min_values.items()))
         return f"too few of its instance types would do to keep its minValues ({wanted})"

@@ -16,7 +16,7 @@ from shared.scheduling.filling import Item, fill_rows
 from shared.scheduling.packing import Bin, Lot, Option, as_item, fitting, lots_of, variety
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +31,9 @@ _LEAST_GAIN = 1e-9
 _FIRST_TRIED = 6
 _ALL_AT_ONCE = 12
 _FOUR = 4
+_WORST = 48
+_MATES = 8
+_TRIPLES = [(j, k) for j in range(4) for k in range(j + 1, 5)]
 
 
 @dataclass(frozen=True)
@@ -90,20 +93,21 @@ class Improver:
             if not gained:
                 return
 
-    def _subsets(self, ranked: Sequence[Bin]) -> list[list[Bin]]:
-        """Which bins to take apart together: the worst with each that may share with it, then by threes, then alone."""
-        found: list[list[Bin]] = [list(ranked)] if 1 < len(ranked) <= _ALL_AT_ONCE else []
-        for i, first in enumerate(ranked):
-            mates = [b for b in ranked if b is not first and (b.offerings & first.offerings).any()]
-            later = [b for b in ranked[i + 1 :] if (b.offerings & first.offerings).any()]
-            found.append([first])
-            found += [[first, b] for b in later[:8]]
-            found += [
-                [first, later[j], later[k]] for j in range(min(4, len(later))) for k in range(j + 1, min(5, len(later)))
-            ]
-            if len(mates) >= _FOUR - 1:
-                found.append([first, *later[:3]])
-        return [f for f in found if f]
+    def _subsets(self, ranked: Sequence[Bin]) -> Iterator[list[Bin]]:
+        """Which bins to take apart together: all if few; then the worst alone, and with those that may share with it."""
+        if 1 < len(ranked) <= _ALL_AT_ONCE:
+            yield list(ranked)
+        worst = ranked[:_WORST]
+        for i, first in enumerate(worst):
+            later = [b for b in worst[i + 1 :] if (b.offerings & first.offerings).any()][:_MATES]
+            yield [first]
+            for mate in later:
+                yield [first, mate]
+            for j, k in _TRIPLES:
+                if k < len(later):
+                    yield [first, later[j], later[k]]
+            if len(later) >= _FOUR - 1:
+                yield [first, *later[: _FOUR - 1]]
 
     def _waste(self, b: Bin) -> float:
         return b.price(self._market) - sum(item.worth * len(pods) for item, pods in b.content)
@@ -126,6 +130,8 @@ class Improver:
         packer = self._packer
         gone = {id(b) for b in chosen}
         packer.bins = [b for b in packer.bins if id(b) not in gone]
+        for b in chosen:
+            packer.limits.give(b.row)
         owners = {
             id(i): original for i, original in zip(items, (item for b in chosen for item, _ in b.content), strict=True)
         }

@@ -77,6 +77,7 @@ class Judge:
         self._customs: dict[tuple[tuple[str, ValueSet], ...], int] = {(): 0}
         self._parts: dict[tuple[int, str, ValueSet], tuple[BoolArray | None, bool, ValueSet | None]] = {}
         self._tolerated: dict[tuple[tuple[tuple[str, str, str, str], ...], bool], tuple[BoolArray, BoolArray]] = {}
+        self._costs: dict[tuple[int, bytes], float] = {}
         self._masks: dict[tuple[bytes, bytes, bytes], int] = {}
         self._judged: dict[object, tuple[BoolArray, NDArray[np.int64], BoolArray, BoolArray]] = {}
 
@@ -139,6 +140,13 @@ class Judge:
 
     def cost(self, kind: Kind, requests: NDArray[np.int64]) -> float:
         """The least share of a machine's price that a pod of this size takes, USD per hour; inf if none fits."""
+        key = (kind.mask_key, requests.tobytes())
+        found = self._costs.get(key)
+        if found is None:
+            found = self._costs[key] = self._cost(kind, requests)
+        return found
+
+    def _cost(self, kind: Kind, requests: NDArray[np.int64]) -> float:
         if not kind.buyable:
             return float("inf")
         bought = self.market.price[kind.rows][:, kind.offerings].min(1)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from shared.scheduling.pools import Market
 
 _UNLIMITED = 1 << 62
+_FAR = 100
+"""A limit is far while it leaves so many of the pool's largest machines; it is only counted then, not planned for."""
 
 
 class Limits:
@@ -38,14 +40,20 @@ class Limits:
                 elif name in market.resources:
                     self.left[i, market.resources.index(name)] = amount - used.get(name, 0)
         self._size = np.hstack([market.capacity, np.ones((len(market.capacity), 1), np.int64)])
-        self._limited: NDArray[np.bool_] = np.logical_or.reduce(self.left < _UNLIMITED, axis=1)
+        self._counted = (self.left < _UNLIMITED).astype(np.int64)
+        self._limited = [bool(c.any()) for c in self._counted]
+        biggest = [self._size[p.rows].max(0, initial=0) for p in market.pools]
+        self._margin = np.array(biggest, np.int64).reshape(shape) * _FAR
+        self._near = np.zeros(len(market.pools), np.bool_)
+        for i in range(len(market.pools)):
+            self._near[i] = bool((self.left[i] < self._margin[i]).any())
         self._everything = np.ones(len(self._size), np.bool_)
 
     def rows(self) -> NDArray[np.bool_]:
         """Which rows a pool may still buy one of."""
-        if not self._limited.any():
+        if not self._near.any():
             return self._everything
-        found: NDArray[np.bool_] = (self._size <= self.left[self._market.pool_of]).all(1)
+        found: NDArray[np.bool_] = np.logical_and.reduce(self._size <= self.left[self._market.pool_of], axis=1)
         return found
 
     def times(self, row: int) -> int:
@@ -56,29 +64,31 @@ class Limits:
 
     def take(self, row: int) -> None:
         """Counts one of a row as bought."""
-        pool = self._market.pool_of[row]
-        if self._limited[pool]:
-            self.version += 1
-            limited = self.left[pool] < _UNLIMITED
-            self.left[pool][limited] -= self._size[row][limited]
+        self._count(row, -1)
 
     def give(self, row: int) -> None:
         """Counts one of a row as not bought after all."""
-        pool = self._market.pool_of[row]
+        self._count(row, 1)
+
+    def _count(self, row: int, sign: int) -> None:
+        pool = int(self._market.pool_of[row])
         if self._limited[pool]:
-            self.version += 1
-            limited = self.left[pool] < _UNLIMITED
-            self.left[pool][limited] += self._size[row][limited]
-
-    def limited_row(self, row: int) -> bool:
-        """Whether the row's pool has limits at all."""
-        return bool(self._limited[self._market.pool_of[row]])
-
-    def limited_rows(self) -> NDArray[np.bool_]:
-        """Which rows are of pools with limits."""
-        found: NDArray[np.bool_] = self._limited[self._market.pool_of]
-        return found
+            self.left[pool] += sign * self._size[row] * self._counted[pool]
+            if self._near[pool]:
+                self.version += 1
+            elif (self.left[pool] < self._margin[pool]).any():
+                self._near[pool] = True
+                self.version += 1
 
     def limited(self, pool: int) -> bool:
-        """Whether the pool has limits at all."""
-        return bool(self._limited[pool])
+        """Whether the pool has limits that are near."""
+        return bool(self._near[pool])
+
+    def limited_row(self, row: int) -> bool:
+        """Whether the row's pool has limits that are near."""
+        return bool(self._near[self._market.pool_of[row]])
+
+    def limited_rows(self) -> NDArray[np.bool_]:
+        """Which rows are of pools with limits that are near."""
+        found: NDArray[np.bool_] = self._near[self._market.pool_of]
+        return found

@@ -67,15 +67,13 @@ class Lot:
     requests: Ints
     worth: float
     items: list[Item]
-
-    @property
-    def count(self) -> int:
-        """How many pods."""
-        return sum(len(i.pods) for i in self.items)
+    count: int
 
     def take(self, n: int) -> list[tuple[Item, list[str]]]:
         """Takes n pods out of its items, in order."""
         found: list[tuple[Item, list[str]]] = []
+        n = min(n, self.count)
+        self.count -= n
         for item in self.items:
             if not n:
                 break
@@ -96,9 +94,10 @@ def lots_of(items: Iterable[Item], *, hosts: bool) -> list[Lot]:
         key = (kind.mask_key, rules, item.requests.tobytes())
         lot = found.get(key)
         if lot is None:
-            found[key] = Lot(kind, item.requests, item.worth, [item])
+            found[key] = Lot(kind, item.requests, item.worth, [item], item.count)
         else:
             lot.items.append(item)
+            lot.count += item.count
     return list(found.values())
 
 
@@ -107,8 +106,8 @@ def host_key(rules: HostRules) -> tuple[tuple[tuple[int, int], ...], tuple[tuple
     return tuple(sorted(rules.match.items())), tuple(sorted(rules.cap.items()))
 
 
-def _order(item: Item) -> tuple[float, tuple[int, ...], str]:
-    return (-item.worth, tuple((-item.requests).tolist()), item.pods[0])
+def _order(item: Item) -> tuple[float, bytes, str]:
+    return (-item.worth, item.requests.tobytes(), item.pods[0])
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,9 @@ class Packer:
                     return
                 option, at, counts, rate = found
                 steady = (
-                    (option, at, rate) if len(lots) > _FEW and not self.limits.limited_row(option.rows[at]) else None
+                    (option, at, rate)
+                    if len(lots) > _FEW and not self.limits.limited_row(int(option.rows[at]))
+                    else None
                 )
             self._take(option, at, counts)
             lots = [lot for lot in lots if lot.count]
@@ -258,7 +259,7 @@ class Packer:
         rows, allowed = rows[useful], allowed[:, useful]
         groups: dict[tuple[int, bytes], list[int]] = {}
         for j, (row, pool) in enumerate(zip(rows.tolist(), market.pool_of[rows].tolist(), strict=True)):
-            special = market.pools[pool].min_values or market.pools[pool].limits
+            special = market.pools[pool].min_values or self.limits.limited(pool)
             groups.setdefault((pool if special else -1, allowed[:, j].tobytes()), []).append(row)
         kept: list[int] = []
         for (pool, _), members in groups.items():
@@ -388,12 +389,16 @@ def _distinct_columns(matrix: Bools) -> list[Ints]:
 
 def fitting(market: Market, pool: Pool, kinds: Sequence[Kind], used: Ints, offerings: Bools, custom: int) -> Ints:
     """The pool's rows that hold this much, are allowed to these kinds, and can be had in one of the offerings."""
-    rows = np.arange(pool.rows.start, pool.rows.stop)
-    ok = (market.free[pool.rows] >= used).all(1) & np.isfinite(market.price[pool.rows][:, offerings]).any(1)
-    for kind in {k.mask_key: k for k in kinds}.values():
-        ask = kind.custom[pool.rows]
-        ok &= kind.rows[pool.rows] & ((ask == 0) | (ask == custom))
-    found: Ints = rows[ok]
+    distinct = {k.mask_key: k for k in kinds}
+    key = (pool.name, frozenset(distinct), offerings.tobytes(), custom)
+    rows = market.remembered.get(key)
+    if rows is None:
+        ok = np.isfinite(market.price[pool.rows][:, offerings]).any(1)
+        for kind in distinct.values():
+            ask = kind.custom[pool.rows]
+            ok &= kind.rows[pool.rows] & ((ask == 0) | (ask == custom))
+        rows = market.remembered[key] = np.flatnonzero(ok) + pool.rows.start
+    found: Ints = rows[(market.free[rows] >= used).all(1)]
     return found
 
 

@@ -40,6 +40,7 @@ _FEW = 300
 _ZONES = 4
 _BUDGET = 1500
 """How many fillings of an item into all rows second thoughts may take: some tens of milliseconds."""
+_BUDGET_OF_MANY = 80
 
 
 def best_plan(
@@ -114,7 +115,8 @@ class Planner:
                 else:
                     self.given_up += group.count
                     waiting.append(self._group(group.pods, wishes, group.sizes))
-        Improver(self.packer, _BUDGET).run()
+        pods = sum(len(s.pods) for _, sizes in self._classes for s in sizes)
+        Improver(self.packer, _BUDGET if pods <= _FEW else _BUDGET_OF_MANY).run()
         settle(self.packer, strict=self.packer.strict)
 
     def rank(self) -> tuple[int, int, float]:

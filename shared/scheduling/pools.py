@@ -94,6 +94,7 @@ class Market:
     columns: Mapping[str, Column]
     daemons: NDArray[np.int64]
     offering_masks: dict[tuple[str, ValueSet], BoolArray] = field(default_factory=dict)
+    remembered: dict[object, NDArray[np.int64]] = field(default_factory=dict)
 
     def name_of(self, row: int) -> str:
         """The instance type of a row."""
