@@ -94,7 +94,7 @@ class Improver:
                 return
 
     def _subsets(self, ranked: Sequence[Bin]) -> Iterator[list[Bin]]:
-        """Which bins to take apart together: all if few; then the worst alone, and with those that may share with it."""
+        """Which bins to take apart together: all if few; then the worst alone, and with others that may share."""
         if 1 < len(ranked) <= _ALL_AT_ONCE:
             yield list(ranked)
         worst = ranked[:_WORST]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 Raw = dict[str, Any]
@@ -30,7 +30,7 @@ SUFFIXES = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=None)
+@cache
 def amount(text: str) -> Fraction:
     digits = text.rstrip("kKMGTim")
     return Fraction(digits) * Fraction(SUFFIXES[text[len(digits) :]])
@@ -142,9 +142,7 @@ def ports_of(spec: Raw) -> list[tuple[str, str, int]]:
 
 
 def clash(a: list[tuple[str, str, int]], b: list[tuple[str, str, int]]) -> bool:
-    return any(
-        p == q and n == m and (x == y or "0.0.0.0" in (x, y)) for p, x, n in a for q, y, m in b
-    )
+    return any(p == q and n == m and (x == y or "0.0.0.0" in (x, y)) for p, x, n in a for q, y, m in b)
 
 
 class World:
@@ -160,7 +158,10 @@ class World:
         self.nodes = {n["metadata"]["name"]: n for n in by.get("Node", [])}
         self.pools = {p["metadata"]["name"]: p for p in by.get("NodePool", [])}
         self.daemons = by.get("DaemonSet", [])
-        self.claims = {f"{c['metadata'].get('namespace') or 'default'}/{c['metadata']['name']}": c for c in by.get("PersistentVolumeClaim", [])}
+        self.claims = {
+            f"{c['metadata'].get('namespace') or 'default'}/{c['metadata']['name']}": c
+            for c in by.get("PersistentVolumeClaim", [])
+        }
         self.volumes = {v["metadata"]["name"]: v for v in by.get("PersistentVolume", [])}
         self.classes = {c["metadata"]["name"]: c for c in by.get("StorageClass", [])}
         self.csi = {c["metadata"]["name"]: c for c in by.get("CSINode", [])}
@@ -191,7 +192,11 @@ class World:
     def spec_id(self, pod: Raw) -> int:
         found = self._ids.get(id(pod))
         if found is None:
-            spec = {k: v for k, v in pod["spec"].items() if k in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")}
+            spec = {
+                k: v
+                for k, v in pod["spec"].items()
+                if k in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")
+            }
             text = json.dumps([pod["metadata"].get("namespace"), labels_of(pod), spec], sort_keys=True)
             found = self._ids[id(pod)] = self._spec_ids.setdefault(text, len(self._spec_ids))
         return found
@@ -376,7 +381,7 @@ class World:
                         self.say(f"{name}: {len(have)} values of {key}, wanted {r['minValues']}")
         self.hosts.append((name, [labels for _, labels, _ in variants], pods))
 
-    @lru_cache(maxsize=None)  # noqa: B019 (one world lives as long as its check)
+    @cache  # noqa: B019 (one world lives as long as its check)
     def sizes(self, name: str) -> tuple[Counter[str], Counter[str]]:
         return amounts(self.types[name]["capacity"]), amounts(self.types[name].get("overhead"))
 
@@ -389,7 +394,9 @@ class World:
         labels = self.node_labels(name)
         taints = node["spec"].get("taints") or []
         running = self.bound.get(name, [])
-        daemons = [p for p in running if any(o.get("kind") == "DaemonSet" for o in p["metadata"].get("ownerReferences") or [])]
+        daemons = [
+            p for p in running if any(o.get("kind") == "DaemonSet" for o in p["metadata"].get("ownerReferences") or [])
+        ]
         load, ports = self.daemon_load(labels, taints)
         have = plus(*(requests(p["spec"]) for p in daemons))
         coming = Counter({k: max(Fraction(0), v - have[k]) for k, v in load.items()})  # type: ignore[misc]  # Fractions count as well
@@ -459,7 +466,9 @@ class World:
         selector = term.get("namespaceSelector")
         if selector is None:
             return set(term.get("namespaces") or [own])
-        return set(term.get("namespaces") or []) | {n for n, labels in self.namespaces.items() if selected(selector, labels)}
+        return set(term.get("namespaces") or []) | {
+            n for n, labels in self.namespaces.items() if selected(selector, labels)
+        }
 
     def count(self, key: str, selector: Raw | None, namespaces: Any, fits: Any = None) -> Counter[str]:
         """How many selected pods stand in each domain; one that may stand in several is counted in each."""
@@ -467,7 +476,10 @@ class World:
         for h, (_, variants, pods) in enumerate(self.hosts):
             if fits is not None and not fits(variants):
                 continue
-            n = sum((p["metadata"].get("namespace") or "default") in namespaces and selected(selector, labels_of(p)) for p in pods)
+            n = sum(
+                (p["metadata"].get("namespace") or "default") in namespaces and selected(selector, labels_of(p))
+                for p in pods
+            )
             if n:
                 for d in self.domains(h, key):
                     total[d] += n
@@ -480,12 +492,16 @@ class World:
             for p in pods:
                 affinity = p["spec"].get("affinity") or {}
                 pending = key_of(p) in self.pending
-                for term in (affinity.get("podAntiAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or []:
+                for term in (affinity.get("podAntiAffinity") or {}).get(
+                    "requiredDuringSchedulingIgnoredDuringExecution"
+                ) or []:
                     if self.beside(h, p, term):
                         self.say(f"{key_of(p)} on {name}: one that it avoids is within {term['topologyKey']}")
                 if not pending:
                     continue
-                for term in (affinity.get("podAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or []:
+                for term in (affinity.get("podAffinity") or {}).get(
+                    "requiredDuringSchedulingIgnoredDuringExecution"
+                ) or []:
                     if not self.together(h, p, term):
                         self.say(f"{key_of(p)} on {name}: nobody that it needs is within {term['topologyKey']}")
                 for c in p["spec"].get("topologySpreadConstraints") or []:
@@ -529,7 +545,9 @@ class World:
             selector = json.loads(json.dumps(c.get("labelSelector")))
             for k in c.get("matchLabelKeys") or []:
                 if k in labels_of(pod):
-                    selector.setdefault("matchExpressions", []).append({"key": k, "operator": "In", "values": [labels_of(pod)[k]]})
+                    selector.setdefault("matchExpressions", []).append(
+                        {"key": k, "operator": "In", "values": [labels_of(pod)[k]]}
+                    )
             honor = c.get("nodeAffinityPolicy", "Honor") == "Honor"
             counts = self.count(
                 key,
@@ -557,7 +575,10 @@ class World:
             taints = pool["spec"]["template"]["spec"].get("taints") or []
             if honor_taints and repelled(pod["spec"], taints):
                 continue
-            own = {**((pool["spec"]["template"].get("metadata") or {}).get("labels") or {}), "karpenter.sh/nodepool": name}
+            own = {
+                **((pool["spec"]["template"].get("metadata") or {}).get("labels") or {}),
+                "karpenter.sh/nodepool": name,
+            }
             for labels in self.machines(name, pool, own, key):
                 if key in labels and all(expression(e, labels) for e in asked):
                     if not honor_affinity or self.may_stand(pod, labels):
@@ -581,7 +602,11 @@ class World:
             "requiredDuringSchedulingIgnoredDuringExecution"
         )
         if required and len(required["nodeSelectorTerms"]) == 1:
-            found += [e for e in required["nodeSelectorTerms"][0]["matchExpressions"] if ALIASES.get(e["key"], e["key"]) == key]
+            found += [
+                e
+                for e in required["nodeSelectorTerms"][0]["matchExpressions"]
+                if ALIASES.get(e["key"], e["key"]) == key
+            ]
         return found
 
     def machines(self, name: str, pool: Raw, own: Raw, key: str) -> list[Raw]:
@@ -603,7 +628,12 @@ class World:
                     if not o.get("available", True):
                         continue
                     for k, v in customs:
-                        labels = {**own, **self.type_labels(t["name"]), ZONE: o["zone"], CAPACITY_TYPE: o["capacityType"]}
+                        labels = {
+                            **own,
+                            **self.type_labels(t["name"]),
+                            ZONE: o["zone"],
+                            CAPACITY_TYPE: o["capacityType"],
+                        }
                         if k is not None:
                             labels[k] = v
                         others = [r for r in wanted if r["key"] in labels]
@@ -622,7 +652,9 @@ class World:
                 affinity = p["spec"].get("affinity") or {}
                 preferred = "preferredDuringSchedulingIgnoredDuringExecution"
                 for w in (affinity.get("nodeAffinity") or {}).get(preferred) or []:
-                    met += all(all(expression(e, v) for e in w["preference"].get("matchExpressions") or []) for v in variants)
+                    met += all(
+                        all(expression(e, v) for e in w["preference"].get("matchExpressions") or []) for v in variants
+                    )
                 for w in (affinity.get("podAffinity") or {}).get(preferred) or []:
                     t = w["podAffinityTerm"]
                     mine = self.domains(h, ALIASES.get(t["topologyKey"], t["topologyKey"]))

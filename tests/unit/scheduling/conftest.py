@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli import simulate
+from shared.scheduling.schedule import schedule
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_HERE = Path(__file__).parent
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def world() -> Any:
+    """The makers of small clusters."""
+    return _load("scheduling_worlds", _HERE / "worlds.py")
+
+
+@pytest.fixture(scope="session")
+def checker() -> Any:
+    """The independent judge of decisions."""
+    return _load("scheduling_checker", _HERE.parents[1] / "scenarios" / "checker.py")
+
+
+def _decide(raw: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    document = simulate.Document()
+    simulate._add(document, json.loads(json.dumps(raw)), "test")
+    asked = simulate.question(document, now=datetime(2026, 11, 21, tzinfo=UTC))
+    answer = simulate.answer(schedule(asked.problem), asked.refused)
+    answer.pop("stats")
+    return answer, not asked.invalid and not asked.refused
+
+
+@pytest.fixture(scope="session")
+def decide_unchecked() -> Any:
+    """Decides a document with something in it that the judge can't read either."""
+    return lambda raw: _decide(raw)[0]
+
+
+@pytest.fixture(scope="session")
+def decide(checker: Any) -> Any:
+    """Decides a document as `tenon simulate` does; the answer is checked, and comes back as plain values."""
+
+    def decide(raw: dict[str, Any]) -> dict[str, Any]:
+        answer, readable = _decide(raw)
+        if readable:
+            assert checker.check(raw, answer) == []
+        return answer
+
+    return decide
