@@ -1,0 +1,154 @@
+"""Which machines are moved before they have to go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec
+from shared.api.meta import Condition, ObjectMeta
+from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
+from shared.interruption import moving
+from shared.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ALL = [Budget(nodes="100%")]
+
+
+def true(type_: str) -> Condition:
+    return Condition(type=type_, status="True", reason="x", last_transition_time=NOW)
+
+
+def cluster(
+    size: int,
+    *,
+    at_risk: Iterable[int] = (),
+    maintenance: dict[int, datetime] | None = None,
+    deleted: Iterable[int] = (),
+    coming: Iterable[int] = (),
+    choice: str | None = None,
+    budgets: list[Budget] | None = None,
+    protected: Iterable[int] = (),
+) -> Snapshot:
+    pool = NodePool(
+        metadata=ObjectMeta(name="p", annotations={} if choice is None else {moving.ON_REBALANCE: choice}),
+        spec=NodePoolSpec(disruption=Disruption(budgets=ALL if budgets is None else budgets)),
+    )
+    claims, nodes, pods = [], [], []
+    for i in range(size):
+        annotations = {}
+        if i in at_risk:
+            annotations[moving.AT_RISK] = (NOW - timedelta(minutes=1)).isoformat()
+        if maintenance and i in maintenance:
+            annotations[moving.MAINTENANCE] = maintenance[i].isoformat()
+        claims.append(
+            NodeClaim(
+                metadata=ObjectMeta(
+                    name=f"c{i:03d}",
+                    labels={"karpenter.sh/nodepool": "p"},
+                    annotations=annotations,
+                    deletion_timestamp=NOW if i in deleted else None,
+                ),
+                status=NodeClaimStatus(
+                    node_name=f"n{i:03d}",
+                    provider_id=f"aws:///z/i-{i:03d}",
+                    conditions=[] if i in coming else [true("Initialized")],
+                ),
+            )
+        )
+        nodes.append(
+            Node(
+                metadata=ObjectMeta(
+                    name=f"n{i:03d}",
+                    labels={"karpenter.sh/nodepool": "p", "karpenter.sh/initialized": "true"},
+                    creation_timestamp=NOW - timedelta(hours=1),
+                ),
+                spec=NodeSpec(provider_id=f"aws:///z/i-{i:03d}"),
+                status=NodeStatus(conditions=[true("Ready")]),
+            )
+        )
+        if i in protected:
+            kept = {"karpenter.sh/do-not-disrupt": "true"}
+            pods.append(
+                Pod(
+                    metadata=ObjectMeta(name=f"p{i}", namespace="d", annotations=kept),
+                    spec=PodSpec(node_name=f"n{i:03d}"),
+                )
+            )
+    return Snapshot(taken_at=NOW, node_claims=tuple(claims), nodes=tuple(nodes), node_pools=(pool,), pods=tuple(pods))
+
+
+def gone(snapshot: Snapshot) -> list[str]:
+    return [m.node for m in moving.decide(snapshot, now=NOW).go]
+
+
+def test_without_a_choice_a_machine_at_risk_is_replaced() -> None:
+    assert gone(cluster(5, at_risk=[3])) == ["n003"]
+
+
+@pytest.mark.parametrize("text", ["replace", "nonsense"])
+def test_a_choice_that_nobody_can_read_counts_as_none(text: str) -> None:
+    assert gone(cluster(5, at_risk=[3], choice=text)) == ["n003"]
+
+
+def test_a_pool_may_ignore_the_risk_or_only_cordon() -> None:
+    assert moving.decide(cluster(5, at_risk=[3], choice="ignore"), now=NOW) == moving.Moves()
+    moves = moving.decide(cluster(5, at_risk=[3], choice="cordon"), now=NOW)
+    assert moves.go == ()
+    assert [n.metadata.name for n in moves.cordon] == ["n003"]
+
+
+@given(size=st.integers(1, 120), risky=st.sets(st.integers(0, 119)), leaving=st.sets(st.integers(0, 119)))
+def test_of_any_wave_at_most_a_tenth_of_the_pool_is_on_its_way(size: int, risky: set[int], leaving: set[int]) -> None:
+    snapshot = cluster(size, at_risk=risky | leaving, deleted=leaving)
+    on_their_way = len({i for i in leaving if i < size}) + len(gone(snapshot))
+    most = max(1, size // 10)
+    assert len(gone(snapshot)) <= max(0, most - len({i for i in leaving if i < size}))
+    if {i for i in risky - leaving if i < size} and not leaving:
+        assert 1 <= on_their_way <= most
+
+
+def test_a_wave_stops_where_replacements_do_not_come_up() -> None:
+    assert gone(cluster(40, at_risk=range(40))) == ["n000", "n001", "n002", "n003"]
+    assert gone(cluster(40, at_risk=range(30), coming=[36, 37, 38])) == ["n000"]
+    assert gone(cluster(40, at_risk=range(30), coming=[36, 37, 38, 39])) == []
+
+
+def test_budgets_of_the_pool_hold_for_machines_at_risk_and_for_maintenance() -> None:
+    none = [Budget(nodes="0")]
+    soon = {2: NOW + timedelta(days=3)}
+    assert gone(cluster(20, at_risk=[1], maintenance=soon, budgets=none)) == []
+    assert gone(cluster(20, at_risk=[1], maintenance=soon)) == ["n001", "n002"]
+
+
+def test_maintenance_waits_for_a_window_until_its_date_is_near() -> None:
+    shut = [Budget(nodes="0", schedule="0 8 * * *", duration="8h")]
+    assert gone(cluster(20, maintenance={2: NOW + timedelta(hours=2)}, budgets=shut)) == []
+    moves = moving.decide(cluster(20, maintenance={2: NOW + timedelta(minutes=50)}, budgets=shut), now=NOW).go
+    assert [(m.node, m.must, m.by) for m in moves] == [("n002", True, NOW + timedelta(minutes=50))]
+
+
+def test_maintenance_that_has_begun_is_followed_without_a_deadline() -> None:
+    (move,) = moving.decide(cluster(20, maintenance={2: NOW - timedelta(hours=1)}), now=NOW).go
+    assert (move.must, move.by) == (True, None)
+
+
+def test_what_the_user_asked_to_leave_alone_stays_but_for_maintenance_that_is_near() -> None:
+    dates = {4: NOW + timedelta(minutes=30), 5: NOW + timedelta(days=1)}
+    assert gone(cluster(60, at_risk=[3], maintenance=dates, protected=[3, 4, 5])) == ["n004"]
+
+
+def test_a_recommendation_counts_for_twenty_minutes() -> None:
+    snapshot = cluster(5, at_risk=[3])
+    claim = snapshot.node_claims[3]
+    assert moving.is_marked(claim, now=NOW + timedelta(minutes=18))
+    assert not moving.is_marked(claim, now=NOW + timedelta(minutes=20))
+    assert moving.decide(snapshot, now=NOW + timedelta(minutes=20)) == moving.Moves()

@@ -1,0 +1,167 @@
+"""What AWS's documented samples come to, and what becomes of events that nobody can read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.interruption.notice import Ask, MalformedEventError
+from shared.interruption.parsing import parse
+
+Sample = Callable[[str], dict[str, Any]]
+
+
+def test_a_spot_warning_takes_the_machine_two_minutes_later_and_its_offering_with_it(sample: Sample) -> None:
+    event = parse(json.dumps(sample("spot_warning")))
+    assert event.notice.instance_ids == ("i-1234567890abcdef0",)
+    assert event.notice.ask is Ask.GIVE_UP
+    assert event.notice.by == datetime(2021, 2, 3, 14, 7, 6, tzinfo=UTC)
+    assert event.notice.offering_gone
+
+
+def test_a_rebalance_recommendation_is_a_risk_without_a_date(sample: Sample) -> None:
+    notice = parse(json.dumps(sample("rebalance"))).notice
+    assert (notice.ask, notice.by, notice.offering_gone) == (Ask.RISK, None, False)
+
+
+def test_a_capacity_reservation_takes_the_machine_when_it_says(sample: Sample) -> None:
+    event = sample("reservation")
+    notice = parse(json.dumps(event)).notice
+    assert notice.ask is Ask.GIVE_UP
+    assert notice.by == datetime(2025, 11, 20, 10, 10, tzinfo=UTC)
+    del event["detail"]["instance-termination-time"]
+    assert parse(json.dumps(event)).notice.by == datetime(2025, 11, 20, 10, 2, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("state", "ask", "within"),
+    [
+        ("pending", Ask.NOTHING, 0),
+        ("running", Ask.NOTHING, 0),
+        ("stopping", Ask.GIVE_UP, 120),
+        ("stopped", Ask.GIVE_UP, 0),
+        ("shutting-down", Ask.GIVE_UP, 0),
+        ("terminated", Ask.GIVE_UP, 0),
+    ],
+)
+def test_a_machine_that_stops_or_is_gone_is_finished_with(sample: Sample, state: str, ask: Ask, within: int) -> None:
+    event = sample("state_change")
+    event["detail"]["state"] = state
+    read = parse(json.dumps(event))
+    assert read.notice.ask is ask
+    assert read.notice.by == read.time + timedelta(seconds=within)
+
+
+def test_scheduled_maintenance_has_the_date_that_aws_gives(sample: Sample) -> None:
+    notice = parse(json.dumps(sample("scheduled_change"))).notice
+    assert notice.instance_ids == ("i-12345678",)
+    assert notice.ask is Ask.MAINTENANCE
+    assert notice.by == datetime(2016, 6, 5, 15, 10, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"service": "RDS"},
+        {"eventTypeCategory": "issue"},
+        {"statusCode": "closed"},
+        {"affectedEntities": []},
+        {"affectedEntities": [{"entityValue": "vol-12345678"}]},
+        {"affectedEntities": [{"entityValue": "i-12345678", "status": "RESOLVED"}]},
+    ],
+)
+def test_health_events_that_concern_no_machine_ask_for_nothing(sample: Sample, change: dict[str, Any]) -> None:
+    event = sample("scheduled_change")
+    event["detail"].update(change)
+    assert parse(json.dumps(event)).notice.ask is Ask.NOTHING
+
+
+@pytest.mark.parametrize("kind", ["spot_warning", "rebalance", "state_change", "reservation", "scheduled_change"])
+@pytest.mark.parametrize("field", ["source", "detail-type", "time", "detail"])
+def test_an_event_without_what_every_event_has_is_malformed(sample: Sample, kind: str, field: str) -> None:
+    event = sample(kind)
+    del event[field]
+    with pytest.raises(MalformedEventError):
+        parse(json.dumps(event))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        ("spot_warning", {"detail": {}}, "instance-id"),
+        ("spot_warning", {"detail": {"instance-id": 7}}, "instance-id"),
+        ("spot_warning", {"detail": None}, "detail"),
+        ("spot_warning", {"detail-type": "EC2 Spot Instance Request Fulfillment"}, "Fulfillment"),
+        ("spot_warning", {"source": "aws.rds"}, "aws.rds"),
+        ("spot_warning", {"time": "yesterday"}, "time"),
+        ("spot_warning", {"time": "2021-02-03T14:05:06"}, "time zone"),
+        ("state_change", {"detail": {"instance-id": "i-1"}}, "state"),
+        ("reservation", {"detail": {"instance-id": "i-1", "instance-termination-time": "soon"}}, "soon"),
+        ("reservation", {"detail": {"instance-id": "i-1", "instance-termination-time": "2025-01-01T00:00:00"}}, "zone"),
+    ],
+)
+def test_what_is_malformed_is_said(sample: Sample, kind: str, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(MalformedEventError, match=said):
+        parse(json.dumps({**sample(kind), **change}))
+
+
+@pytest.mark.parametrize("change", [{"affectedEntities": "i-1"}, {"startTime": "soon"}])
+def test_a_health_event_whose_machines_or_date_nobody_can_read_is_malformed(
+    sample: Sample, change: dict[str, Any]
+) -> None:
+    event = sample("scheduled_change")
+    event["detail"].update(change)
+    with pytest.raises(MalformedEventError):
+        parse(json.dumps(event))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(body=st.text() | json_values.map(json.dumps))
+def test_whatever_is_no_event_is_malformed_and_nothing_else(body: str) -> None:
+    with pytest.raises(MalformedEventError):
+        parse(body)
+
+
+@given(
+    kind=st.sampled_from(
+        [
+            ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
+            ("aws.ec2", "EC2 Instance State-change Notification"),
+            ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"),
+            ("aws.health", "AWS Health Event"),
+        ]
+    ),
+    detail=st.dictionaries(
+        st.sampled_from(
+            [
+                "instance-id",
+                "state",
+                "instance-termination-time",
+                "service",
+                "eventTypeCategory",
+                "affectedEntities",
+                "startTime",
+            ]
+        ),
+        json_values | st.sampled_from(["EC2", "scheduledChange", "stopping"]),
+    ),
+)
+def test_any_detail_of_a_known_kind_is_understood_or_malformed(kind: tuple[str, str], detail: dict[str, Any]) -> None:
+    body = json.dumps({"source": kind[0], "detail-type": kind[1], "time": "2021-02-03T14:05:06Z", "detail": detail})
+    try:
+        notice = parse(body).notice
+    except MalformedEventError:
+        return
+    assert all(notice.instance_ids)
