@@ -11,6 +11,7 @@ those have left is free for the others.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,6 +120,16 @@ class Option:
     price: Floats
     custom: int
 
+    @cached_property
+    def requests(self) -> Ints:
+        """What a pod of each lot asks for: lots x resources."""
+        return np.stack([x.requests for x in self.lots])
+
+    @cached_property
+    def worth(self) -> Floats:
+        """What a pod of each lot is worth."""
+        return np.array([x.worth for x in self.lots])
+
 
 class Packer:
     """Buys machines for items. Bins stay open, so that items that come later may use what room they have left."""
@@ -160,7 +171,7 @@ class Packer:
     def _buy_all(self, lots: list[Lot], rows: Bools, *, hosts: bool) -> None:
         steady: tuple[Option, int, float] | None = None
         while lots:
-            again = self._again(lots, steady) if steady is not None and not hosts else None
+            again = self._again(steady) if steady is not None and not hosts else None
             if again is not None:
                 option, at, counts = again
             else:
@@ -176,28 +187,25 @@ class Packer:
             self._take(option, at, counts)
             lots = [lot for lot in lots if lot.count]
 
-    def _again(self, lots: Sequence[Lot], steady: tuple[Option, int, float]) -> tuple[Option, int, Ints] | None:
+    def _again(self, steady: tuple[Option, int, float]) -> tuple[Option, int, Ints] | None:
         """The row found last once more, if it fills as well as it did."""
-        before, at, rate = steady
-        option = Option([x for x in before.lots if x.count], before.rows, before.price, before.custom)
-        if not option.lots:
+        option, at, rate = steady
+        counts = self._fill_one(option, int(option.rows[at]))
+        if float(counts @ option.worth) / max(float(option.price[at]), _TINY) < rate * _STEADY:
             return None
-        row = int(option.rows[at])
-        counts = self._fill_one(option, row)
-        worth = float(counts @ np.array([x.worth for x in option.lots]))
-        if worth / max(float(option.price[at]), _TINY) < rate * _STEADY:
-            return None
-        _ = lots
         return option, at, counts
 
     def _fill_one(self, option: Option, row: int) -> Ints:
-        allowed = np.fromiter((_allowed(x.kind, row, option.custom) for x in option.lots), np.bool_, len(option.lots))
-        where = np.flatnonzero(allowed)
-        counts = np.zeros(len(option.lots), np.int64)
+        lots = option.lots
+        had = np.fromiter((x.count for x in lots), np.int64, len(lots))
+        by_mask = {x.kind.mask_key: x.kind for x in lots}
+        barred = {m for m, k in by_mask.items() if not _allowed(k, row, option.custom)}
+        if barred:
+            had[np.fromiter((x.kind.mask_key in barred for x in lots), np.bool_, len(lots))] = 0
+        where = np.flatnonzero(had)
+        counts = np.zeros(len(lots), np.int64)
         if len(where):
-            requests = np.stack([option.lots[i].requests for i in where.tolist()])
-            had = np.fromiter((option.lots[i].count for i in where.tolist()), np.int64, len(where))
-            counts[where] = fill_runs(self.market.free[row], requests, had)
+            counts[where] = fill_runs(self.market.free[row], option.requests[where], had[where])
         return counts
 
     def _search(self, lots: Sequence[Lot], rows: Bools, *, hosts: bool) -> tuple[Option, int, Ints, float] | None:
@@ -219,7 +227,7 @@ class Packer:
             items = [as_item(x, x.count, hosts=hosts) for x in option.lots]
             return fill_rows(free, option.rows, items, option.custom)
         counts = np.stack([self._fill_one(option, row) for row in option.rows.tolist()], axis=1)
-        return Fill(counts, np.array([x.worth for x in option.lots]) @ counts, free)
+        return Fill(counts, option.worth @ counts, free)
 
     def options(self, lots: Sequence[Lot], rows: Bools) -> list[Option]:
         """What may be bought: for each set of lots that can share an offering and custom labels, the rows worth it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -461,7 +462,7 @@ class World:
             self._domains[host, key] = memo
         return memo
 
-    def namespaces_of(self, term: Raw, pod: Raw) -> Any:
+    def namespaces_of(self, term: Raw, pod: Raw) -> set[str]:
         own = pod["metadata"].get("namespace") or "default"
         selector = term.get("namespaceSelector")
         if selector is None:
@@ -470,7 +471,9 @@ class World:
             n for n, labels in self.namespaces.items() if selected(selector, labels)
         }
 
-    def count(self, key: str, selector: Raw | None, namespaces: Any, fits: Any = None) -> Counter[str]:
+    def count(
+        self, key: str, selector: Raw | None, namespaces: set[str], fits: Callable[[list[Raw]], bool] | None = None
+    ) -> Counter[str]:
         """How many selected pods stand in each domain; one that may stand in several is counted in each."""
         total: Counter[str] = Counter()
         for h, (_, variants, pods) in enumerate(self.hosts):

@@ -8,6 +8,7 @@ import math
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ if not (FOLDER / "index.json").exists():
     pytest.skip("the scenarios are not beside this checkout", allow_module_level=True)
 
 
-def _module(name: str, path: Path) -> Any:
+def _module(name: str, path: Path) -> ModuleType:
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None

@@ -13,7 +13,10 @@ from cli import simulate
 from shared.scheduling.schedule import schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+
+    Decide = Callable[[dict[str, Any]], dict[str, Any]]
 
 _HERE = Path(__file__).parent
 
@@ -30,13 +33,13 @@ def _load(name: str, path: Path) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def world() -> Any:
+def world() -> ModuleType:
     """The makers of small clusters."""
     return _load("scheduling_worlds", _HERE / "worlds.py")
 
 
 @pytest.fixture(scope="session")
-def checker() -> Any:
+def checker() -> ModuleType:
     """The independent judge of decisions."""
     return _load("scheduling_checker", _HERE.parents[1] / "scenarios" / "checker.py")
 
@@ -51,13 +54,13 @@ def _decide(raw: dict[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 @pytest.fixture(scope="session")
-def decide_unchecked() -> Any:
+def decide_unchecked() -> Decide:
     """Decides a document with something in it that the judge can't read either."""
     return lambda raw: _decide(raw)[0]
 
 
 @pytest.fixture(scope="session")
-def decide(checker: Any) -> Any:
+def decide(checker: ModuleType) -> Decide:
     """Decides a document as `tenon simulate` does; the answer is checked, and comes back as plain values."""
 
     def decide(raw: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ TYPES = [
 ]
 
 
-def pool(name: str = "default", *, requirements: list[dict[str, Any]] | None = None, **spec: Any) -> dict[str, Any]:
+def pool(name: str = "default", *, requirements: list[dict[str, Any]] | None = None, **spec: object) -> dict[str, Any]:
     template = {
         "metadata": {"labels": spec.pop("labels", {})},
         "spec": {
@@ -49,7 +49,7 @@ def pool(name: str = "default", *, requirements: list[dict[str, Any]] | None = N
     }
 
 
-def pods(app: str, count: int, cpu: str = "500m", memory: str = "1Gi", **spec: Any) -> list[dict[str, Any]]:
+def pods(app: str, count: int, cpu: str = "500m", memory: str = "1Gi", **spec: object) -> list[dict[str, Any]]:
     container = {"name": "app", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
     return [
         {
