@@ -19,6 +19,7 @@ from shared.cluster.reading import read
 from shared.instances import unavailable
 from shared.launch import supply
 from shared.lifecycle import claims as claim_making
+from shared.provisioning.grouping import grouped
 from shared.scheduling.decision import Problem
 from shared.scheduling.schedule import schedule
 
@@ -100,7 +101,7 @@ class Deciding:
     def _write(self, decision: Decision, snapshot: Snapshot, offers: Supply, attempt: int) -> tuple[NodeClaim, ...]:
         pools = {p.name: p for p in snapshot.node_pools}
         created = []
-        for i, planned in enumerate(decision.claims):
+        for i, planned in enumerate(grouped(decision, snapshot, offers)):
             pool = pools[planned.node_pool]
             claim = claim_making.claim_for(
                 planned,

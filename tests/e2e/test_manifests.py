@@ -103,7 +103,7 @@ def test_custom_template_is_carried_by_the_launch_template_and_the_nodes(
     for node in world.nodes():
         assert [(t["key"], t["effect"]) for t in node["spec"]["taints"]] == [(SPECIAL["key"], "NoSchedule")]
     for claim in world.claims():
-        assert claim["spec"]["expireAfter"] == "720h"
+        assert claim["spec"]["expireAfter"] == "2592000s"
 
 
 def test_pods_with_their_own_security_groups_land_on_types_with_branch_interfaces(
