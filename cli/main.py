@@ -31,6 +31,10 @@ def demo(
         list[str] | None,
         typer.Option(help="NAME=REPLICAS,REPLICAS: each step waits until the cluster is at rest."),
     ] = None,
+    interrupt: Annotated[
+        str | None,
+        typer.Option(help="spot=all or spot=NUMBER: EC2 takes machines back once the first step is at rest."),
+    ] = None,
     region: Annotated[str, typer.Option(help="The AWS Region that the world plays in.")] = "us-east-1",
     seed: Annotated[int, typer.Option(help="Another seed, other delays and prices; the same seed, the same run.")] = 0,
     *,
@@ -49,17 +53,22 @@ def demo(
 
       tenon demo --manifest team1.yaml --manifest spot-default.yaml --scale inflate-team1=3,0
 
+      tenon demo --interrupt spot=all
+
       tenon demo --keep
     """
     from cli.demo.command import DEFAULT_MANIFEST, Request, Scale, UsageError, run  # noqa: PLC0415 (slow to import)
+    from cli.demo.interruptions import Interrupt  # noqa: PLC0415 (the same)
 
     try:
         scales = tuple(Scale.parse(s) for s in scale or ())
-    except UsageError as error:
+        taken = None if interrupt is None else Interrupt.parse(interrupt)
+    except (UsageError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     request = Request(
         manifests=tuple(manifest or (DEFAULT_MANIFEST,)),
         scales=scales,
+        interrupt=taken,
         keep=keep,
         only_json=only_json,
         region=region,

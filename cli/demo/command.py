@@ -6,7 +6,7 @@ import contextlib
 import json
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from rich.table import Table
 
 from cli.demo import picture
 from cli.demo.figures import Figures, compute
+from cli.demo.interruptions import drain_then_provision
 from cli.demo.story import Story
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from cli.demo.interruptions import Interrupt
     from local.world.timeline import Happening
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -75,6 +77,7 @@ class Request:
 
     manifests: tuple[str, ...] = (DEFAULT_MANIFEST,)
     scales: tuple[Scale, ...] = ()
+    interrupt: Interrupt | None = None
     keep: bool = False
     only_json: bool = False
     quiet: bool = False
@@ -119,6 +122,7 @@ class Demo:
         began = time.monotonic()
         request = self._request
         docs = [d for m in request.manifests for d in documents(m, cluster=request.cluster)]
+        compared = self._compare(docs)
         with self._console.status("Starting a cluster, AWS and Tenon on this machine …"):
             world = World(cluster=request.cluster, region=request.region, seed=request.seed)
             stack = contextlib.ExitStack()
@@ -128,9 +132,13 @@ class Demo:
             start = world.clock.now()
             self._shown = len(world.events.all)
             self._apply(world, docs)
+            interrupted = False
             for label, deployment, replicas in self._steps(world):
                 self._go(world, start, label, deployment, replicas)
+                interrupted = interrupted or self._interrupt(world, start)
             figures = self._figures(world, time.monotonic() - began)
+            if figures.interruptions is not None:
+                figures = replace(figures, interruptions=figures.interruptions.compared(compared))
             if not request.quiet:
                 self._conclude(figures)
             if request.keep:
@@ -195,6 +203,32 @@ class Demo:
     def _picture(self, world: World, start: datetime, step: str) -> RenderableType:
         taken = picture.take(world, _price_of(world))
         return picture.render(taken, start=start, step=step, width=self._console.width)
+
+    def _interrupt(self, world: World, start: Any) -> bool:  # noqa: ANN401
+        """Have EC2 take machines back, if that is asked for and there are any."""
+        if self._request.interrupt is None:
+            return False
+        taken = self._request.interrupt.choose(world)
+        if taken:
+            world.interrupt_spot(taken)
+            self._go(world, start, f"EC2 takes {len(taken)} spot instances back", "", 0)
+        return bool(taken)
+
+    def _compare(self, docs: Sequence[dict[str, Any]]) -> float | None:
+        """How long the interruption would take without replacements at once: in a world of its own, before ours."""
+        request = self._request
+        if request.interrupt is None:
+            return None
+        first = request.scales[0] if request.scales else Scale(deployment="inflate", steps=DEFAULT_STEPS)
+        with self._console.status("Playing the interruption without replacements at once, to compare …"):
+            return drain_then_provision(
+                docs,
+                (first.deployment, first.steps[0]),
+                request.interrupt,
+                cluster=request.cluster,
+                region=request.region,
+                seed=request.seed,
+            )
 
     def _tell(self, world: World, story: Story) -> None:
         if self._request.only_json:
@@ -297,6 +331,15 @@ def _table(figures: Figures) -> Table:
         ("duplicate launches", str(figures.duplicate_launches)),
         ("took", f"{figures.wall_seconds:.1f} s of real time"),
     ]
+    if figures.interruptions is not None:
+        of = figures.interruptions
+        rows[-1:-1] = [
+            ("warned nodes", f"{of.warned}, {of.drained_in_time} drained in time"),
+            ("warning → replacement", _seconds(of.seconds_warning_to_replacement)),
+            ("warning → drained", _seconds(of.seconds_warning_to_drained)),
+            ("warning → pods run elsewhere", _seconds(of.seconds_warning_to_running)),
+            ("… by drain, then provision", _seconds(of.seconds_drain_then_provision)),
+        ]
     for name, value in rows:
         table.add_row(f"[dim]{name}[/dim]", value)
     return table

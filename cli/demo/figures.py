@@ -10,10 +10,13 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from cli.demo import interruptions
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from cli.demo.interruptions import Interruptions
     from local.world.timeline import Happening
 
 NAMESPACE = "default/"
@@ -46,6 +49,7 @@ class Figures:
     dead_letters: int
     duplicate_launches: int
     wall_seconds: float
+    interruptions: Interruptions | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, as the JSON line has them."""
@@ -82,6 +86,7 @@ def compute(
         dead_letters=sum(1 for h in happenings if h.what == "dead letter"),
         duplicate_launches=len([i for i in instances if i not in held]) + len(launched) - len(held),
         wall_seconds=round(wall_seconds, 1),
+        interruptions=interruptions.compute(happenings),
     )
 
 
