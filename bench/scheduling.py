@@ -88,7 +88,7 @@ def geometric_mean(rows: list[Row]) -> float:
 def table(rows: list[Row]) -> list[str]:
     """The rows as a Markdown table."""
     lines = [
-        "| scenario | pods | claims | errors | USD/h | to Karpenter | to the bound | seconds | to Karpenter | peak MB |",
+        "| scenario | pods | claims | errors | USD/h | to Karpenter | to bound | seconds | to Karpenter | peak MB |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     lines += [
@@ -100,7 +100,7 @@ def table(rows: list[Row]) -> list[str]:
 
 
 def _shown(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2f}"
+    return "-" if ratio is None else f"{ratio:.2f}"
 
 
 if __name__ == "__main__":

@@ -143,26 +143,27 @@ def fill_runs(free: Ints, requests: Ints, counts: Ints) -> Ints:
         counts: how many pods each item has.
     """
     taken = np.zeros(len(counts), np.int64)
-    left = free.copy()
-    start = 0
-    total = np.cumsum(requests * counts[:, None], axis=0)
-    while start < len(counts):
+    needed = np.flatnonzero(requests.any(0))
+    columns = [np.ascontiguousarray(requests[:, r]) for r in needed.tolist()]
+    totals = [np.cumsum(c * counts) for c in columns]
+    left = [int(v) for v in free[needed].tolist()]
+    start, size = 0, len(counts)
+    while start < size:
         # Everything from start on, as far as it fits whole.
-        base = total[start - 1] if start else np.zeros_like(left)
-        stop = start + int(((total[start:] - base) <= left).all(1).argmin())
-        if stop == start and bool(((total[-1] - base) <= left).all()):
-            stop = len(counts)
+        base = [int(t[start - 1]) if start else 0 for t in totals]
+        stop = min(int(np.searchsorted(t, b + v, side="right")) for t, b, v in zip(totals, base, left, strict=True))
         if stop > start:
             taken[start:stop] = counts[start:stop]
-            left = left - (total[stop - 1] - base)
-        if stop == len(counts):
+            left = [v - (int(t[stop - 1]) - b) for t, b, v in zip(totals, base, left, strict=True)]
+        if stop >= size:
             break
-        part = int(most(requests[stop], left[None, :])[0])
-        n = min(part, int(counts[stop]))
+        n = min(int(counts[stop]), *(v // int(c[stop]) for c, v in zip(columns, left, strict=True) if c[stop]))
         if n:
             taken[stop] = n
-            left = left - requests[stop] * n
-        rest = (requests[stop + 1 :] <= left).all(1)
+            left = [v - n * int(c[stop]) for c, v in zip(columns, left, strict=True)]
+        rest = np.ones(size - stop - 1, np.bool_)
+        for c, v in zip(columns, left, strict=True):
+            rest &= c[stop + 1 :] <= v
         if not rest.any():
             break
         start = stop + 1 + int(rest.argmax())

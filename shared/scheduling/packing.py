@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _FEW = 64
 """Up to so many sizes are filled item by item over all rows; beyond, row by row."""
-_STEADY = 0.997
+_STEADY = 0.985
 """A row is bought again unsearched while its content is worth at least so much of what the search found."""
 _TINY = 1e-9
 

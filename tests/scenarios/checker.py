@@ -1,22 +1,25 @@
 """Judges a decision from Kubernetes' rules alone: brute force over raw objects, sharing no code with the core.
 
-A claim may come up as any listed type in any available offering that its requirements allow; it must be right in each of
-them. Topology is judged on the final state, and a claim that might come up in two domains stands in both.
+A claim may come up as any listed type in any available offering that its requirements allow; it must be right in each
+of them. Topology is judged on the final state, and a claim that might come up in two domains stands in both.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Raw = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 HOSTNAME = "kubernetes.io/hostname"
+EVERYWHERE = "0.0.0.0"  # noqa: S104 (compared with, never bound to)
 ALIASES = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
     "beta.kubernetes.io/os": "kubernetes.io/os",
@@ -29,6 +32,10 @@ SUFFIXES = {
     "": 1, "m": Fraction(1, 1000), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
 }  # fmt: skip
+
+
+def canonical(key: str) -> str:
+    return ALIASES.get(key, key)
 
 
 @cache
@@ -72,7 +79,7 @@ def requests(spec: Raw) -> Counter[str]:
 
 
 def expression(e: Raw, labels: Raw) -> bool:
-    value = labels.get(ALIASES.get(e["key"], e["key"]))
+    value = labels.get(canonical(e["key"]))
     values = e.get("values") or []
     match e["operator"]:
         case "In":
@@ -91,7 +98,7 @@ def expression(e: Raw, labels: Raw) -> bool:
 
 
 def node_matches(spec: Raw, labels: Raw) -> bool:
-    if any(labels.get(ALIASES.get(k, k)) != v for k, v in (spec.get("nodeSelector") or {}).items()):
+    if any(labels.get(canonical(k)) != v for k, v in (spec.get("nodeSelector") or {}).items()):
         return False
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
@@ -135,7 +142,7 @@ def labels_of(pod: Raw) -> Raw:
 
 def ports_of(spec: Raw) -> list[tuple[str, str, int]]:
     return [
-        (p.get("protocol", "TCP"), p.get("hostIP") or "0.0.0.0", p["hostPort"])
+        (p.get("protocol", "TCP"), p.get("hostIP") or EVERYWHERE, p["hostPort"])
         for c in spec.get("containers") or []
         for p in c.get("ports") or []
         if p.get("hostPort")
@@ -143,7 +150,7 @@ def ports_of(spec: Raw) -> list[tuple[str, str, int]]:
 
 
 def clash(a: list[tuple[str, str, int]], b: list[tuple[str, str, int]]) -> bool:
-    return any(p == q and n == m and (x == y or "0.0.0.0" in (x, y)) for p, x, n in a for q, y, m in b)
+    return any(p == q and n == m and (x == y or EVERYWHERE in (x, y)) for p, x, n in a for q, y, m in b)
 
 
 class World:
@@ -208,7 +215,7 @@ class World:
         t = self.types[name]
         os = t.get("os") or []
         return {
-            **{ALIASES.get(k, k): v for k, v in (t.get("labels") or {}).items()},
+            **{canonical(k): v for k, v in (t.get("labels") or {}).items()},
             "node.kubernetes.io/instance-type": name,
             "kubernetes.io/arch": t.get("arch"),
             "kubernetes.io/os": os if isinstance(os, str) else (os[0] if os else None),
@@ -314,7 +321,7 @@ class World:
             if k not in self.pending:
                 self.say(f"{k} is no pending pod")
 
-    def check_claim(self, claim: Raw) -> None:
+    def check_claim(self, claim: Raw) -> None:  # noqa: C901, PLR0912, PLR0915 (one rule after the other)
         name = f"claim {claim['nodePool']} of {claim['pods'][0] if claim['pods'] else '?'}"
         pool = self.pools[claim["nodePool"]]
         types = claim["instanceTypes"]
@@ -376,7 +383,7 @@ class World:
         if self.options.get("minValuesPolicy", "Strict") == "Strict":
             for r in wanted:
                 if r.get("minValues"):
-                    key = ALIASES.get(r["key"], r["key"])
+                    key = canonical(r["key"])
                     have = {labels.get(key) for _, labels, _ in variants}
                     if len(have) < r["minValues"]:
                         self.say(f"{name}: {len(have)} values of {key}, wanted {r['minValues']}")
@@ -387,7 +394,7 @@ class World:
         return amounts(self.types[name]["capacity"]), amounts(self.types[name].get("overhead"))
 
     def node_labels(self, name: str) -> Raw:
-        labels = {ALIASES.get(k, k): v for k, v in (self.nodes[name]["metadata"].get("labels") or {}).items()}
+        labels = {canonical(k): v for k, v in (self.nodes[name]["metadata"].get("labels") or {}).items()}
         return {HOSTNAME: name, **labels}
 
     def check_node(self, name: str, pods: list[Raw]) -> None:
@@ -512,7 +519,7 @@ class World:
                         self.say(f"{key_of(p)} on {name}: uneven over {c['topologyKey']}")
 
     def counted(self, term: Raw, pod: Raw) -> Counter[str]:
-        key = ALIASES.get(term["topologyKey"], term["topologyKey"])
+        key = canonical(term["topologyKey"])
         namespaces = self.namespaces_of(term, pod)
         memo = (key, json.dumps(term.get("labelSelector"), sort_keys=True), tuple(sorted(namespaces)))
         if memo not in self._met:
@@ -527,19 +534,19 @@ class World:
 
     def beside(self, host: int, pod: Raw, term: Raw) -> bool:
         counts = self.counted(term, pod)
-        key = ALIASES.get(term["topologyKey"], term["topologyKey"])
+        key = canonical(term["topologyKey"])
         return any(counts[d] - self.matches_self(term, pod) > 0 for d in self.domains(host, key))
 
     def together(self, host: int, pod: Raw, term: Raw) -> bool:
         counts = self.counted(term, pod)
-        mine = self.domains(host, ALIASES.get(term["topologyKey"], term["topologyKey"]))
+        mine = self.domains(host, canonical(term["topologyKey"]))
         itself = self.matches_self(term, pod)
         if len(mine) == 1 and counts[next(iter(mine))] - itself > 0:
             return True
         return itself and sum(counts.values()) == len(mine) and bool(mine)
 
     def even(self, host: int, pod: Raw, c: Raw) -> bool:
-        key = ALIASES.get(c["topologyKey"], c["topologyKey"])
+        key = canonical(c["topologyKey"])
         mine = self.domains(host, key)
         if len(mine) != 1:
             return False
@@ -573,7 +580,7 @@ class World:
         found = set()
         honor_affinity = c.get("nodeAffinityPolicy", "Honor") == "Honor"
         honor_taints = c.get("nodeTaintsPolicy", "Ignore") == "Honor"
-        asked = [e for e in self.word_on(pod, key)]
+        asked = self.word_on(pod, key)
         for name, pool in self.pools.items():
             taints = pool["spec"]["template"]["spec"].get("taints") or []
             if honor_taints and repelled(pod["spec"], taints):
@@ -583,9 +590,9 @@ class World:
                 "karpenter.sh/nodepool": name,
             }
             for labels in self.machines(name, pool, own, key):
-                if key in labels and all(expression(e, labels) for e in asked):
-                    if not honor_affinity or self.may_stand(pod, labels):
-                        found.add(labels[key])
+                said = key in labels and all(expression(e, labels) for e in asked)
+                if said and (not honor_affinity or self.may_stand(pod, labels)):
+                    found.add(labels[key])
         for n in self.nodes:
             labels = self.node_labels(n)
             if key in labels and all(expression(e, labels) for e in asked):
@@ -599,17 +606,13 @@ class World:
         found = [
             {"key": k, "operator": "In", "values": [v]}
             for k, v in (pod["spec"].get("nodeSelector") or {}).items()
-            if ALIASES.get(k, k) == key
+            if canonical(k) == key
         ]
         required = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
             "requiredDuringSchedulingIgnoredDuringExecution"
         )
         if required and len(required["nodeSelectorTerms"]) == 1:
-            found += [
-                e
-                for e in required["nodeSelectorTerms"][0]["matchExpressions"]
-                if ALIASES.get(e["key"], e["key"]) == key
-            ]
+            found += [e for e in required["nodeSelectorTerms"][0]["matchExpressions"] if canonical(e["key"]) == key]
         return found
 
     def machines(self, name: str, pool: Raw, own: Raw, key: str) -> list[Raw]:
@@ -620,7 +623,7 @@ class World:
             customs = [
                 (r["key"], v)
                 for r in wanted
-                if r["operator"] == "In" and ALIASES.get(r["key"], r["key"]) not in known and r["key"] == key
+                if r["operator"] == "In" and canonical(r["key"]) not in known and r["key"] == key
                 for v in r["values"]
             ] or [(None, None)]
             found = []
@@ -660,7 +663,7 @@ class World:
                     )
                 for w in (affinity.get("podAffinity") or {}).get(preferred) or []:
                     t = w["podAffinityTerm"]
-                    mine = self.domains(h, ALIASES.get(t["topologyKey"], t["topologyKey"]))
+                    mine = self.domains(h, canonical(t["topologyKey"]))
                     counts = self.counted(t, p)
                     met += len(mine) == 1 and counts[next(iter(mine))] - self.matches_self(t, p) > 0
                 for w in (affinity.get("podAntiAffinity") or {}).get(preferred) or []:

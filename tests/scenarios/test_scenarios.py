@@ -1,4 +1,4 @@
-"""Every scenario against what Karpenter decided on it: right by the judge, no dearer, no more errors, no fewer wishes."""
+"""Every scenario against what Karpenter decided on it: right by the judge, no dearer, no more errors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import math
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cli import simulate
 from shared.scheduling.schedule import schedule
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 FOLDER = Path(__file__).parents[3] / "shared" / "scenarios"
 DEARER = {

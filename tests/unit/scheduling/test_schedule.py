@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -174,7 +176,7 @@ def _document(
     made = [world.pool("a"), world.pool("b", weight=10, taints=[{"key": "k", "effect": "NoSchedule"}])]
     for app, count, cpu, memory, rule in apps:
         made += world.pods(app, count, cpu, memory, **_rules(app, rule))
-    document = world.document(made)
+    document: dict[str, Any] = world.document(made)
     if order is not None:
         order.shuffle(document["objects"])
         document["instanceTypes"] = order.sample(document["instanceTypes"], len(document["instanceTypes"]))
@@ -219,4 +221,4 @@ def _first_fit(world: ModuleType, sizes: list[tuple[int, int]]) -> float:
                 break
         else:
             bins.append([cpu, memory])
-    return sum(min(p for c, m, p in machines if b[0] <= c and b[1] <= m) for b in bins)
+    return float(sum(min(p for c, m, p in machines if b[0] <= c and b[1] <= m) for b in bins))
