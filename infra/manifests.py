@@ -60,9 +60,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
         # Registration puts labels, taints and the finalizer on the node.
         ("", ("nodes",), ("patch",)),
         ("karpenter.sh", ("nodeclaims",), ("delete", "patch")),
-        # Fingerprints of what nodes are made from, as annotations.
-        ("karpenter.sh", ("nodepools",), ("patch",)),
-        ("karpenter.k8s.aws", ("ec2nodeclasses",), ("patch",)),
         # Whether pools and classes can be used, and why not, is told on themselves.
         ("karpenter.sh", ("nodeclaims/status", "nodepools/status", "provisioners/status"), ("patch",)),
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),

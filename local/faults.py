@@ -43,12 +43,15 @@ class Site:
     """Where something is about to happen. ``service`` is "kubernetes" for requests to the Kubernetes API.
 
     ``operation`` is AWS's name, or the HTTP verb; ``target`` the path of a Kubernetes request, ``caller`` the function.
+    A Kubernetes request passes twice: where it is sent (``sending``), where its caller can die, and at the server,
+    where everything else can go wrong with it and ``caller`` is the client's name for itself.
     """
 
     service: str
     operation: str
     caller: str = ""
     target: str = ""
+    sending: bool = False
 
 
 @dataclass
@@ -68,6 +71,43 @@ class _Line:
     after_lines: int
 
 
+class Cuts:
+    """Dies right before and right after every call that a function makes, each once, one a run: a walk of all cuts.
+
+    Calls are told apart by what they ask of what, names left out.
+    """
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self.made: set[tuple[str, str]] = set()
+        """The cuts so far: the call, and "before" or "after"."""
+        self.calls: set[str] = set()
+        """Every call that was reached."""
+
+    def at(self, site: Site) -> Action | None:
+        """Whether to die here."""
+        if site.caller != self._function:
+            return None
+        call = f"{site.service} {site.operation} {_shape(site.target)}".strip()
+        self.calls.add(call)
+        if (call, "before") not in self.made:
+            self.made.add((call, "before"))
+            return Action(crash="before")
+        if (call, "after") not in self.made:
+            self.made.add((call, "after"))
+            return Action(crash="after")
+        return None
+
+
+def _shape(path: str) -> str:
+    """A path of the Kubernetes API without names: collections, objects and subresources remain."""
+    parts = path.split("?", maxsplit=1)[0].strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:  # noqa: PLR2004 - namespaces/NAME/what is in it
+        parts = parts[2:]
+    return "/".join([*parts[:1], *("NAME" for _ in parts[1:2]), *parts[2:]])
+
+
 @dataclass
 class Faults:
     """The faults of a world; none to begin with."""
@@ -75,6 +115,7 @@ class Faults:
     seed: int = 0
     _armed: list[_Armed] = field(default_factory=list)
     _lines: list[_Line] = field(default_factory=list)
+    _cuts: Cuts | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     went_off: list[tuple[Site, Action]] = field(default_factory=list)
 
@@ -123,17 +164,28 @@ class Faults:
         with self._lock:
             self._lines.append(_Line(function=function, path=path, after_lines=lines))
 
+    def walk_cuts(self, function: str) -> Cuts:
+        """From now on, the function dies at each of its calls to AWS and Kubernetes, once before and once after it."""
+        with self._lock:
+            self._cuts = Cuts(function)
+            return self._cuts
+
     def clear(self) -> None:
         """Disarm everything."""
         with self._lock:
+            self._cuts = None
             self._armed.clear()
             self._lines.clear()
 
     def strike(self, site: Site) -> Action | None:
         """What goes wrong at this site now, if anything; counted as having gone off."""
         with self._lock:
+            if self._cuts is not None and (action := self._cuts.at(site)) is not None:
+                self.went_off.append((site, action))
+                return action
             for armed in self._armed:
-                if armed.left > 0 and armed.where(site) and self._random.random() < armed.chance:
+                here = site.service != "kubernetes" or site.sending == bool(armed.action.crash)
+                if here and armed.left > 0 and armed.where(site) and self._random.random() < armed.chance:
                     armed.left -= 1
                     self.went_off.append((site, armed.action))
                     return armed.action

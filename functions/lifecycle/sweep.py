@@ -172,14 +172,6 @@ class Sweep:
 
     def _adopt(self, snapshot: Snapshot) -> None:
         """Take over what Karpenter, or an older version, made: our finalizer, and fingerprints of our version."""
-        for pool in snapshot.node_pools:
-            if pool.api_version == resources.NODE_POOLS.api_version:
-                stamp = partial(_stamped, stamps=registration.pool_stamps(pool))
-                self._each(pool.ref, partial(self._update, resources.NODE_POOLS, pool, stamp))
-        for node_class in snapshot.node_classes:
-            if node_class.api_version == resources.NODE_CLASSES.api_version:
-                stamp = partial(_stamped, stamps=registration.class_stamps(node_class))
-                self._each(node_class.ref, partial(self._update, resources.NODE_CLASSES, node_class, stamp))
         pools_ = {p.name: p for p in snapshot.node_pools}
         classes = {c.name: c for c in snapshot.node_classes}
         for claim in snapshot.node_claims:

@@ -154,6 +154,8 @@ class Queues:
         for message in [message for message in queue._messages if message.sent_timestamp < oldest]:  # noqa: SLF001 - the API would hide them
             queue._messages.remove(message)  # noqa: SLF001 - the same
             queue.pending_messages.discard(message)
+        # moto frees a group only as it comes by each of its messages, and would hand out a later one before the first.
+        queue.pending_messages -= {message for message in queue.pending_messages if message.visible}
 
     def _moments(self, source: Source) -> list[datetime]:
         with self._lock:
@@ -163,6 +165,10 @@ class Queues:
                 first: dict[str, Any] = {}
                 for message in queue._messages:  # noqa: SLF001 - the API would hide them
                     first.setdefault(message.group_id, message)
+                # Nor is anything of a group while any of it is out with a function.
+                for message in queue.pending_messages:
+                    if message.group_id in first and _visible_since(message) > _visible_since(first[message.group_id]):
+                        first[message.group_id] = message
                 waiting = list(first.values())
             else:
                 waiting = list(queue._messages)  # noqa: SLF001 - the same

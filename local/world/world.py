@@ -34,6 +34,7 @@ from local.kubernetes.server import ADMIN_TOKEN, Server
 from local.kubernetes.store import Store
 from local.kubernetes.wire import Response
 from local.world import shelf
+from local.world.cuts import requests_cut
 from local.world.identity import authenticate
 from local.world.machines import Ec2Machines
 from local.world.rest import Activity, quiet_time, unfinished
@@ -132,6 +133,7 @@ class World:
                     concurrency=self.options.concurrency,
                 )
             )
+            stack.enter_context(requests_cut(self.faults))
             self._deploy()
             self._join(stack)
             self._stack = stack.pop_all()

@@ -101,26 +101,16 @@ def adopted(claim: NodeClaim, pool: NodePool | None, node_class: EC2NodeClass | 
         metadata = replace(metadata, finalizers=[*metadata.finalizers, names.TERMINATION_FINALIZER])
     stamps: dict[str, str] = {}
     if pool is not None and metadata.annotations.get(names.NODEPOOL_HASH_VERSION) != NODEPOOL_HASH_VERSION:
-        stamps |= pool_stamps(pool)
+        stamps |= {names.NODEPOOL_HASH: hash_node_pool(pool), names.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION}
     if node_class is not None and metadata.annotations.get(names.NODECLASS_HASH_VERSION) != NODECLASS_HASH_VERSION:
-        stamps |= class_stamps(node_class if pool is None else node_class_for(pool, node_class))
+        made_with = node_class if pool is None else node_class_for(pool, node_class)
+        stamps |= {
+            names.NODECLASS_HASH: hash_node_class(made_with),
+            names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
+        }
     if stamps:
         metadata = replace(metadata, annotations={**metadata.annotations, **stamps})
     return claim if metadata is claim.metadata else replace(claim, metadata=metadata)
-
-
-def pool_stamps(pool: NodePool) -> dict[str, str]:
-    """The annotations that say what a pool's template is now.
-
-    They stand on the pool too, as Karpenter's do: when a cluster goes back to it, it sees by the version that all
-    fingerprints must be taken anew, and nothing drifts.
-    """
-    return {names.NODEPOOL_HASH: hash_node_pool(pool), names.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION}
-
-
-def class_stamps(node_class: EC2NodeClass) -> dict[str, str]:
-    """The annotations that say what a class is now."""
-    return {names.NODECLASS_HASH: hash_node_class(node_class), names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION}
 
 
 def with_ready(conditions: list[Condition], *, now: datetime) -> list[Condition]:

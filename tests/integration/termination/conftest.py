@@ -1,0 +1,323 @@
+"""A cluster's API, an EC2 account and a queue, with lifecycle and termination run by hand on a clock turned by hand."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from moto import mock_aws
+
+from functions.lifecycle.handler import handle as lifecycle
+from functions.termination.handler import handle as termination
+from infra import manifests
+from local.aws import backends
+from local.kubernetes import kinds
+from local.kubernetes.server import ADMIN_TOKEN, Server
+from local.kubernetes.store import Store
+from shared import aws, hints, host
+from shared.api import labels as names
+from shared.cluster.client import Client
+from shared.cluster.connect import configuration
+from shared.cluster.info import ClusterInfo
+from shared.cluster.resources import NODE_CLAIMS, NODES, POD_DISRUPTION_BUDGETS, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from local.kubernetes.table import Obj
+
+REGION = "us-east-1"
+CLUSTER = "demo"
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T12:00:00Z"}]
+CONTEXT = SimpleNamespace(
+    function_name="f", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:x", aws_request_id="r"
+)
+
+
+@dataclass
+class Rig:
+    """What a test does with it: put objects, tell termination, let time pass, look."""
+
+    client: Client
+    store: Store
+    queue_url: str
+    now: datetime = START
+    due: list[tuple[datetime, str]] = field(default_factory=list)
+    invocations: int = 0
+    evicting_looks: int = 0
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    after_each: Callable[[], None] = lambda: None
+    warm: dict[str, Any] = field(default_factory=dict)
+
+    def turn(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def restart(self) -> None:
+        """Every function starts afresh; what was done stays."""
+        info = ClusterInfo(
+            name=CLUSTER, endpoint="https://x", certificate_authority="", version="1.34", service_cidr="", region=REGION
+        )
+        self.warm = {"cluster:client": self.client, "cluster:facts": {CLUSTER: (self.now + timedelta(days=99), info)}}
+        with host.using(self.host):
+            aws.sqs().meta.events.register("provide-client-params.sqs.SendMessage", self._sent)
+            aws.ec2().meta.events.register("before-call.ec2", self._called)
+
+    def _sent(self, params: dict[str, Any], **_: object) -> None:
+        self.due.append((self.now + timedelta(seconds=params.get("DelaySeconds", 0)), params["MessageBody"]))
+
+    def _called(self, model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's)
+        self.calls.append(model.name)
+
+    # --- what is there ---
+
+    def instance(self, **tags: str) -> tuple[str, str]:
+        """An instance of the cluster's; its id and provider id."""
+        given = {names.CLUSTER_TAG.format(cluster=CLUSTER): "owned", names.NODEPOOL: "default", **tags}
+        with host.using(self.host):
+            found = aws.ec2().run_instances(
+                ImageId="ami-12c6146b",
+                MinCount=1,
+                MaxCount=1,
+                TagSpecifications=[
+                    {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in given.items()]}
+                ],
+            )["Instances"][0]
+        identity, zone = found["InstanceId"], found["Placement"]["AvailabilityZone"]
+        return identity, f"aws:///{zone}/{identity}"
+
+    def states(self) -> dict[str, str]:
+        with host.using(self.host):
+            pages = aws.ec2().describe_instances()["Reservations"]
+        return {i["InstanceId"]: i["State"]["Name"] for r in pages for i in r["Instances"]}
+
+    def terminate_from_outside(self, identity: str) -> None:
+        with host.using(self.host):
+            aws.ec2().terminate_instances(InstanceIds=[identity])
+        self.calls.clear()
+
+    def claim(self, name: str, provider_id: str, *, node: str = "", grace: str = "", registered: bool = True) -> Obj:
+        spec: dict[str, Any] = {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+            "requirements": [],
+        }
+        if grace:
+            spec["terminationGracePeriod"] = grace
+        claim = {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodeClaim",
+            "metadata": {
+                "name": name,
+                "labels": {names.NODEPOOL: "default"},
+                "finalizers": [names.TERMINATION_FINALIZER],
+            },
+            "spec": spec,
+        }
+        self.client.create(NODE_CLAIMS.path(), claim)
+        steps = ["Launched", *(["Registered", "Initialized", "Ready"] if registered else [])]
+        conditions = [
+            {
+                "type": t,
+                "status": "True",
+                "reason": t,
+                "message": "",
+                "lastTransitionTime": f"{self.now:%Y-%m-%dT%H:%M:%SZ}",
+            }
+            for t in steps
+        ]
+        status = {"providerID": provider_id, "nodeName": node, "conditions": conditions}
+        self.client.patch(NODE_CLAIMS.path(name, subresource="status"), {"status": status})
+        return self.stored_claim(name)
+
+    def node(
+        self, name: str, provider_id: str, *, ready: bool = True, ours: bool = True, owner: Obj | None = None
+    ) -> None:
+        metadata: dict[str, Any] = {"name": name, "labels": {names.NODEPOOL: "default", names.REGISTERED: "true"}}
+        if ours:
+            metadata["finalizers"] = [names.TERMINATION_FINALIZER]
+        if owner is not None:
+            metadata["ownerReferences"] = [
+                {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": owner["metadata"]["name"],
+                 "uid": owner["metadata"]["uid"], "blockOwnerDeletion": True}
+            ]  # fmt: skip
+        self.client.create(
+            NODES.path(),
+            {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"providerID": provider_id}},
+        )
+        self.say_ready(name, "True" if ready else "Unknown")
+
+    def say_ready(self, name: str, status: str) -> None:
+        condition = {**READY[0], "status": status, "lastTransitionTime": f"{self.now:%Y-%m-%dT%H:%M:%SZ}"}
+        self.client.patch(
+            NODES.path(name, subresource="status"),
+            {"status": {"conditions": [condition], "allocatable": {"cpu": "4"}, "capacity": {"cpu": "4"}}},
+        )
+
+    def a_node(self, name: str, *, grace: str = "", **tags: str) -> str:
+        """A claim with its node and instance; the instance's id."""
+        identity, provider_id = self.instance(**{names.NODECLAIM_TAG: f"claim-{name}", **tags})
+        claim = self.claim(f"claim-{name}", provider_id, node=name, grace=grace)
+        self.node(name, provider_id, owner=claim)
+        return identity
+
+    def pod(self, name: str, node: str, *, app: str = "web", grace: int = 30) -> None:
+        self.client.create(
+            PODS.path(namespace="default"),
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "labels": {"app": app}},
+                "spec": {
+                    "nodeName": node,
+                    "terminationGracePeriodSeconds": grace,
+                    "containers": [{"name": "c", "image": "x"}],
+                },
+            },
+        )
+        self.client.patch(
+            PODS.path(name, namespace="default", subresource="status"),
+            {"status": {"phase": "Running", "conditions": READY}},
+        )
+
+    def budget(self, app: str, least: int) -> None:
+        self.client.create(
+            POD_DISRUPTION_BUDGETS.path(namespace="default"),
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": app, "namespace": "default"},
+                "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": app}}},
+            },
+        )
+
+    def stop(self, pod: str) -> None:
+        """The kubelet says that a pod has stopped."""
+        self.client.delete(PODS.path(pod, namespace="default"), grace_period_seconds=0)
+
+    # --- what is told ---
+
+    def delete(self, name: str) -> None:
+        self.client.delete(NODE_CLAIMS.path(name))
+        self.tell(hints.NODE_CLAIMS_DELETING, name)
+
+    def tell(self, about: str, *keys: str) -> None:
+        self.due += [(self.now, body) for body in hints.bodies(about, cluster=CLUSTER, keys=keys, time=self.now)]
+
+    def step(self) -> bool:
+        """Deliver what is due next, with all that is due at that moment, in one batch."""
+        if not self.due:
+            return False
+        self.due.sort()
+        self.now = max(self.now, self.due[0][0])
+        bodies = [body for at, body in self.due if at <= self.now]
+        self.due = [(at, body) for at, body in self.due if at > self.now]
+        self.deliver(*bodies)
+        self.after_each()
+        return True
+
+    def deliver(self, *bodies: str) -> None:
+        arn = f"arn:aws:sqs:{REGION}:123456789012:termination"
+        records = [
+            {
+                "messageId": str(i),
+                "receiptHandle": "x",
+                "body": body,
+                "attributes": {"ApproximateReceiveCount": "1"},
+                "eventSourceARN": arn,
+            }
+            for i, body in enumerate(bodies)
+        ]
+        self.invocations += 1
+        before = len(self.requests)
+        with host.using(self.host):
+            answer = termination({"Records": records}, CONTEXT)
+        assert answer == {"batchItemFailures": []}
+        self.evicting_looks += any("eviction" in path for _, path in self.requests[before:])
+
+    def run(self, *, until: Callable[[], bool] = lambda: False, limit: timedelta = timedelta(days=7)) -> None:
+        end = self.now + limit
+        while not until() and self.now <= end and self.step():
+            pass
+
+    def sweep(self) -> None:
+        """Lifecycle's look of the minute; what it sends on arrives."""
+        with host.using(self.host):
+            lifecycle({"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}, CONTEXT)
+
+    def settle(self, *, minutes: int = 10) -> None:
+        """So many minutes with a sweep in each, and all that follows."""
+        for _ in range(minutes):
+            self.sweep()
+            self.collect_garbage()
+            self.run(limit=timedelta(seconds=60))
+            self.collect_garbage()
+            self.turn(60)
+
+    def collect_garbage(self) -> None:
+        """What Kubernetes does with a node whose owner is gone, and with pods whose node is."""
+        while self.store.collect_garbage():
+            pass
+        there = {n["metadata"]["name"] for n in self.nodes()}
+        for pod in self.pods():
+            if pod["spec"].get("nodeName") not in there:
+                self.stop(pod["metadata"]["name"])
+
+    # --- what is seen ---
+
+    @property
+    def host(self) -> host.Host:
+        environ = {
+            "TENON_CLUSTER_NAME": CLUSTER,
+            "TENON_TERMINATION_QUEUE_URL": self.queue_url,
+            "TENON_DEAD_LETTER_QUEUE_URL": self.queue_url,
+            "TENON_NODE_INSTANCE_PROFILE": "nodes",
+        }
+        return host.Host(environ=environ, now=lambda: self.now, sleep=self.turn, warm=self.warm)
+
+    def pods(self) -> list[Obj]:
+        return self.store.list(kinds.PODS)
+
+    def nodes(self) -> list[Obj]:
+        return self.store.list(kinds.NODES)
+
+    def claims(self) -> list[Obj]:
+        return self.store.list(self.store.kind("karpenter.sh/v1", "NodeClaim"))
+
+    def stored_claim(self, name: str) -> Obj:
+        return self.store.get(self.store.kind("karpenter.sh/v1", "NodeClaim"), name)
+
+    def events(self, reason: str = "") -> list[Obj]:
+        return [e for e in self.store.list(kinds.EVENTS) if reason in ("", e["reason"])]
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    for name, value in (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x"), ("AWS_DEFAULT_REGION", REGION)):
+        monkeypatch.setenv(name, value)
+    made: list[Rig] = []
+
+    def now() -> datetime:
+        return made[0].now if made else START
+
+    store = Store(now=now)
+    with mock_aws(), backends.on_clock(now), Server(store) as server, warnings.catch_warnings():
+        # Lambda makes no error of a warning, whatever a test runner's filters say
+        warnings.filterwarnings("ignore", message="No application metrics to publish")
+        client = Client(configuration(server.url, server.ca_pem, lambda: ADMIN_TOKEN), sleep=lambda _: None)
+        own = host.Host(environ={})
+        with host.using(own):
+            queue_url = aws.sqs().create_queue(QueueName="termination")["QueueUrl"]
+        rig = Rig(client=client, store=store, queue_url=queue_url)
+        made.append(rig)
+        rig.restart()
+        for kind in manifests.kinds():
+            store.create(store.kind(kind["apiVersion"], kind["kind"]), kind)
+
+        server.intercept = lambda request: rig.requests.append((request.method, request.path))
+        yield rig
+        client.close()

@@ -1,0 +1,191 @@
+"""Drains as people see them: budgets hold in every state, deadlines are kept, and waiting costs next to nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared import hints
+from shared.api import labels as names
+
+if TYPE_CHECKING:
+    from local.kubernetes.table import Change
+    from tests.integration.termination.conftest import Rig
+
+TERMINATION_TIMESTAMP = names.TERMINATION_TIMESTAMP
+
+
+def ready_by_app(rig: Rig) -> Counter[str]:
+    return Counter(
+        p["metadata"]["labels"]["app"]
+        for p in rig.pods()
+        if "deletionTimestamp" not in p["metadata"]
+        and any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))
+    )
+
+
+def test_thirty_pods_under_three_budgets_leave_in_the_fewest_rounds_and_no_state_is_below_a_budget(rig: Rig) -> None:
+    least = {"a": 7, "b": 8, "c": 9}
+    instance = rig.a_node("old")
+    for app, count in least.items():
+        for i in range(10):
+            rig.pod(f"{app}-{i}", "old", app=app)
+        rig.budget(app, count)
+    seen: list[str] = []
+
+    def watch(change: Change) -> None:
+        assert all(ready_by_app(rig)[app] >= count for app, count in least.items())
+        if change.type == "DELETED" and change.kind.kind in ("Pod", "Node", "NodeClaim"):
+            seen.append(change.kind.kind)
+
+    def kubelets() -> None:
+        """Pods that were evicted stop, and others are ready elsewhere, before the next look."""
+        if rig.states()[instance] == "terminated" and "terminated" not in seen:
+            seen.append("terminated")
+        for pod in rig.pods():
+            if "deletionTimestamp" in pod["metadata"]:
+                name, app = pod["metadata"]["name"], pod["metadata"]["labels"]["app"]
+                rig.stop(name)
+                rig.pod(f"{name}-again", "new", app=app)
+
+    rig.store.subscribe(watch)
+    rig.after_each = kubelets
+    rig.delete("claim-old")
+    rig.run()
+    # the strictest budget lets one of ten pods go at a time
+    assert rig.evicting_looks == 10
+    assert seen == ["Pod"] * 30 + ["terminated", "Node", "NodeClaim"]
+    assert [p["spec"]["nodeName"] for p in rig.pods()] == ["new"] * 30
+
+
+def test_a_drain_that_a_budget_blocks_for_two_days_costs_little_is_told_once_and_ends_on_time(rig: Rig) -> None:
+    rig.a_node("old", grace="48h")
+    rig.pod("web", "old")
+    rig.budget("web", 1)
+    rig.delete("claim-old")
+    start = rig.now
+    gone: list[datetime] = []
+    rig.store.subscribe(lambda c: gone.append(rig.now) if c.type == "DELETED" and c.kind.kind == "Pod" else None)
+    rig.run(until=lambda: bool(gone))
+    assert rig.invocations < 400
+    assert timedelta() <= gone[0] - (start + timedelta(hours=48)) <= timedelta(seconds=5)
+    (told,) = rig.events("FailedDraining")
+    assert told["count"] == 1
+    assert "default/web" in told["message"]
+    assert "disruption budget" in told["message"]
+    rig.run()
+    assert rig.claims() == rig.nodes() == []
+
+
+def test_hints_that_come_before_the_next_look_cost_one_request_and_write_nothing(rig: Rig) -> None:
+    rig.a_node("old")
+    rig.pod("web", "old")
+    rig.budget("web", 1)
+    rig.delete("claim-old")
+    for _ in range(60):
+        rig.step()
+    rig.requests.clear()
+    waiting = list(rig.due)
+    rig.turn(1)
+    for about in (hints.DRAIN, hints.NODE_CLAIMS_DELETING):
+        rig.tell(about, "claim-old")
+        rig.deliver(rig.due.pop()[1])
+    assert [method for method, _ in rig.requests] == ["GET", "GET"]
+    assert rig.due == waiting
+
+
+def test_a_sweep_tells_only_of_drains_whose_next_look_is_overdue(rig: Rig) -> None:
+    rig.a_node("old")
+    rig.pod("web", "old")
+    rig.budget("web", 1)
+    rig.delete("claim-old")
+    for _ in range(100):
+        rig.step()
+    assert len(rig.due) == 1
+    rig.sweep()
+    assert len(rig.due) == 1
+    rig.due.clear()  # the message is lost, and with it the chain of looks
+    rig.turn(3600)
+    rig.sweep()
+    assert len(rig.due) == 1
+    rig.step()
+    assert len(rig.due) == 1
+
+
+@pytest.mark.parametrize("grace", [0, 1, 30, 119, 300, 599])
+def test_each_pod_keeps_its_own_grace_before_the_deadline_which_is_kept_within_five_seconds(
+    rig: Rig, grace: int
+) -> None:
+    instance = rig.a_node("old", grace="10m")
+    rig.pod("web", "old", grace=grace)
+    rig.pod("log", "old", app="log", grace=30)
+    rig.budget("web", 1)
+    rig.budget("log", 1)
+    rig.delete("claim-old")
+    end = rig.now + timedelta(minutes=10)
+    told_to_stop: dict[str, datetime] = {}
+
+    def watch(change: Change) -> None:
+        if change.kind.kind == "Pod" and (change.type == "DELETED" or "deletionTimestamp" in change.object["metadata"]):
+            told_to_stop.setdefault(change.object["metadata"]["name"], rig.now)
+
+    rig.store.subscribe(watch)
+    rig.run(until=lambda: rig.states()[instance] != "running")
+    late = timedelta(seconds=5)
+    for pod, own in (("web", grace), ("log", 30)):
+        assert timedelta() <= told_to_stop[pod] - (end - timedelta(seconds=own)) <= late
+    assert timedelta() <= rig.now - end <= late
+
+
+def test_the_deadline_stands_on_the_claim_and_one_that_a_person_moved_counts(rig: Rig) -> None:
+    rig.a_node("old", grace="10m")
+    rig.pod("web", "old")
+    rig.budget("web", 1)
+    rig.delete("claim-old")
+    rig.step()
+    stamped = rig.stored_claim("claim-old")["metadata"]["annotations"][TERMINATION_TIMESTAMP]
+    assert stamped == "2026-11-21T12:10:00Z"
+    earlier = {"metadata": {"annotations": {TERMINATION_TIMESTAMP: "2026-11-21T12:02:00Z"}}}
+    rig.client.patch("/apis/karpenter.sh/v1/nodeclaims/claim-old", earlier)
+    rig.run()
+    assert rig.claims() == []
+    assert rig.now - datetime.fromisoformat("2026-11-21T12:02:00Z") <= timedelta(seconds=5)
+
+
+def test_fifty_claims_that_end_together_are_terminated_by_one_call(rig: Rig) -> None:
+    for i in range(50):
+        rig.a_node(f"n-{i}")
+    for i in range(50):
+        rig.client.delete(f"/apis/karpenter.sh/v1/nodeclaims/claim-n-{i}")
+    rig.calls.clear()
+    rig.tell(hints.DRAIN, *(f"claim-n-{i}" for i in range(50)))
+    rig.step()
+    assert Counter(rig.calls) == {"DescribeInstances": 1, "TerminateInstances": 1}
+    rig.run()
+    assert rig.claims() == rig.nodes() == []
+
+
+def test_deleting_the_node_does_the_same_as_deleting_its_claim(rig: Rig) -> None:
+    instance = rig.a_node("old")
+    rig.pod("web", "old")
+    rig.client.delete("/api/v1/nodes/old")
+    rig.tell(hints.NODES_DELETING, "old")
+    rig.after_each = lambda: [rig.stop(p["metadata"]["name"]) for p in rig.pods()] and None
+    rig.run()
+    assert rig.claims() == rig.nodes() == []
+    assert rig.states()[instance] == "terminated"
+    assert [e["reason"] for e in rig.events("Evicted")] == ["Evicted"]
+
+
+def test_while_it_drains_a_node_is_tainted_and_taken_out_of_load_balancers(rig: Rig) -> None:
+    rig.a_node("old")
+    rig.pod("web", "old")
+    rig.budget("web", 1)
+    rig.delete("claim-old")
+    rig.step()
+    (node,) = rig.nodes()
+    assert node["metadata"]["labels"][names.EXCLUDE_BALANCERS] == "karpenter"
+    assert {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"} in node["spec"]["taints"]
