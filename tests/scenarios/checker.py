@@ -28,7 +28,7 @@ ALIASES = {
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
     "topology.ebs.csi.aws.com/zone": ZONE,
 }
-SUFFIXES = {
+SUFFIXES: dict[str, Fraction | int] = {
     "": 1, "m": Fraction(1, 1000), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
 }  # fmt: skip
@@ -45,7 +45,7 @@ def amount(text: str) -> Fraction:
 
 
 def amounts(raw: Raw | None) -> Counter[str]:
-    return Counter({k: amount(str(v)) for k, v in (raw or {}).items()})  # type: ignore[misc]  # Fractions count as well
+    return Counter({k: amount(str(v)) for k, v in (raw or {}).items()})
 
 
 def plus(*many: Counter[str]) -> Counter[str]:
@@ -407,7 +407,7 @@ class World:
         ]
         load, ports = self.daemon_load(labels, taints)
         have = plus(*(requests(p["spec"]) for p in daemons))
-        coming = Counter({k: max(Fraction(0), v - have[k]) for k, v in load.items()})  # type: ignore[misc]  # Fractions count as well
+        coming = Counter({k: max(Fraction(0), v - have[k]) for k, v in load.items()})
         need = plus(*(requests(p["spec"]) for p in (*running, *pods)), coming)
         size = amounts(node["status"]["allocatable"])
         short = [r for r, v in need.items() if v > size[r] and v > 0]
