@@ -240,7 +240,7 @@ def _by_setting(setting: str, function: str, on: Subjects) -> list[iam.PolicySta
             own = {"StringEquals": {"events:source": hints.SELF}}
             allowed = [_allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)]
         case "table_name":
-            # Unavailable offerings, the call budget, wake-ups already sent; nothing is ever scanned.
+            # Unavailable offerings, the call budget, wake-ups already sent, decisions; nothing is ever scanned.
             actions = ("GetItem", "PutItem", "Query")
             allowed = [_allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]
         case "catalog_bucket":
@@ -277,7 +277,8 @@ def statements(function: str, settings: Iterable[str], on: Subjects) -> list[iam
     purposes = {
         sizes.PROVISIONER: lambda: [*reach, *_resolve(on), *_launch(on)],
         sizes.LIFECYCLE: lambda: [*reach, *_resolve(on), *_clear(on)],  # keeps the classes' status; finds leftovers
-        sizes.DISRUPTION: lambda: reach,  # its ends are claims and messages
+        # Replacements first: it launches them, and gives up by deleting claims, which termination follows.
+        sizes.DISRUPTION: lambda: [*reach, *_resolve(on), *_launch(on)],
         sizes.TERMINATION: lambda: [*reach, *look, *_terminate(on)],
         # Replaces at once what is taken back; giving up is deleting a claim, which termination follows.
         sizes.INTERRUPTION: lambda: [*reach, *_resolve(on), *_launch(on)],

@@ -1,33 +1,44 @@
-"""One look at which nodes nobody needs: since when they are empty is noted, and those whose time is up are given up.
+"""One look at which nodes may go: what is under way goes on, what is due is begun, and savings are looked for.
 
-Decided under the cluster's lease. Before a claim goes, its node is tainted and its pods are read once more, because the
-scheduler may have used it since; then it has the node back. What can't go yet is looked at again at the second its time
-is up, by a delayed message, not at the next minute's sweep.
+Decided and written under the cluster's lease; the search for savings, which takes its time, runs without it, and what
+it found is judged again under it on a new snapshot. What can't go yet is looked at again at the second its time is up,
+by a delayed message, not at the next minute's sweep.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-from msgspec.structs import replace
-from shared.scheduling.schedule import schedule
-
-from shared import aws, hints, host, queues
+from functions.disruption.buying import Buying
+from functions.disruption.carrying import Carrying
+from functions.disruption.decisions import Decisions
+from functions.disruption.wake_ups import CONSOLIDATION, EMPTY, wake_up
+from shared import host
+from shared.api.nodepool import node_class_for
 from shared.cluster import resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.events import recorder
-from shared.cluster.lease import hold
-from shared.cluster.reading import pods_on, read
-from shared.disruption import emptiness
-from shared.lifecycle import draining
+from shared.cluster.lease import Lease, LeaseHeldError, hold
+from shared.cluster.reading import read
+from shared.disruption import consolidation, drift, emptiness, progress
+from shared.disruption.budgets import Slots
+from shared.disruption.command import UNDERUTILIZED
+from shared.disruption.methods import BY_REASON, PROMPT
+from shared.disruption.view import View
+from shared.instances.store import CatalogMissingError
+from shared.lifecycle.pools import class_of
 from shared.scheduling.decision import Problem
+from shared.scheduling.schedule import schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
@@ -35,12 +46,18 @@ if TYPE_CHECKING:
     from functions.disruption.settings import DisruptionSettings
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
-    from shared.disruption.command import Refused, Removal
+    from shared.disruption.command import Action, Command, Refused
     from shared.snapshot import Snapshot
 
-_WAKE_UP_WITHIN_SECONDS = 90
-"""What is due later than that is found by a sweep that comes before it."""
-_WAKE_UP_KEPT_SECONDS = 3600
+_GO_ON_AFTER = timedelta(seconds=5)
+_SEARCH = timedelta(seconds=15)
+"""How long savings are looked for in one run; the next goes on from the cluster as it is then."""
+_LEASE_TRIES = 6
+_LEASE_WAIT_SECONDS = 0.5
+_REMEMBERED = timedelta(minutes=10)
+"""How long a search that found nothing stands while the cluster doesn't change."""
+_TOLD = 50
+"""Nodes that are told in one run why they are kept."""
 
 
 @dataclass(kw_only=True)
@@ -48,128 +65,224 @@ class Report:
     """What a look came to, for its log line and metrics."""
 
     removed: int = 0
+    replacements: int = 0
     refused: int = 0
 
 
 class Disruption:
     """One run: the tools it works with, and its steps."""
 
-    def __init__(self, settings: DisruptionSettings, *, run: str, logger: Logger) -> None:
+    def __init__(self, settings: DisruptionSettings, *, run: str, until: datetime, logger: Logger) -> None:
+        """``until``: the search for savings ends then at the latest."""
         self._settings = settings
         self._run = run
+        self._until = until
         self._logger = logger
         self._client = connect(settings)
         self._recorder = recorder(self._client)
+        self._buying = Buying(settings, self._client, self._recorder, logger=logger)
+        self._carrying = Carrying(
+            client=self._client,
+            recorder=self._recorder,
+            settings=settings,
+            decisions=Decisions(settings.table_name, logger=logger),
+        )
+        self._begun = 0
+        self.report = Report()
 
-    def look(self) -> Report:
-        """Note, decide, carry out, and see to it that somebody looks when the next time is up.
+    def look(self, *, everything: bool) -> Report:
+        """Go on, decide, carry out, and see to it that somebody looks when the next time is up.
+
+        ``everything``: look for savings too.
 
         Raises:
             LeaseHeldError: another function is deciding.
+            LeaseLostError: this one took too long.
         """
-        report = Report()
-        with hold(
-            self._client, cluster=self._settings.cluster_name, holder=f"disruption/{self._run}", now=host.current().now
-        ) as lease:
-            now = host.current().now()
-            snapshot = read(self._client, now=now)
-            awaited = _awaited(snapshot)
-            snapshot = self._note(snapshot, awaited, now)
-            command = emptiness.decide(snapshot, awaited=awaited, now=now)
-            nodes = {n.metadata.name: n for n in snapshot.nodes}
-            claims = {c.name: c for c in snapshot.node_claims}
-            for removal in command.removals:
-                lease.check()
-                report.removed += self._remove(removal, claims[removal.claim], nodes[removal.node])
-        for refused in command.refused:
-            self._tell(refused, nodes[refused.node])
-        report.refused = len(command.refused)
-        if command.look_again is not None:
-            self._wake_up(command.look_again)
-        return report
+        with self._hold() as lease:
+            view, slots = self._view()
+            went, waiting = self._carrying.go_on(view.snapshot, now=view.now)
+            self.report.removed += went
+            view = self._note(view)
+            written: list[NodeClaim] = []
+            commands: list[Command | None] = []
+            for method in PROMPT:
+                equipped = self._equipped(view) if method.find(view) and method is not emptiness else view
+                command = method.command(equipped, slots, bool) if equipped is not None else None
+                if command is None:
+                    continue
+                commands.append(command)
+                for action in command.actions:
+                    lease.check()
+                    written += self._begin(action, view) or ()
+        self._buying.launch(written, view.snapshot)
+        if everything and not self._begun and not went:
+            commands.append(self._save(view))
+        self._conclude(commands, view, waiting=waiting or self.report.replacements > 0)
+        return self.report
 
-    def _note(self, snapshot: Snapshot, awaited: frozenset[str], now: datetime) -> Snapshot:
-        """Write since when claims are empty, or no longer; the snapshot as it is after that."""
+    def _hold(self) -> contextlib.AbstractContextManager[Lease]:
+        return hold(
+            self._client,
+            cluster=self._settings.cluster_name,
+            holder=f"disruption/{self._run}",
+            now=host.current().now,
+        )
+
+    def _view(self) -> tuple[View, Slots]:
+        """The cluster now, before anything is known of prices."""
+        now = host.current().now()
+        snapshot = read(self._client, now=now)
+        view = View(snapshot=snapshot, now=now)
+        problem = Problem(
+            snapshot=snapshot, instance_types={p.name: () for p in snapshot.node_pools}, leaving=view.going
+        )
+        awaited = frozenset(name for name, pods in schedule(problem).existing.items() if pods)
+        classes = {p.name: class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
+        view = with_fields(
+            view,
+            awaited=awaited | progress.awaited(snapshot.node_claims),
+            node_classes={p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := classes[p.name])},
+        )
+        return view, Slots(snapshot, now=now)
+
+    def _equipped(self, view: View) -> View | None:
+        """The view with what can be bought; None when nobody knows."""
+        try:
+            offers = self._buying.supply(view.snapshot, now=view.now)
+        except CatalogMissingError as error:
+            self._logger.warning("Nothing can be replaced without a catalog", extra={"why": str(error)})
+            return None
+        return with_fields(view, instance_types=offers.instance_types, not_ready=offers.not_ready)
+
+    def _note(self, view: View) -> View:
+        """Write since when claims are empty, or no longer, and how they have drifted; the view as it is after that."""
         noted: dict[str, NodeClaim] = {}
-        for observation in emptiness.observe(snapshot, awaited=awaited):
-            change = partial(emptiness.noted, is_empty=observation.is_empty, now=now)
-            try:
-                after = writes.update_status(self._client, resources.NODE_CLAIMS, observation.claim, change)
-            except ApiError as error:
-                self._logger.warning(
-                    "Emptiness was not noted", extra={"nodeclaim": observation.claim.name, "why": str(error)}
-                )
+        changes: list[tuple[NodeClaim, Callable[[NodeClaim], NodeClaim]]] = [
+            (o.claim, partial(emptiness.noted, is_empty=o.is_empty, now=view.now)) for o in emptiness.observe(view)
+        ]
+        drifted = {c.claim.name: drift.why(view, c) for c in drift.find(view)}
+        changes += [
+            (claim, partial(drift.noted, message=drifted.get(claim.name, ""), now=view.now))
+            for claim, _ in view.settled
+        ]
+        for claim, change in changes:
+            current = noted.get(claim.name, claim)
+            if change(current) == current:
                 continue
-            noted[after.name] = after
-        return with_fields(snapshot, node_claims=tuple(noted.get(c.name, c) for c in snapshot.node_claims))
+            try:
+                noted[claim.name] = writes.update_status(self._client, resources.NODE_CLAIMS, current, change)
+            except ApiError as error:
+                self._logger.warning("What was seen was not noted", extra={"nodeclaim": claim.name, "why": str(error)})
+        claims = tuple(noted.get(c.name, c) for c in view.snapshot.node_claims)
+        return with_fields(view, snapshot=with_fields(view.snapshot, node_claims=claims))
 
-    def _remove(self, removal: Removal, claim: NodeClaim, node: Node) -> bool:
-        """Taint, look once more, and delete; True if the claim goes."""
+    def _begin(self, action: Action, view: View) -> tuple[NodeClaim, ...] | None:
+        id_ = f"{self._run}/{self._begun}"
+        self._begun += 1
+        claims = self._buying.claims(action, view.snapshot, id_=id_, now=view.now)
         try:
-            tainted = writes.update(self._client, resources.NODES, node, _tainted)
-            if not emptiness.still_valid(pods_on(self._client, removal.node).objects):
-                writes.update(self._client, resources.NODES, tainted, _untainted)
-                self._logger.info("A node is in use again", extra={"node": removal.node})
-                return False
-            if not writes.delete(self._client, resources.NODE_CLAIMS, claim):
-                return False
-        except NotFoundError:
-            return False
-        self._recorder.record(claim.ref, "Normal", "DisruptionTerminating", f"{removal.reason}: {removal.message}")
-        self._logger.info(
-            "Disrupting a node",
-            extra={
-                "nodeclaim": removal.claim,
-                "node": removal.node,
-                "reason": removal.reason,
-                "why": removal.message,
-            },
+            written = self._carrying.begin(action, claims, view.snapshot, id_=id_, now=view.now)
+        except NotFoundError as error:
+            self._logger.warning("An action was not begun", extra={"nodes": action.nodes, "why": str(error)})
+            return None
+        if written is not None:
+            self.report.replacements += len(written)
+            self.report.removed += 0 if written else len(action.removals)
+        return written
+
+    # --- savings ---
+
+    def _save(self, view: View) -> Command | None:
+        """Look for savings, and begin what is found if it still holds on the cluster as it is then."""
+        if not consolidation.due(view) or _is_saving(view.snapshot):
+            return None
+        trace = _trace(view.snapshot)
+        known: tuple[str, datetime] | None = host.current().warm.get("disruption:nothing-to-save")
+        if known is not None and known[0] == trace and view.now - known[1] < _REMEMBERED:
+            return None
+        equipped = self._equipped(view)
+        if equipped is None:
+            return None
+        end = min(self._until, host.current().now() + _SEARCH)
+        command = consolidation.command(
+            equipped, Slots(view.snapshot, now=view.now), lambda: host.current().now() >= end
         )
-        now = host.current().now()
-        for body in hints.bodies(hints.DRAIN, cluster=self._settings.cluster_name, keys=[removal.claim], time=now):
-            aws.sqs().send_message(QueueUrl=self._settings.termination_queue_url, MessageBody=body)
-        return True
+        if not command.actions:
+            host.current().warm["disruption:nothing-to-save"] = trace, view.now
+            return command
+        for action in command.actions:
+            with contextlib.suppress(LeaseHeldError):
+                self._buying.launch(self._begin_if_valid(action), view.snapshot)
+        return command
 
-    def _tell(self, refused: Refused, node: Node) -> None:
-        self._recorder.record(node.ref, "Normal", "DisruptionBlocked", f"{refused.reason}: {refused.message}")
-        self._logger.info(
-            "A node is kept", extra={"node": refused.node, "reason": refused.reason, "why": refused.message}
-        )
+    def _begin_if_valid(self, action: Action) -> Sequence[NodeClaim]:
+        with self._hold_patiently() as lease:
+            view, slots = self._view()
+            equipped = self._equipped(view)
+            if equipped is None:
+                return ()
+            obstacle = BY_REASON[action.reason].still_valid(action, equipped, slots)
+            if obstacle:
+                self._logger.info("A saving is gone", extra={"nodes": action.nodes, "why": obstacle})
+                return ()
+            lease.check()
+            return self._begin(action, view) or ()
 
-    def _wake_up(self, moment: datetime) -> None:
-        """Have a message come at that moment, once for each second however many looks ask for it."""
-        now = host.current().now()
-        wait = moment - now
-        if wait.total_seconds() > _WAKE_UP_WITHIN_SECONDS:
-            return
-        second = -int(-moment.timestamp() // 1)
-        try:
-            aws.dynamodb().put_item(
-                TableName=self._settings.table_name,
-                Item={
-                    "pk": {"S": "wake-up"},
-                    "sk": {"S": str(second)},
-                    "expires": {"N": str(second + _WAKE_UP_KEPT_SECONDS)},
-                },
-                ConditionExpression="attribute_not_exists(pk)",
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            return
-        for body in hints.bodies(hints.WAKE_UP, cluster=self._settings.cluster_name, keys=["empty"], time=now):
-            queues.send_later(aws.sqs(), self._settings.disruption_queue_url, body=body, delay=wait)
+    @contextlib.contextmanager
+    def _hold_patiently(self) -> Iterator[Lease]:
+        """The lease, as soon as whoever decides now is done; decisions take a second or few."""
+        with contextlib.ExitStack() as stack:
+            for tries in range(_LEASE_TRIES, 0, -1):
+                try:
+                    lease = stack.enter_context(self._hold())
+                except LeaseHeldError:
+                    if tries == 1:
+                        raise
+                    host.current().sleep(_LEASE_WAIT_SECONDS)
+                else:
+                    yield lease
+                    return
+
+    # --- afterwards ---
+
+    def _conclude(self, commands: Sequence[Command | None], view: View, *, waiting: bool) -> None:
+        nodes = {n.metadata.name: n for n in view.snapshot.nodes}
+        for command in commands:
+            if command is None:
+                continue
+            self.report.refused += len(command.refused)
+            for refused in command.refused[:_TOLD]:
+                self._tell(refused, nodes)
+        prompt = [c.look_again for c in commands[: len(PROMPT)] if c is not None and c.look_again is not None]
+        later = [c.look_again for c in commands[len(PROMPT) :] if c is not None and c.look_again is not None]
+        if waiting:
+            prompt.append(host.current().now() + _GO_ON_AFTER)
+        if prompt:
+            wake_up(self._settings, min(prompt), key=EMPTY)
+        if later:
+            wake_up(self._settings, min(later), key=CONSOLIDATION)
+
+    def _tell(self, refused: Refused, nodes: Mapping[str, Node]) -> None:
+        reason = "Unconsolidatable" if refused.reason == UNDERUTILIZED else "DisruptionBlocked"
+        node = nodes.get(refused.node)
+        if node is not None:
+            self._recorder.record(node.ref, "Normal", reason, f"{refused.reason}: {refused.message}")
+        self._carrying.decisions.refused(refused, now=host.current().now())
 
 
-def _awaited(snapshot: Snapshot) -> frozenset[str]:
-    """Nodes and claims that pending pods will use: they are placed first, on what there is."""
-    problem = Problem(snapshot=snapshot, instance_types={p.name: () for p in snapshot.node_pools})
-    return frozenset(name for name, pods in schedule(problem).existing.items() if pods)
+def _is_saving(snapshot: Snapshot) -> bool:
+    """Whether an earlier saving is still under way: one after the other, so that each sees what came of the last."""
+    marks = (progress.mark_of(c) for c in snapshot.node_claims if progress.is_under_way(c))
+    return any(m is not None and m.reason == UNDERUTILIZED for m in marks)
 
 
-def _tainted(node: Node) -> Node:
-    return replace(node, spec=replace(node.spec, taints=draining.with_disrupted(node.spec.taints)))
-
-
-def _untainted(node: Node) -> Node:
-    return replace(node, spec=replace(node.spec, taints=draining.without_disrupted(node.spec.taints)))
+def _trace(snapshot: Snapshot) -> str:
+    """Equal as long as nothing has changed that a search for savings depends on, but for prices and time."""
+    parts = [
+        *(f"{p.metadata.uid}@{p.spec.node_name}" for p in snapshot.pods),
+        *(c.metadata.uid for c in snapshot.node_claims),
+        *(f"{p.metadata.uid}@{p.metadata.generation}" for p in snapshot.node_pools),
+        *(f"{b.metadata.uid}@{b.status.disruptions_allowed}" for b in snapshot.pod_disruption_budgets),
+    ]
+    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()

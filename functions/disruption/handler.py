@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -10,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.disruption.disrupt import Disruption
 from functions.disruption.settings import DisruptionSettings
+from functions.disruption.wake_ups import CONSOLIDATION
 from shared import aws, hints, host, queues
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
@@ -25,11 +27,11 @@ metrics = Metrics(namespace="Tenon", service="disruption")
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
-    """One look for all messages of the batch, or for the schedule's event."""
+    """One look for all messages of the batch, or for the schedule's event; the latter looks for savings too."""
     settings = read(DisruptionSettings, host.current().environ)
     if "Records" not in event:
         hints.parse(event, cluster=settings.cluster_name)
-        _look(settings, context.aws_request_id)
+        _look(settings, context, everything=True)
         return None
     messages = queues.take(
         event,
@@ -38,15 +40,18 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
         dead_letter_queue_url=settings.dead_letter_queue_url,
         logger=logger,
     )
-    if messages and not _look(settings, context.aws_request_id):
+    everything = any(CONSOLIDATION in m.hint.keys for m in messages if m.hint.about == hints.WAKE_UP)
+    if messages and not _look(settings, context, everything=everything):
         return queues.come_back(aws.sqs(), event, [m.id for m in messages])
     return queues.partial_answer(())
 
 
-def _look(settings: DisruptionSettings, run: str) -> bool:
+def _look(settings: DisruptionSettings, context: LambdaContext, *, everything: bool) -> bool:
     """Look once; False when it has to be tried again."""
+    until = host.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
+    disruption = Disruption(settings, run=context.aws_request_id, until=until, logger=logger)
     try:
-        report = Disruption(settings, run=run, logger=logger).look()
+        report = disruption.look(everything=everything)
     except (ApiError, BotoCoreError, ClientError, LeaseHeldError, LeaseLostError) as error:
         logger.warning("Disruption will be tried again", extra={"error": type(error).__name__, "why": str(error)})
         return False

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from shared.settings import Settings
+from shared.provisioning.settings import ProvisioningSettings
 
 
-class DisruptionSettings(Settings, frozen=True, kw_only=True):
-    """Its own queue for wake-ups, termination's for what goes, the table for wake-ups already sent."""
+class DisruptionSettings(ProvisioningSettings, frozen=True, kw_only=True):
+    """What provisioning needs, because replacements come first; its own queue for wake-ups, termination's for the rest.
 
-    table_name: str
+    The table also keeps wake-ups already sent and the decision log.
+    """
+
     disruption_queue_url: str
     termination_queue_url: str
     dead_letter_queue_url: str

@@ -1,8 +1,7 @@
 """Nodes that run nothing but daemons, for as long as their pool's consolidateAfter says.
 
 Since when a node has been empty is kept on its claim as the condition ``Empty``, so that any function, warm or new,
-knows it, and a hint that comes twice doesn't start the time anew. A node that pending pods are about to use isn't
-empty.
+knows it, and a hint that comes twice doesn't start the time anew. A node that pods are about to use isn't empty.
 """
 
 from __future__ import annotations
@@ -12,22 +11,23 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.duration import parse_duration
-from shared.api.meta import condition, is_true, with_condition
-from shared.api.pods import is_daemon, is_mirror, is_protected, is_terminal
-from shared.disruption import budgets
-from shared.disruption.command import EMPTY, Command, Refused, Removal
+from shared.api.meta import condition, with_condition
+from shared.disruption import candidates
+from shared.disruption.command import EMPTY, Action, Command, Refused, Removal
+from shared.disruption.view import holders
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable
     from datetime import datetime
 
-    from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodepool import NodePool
-    from shared.snapshot import Snapshot
+    from shared.disruption.budgets import Slots
+    from shared.disruption.candidates import Candidate
+    from shared.disruption.view import View
+
+REASON = EMPTY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,25 +38,12 @@ class Observation:
     is_empty: bool
 
 
-def holders(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """The pods that hold a node: not finished, not a daemon's, not the node's own. One that is going still holds it."""
-    return tuple(p for p in pods if not (is_terminal(p) or is_daemon(p) or is_mirror(p)))
-
-
-def occupants(snapshot: Snapshot) -> Mapping[str, tuple[Pod, ...]]:
-    """Node name to the pods that hold it, for nodes that any pod holds."""
-    held: dict[str, list[Pod]] = {}
-    for pod in holders(p for p in snapshot.pods if p.spec.node_name):
-        held.setdefault(pod.spec.node_name, []).append(pod)
-    return {name: tuple(pods) for name, pods in held.items()}
-
-
-def observe(snapshot: Snapshot, *, awaited: Collection[str]) -> tuple[Observation, ...]:
-    """Which claims' ``Empty`` condition has to change; ``awaited`` names nodes and claims that pending pods get."""
-    held = occupants(snapshot)
+def observe(view: View) -> tuple[Observation, ...]:
+    """Which claims' ``Empty`` condition has to change."""
     changed = []
-    for claim, node in _settled(snapshot):
-        is_empty = node.metadata.name not in held and not {node.metadata.name, claim.name} & set(awaited)
+    for claim, node in view.settled:
+        held = holders(view.pods.get(node.metadata.name, ()))
+        is_empty = not held and not {node.metadata.name, claim.name} & view.awaited
         before = condition(claim.status.conditions, nodeclaim.EMPTY)
         if is_empty != (before is not None and before.status == "True"):
             changed.append(Observation(claim=claim, is_empty=is_empty))
@@ -75,64 +62,51 @@ def noted(claim: NodeClaim, *, is_empty: bool, now: datetime) -> NodeClaim:
     return replace(claim, status=replace(claim.status, conditions=conditions, last_pod_event_time=now))
 
 
-def decide(snapshot: Snapshot, *, awaited: Collection[str], now: datetime) -> Command:
-    """Which empty claims go now, which may not, and when the next one's time is up.
+def find(view: View) -> tuple[Candidate, ...]:
+    """The nodes that are empty and have been told so on their claims (:func:`observe`)."""
+    return tuple(
+        c
+        for c in candidates.every(view)
+        if not holders(view.pods.get(c.name, ()))
+        and not {c.name, c.claim.name} & view.awaited
+        and _since(c.claim) is not None
+    )
 
-    The snapshot's ``Empty`` conditions are those that :func:`observe` has left there.
-    """
-    held = occupants(snapshot)
-    pools = {p.name: p for p in snapshot.node_pools}
-    room = {name: budgets.allowed(pool, snapshot, reason=EMPTY, now=now) for name, pool in pools.items()}
-    removals: list[Removal] = []
+
+def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -> Command:
+    """Which empty nodes go now, each by itself, which may not, and when the next one's time is up."""
+    actions: list[Action] = []
     refused: list[Refused] = []
     waits: list[datetime] = []
-    for claim, node in _settled(snapshot):
-        name = node.metadata.name
-        if name in held or {name, claim.name} & set(awaited):
+    for candidate in find(view):
+        since = _since(candidate.claim)
+        after = parse_duration(candidate.pool.spec.disruption.consolidate_after)
+        if after is None or since is None:
             continue
-        pool = pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
-        since = condition(claim.status.conditions, nodeclaim.EMPTY)
-        if pool is None or since is None or since.status != "True" or since.last_transition_time is None:
+        claim, node = candidate.claim.name, candidate.name
+        if since + after > view.now:
+            waits.append(since + after)
             continue
-        after = parse_duration(pool.spec.disruption.consolidate_after)
-        if after is None:
-            continue
-        up = since.last_transition_time + after
-        if up > now:
-            waits.append(up)
-            continue
-        obstacle = _obstacle(node, claim, pool, room, now=now)
+        obstacle = candidates.protection(view, candidate)
+        if not obstacle and slots.left(candidate.pool.name, EMPTY) < 1:
+            obstacle = f"the disruption budgets of NodePool {candidate.pool.name} allow no more Empty nodes now"
         if obstacle:
-            refused.append(Refused(claim=claim.name, node=name, reason=EMPTY, message=obstacle))
+            refused.append(Refused(claim=claim, node=node, reason=EMPTY, message=obstacle))
             continue
-        room[pool.name] -= 1
-        message = f"empty for {(now - since.last_transition_time).total_seconds():.0f} s (consolidateAfter "
-        message += f"{pool.spec.disruption.consolidate_after})"
-        removals.append(Removal(claim=claim.name, node=name, reason=EMPTY, message=message))
-    return Command(removals=tuple(removals), refused=tuple(refused), look_again=min(waits, default=None))
+        slots.take(candidate.pool.name)
+        message = f"empty for {(view.now - since).total_seconds():.0f} s (consolidateAfter "
+        message += f"{candidate.pool.spec.disruption.consolidate_after})"
+        removal = Removal(claim=claim, node=node, reason=EMPTY, message=message)
+        actions.append(Action(removals=(removal,), savings=view.price(candidate.claim) or 0.0))
+    return Command(actions=tuple(actions), refused=tuple(refused), look_again=min(waits, default=None))
 
 
-def still_valid(pods: Iterable[Pod]) -> bool:
-    """Whether a node is still empty, by its pods as they are right before it goes."""
-    return not holders(pods)
+def still_valid(action: Action, view: View, _slots: Slots) -> str:
+    """Why it can't go after all; empty when it can."""
+    empty = {c.name for c in find(view)}
+    return next((f"node {name} is in use again" for name in action.nodes if name not in empty), "")
 
 
-def _obstacle(node: Node, claim: NodeClaim, pool: NodePool, room: Mapping[str, int], *, now: datetime) -> str:
-    """What stands in the way of an empty node's removal, in words; empty when nothing does."""
-    if any(is_protected(o.metadata.annotations, since=o.metadata.creation_timestamp, now=now) for o in (node, claim)):
-        return f"annotation {names.DO_NOT_DISRUPT} is set"
-    if room[pool.name] <= 0:
-        return f"the disruption budgets of NodePool {pool.name} allow no more Empty nodes now"
-    return ""
-
-
-def _settled(snapshot: Snapshot) -> tuple[tuple[NodeClaim, Node], ...]:
-    """Initialized claims that aren't going, each with its node, by name."""
-    nodes = {n.spec.provider_id: n for n in snapshot.nodes if n.metadata.deletion_timestamp is None}
-    return tuple(
-        (claim, nodes[claim.status.provider_id])
-        for claim in sorted(snapshot.node_claims, key=lambda c: c.name)
-        if claim.metadata.deletion_timestamp is None
-        and claim.status.provider_id in nodes
-        and is_true(claim.status.conditions, nodeclaim.INITIALIZED)
-    )
+def _since(claim: NodeClaim) -> datetime | None:
+    found = condition(claim.status.conditions, nodeclaim.EMPTY)
+    return found.last_transition_time if found is not None and found.status == "True" else None

@@ -11,7 +11,9 @@ from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodS
 from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
-from shared.disruption.emptiness import decide, noted, observe, still_valid
+from shared.disruption.budgets import Slots
+from shared.disruption.emptiness import command, noted, observe, still_valid
+from shared.disruption.view import View, holders
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -72,11 +74,16 @@ def look(*claims: NodeClaim, pods: Collection[Pod] = (), of: NodePool | None = N
         nodes=tuple(node(c.status.node_name) for c in claims),
         pods=tuple(pods),
     )
-    return decide(snapshot, awaited=frozenset({awaited} - {""}), now=NOW)
+    return decide(snapshot, awaited=frozenset({awaited} - {""}))
+
+
+def decide(snapshot: Snapshot, *, awaited: Collection[str] = (), now: datetime = NOW) -> Command:
+    view = View(snapshot=snapshot, now=now, awaited=frozenset(awaited))
+    return command(view, Slots(snapshot, now=now))
 
 
 def removed(command: Command) -> list[str]:
-    return [r.node for r in command.removals]
+    return [node for action in command.actions for node in action.nodes]
 
 
 def test_a_node_goes_when_it_has_been_empty_for_as_long_as_its_pool_says() -> None:
@@ -93,8 +100,20 @@ def test_a_node_with_nothing_but_daemons_and_finished_pods_is_empty() -> None:
 def test_a_node_with_a_pod_even_one_that_is_going_is_not_empty() -> None:
     assert removed(look(claim("a", empty_for=60), pods=[pod("a")])) == []
     assert removed(look(claim("a", empty_for=60), pods=[pod("a", deleted=True)])) == []
-    assert not still_valid([pod("a", deleted=True)])
-    assert still_valid([pod("a", daemon=True)])
+    assert holders([pod("a", deleted=True)])
+    assert not holders([pod("a", daemon=True)])
+
+
+def test_what_is_used_again_before_it_goes_stays() -> None:
+    (action,) = look(claim("a", empty_for=60)).actions
+    snapshot = Snapshot(
+        taken_at=NOW,
+        node_pools=(pool(),),
+        node_claims=(claim("a", empty_for=60),),
+        nodes=(node("a"),),
+        pods=(pod("a"),),
+    )
+    assert still_valid(action, View(snapshot=snapshot, now=NOW), Slots(snapshot, now=NOW))
 
 
 def test_a_node_that_a_pending_pod_will_use_is_not_empty() -> None:
@@ -132,7 +151,7 @@ def test_nodes_that_are_unready_or_leaving_count_against_the_budget() -> None:
         node_claims=claims,
         nodes=(node("a"), node("b"), node("c", ready=False)),
     )
-    assert removed(decide(snapshot, awaited=(), now=NOW)) == []
+    assert removed(decide(snapshot)) == []
 
 
 def test_do_not_disrupt_keeps_a_node() -> None:
@@ -142,7 +161,7 @@ def test_do_not_disrupt_keeps_a_node() -> None:
         node_claims=(claim("a", empty_for=60),),
         nodes=(node("a", annotations={names.DO_NOT_DISRUPT: "true"}),),
     )
-    command = decide(snapshot, awaited=(), now=NOW)
+    command = decide(snapshot)
     assert removed(command) == []
     assert names.DO_NOT_DISRUPT in command.refused[0].message
 
@@ -154,15 +173,15 @@ def test_a_node_that_is_still_starting_is_not_a_candidate() -> None:
 def test_since_when_a_node_is_empty_is_noted_once_and_forgotten_when_a_pod_comes() -> None:
     fresh = claim("a")
     snapshot = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(fresh,), nodes=(node("a"),))
-    seen = observe(snapshot, awaited=())
+    seen = observe(View(snapshot=snapshot, now=NOW))
     assert [o.is_empty for o in seen] == [True]
     after = noted(fresh, is_empty=True, now=NOW)
     snapshot = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(after,), nodes=(node("a"),))
-    assert observe(snapshot, awaited=()) == ()
+    assert observe(View(snapshot=snapshot, now=NOW)) == ()
     filled = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(after,), nodes=(node("a"),), pods=(pod("a"),))
-    assert [o.is_empty for o in observe(filled, awaited=())] == [False]
+    assert [o.is_empty for o in observe(View(snapshot=filled, now=NOW))] == [False]
     again = noted(noted(after, is_empty=False, now=NOW), is_empty=True, now=NOW + timedelta(minutes=5))
-    assert decide(replace_claim(snapshot, again), awaited=(), now=NOW + timedelta(minutes=5)).removals == ()
+    assert decide(replace_claim(snapshot, again), now=NOW + timedelta(minutes=5)).actions == ()
 
 
 def replace_claim(snapshot: Snapshot, new: NodeClaim) -> Snapshot:

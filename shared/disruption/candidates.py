@@ -1,0 +1,77 @@
+"""Which nodes may be chosen at all: the rules that hold for every voluntary disruption.
+
+Reference: karpenter.md, section 5. A node without a valid pool is nobody's to decide about; what is told to users is
+what they can change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shared.api import labels as names
+from shared.api.pods import controller, is_mirror, is_protected, is_reschedulable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.api.kubernetes import Node, Pod
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodepool import NodePool
+    from shared.disruption.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A node that is in use or could be: initialized, not going, of a valid pool whose nodes follow pods.
+
+    ``pods`` are those that need a place elsewhere when it goes.
+    """
+
+    claim: NodeClaim
+    node: Node
+    pool: NodePool
+    pods: tuple[Pod, ...]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.metadata.name
+
+
+def every(view: View) -> Iterator[Candidate]:
+    """All candidates, by claim; nothing is said yet about what stands in their way."""
+    for claim, node in view.settled:
+        pool = view.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
+        if pool is None or pool.metadata.deletion_timestamp is not None or pool.spec.replicas is not None:
+            continue
+        pods = view.pods.get(node.metadata.name, ())
+        yield Candidate(claim=claim, node=node, pool=pool, pods=tuple(p for p in pods if is_reschedulable(p)))
+
+
+def protection(view: View, candidate: Candidate) -> str:
+    """By which annotation a user keeps the node, in words; empty when none does."""
+    for o in (candidate.node, candidate.claim):
+        if is_protected(o.metadata.annotations, since=o.metadata.creation_timestamp, now=view.now):
+            return f"annotation {names.DO_NOT_DISRUPT} is set"
+    for pod in view.pods.get(candidate.name, ()):
+        since = pod.status.start_time or pod.metadata.creation_timestamp
+        if not is_mirror(pod) and is_protected(pod.metadata.annotations, since=since, now=view.now):
+            return f"pod {pod.key} has annotation {names.DO_NOT_DISRUPT}"
+    return ""
+
+
+def obstacle(view: View, candidate: Candidate) -> str:
+    """What stands in the way of moving the node's pods, in words; empty when nothing does."""
+    if {candidate.name, candidate.claim.name} & view.awaited:
+        return "pods are about to use it"
+    kept = protection(view, candidate)
+    if kept:
+        return kept
+    for pod in candidate.pods:
+        if controller(pod.metadata) is None:
+            return f"pod {pod.key} has no controller, so nobody would bring it back"
+        held = view.pod_budgets.obstacle(pod)
+        if held:
+            return held
+    return ""

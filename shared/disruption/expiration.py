@@ -1,0 +1,89 @@
+"""Nodes that are older than their claim's expireAfter.
+
+They go gracefully: replaced first, within budgets and their windows, and not while a pod or a user keeps them. Only a
+claim with a terminationGracePeriod has an end to that: so long after it expired it goes, whatever stands in the way,
+and its drain has the same time once more. Karpenter deletes expired claims at once; waiting for the window is what its
+users ask for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.api.duration import DurationError, parse_duration
+from shared.disruption import candidates, succession
+from shared.disruption.command import EXPIRED, Action, Command, Removal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime, timedelta
+
+    from shared.api.nodeclaim import NodeClaim
+    from shared.disruption.budgets import Slots
+    from shared.disruption.candidates import Candidate
+    from shared.disruption.view import View
+
+REASON = EXPIRED
+
+
+def expiry(claim: NodeClaim) -> datetime | None:
+    """When the claim expires; None: never."""
+    after = _duration(claim.spec.expire_after)
+    created = claim.metadata.creation_timestamp
+    return None if after is None or created is None else created + after
+
+
+def end(claim: NodeClaim) -> datetime | None:
+    """When the claim goes, whatever stands in the way; None: never."""
+    expires = expiry(claim)
+    grace = _duration(claim.spec.termination_grace_period or "Never")
+    return None if expires is None or grace is None else expires + grace
+
+
+def find(view: View) -> tuple[Candidate, ...]:
+    """The nodes that have expired, the longest expired first."""
+    found = [(when, c) for c in candidates.every(view) if (when := expiry(c.claim)) is not None and when <= view.now]
+    return tuple(c for _, c in sorted(found, key=lambda f: (f[0], f[1].name)))
+
+
+def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -> Command:
+    """Those whose time is over at once, the others in succession."""
+    forced: list[Action] = []
+    graceful: list[Candidate] = []
+    for candidate in find(view):
+        last = end(candidate.claim)
+        if last is not None and last <= view.now:
+            message = f"{_why(candidate)}, and its terminationGracePeriod is over since {last:%Y-%m-%d %H:%M:%S} UTC"
+            removal = Removal(
+                claim=candidate.claim.name,
+                node=candidate.name,
+                reason=EXPIRED,
+                message=message,
+                pods=tuple(p.key for p in candidate.pods),
+            )
+            forced.append(Action(removals=(removal,), forced=True))
+        else:
+            graceful.append(candidate)
+    found = succession.command(view, slots, [(c, _why(c)) for c in graceful], reason=EXPIRED)
+    moments = [m for c in candidates.every(view) for m in (expiry(c.claim), end(c.claim)) if m is not None]
+    return Command(
+        actions=(*forced, *found.actions),
+        refused=found.refused,
+        look_again=min((m for m in moments if m > view.now), default=None),
+    )
+
+
+def still_valid(action: Action, view: View, _slots: Slots) -> str:
+    """Why it can't go after all; empty when it can."""
+    return "" if action.forced else succession.still_valid(action, view)
+
+
+def _why(candidate: Candidate) -> str:
+    return f"older than expireAfter {candidate.claim.spec.expire_after}"
+
+
+def _duration(text: str) -> timedelta | None:
+    try:
+        return parse_duration(text)
+    except DurationError:
+        return None

@@ -1,0 +1,63 @@
+"""What the pods of nodes that go need: places on other nodes and, where those don't do, new claims.
+
+Asked of the scheduling core, so that what holds for pending pods holds for moved ones. Nodes that are about to go
+already are asked for together with them, so no room is given away twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from shared.api import labels as names
+from shared.scheduling.decision import Problem
+from shared.scheduling.schedule import schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from shared.disruption.candidates import Candidate
+    from shared.disruption.view import View
+    from shared.scheduling.decision import PlannedClaim
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placing:
+    """Where the pods go. ``claims`` are to be asked for; ``stuck`` is why pods (namespace/name) have no place.
+
+    ``waiting`` says that a pod's place is on a node that isn't up yet, so it isn't known to come.
+    """
+
+    claims: tuple[PlannedClaim, ...] = ()
+    stuck: Mapping[str, str] = field(default_factory=dict)
+    waiting: bool = False
+
+    @property
+    def price(self) -> float:
+        """USD per hour of the new claims, if each comes up as its cheapest."""
+        return sum(c.cheapest.price for c in self.claims)
+
+
+def place(view: View, leaving: Collection[Candidate]) -> Placing:
+    """Where the pods of these nodes go if they all leave at once."""
+    nodes = frozenset(c.name for c in leaving)
+    decision = schedule(
+        Problem(
+            snapshot=view.snapshot,
+            instance_types=view.instance_types,
+            not_ready=view.not_ready,
+            leaving=nodes | view.going,
+        )
+    )
+    moved = {p.key for c in leaving for p in c.pods}
+    ready = {n.metadata.name for n in view.snapshot.nodes if _is_up(n.metadata.labels)}
+    return Placing(
+        claims=decision.claims,
+        stuck={key: decision.errors[key].message for key in sorted(moved & decision.errors.keys())},
+        waiting=any(name not in ready and moved.intersection(pods) for name, pods in decision.existing.items()),
+    )
+
+
+def _is_up(labels: Mapping[str, str]) -> bool:
+    """Whether pods can run on the node; one that no pool made is up when it is there."""
+    return names.NODEPOOL not in labels or labels.get(names.INITIALIZED) == "true"

@@ -1,0 +1,103 @@
+"""What all methods decide from: a snapshot, what can be bought, and the figures that each of them needs of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.meta import is_true
+from shared.api.pods import is_daemon, is_mirror, is_terminal
+from shared.disruption.pod_budgets import PodBudgets
+from shared.disruption.progress import is_under_way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from shared.api.kubernetes import Node, Pod
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.api.nodepool import NodePool
+    from shared.instances.offering import InstanceType
+    from shared.snapshot import Snapshot
+
+
+def holders(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """The pods that hold a node: not finished, not a daemon's, not the node's own. One that is going still holds it."""
+    return tuple(p for p in pods if not (is_terminal(p) or is_daemon(p) or is_mirror(p)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A snapshot at ``now``.
+
+    ``awaited`` names nodes and claims that pods are about to use. ``instance_types`` and ``not_ready`` are as in
+    :class:`~shared.scheduling.decision.Problem`; ``node_classes`` are by pool, as AWS has them now; ``subnets`` are by
+    provider id, of the instances whose subnet is known.
+    """
+
+    snapshot: Snapshot
+    now: datetime
+    awaited: frozenset[str] = frozenset()
+    instance_types: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
+    not_ready: Mapping[str, str] = field(default_factory=dict)
+    node_classes: Mapping[str, EC2NodeClass] = field(default_factory=dict)
+    subnets: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def pools(self) -> Mapping[str, NodePool]:
+        """The valid pools, by name."""
+        return {p.name: p for p in self.snapshot.node_pools}
+
+    @cached_property
+    def pods(self) -> Mapping[str, tuple[Pod, ...]]:
+        """The unfinished pods of each node, by its name."""
+        found: dict[str, list[Pod]] = {}
+        for pod in self.snapshot.pods:
+            if pod.spec.node_name and not is_terminal(pod):
+                found.setdefault(pod.spec.node_name, []).append(pod)
+        return {name: tuple(pods) for name, pods in found.items()}
+
+    @cached_property
+    def settled(self) -> tuple[tuple[NodeClaim, Node], ...]:
+        """Initialized claims that aren't going and aren't about to, each with its node, by name."""
+        nodes = {n.spec.provider_id: n for n in self.snapshot.nodes if n.metadata.deletion_timestamp is None}
+        return tuple(
+            (claim, nodes[claim.status.provider_id])
+            for claim in sorted(self.snapshot.node_claims, key=lambda c: c.name)
+            if claim.metadata.deletion_timestamp is None
+            and not is_under_way(claim)
+            and claim.status.provider_id in nodes
+            and is_true(claim.status.conditions, nodeclaim.INITIALIZED)
+        )
+
+    @cached_property
+    def going(self) -> frozenset[str]:
+        """Nodes that are about to go: nothing is placed there, and their pods need their places elsewhere."""
+        return frozenset(
+            c.status.node_name for c in self.snapshot.node_claims if is_under_way(c) and c.status.node_name
+        )
+
+    @cached_property
+    def pod_budgets(self) -> PodBudgets:
+        """The PodDisruptionBudgets."""
+        return PodBudgets(self.snapshot.pod_disruption_budgets)
+
+    @cached_property
+    def _prices(self) -> Mapping[tuple[str, str, str, str], float]:
+        return {
+            (pool, t.name, o.zone, o.capacity_type): o.price
+            for pool, types in self.instance_types.items()
+            for t in types
+            for o in t.offerings
+        }
+
+    def price(self, claim: NodeClaim) -> float | None:
+        """USD per hour of the claim's machine as it is sold now; None where nobody knows."""
+        labels = claim.metadata.labels
+        pool = labels.get(names.NODEPOOL, "")
+        kind = labels.get(names.INSTANCE_TYPE, ""), labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
+        return self._prices.get((pool, *kind))
