@@ -155,7 +155,7 @@ class Queues:
             queue._messages.remove(message)  # noqa: SLF001 - the same
             queue.pending_messages.discard(message)
         # moto frees a group only as it comes by each of its messages, and would hand out a later one before the first.
-        queue.pending_messages -= {message for message in queue.pending_messages if message.visible}
+        queue.pending_messages.difference_update([m for m in queue.pending_messages if m.visible])
 
     def _moments(self, source: Source) -> list[datetime]:
         with self._lock:
