@@ -1,0 +1,201 @@
+"""Interruptions: half of 400 nodes warned at once, a storm of messages, and replacing at once or only after draining."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from cli.demo.command import Demo, Request
+from cli.demo.interruptions import Interrupt
+from local.world import World
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+NODES = 400
+PODS_A_NODE = 2
+MESSAGES = 10_000
+SEEDS = 3
+_SPOT = "EC2 Spot Instance Interruption Warning"
+_STATE = "EC2 Instance State-change Notification"
+Row = dict[str, str]
+
+
+def run() -> list[Row]:
+    """The figures of issue 7, cluster time unless said otherwise."""
+    return [*_wave(), *_storm(), *_compared()]
+
+
+def _wave() -> list[Row]:
+    with World() as world:
+        tenth = NODES * PODS_A_NODE // 20
+        world.apply([*_pool(world), _budget("guarded", "10%"), _budget("held", 0)])
+        world.apply([_deployment("web", NODES * PODS_A_NODE - 2 * tenth)])
+        world.apply([_deployment("guarded", tenth), _deployment("held", tenth)])
+        world.run_until(lambda: len(world.pods(phase="Running")) == NODES * PODS_A_NODE)
+        world.run_for(timedelta(seconds=30))
+        doomed = {i.id for i in world.instances()[::2]}
+        nodes = {n["metadata"]["name"] for n in world.nodes() if n["spec"]["providerID"].rpartition("/")[2] in doomed}
+        mark = len(world.events.all)
+        warned = world.clock.now()
+        world.interrupt_spot(sorted(doomed))
+        world.run_until(lambda: world.clock.now() > warned + timedelta(minutes=3))
+        happened = world.events.all[mark:]
+
+    def times(what: str) -> list[float]:
+        return [(h.at - warned).total_seconds() for h in happened if h.what == what]
+
+    fleet = [(h.at - warned).total_seconds() for h in happened if h.what == "call" and h.name == "ec2 CreateFleet"]
+    gone = [(h.at - warned).total_seconds() for h in happened if h.what == "pod gone" and h.about["node"] in nodes]
+    early = [
+        (h.at - warned).total_seconds()
+        for h in happened
+        if h.what == "pod leaving" and h.name.startswith("default/held") and h.about["node"] in nodes
+    ]
+    how = f"{len(doomed)} of {NODES} nodes warned in one second, {PODS_A_NODE} pods each, 30 s of grace"
+    return [
+        _row(
+            "warned nodes tainted",
+            "all within 10 s",
+            f"{len(times('node cordoned'))}, {_last(times('node cordoned'))}",
+            how,
+        ),
+        _row("replacements asked for", "15 s, at most 20 calls", f"{_last(fleet)}, {len(fleet)} CreateFleet", how),
+        _row("warned nodes empty", "within 110 s", _last(gone), how),
+        _row(
+            "first pod that its budget held", "not before its share of the deadline, 75 s", f"{min(early):.1f} s", how
+        ),
+    ]
+
+
+def _storm() -> list[Row]:
+    rng = random.Random(0)  # noqa: S311 - which messages come when
+    with World() as world:
+        world.apply([*_pool(world), _deployment("web", 40)])
+        world.run_until(lambda: len(world.pods(phase="Running")) == 40)
+        ours = [i.id for i in world.instances()]
+        (queue,) = (s.queue_name for s in world.aws.deployed.sources if "nterruption" in s.queue_name)
+        own = [_event(world.clock.now(), _SPOT, i) for i in ours] * 16
+        garbage = ["{"] * (MESSAGES // 50)
+        foreign = [
+            _event(world.clock.now(), rng.choice([_SPOT, _STATE]), f"i-{rng.getrandbits(64):016x}")
+            for _ in range(MESSAGES - MESSAGES // 10 - len(own) - len(garbage))
+        ]
+        storm = [*own, *garbage, *foreign, *rng.choices(foreign, k=MESSAGES // 10)]
+        rng.shuffle(storm)
+        for body in storm:
+            world.aws.queues.send(queue, body)
+        began = world.clock.now()
+        world.run_until(lambda: world.aws.queues.empty() and not world.aws.functions.running)
+        runs = [i for i in world.aws.functions.invocations if i.function == "interruption" and i.at >= began]
+        seconds = (max(i.at + timedelta(seconds=i.latency) for i in runs) - began).total_seconds()
+        given_up = [line["nodeclaim"] for i in runs for line in i.logs if line["message"] == "A node is given up"]
+        letters = len(world.dead_letters())
+    how = f"{len(storm)} messages, {len(own)} about {len(ours)} own nodes, {len(garbage)} garbage, a tenth doubled"
+    return [
+        _row("storm worked off", "under 60 s", f"{seconds:.1f} s, {len(runs)} invocations", how),
+        _row("own nodes handled once", str(len(ours)), f"{len(set(given_up))} nodes, {len(given_up)} times", how),
+        _row("garbage in the dead-letter queue", str(len(garbage)), str(letters), how),
+    ]
+
+
+def _compared() -> list[Row]:
+    found = []
+    for seed in range(SEEDS):
+        request = Request(seed=seed, quiet=True, interrupt=Interrupt())
+        figures = Demo(request, Console(quiet=True)).run().interruptions
+        if figures is not None:
+            found.append(figures)
+    at_once = [f.seconds_warning_to_running for f in found if f.seconds_warning_to_running is not None]
+    after = [f.seconds_drain_then_provision for f in found if f.seconds_drain_then_provision is not None]
+    how = f"`tenon demo --interrupt spot=all` with {SEEDS} seeds: from the warning until every pod runs elsewhere"
+    return [
+        _row("pods run elsewhere, replaced at once", "sooner", _spread(at_once), how),
+        _row("pods run elsewhere, drained and then provisioned", "later", _spread(after), how),
+    ]
+
+
+def _event(now: datetime, about: str, instance: str) -> str:
+    return json.dumps(
+        {
+            "source": "aws.ec2",
+            "detail-type": about,
+            "time": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "detail": {"instance-id": instance, "state": "terminated"},
+        }
+    )
+
+
+def _pool(world: World) -> list[dict[str, Any]]:
+    """Spot nodes with two vCPUs, which two of the pods fill."""
+    tagged = [{"tags": {"karpenter.sh/discovery": world.cluster}}]
+    requirements = [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]},
+        {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
+    ]
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    template = {"spec": {"nodeClassRef": reference, "expireAfter": "Never", "requirements": requirements}}
+    disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+    return [
+        {
+            "apiVersion": "karpenter.k8s.aws/v1",
+            "kind": "EC2NodeClass",
+            "metadata": {"name": "default"},
+            "spec": {
+                "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "role": f"TenonNodeRole-{world.cluster}",
+                "subnetSelectorTerms": tagged,
+                "securityGroupSelectorTerms": tagged,
+            },
+        },
+        {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodePool",
+            "metadata": {"name": "default"},
+            "spec": {"template": template, "disruption": disruption},
+        },
+    ]
+
+
+def _deployment(name: str, replicas: int) -> dict[str, Any]:
+    requests = {"cpu": "700m", "memory": "256Mi"}
+    spec = {"containers": [{"name": "c", "image": "x", "resources": {"requests": requests}}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
+        },
+    }
+
+
+def _budget(name: str, most: int | str) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "maxUnavailable": most},
+    }
+
+
+def _last(seconds: list[float]) -> str:
+    return f"the last after {max(seconds):.1f} s" if seconds else "none"
+
+
+def _spread(seconds: list[float]) -> str:
+    if not seconds:
+        return "-"
+    return f"{statistics.median(seconds):.1f} s ({min(seconds):.1f}-{max(seconds):.1f})"
+
+
+def _row(figure: str, asked: str, measured: str, how: str) -> Row:
+    return {"figure": figure, "asked": asked, "measured": measured, "how": how}
