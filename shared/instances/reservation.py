@@ -29,7 +29,10 @@ def offerings(
     zone_labels: Mapping[str, Mapping[str, str]],
     unavailable: Collection[tuple[str, str, str]],
 ) -> tuple[Offering, ...]:
-    """The type's offerings in those of the reservations that are for it, in the zones; full ones are not available."""
+    """The type's offerings in those of the reservations that are for it, in the zones; full ones are not available.
+
+    The one with the most room comes first: a launch can ask for one reservation of a type and zone only.
+    """
     return tuple(
         Offering(
             zone=r.availability_zone,
@@ -44,6 +47,6 @@ def offerings(
                 RESERVATION_INTERRUPTIBLE: str(r.interruptible).lower(),
             },
         )
-        for r in reservations
+        for r in sorted(reservations, key=lambda r: (-r.available_instance_count, r.id))
         if r.instance_type == instance_type and r.availability_zone in zones
     )

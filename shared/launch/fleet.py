@@ -104,7 +104,8 @@ def launch(
 ) -> tuple[Result, ...]:
     """Launch the claims: one answer each, in the order of the requests. Makes at most one CreateFleet call a group.
 
-    More calls are made only where a template is gone, or where EC2 says that a replay differs from the first try.
+    More calls are made only where a template is gone, where EC2 says that a replay differs from the first try, or
+    where there is no capacity of one kind (reserved, spot) and the claims allow the next: one call for each kind then.
     ``budget`` is asked before each call, and waited for until :data:`PATIENCE` after ``now``; claims that it has no
     call for are *throttled*. Without it, no call is counted.
     """
@@ -175,7 +176,8 @@ class _Group:
     def _launch(self) -> list[Result]:
         status = self.node_class.status
         best = subnets.best(subnets.refreshed(aws.ec2(), status.subnets), self.promised)
-        wanted = plan(self.first.instance_types, self.first.claim.spec.requirements, images=status.amis, subnets=best)
+        types, requirements = self.first.instance_types, self.first.claim.spec.requirements
+        wanted = plan(types, requirements, images=status.amis, subnets=best)
         self.wanted = wanted
         if wanted is None or self._failed_before():
             return self._recover(wanted, again=self._minute)
@@ -188,7 +190,34 @@ class _Group:
         if answer.transient:
             # EC2 keeps this answer for the token, so asking with it again would never launch anything.
             return self._recover(wanted, again=self._minute)
-        return self._deal(wanted, answer, self.requests)
+        results = self._deal(wanted, answer, self.requests)
+        tried: Plan | None = wanted
+        while tried is not None and _without(results, tried):
+            later = plan(types, requirements, images=status.amis, subnets=best, after=tried.capacity_type)
+            results = self._fall_back(later, results, tried.capacity_type) if later is not None else results
+            tried = later
+        return results
+
+    def _fall_back(self, wanted: Plan, results: list[Result], tried: str) -> list[Result]:
+        """Ask for the claims that got nothing once more, by the next capacity type that they allow.
+
+        All their types had none in any zone, so planning again would only find dearer ones of the same kind.
+        """
+        lacking = {r.claim_name: r for r in results if isinstance(r, Failed) and r.kind == "capacity"}
+        requests = [r for r in self.requests if r.claim.name in lacking]
+        uids = ",".join(r.claim.metadata.uid for r in requests)
+        try:
+            answer = self._create(wanted, [r.claim for r in requests], step=f"{uids}/instead of {tried}")
+        except _RefusedError as error:
+            # Nothing is lost: either the instances are there, or the claims' pods are planned again.
+            return self._recover(wanted) if error.code == refusal.MISMATCH else results
+        again = {r.claim_name: r for r in self._deal(wanted, answer, requests)}
+        return [
+            replace(new, unavailable=tuple(sorted({*new.unavailable, *lacking[new.claim_name].unavailable})))
+            if (new := again.get(old.claim_name)) is not None
+            else old
+            for old in results
+        ]
 
     def _failed_before(self) -> bool:
         """Whether a person was told to mend something: EC2 would repeat that answer for the same token."""
@@ -342,6 +371,12 @@ class _Group:
     ) -> Failed:
         plain = "".join(c for c in reason.rpartition(".")[2] if c.isalnum()) or "LaunchFailed"
         return Failed(claim_name=claim.name, kind=kind, reason=plain, message=message, unavailable=unavailable)
+
+
+def _without(results: Sequence[Result], tried: Plan) -> bool:
+    """Whether claims got nothing, and every offering that was asked for is shown to have no capacity."""
+    shown = {o for r in results if isinstance(r, Failed) and r.kind == "capacity" for o in r.unavailable}
+    return bool(shown) and shown >= {key(choice) for choice in tried.choices}
 
 
 def _code(error: ClientError) -> str:

@@ -53,8 +53,11 @@ def plan(
     *,
     images: Sequence[ResolvedAMI],
     subnets: Mapping[str, Subnet],
+    after: str = "",
 ) -> Plan | None:
     """The choices for claims with those requirements; ``subnets`` is the best one of each zone.
+
+    ``after``: only capacity types that are tried after that one.
 
     None if nothing that is available meets the requirements.
     """
@@ -72,8 +75,9 @@ def plan(
         cheapest = min(on_demand)
         spot = by_capacity_type[labels.SPOT]
         by_capacity_type[labels.SPOT] = [p for p in spot if p.offering.price <= cheapest]
-    for capacity_type, found in by_capacity_type.items():
-        if found:
+    left = CAPACITY_TYPES[CAPACITY_TYPES.index(after) + 1 :] if after else CAPACITY_TYPES
+    for capacity_type in left:
+        if found := by_capacity_type[capacity_type]:
             return Plan(capacity_type=capacity_type, choices=_cheapest(found))
     return None
 
@@ -103,4 +107,6 @@ def _cheapest(pairs: Iterable[Choice]) -> tuple[Choice, ...]:
     ordered = sorted(pairs, key=lambda p: (p.offering.price, p.instance_type.name, p.offering.zone))
     types = list(dict.fromkeys(p.instance_type.name for p in ordered))[:MAX_INSTANCE_TYPES]
     kept = frozenset(types)
-    return tuple(p for p in ordered if p.instance_type.name in kept)
+    # EC2 takes a type in a zone once, so of several capacity reservations for it only the first can be asked for.
+    pools = {(p.instance_type.name, p.offering.zone): p for p in reversed(ordered) if p.instance_type.name in kept}
+    return tuple(p for p in ordered if pools.get((p.instance_type.name, p.offering.zone)) is p)

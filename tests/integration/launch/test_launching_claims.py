@@ -168,7 +168,8 @@ def test_dying_at_any_call_leaves_exactly_one_instance_a_claim(
 def test_a_partial_fill_deals_what_there_is_and_says_what_had_no_capacity(account: Account, types: Types) -> None:
     account.fleets.room = 2
     account.fleets.without_capacity = {("spot", "m5.large", "us-east-1a")}
-    results = account.launch([account.claim(f"web-{i}") for i in range(5)], types)
+    only_spot = (labels.CAPACITY_TYPE, "In", ["spot"])
+    results = account.launch([account.claim(f"web-{i}", only_spot) for i in range(5)], types)
     launched = [r for r in results if isinstance(r, Launched)]
     failed = [r for r in results if isinstance(r, Failed)]
     assert len(launched) == len(account.running()) == 2
@@ -181,13 +182,40 @@ def test_no_capacity_anywhere_names_every_offering_that_was_tried(account: Accou
     account.fleets.without_capacity = {
         ("spot", t.name, o.zone) for t in types for o in t.offerings if o.capacity_type == "spot"
     }
-    (failed,) = account.launch([account.claim("web")], types)
+    (failed,) = account.launch([account.claim("web", (labels.CAPACITY_TYPE, "In", ["spot"]))], types)
     assert isinstance(failed, Failed)
     assert failed.kind == "capacity"
     assert set(failed.unavailable) == account.fleets.without_capacity
     assert failed.reason == "InsufficientInstanceCapacity"
     assert "EC2 has no spot capacity for m5.large in us-east-1a" in failed.message
     assert account.running() == []
+
+
+def test_without_any_spot_capacity_the_claims_are_launched_on_demand_at_once(account: Account, types: Types) -> None:
+    account.fleets.without_capacity = {("spot", t.name, o.zone) for t in types for o in t.offerings}
+    claims = [account.claim(f"web-{i}") for i in range(3)]
+    results = account.launch(claims, types)
+    assert {r.capacity_type for r in results if isinstance(r, Launched)} == {"on-demand"}
+    assert account.fleets.calls == 2
+    assert all(set(r.unavailable) == account.fleets.without_capacity for r in results)
+    account.restart()
+    replayed = account.launch(claims, types)
+    assert [r.instance_id for r in replayed] == [r.instance_id for r in results]
+    known = [
+        replace(t, offerings=tuple(replace(o, available=o.capacity_type != "spot") for o in t.offerings)) for t in types
+    ]
+    assert [r.instance_id for r in account.launch(claims, known)] == [r.instance_id for r in results]
+    assert len(account.running()) == 3
+
+
+def test_a_spot_pool_that_was_not_shown_empty_is_planned_for_again_before_on_demand(
+    account: Account, types: Types
+) -> None:
+    account.fleets.room = 1
+    account.fleets.code = "InternalError"
+    results = account.launch([account.claim(f"web-{i}") for i in range(3)], types)
+    assert [r.capacity_type for r in results if isinstance(r, Launched)] == ["spot"]
+    assert account.fleets.calls == 1
 
 
 def test_a_template_that_was_deleted_is_made_again(account: Account, types: Types) -> None:
