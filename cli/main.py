@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.catalog import catalog
 from cli.manifests import manifests
 from cli.simulate import simulate
 
@@ -19,6 +20,7 @@ app = typer.Typer(
 
 app.command()(simulate)
 app.command()(manifests)
+app.command()(catalog)
 
 
 @app.command()
@@ -34,6 +36,14 @@ def demo(
     interrupt: Annotated[
         str | None,
         typer.Option(help="spot=all or spot=NUMBER: EC2 takes machines back once the first step is at rest."),
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What goes wrong: spot-capacity=PLACE:N or on-demand-capacity=PLACE:N (so many instances are left; "
+            "PLACE is a zone, an instance type or all), boot=PLACE:N (so many machines fail to start), "
+            "throttle=OPERATION:N (so many calls are refused, such as CreateFleet:4); may be given again."
+        ),
     ] = None,
     region: Annotated[str, typer.Option(help="The AWS Region that the world plays in.")] = "us-east-1",
     seed: Annotated[int, typer.Option(help="Another seed, other delays and prices; the same seed, the same run.")] = 0,
@@ -55,13 +65,17 @@ def demo(
 
       tenon demo --interrupt spot=all
 
+      tenon demo --fault spot-capacity=us-east-1a:0 --fault throttle=CreateFleet:4
+
       tenon demo --keep
     """
     from cli.demo.command import DEFAULT_MANIFEST, Request, Scale, UsageError, run  # noqa: PLC0415 (slow to import)
+    from cli.demo.faults import Fault  # noqa: PLC0415 (the same)
     from cli.demo.interruptions import Interrupt  # noqa: PLC0415 (the same)
 
     try:
         scales = tuple(Scale.parse(s) for s in scale or ())
+        faults = tuple(Fault.parse(f) for f in fault or ())
         taken = None if interrupt is None else Interrupt.parse(interrupt)
     except (UsageError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
@@ -69,6 +83,7 @@ def demo(
         manifests=tuple(manifest or (DEFAULT_MANIFEST,)),
         scales=scales,
         interrupt=taken,
+        faults=faults,
         keep=keep,
         only_json=only_json,
         region=region,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from cli.demo.faults import Fault
     from cli.demo.interruptions import Interrupt
     from local.world.timeline import Happening
 
@@ -84,6 +85,7 @@ class Request:
     cluster: str = "demo"
     region: str = "us-east-1"
     seed: int = 0
+    faults: tuple[Fault, ...] = ()
 
 
 def documents(manifest: str, *, cluster: str) -> list[dict[str, Any]]:
@@ -129,6 +131,9 @@ class Demo:
             stack.enter_context(world)
         with stack:
             self._introduce(world, time.monotonic() - began)
+            for fault in request.faults:
+                fault.arm(world)
+                self._say(f"[dim]wrong:[/dim] {fault.told}")
             start = world.clock.now()
             self._shown = len(world.events.all)
             self._apply(world, docs)

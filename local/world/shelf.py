@@ -33,19 +33,32 @@ _SOURCES = (
 
 def put(bucket: str, *, cluster: str, region: str, seed: int, now: datetime) -> bool:
     """Store the kept catalog as the catalog function would have just now. False if none is kept."""
+    kept = find(region=region, seed=seed, now=now)
+    if kept is None:
+        return False
+    store.save(boto3.client("s3"), bucket, cluster, kept)
+    return True
+
+
+def find(*, region: str, seed: int, now: datetime) -> catalog.RawCatalog | None:
+    """The kept catalog as if it were fetched just now, or None."""
     path = _path(region, seed)
     if not path.is_file():
-        return False
-    kept = catalog.decode(path.read_bytes())
-    store.save(boto3.client("s3"), bucket, cluster, msgspec.structs.replace(kept, types_at=now, prices_at=now))
-    return True
+        return None
+    return msgspec.structs.replace(catalog.decode(path.read_bytes()), types_at=now, prices_at=now)
 
 
 def keep(bucket: str, *, cluster: str, region: str, seed: int) -> None:
     """Keep what the catalog function stored."""
+    body = boto3.client("s3").get_object(Bucket=bucket, Key=store.key(cluster))["Body"].read()
+    write(catalog.decode(body), region=region, seed=seed)
+
+
+def write(made: catalog.RawCatalog, *, region: str, seed: int) -> None:
+    """Keep a catalog."""
     path = _path(region, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    body = boto3.client("s3").get_object(Bucket=bucket, Key=store.key(cluster))["Body"].read()
+    body = catalog.encode(made)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(body)
     os.replace(file.name, path)  # noqa: PTH105 - in one step: another process may be doing the same

@@ -32,6 +32,7 @@ def instance_types(
     zones: Collection[str],
     unavailable: Collection[tuple[str, str, str]],
     observed_memory: Mapping[str, int] | None = None,
+    only_offered: bool = True,
 ) -> tuple[InstanceType, ...]:
     """What nodes of the class may be, by name.
 
@@ -39,7 +40,7 @@ def instance_types(
     in. ``unavailable`` are offerings ``(capacity type, instance type, zone)`` that had no capacity a moment ago: they
     stay, as not available. ``observed_memory`` maps a type to the memory capacity in bytes that its nodes reported.
     An offering without a known price is left out: nothing can be decided about it. A type without any offering in
-    those zones is left out too.
+    those zones is left out too, unless ``only_offered`` is false.
 
     Raises:
         QuantityError: a quantity of the class's kubelet settings or volumes is none.
@@ -65,7 +66,7 @@ def instance_types(
                 zone_labels=zone_labels,
                 unavailable=unavailable,
             )
-        if not offerings or (family.os == "windows" and shape.arch != "amd64"):
+        if (only_offered and not offerings) or (family.os == "windows" and shape.arch != "amd64"):
             continue
         type_labels = shape_labels(shape) | common
         if images and image_for(type_labels, images) is None:

@@ -1,0 +1,86 @@
+"""``tenon demo --fault``: what goes wrong on AWS while the demo runs, armed before its first step."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from local.world import World
+
+_FORMS = {
+    "spot-capacity": "spot-capacity=PLACE:N",
+    "on-demand-capacity": "on-demand-capacity=PLACE:N",
+    "boot": "boot=PLACE:N",
+    "throttle": "throttle=OPERATION:N",
+}
+_EVERYWHERE = "all"
+_ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-\d[a-z]")
+_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
+THROTTLED = {
+    "CreateFleet": "ec2",
+    "CreateLaunchTemplate": "ec2",
+    "CreateTags": "ec2",
+    "DescribeImages": "ec2",
+    "DescribeInstances": "ec2",
+    "DescribeSecurityGroups": "ec2",
+    "DescribeSubnets": "ec2",
+    "TerminateInstances": "ec2",
+    "DescribeCluster": "eks",
+    "GetParameters": "ssm",
+}
+"""The calls that can be throttled, each with its service."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong: its kind, where (a zone, a type, ``all``, or an operation), and how many."""
+
+    kind: str
+    where: str
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Fault:
+        """``spot-capacity=us-east-1a:0``, ``boot=m5.large:1``, ``throttle=CreateFleet:4``.
+
+        Raises:
+            ValueError: not of those forms; the text says what is allowed.
+        """
+        kind, _, rest = text.partition("=")
+        where, _, count = rest.rpartition(":")
+        if kind not in _FORMS or not where or not count.isdigit():
+            raise ValueError(f'--fault "{text}" is not one of {", ".join(_FORMS.values())}')
+        if kind == "throttle":
+            if where not in THROTTLED:
+                raise ValueError(f'--fault "{text}": OPERATION must be one of {", ".join(THROTTLED)}')
+        elif where != _EVERYWHERE and not _ZONE.fullmatch(where) and not _TYPE.fullmatch(where):
+            raise ValueError(f'--fault "{text}": PLACE must be a zone, an instance type or {_EVERYWHERE}')
+        return cls(kind=kind, where=where, count=int(count))
+
+    def arm(self, world: World) -> None:
+        """Have it go wrong in the world from now on."""
+        if self.kind == "throttle":
+            world.faults.throttle(THROTTLED[self.where], self.where, times=self.count)
+        elif self.kind == "boot":
+            world.aws.instances.break_starts(*self._pool, self.count)
+        else:
+            world.aws.capacity.set(self.kind.removesuffix("-capacity"), *self._pool, self.count)
+
+    @property
+    def told(self) -> str:
+        """What goes wrong, for a person."""
+        place = "any place" if self.where == _EVERYWHERE else self.where
+        return {
+            "throttle": f"the next {self.count} calls of {self.where} are throttled",
+            "boot": f"the next {self.count} machines in {place} fail to start",
+        }.get(self.kind, f"{self.kind.removesuffix('-capacity')} has {self.count} instances left in {place}")
+
+    @property
+    def _pool(self) -> tuple[str, str]:
+        """Instance type and zone, * for any."""
+        return (
+            self.where if _TYPE.fullmatch(self.where) else "*",
+            self.where if _ZONE.fullmatch(self.where) else "*",
+        )

@@ -1,0 +1,95 @@
+"""``tenon catalog`` as a user runs it, against the figures that Karpenter publishes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).parent.parent.parent
+EXPECTED: dict[str, dict[str, dict[str, str]]] = json.loads(
+    gzip.decompress((CHECKOUT / "tests" / "unit" / "instances" / "karpenter-instance-types.json.gz").read_bytes())
+)
+NOT_DESCRIBED = {"g4ad.xlarge", "g4ad.2xlarge", "g4ad.4xlarge", "g4ad.8xlarge", "g4ad.16xlarge"}
+"""The local EC2's descriptions lack them."""
+FEWER_INTERFACES = {"i7ie.48xlarge", "i7ie.metal-48xl", "i8ge.48xlarge", "i8ge.metal-48xl"}
+"""EC2 now says that their interfaces are spread over two cards; the VPC CNI uses the first one only."""
+
+
+def catalog(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from cli.main import run; run()", "catalog", *arguments]
+    return subprocess.run(
+        command, cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False, env=os.environ | environ
+    )
+
+
+def test_every_type_has_the_allocatable_and_the_labels_that_karpenter_publishes() -> None:
+    done = catalog("--json")
+    assert done.returncode == 0, done.stderr
+    listed: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in json.loads(done.stdout)}
+    assert set(EXPECTED) - set(listed) <= NOT_DESCRIBED
+    for part in ("allocatable", "labels"):
+        different = {n for n, wanted in EXPECTED.items() if n in listed and listed[n][part] != wanted[part]}
+        assert different == (FEWER_INTERFACES if part == "allocatable" else set())
+    assert len(NOT_DESCRIBED | FEWER_INTERFACES) <= 10
+
+
+def test_one_type_has_known_figures_an_overhead_and_a_price_for_each_offering() -> None:
+    done = catalog("c7i.2xlarge", "--kubernetes", "1.33", "--json")
+    (entry,) = json.loads(done.stdout)
+    assert set(entry) >= {"name", "capacity", "allocatable", "labels", "offerings"}
+    assert entry["allocatable"] == {
+        "cpu": "7910m",
+        "memory": "14162Mi",
+        "pods": "58",
+        "ephemeral-storage": "17Gi",
+        "vpc.amazonaws.com/pod-eni": "38",
+    }
+    assert entry["overhead"]["cpu"] == "90m"
+    for offering in entry["offerings"]:
+        assert set(offering) == {"zone", "capacityType", "price", "available"}
+        assert offering["available"] is True
+    prices = {(o["zone"], o["capacityType"]): o["price"] for o in entry["offerings"]}
+    assert prices["us-east-1a", "on-demand"] == 0.357
+    assert 0 < prices["us-east-1a", "spot"] < 0.2
+    assert "local world in us-east-1" in done.stderr
+
+
+def test_max_pods_is_what_the_user_says() -> None:
+    (entry,) = json.loads(catalog("c7i.2xlarge", "--max-pods", "110", "--json").stdout)
+    assert entry["capacity"]["pods"] == entry["allocatable"]["pods"] == "110"
+
+
+def test_people_get_a_table_and_one_type_in_detail() -> None:
+    shown = catalog("c5a.large")
+    for text in ("c5a.large", "1930m", "us-east-1a", "on-demand", "0.0770", "karpenter.k8s.aws/instance-family=c5a"):
+        assert text in shown.stdout
+    table = catalog("c5a.large", "c5a.xlarge", "m5.large", "m5.xlarge", "--region", "eu-west-1")
+    assert table.stdout.count(".xlarge") == 2
+    assert "eu-west-1" in table.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["m5.enormous"], 2, "us-east-1 has no instance type named m5.enormous"),
+        (["--region", "mars"], 2, "is no AWS Region"),
+        (["--kubernetes", "new"], 2, "is not of the form"),
+        (["--aws", "--region", "us-east-1"], 1, "AWS can't be asked: Unable to locate credentials"),
+    ],
+)
+def test_what_cannot_be_shown_is_told(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:
+    nobody = {
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+    }
+    done = catalog(*arguments, **nobody, AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
+    assert done.returncode == code
+    assert said in " ".join(done.stderr.split())
