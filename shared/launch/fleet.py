@@ -289,6 +289,8 @@ class _Group:
         except ClientError as error:
             if _code(error) in refusal.TEMPLATE_GONE:
                 return Answer(refusals=(Refusal(_code(error), str(error)),))
+            if self.budget is not None and refusal.kind(_code(error)) == "throttled":
+                self.budget.refused(now=host.current().now())
             raise _RefusedError(_code(error), error.response["Error"].get("Message", "")) from error
         return read(answer, wanted)
 

@@ -23,9 +23,10 @@ from shared.api.quantity import QuantityError
 from shared.instances import allocatable
 from shared.instances.catalog import Shape
 from shared.instances.family import family_of, is_legacy
-from shared.launch import images, profile, reservations, security_groups, subnets, template
+from shared.launch import images, options, profile, reservations, security_groups, subnets, template
 from shared.launch.bootstrap import Bootstrap, UserDataError
 from shared.launch.finding import NotFoundError
+from shared.launch.options import OptionError
 from shared.launch.userdata import render
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:
         template.block_devices(family, spec.block_device_mappings)
         capacity = allocatable.capacity(_ANY, family, spec.kubelet, block_devices=spec.block_device_mappings)
         allocatable.overhead(_ANY, family, spec.kubelet, capacity)
-    except UserDataError as error:
+        options.fields(spec)
+        options.interfaces(spec, (), public=spec.associate_public_ip_address, fabric=0)
+    except (UserDataError, OptionError) as error:
         return str(error)
     except QuantityError as error:
         return f"spec.kubelet or spec.blockDeviceMappings: {error}"

@@ -25,13 +25,14 @@ _HASH_LENGTH = 10
 
 
 def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: str) -> str:
-    """The name of the instance profile. IAM is asked only for a class that names a role.
+    """The name of the instance profile. IAM is asked only for a class that names a profile or a role.
 
     Raises:
-        NotFoundError: the role doesn't exist, or it may not be looked up or given a profile.
+        NotFoundError: the profile or the role doesn't exist, or it may not be looked up or given a profile.
     """
     spec = node_class.spec
     if spec.instance_profile:
+        _check(iam, spec.instance_profile)
         return spec.instance_profile
     if not spec.role:
         if default:
@@ -49,6 +50,25 @@ def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: s
     if profiles:
         return min(p["InstanceProfileName"] for p in profiles)
     return _make(iam, role, cluster)
+
+
+def _check(iam: IAMClient, profile: str) -> None:
+    """Whether it is there and has a role; a profile that may not be looked up is left to EC2's judgement."""
+    name = profile.rpartition("/")[2]
+    try:
+        found = iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+    except ClientError as error:
+        if finding.code(error) in finding.DENIED:
+            return
+        if finding.code(error) != _NO_SUCH:
+            raise
+        raise finding.NotFoundError(
+            "InstanceProfileNotFound", f'spec.instanceProfile "{profile}" doesn\'t exist in this account'
+        ) from error
+    if not found["Roles"]:
+        raise finding.NotFoundError(
+            "InstanceProfileWithoutRole", f'spec.instanceProfile "{profile}" has no role in it: nodes could not join'
+        )
 
 
 def _make(iam: IAMClient, role: str, cluster: str) -> str:

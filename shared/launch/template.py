@@ -17,6 +17,7 @@ from shared import host
 from shared.api import labels
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
 from shared.instances.family import GIB
+from shared.launch import options
 from shared.launch.finding import code
 
 if TYPE_CHECKING:
@@ -70,10 +71,11 @@ def template(
 
     Raises:
         QuantityError: the size of a volume is no quantity.
+        OptionError: the class asks for what EC2 doesn't have.
     """
     spec, status = node_class.spec, node_class.status
     groups = [group.id for group in status.security_groups]
-    options = spec.metadata_options
+    metadata = spec.metadata_options
     tagged = ["instance", "volume", "network-interface", *(["spot-instances-request"] if spot else [])]
     data: dict[str, Any] = {
         "ImageId": image_id,
@@ -81,17 +83,18 @@ def template(
         "BlockDeviceMappings": block_devices(family, spec.block_device_mappings),
         "Monitoring": {"Enabled": spec.detailed_monitoring},
         "MetadataOptions": {
-            "HttpEndpoint": options.http_endpoint,
-            "HttpProtocolIpv6": options.http_protocol_ipv6,
-            "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
-            "HttpTokens": options.http_tokens,
+            "HttpEndpoint": metadata.http_endpoint,
+            "HttpProtocolIpv6": metadata.http_protocol_ipv6,
+            "HttpPutResponseHopLimit": metadata.http_put_response_hop_limit,
+            "HttpTokens": metadata.http_tokens,
         },
         "TagSpecifications": [{"ResourceType": resource, "Tags": tag_list(tags)} for resource in tagged],
+        **options.fields(spec),
     }
     if status.instance_profile:
         named = "Arn" if status.instance_profile.startswith("arn:") else "Name"
         data["IamInstanceProfile"] = {named: status.instance_profile}
-    if interfaces := _interfaces(groups, public=spec.associate_public_ip_address, fabric=fabric):
+    if interfaces := options.interfaces(spec, groups, public=spec.associate_public_ip_address, fabric=fabric):
         data["NetworkInterfaces"] = interfaces
     else:
         data["SecurityGroupIds"] = groups
@@ -107,21 +110,6 @@ def template(
         del data["BlockDeviceMappings"]
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_HASH_LENGTH]
     return Template(name=f"tenon-{cluster}-{digest}", data=data)
-
-
-def _interfaces(groups: list[str], *, public: bool | None, fabric: int) -> list[dict[str, Any]]:
-    """Interfaces that must be spelt out; none if EC2's own single one will do.
-
-    EC2 gives no public address to an instance with several interfaces.
-    """
-    if fabric:
-        return [
-            {"NetworkCardIndex": i, "DeviceIndex": int(i > 0), "InterfaceType": "efa", "Groups": groups}
-            for i in range(fabric)
-        ]
-    if public is None:
-        return []
-    return [{"DeviceIndex": 0, "Groups": groups, "AssociatePublicIpAddress": public}]
 
 
 def block_devices(family: Family, mappings: Sequence[BlockDeviceMapping]) -> list[dict[str, Any]]:

@@ -101,6 +101,30 @@ def test_the_unnamed_family_follows_the_clusters_version(
             'spec.amiSelectorTerms[0].alias "al2@latest" names no image: AWS publishes no AL2 latest',
         ),
         ("EC2NodeClass", {"role": "nobody"}, "InstanceProfileReady", 'spec.role "nobody" doesn\'t exist'),
+        (
+            "EC2NodeClass",
+            {"instance_profile": "nobodys"},
+            "InstanceProfileReady",
+            'spec.instanceProfile "nobodys" doesn\'t exist in this account',
+        ),
+        (
+            "EC2NodeClass",
+            {"cpu_options": {"cores": 2}},
+            "ValidationSucceeded",
+            "spec.cpuOptions.cores is not known; there are coreCount, threadsPerCore",
+        ),
+        (
+            "EC2NodeClass",
+            {"network_interfaces": [{"networkCardIndex": 1, "deviceIndex": 1}]},
+            "ValidationSucceeded",
+            "spec.networkInterfaces has none with networkCardIndex 0 and deviceIndex 0",
+        ),
+        (
+            "EC2NodeClass",
+            {"connection_tracking": {"udpTimeout": "soon"}},
+            "ValidationSucceeded",
+            "spec.connectionTracking.udpTimeout: ",
+        ),
         ("EC2NodeClass", {"tags": {"aws:mine": "x"}}, "ValidationSucceeded", 'spec.tags: "aws:mine" begins with aws:'),
         (
             "EC2NodeClass",
@@ -214,7 +238,31 @@ def test_images_by_id_name_and_parameter_are_found(account: Account) -> None:
         assert [a.id for a in account.status(made).amis] == [image]
 
 
+def test_the_template_carries_cpu_options_placement_interfaces_and_connection_tracking(account: Account) -> None:
+    made = account.ready(
+        cpu_options={"coreCount": 1, "threadsPerCore": 1},
+        placement_group_selector={"name": "near"},
+        network_interfaces=[{"interfaceType": "interface"}, {"deviceIndex": 1, "interfaceType": "efa-only"}],
+        connection_tracking={"tcpEstablishedTimeout": "1h", "udpTimeout": 45},
+    )
+    account.launch([account.claim("a")], [account.instance_type("m5.large", spot=0.03)], node_class=made)
+    data = account.template_data()
+    assert data["CpuOptions"] == {"CoreCount": 1, "ThreadsPerCore": 1}
+    assert data["Placement"] == {"GroupName": "near"}
+    assert [(n["NetworkCardIndex"], n["DeviceIndex"], n["InterfaceType"]) for n in data["NetworkInterfaces"]] == [
+        (0, 0, "interface"),
+        (0, 1, "efa-only"),
+    ]
+    for interface in data["NetworkInterfaces"]:
+        assert interface["Groups"] == [account.group]
+        assert interface["ConnectionTrackingSpecification"] == {"TcpEstablishedTimeout": 3600, "UdpTimeout": 45}
+    assert "SecurityGroupIds" not in data
+
+
 def test_the_template_carries_volume_key_monitoring_tags_and_profile(account: Account) -> None:
+    aws.iam().create_role(RoleName="nodes", AssumeRolePolicyDocument=json.dumps({}), Path="/")
+    aws.iam().create_instance_profile(InstanceProfileName="KarpenterInstanceProfile")
+    aws.iam().add_role_to_instance_profile(InstanceProfileName="KarpenterInstanceProfile", RoleName="nodes")
     made = account.ready(
         instance_profile="KarpenterInstanceProfile",
         detailed_monitoring=True,

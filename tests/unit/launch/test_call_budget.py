@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.launch.budget import BURST, REFILL, Bucket
+from shared.launch.budget import BURST, LONGEST_WAIT, REFILL, SHORTEST_WAIT, Bucket
 
 
 @given(st.lists(st.floats(0, 5, allow_nan=False), max_size=60))
@@ -28,3 +28,24 @@ def test_an_empty_bucket_fills_again() -> None:
 
 def test_a_clock_that_runs_behind_gives_nothing() -> None:
     assert Bucket(0.5, 100).take(50) is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_after_each_refusal_all_wait_longer_but_never_longer_than_the_bound(shares: list[float]) -> None:
+    bucket, now = Bucket(BURST, 0.0), 0.0
+    for row, share in enumerate(shares):
+        bucket = bucket.refuse(now, share=share)
+        longest = min(LONGEST_WAIT, SHORTEST_WAIT * 2**row)
+        wait = next(s / 10 for s in range(1000) if bucket.take(now + s / 10) is not None)
+        assert share * longest <= wait <= longest + 1 / REFILL + 0.1
+        now += wait
+        taken = bucket.take(now)
+        assert taken is not None
+        bucket = taken
+
+
+def test_refusals_long_apart_begin_with_a_short_wait_again() -> None:
+    bucket = Bucket(BURST, 0.0)
+    for _ in range(10):
+        bucket = bucket.refuse(0.0, share=1.0)
+    assert bucket.refuse(3600.0, share=1.0).tokens == -SHORTEST_WAIT * REFILL
