@@ -121,6 +121,12 @@ def _resolve(on: Subjects) -> list[iam.PolicyStatement]:
             ["iam:ListInstanceProfilesForRole"],
             [stack.format_arn(service="iam", region="", resource="role", resource_name="*")],
         ),
+        # A class may name a profile: that it is there and has a role is told before a launch fails.
+        _allow(
+            "SeeProfiles",
+            ["iam:GetInstanceProfile"],
+            [stack.format_arn(service="iam", region="", resource="instance-profile", resource_name="*")],
+        ),
         _allow("MakeProfiles", ["iam:CreateInstanceProfile", "iam:TagInstanceProfile"], [own_profiles], on.requested()),
         _allow("FillProfiles", ["iam:AddRoleToInstanceProfile"], [own_profiles]),
         # Node roles, to EC2, and nothing else to anyone.
