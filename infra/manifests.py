@@ -7,12 +7,12 @@ relay needs a node to run on; while there is none, the sweep each minute finds i
 
 from __future__ import annotations
 
-import importlib.resources
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from infra import sizes
+from shared.api import crds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -129,9 +129,7 @@ def bus_name(cluster: str) -> str:
 
 def kinds() -> list[Obj]:
     """The custom resource definitions; a cluster that runs Karpenter has its own, and they serve as well."""
-    folder = importlib.resources.files("shared.api") / "crds"
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
-    return [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj]
+    return crds.load()
 
 
 def access() -> list[Obj]:

@@ -13,6 +13,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import boto3
+from botocore.loaders import create_loader
 from moto import mock_aws
 from moto.core.responses import ActionResult
 from moto.iam import models as iam_models
@@ -66,6 +67,9 @@ def _policies() -> str:
     return json.dumps({name: policy for name, policy in everything.items() if name.startswith(_POLICIES)})
 
 
+_models = create_loader()
+
+
 class Cloud:
     """A context manager; inside, boto3's default session reaches this cloud and nothing else."""
 
@@ -114,6 +118,8 @@ class Cloud:
             warnings.filterwarnings("ignore", message="No application metrics to publish")
             boto3.setup_default_session(region_name=self.region)
             assert boto3.DEFAULT_SESSION is not None
+            # The models of services are read once a process, not once a world.
+            boto3.DEFAULT_SESSION._session.register_component("data_loader", _models)  # noqa: SLF001 - boto3's own way in
             self._gate.guard(boto3.DEFAULT_SESSION)
             self._gate.serve(
                 "pricing",

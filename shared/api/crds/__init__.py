@@ -16,4 +16,6 @@ def load() -> list[dict[str, Any]]:
 
     folder = importlib.resources.files(__name__)
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
-    return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
+    # ten times as fast as the other, where libyaml is there
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [yaml.load(file.read_text(encoding="utf-8"), Loader=loader) for file in files]  # noqa: S506 (safe both)
