@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from shared.provisioning.settings import ProvisioningSettings
+from shared.settings import Settings
 
 
-class DisruptionSettings(ProvisioningSettings, frozen=True, kw_only=True):
-    """What provisioning needs, because replacements come first; its own queue for wake-ups, termination's for the rest.
+class DisruptionSettings(Settings, frozen=True, kw_only=True):
+    """What replacements are chosen and launched with; its own queue for wake-ups, termination's for what goes.
 
-    The table also keeps wake-ups already sent and the decision log.
+    The table keeps unavailable offerings, wake-ups already sent, and the decision log.
     """
 
+    table_name: str
+    catalog_bucket: str
+    node_instance_profile: str
     disruption_queue_url: str
     termination_queue_url: str
     dead_letter_queue_url: str

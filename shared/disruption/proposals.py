@@ -73,11 +73,15 @@ def _deletions(asked: Asked, order: Sequence[int], blocked: Callable[[], Collect
     total = sum(asked.room.values())
     fits = deletable(asked.ground, order, at_most=total)
     size = len(fits)
+    known = 0
     while size > 0:
         chosen = [i for i in asked.within(fits, size) if i not in blocked()]
         if chosen:
             yield chosen
-        size //= 2
+        if len(blocked()) == known:
+            return
+        known = len(blocked())
+        size = size if size > len(chosen) else size // 2
 
 
 def _groups(asked: Asked, order: Sequence[int], blocked: Callable[[], Collection[int]]) -> Iterator[list[int]]:

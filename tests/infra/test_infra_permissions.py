@@ -34,7 +34,7 @@ def text(resource: object) -> str:
 
 def test_what_launches_can_not_terminate(granted: Granted) -> None:
     launching = {name for name in granted if "ec2:RunInstances" in actions(granted, name)}
-    assert launching == {sizes.PROVISIONER, sizes.INTERRUPTION}
+    assert launching == {sizes.PROVISIONER, sizes.DISRUPTION, sizes.INTERRUPTION}
     assert not {a for name in launching for a in actions(granted, name) if "Terminate" in a or "ec2:Delete" in a}
 
 
@@ -157,6 +157,7 @@ def test_the_relays_role_is_for_its_service_account_in_this_cluster_only(of_type
 CALLED_BY_OTHERS = {
     (sizes.PROVISIONER, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
     (sizes.INTERRUPTION, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
+    (sizes.DISRUPTION, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
     (sizes.LIFECYCLE, "ec2:CreateLaunchTemplate"): "resolves classes beside the code that makes templates of them",
 }
 """Calls that are in a module that the function imports for something else."""

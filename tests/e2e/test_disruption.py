@@ -1,0 +1,173 @@
+"""Nodes that cost more than their pods need are joined; those that are too old or out of date are replaced."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from local.faults import Action
+from local.kubernetes import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from local.world import World
+
+CLAIM_MARK = "tenon.sh/disruption"
+
+
+def running(world: World) -> int:
+    return len([p for p in world.pods(phase="Running") if p["metadata"]["namespace"] == "default"])
+
+
+def types(world: World) -> list[str]:
+    return sorted(n["metadata"]["labels"]["node.kubernetes.io/instance-type"] for n in world.nodes())
+
+
+def with_consolidation(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
+    """consolidation.yaml in place of spot-default.yaml's pool of the same name."""
+    world.apply([d for d in load("spot-default.yaml") if d["kind"] != "Provisioner"])
+    world.apply(load("consolidation.yaml"))
+
+
+def least_running(world: World, deployment: str, since: int) -> int:
+    """The fewest pods of a deployment that ran at any time after so many happenings."""
+    name = f"default/{deployment}-"
+    up = {h.name for h in world.events.all[:since] if h.what == "pod running" and h.name.startswith(name)}
+    up -= {h.name for h in world.events.all[:since] if h.what in ("pod leaving", "pod gone")}
+    least = len(up)
+    for h in world.events.all[since:]:
+        if h.what == "pod running" and h.name.startswith(name):
+            up.add(h.name)
+        elif h.what in ("pod leaving", "pod gone"):
+            up.discard(h.name)
+        least = min(least, len(up))
+    return least
+
+
+def test_nodes_go_as_pods_do_and_the_last_pod_ends_on_the_cheapest_machine(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    with_consolidation(world, load)
+    world.scale("default", "inflate", 12)
+    world.run_until_rest()
+    assert running(world) == 12
+
+    world.scale("default", "inflate", 5)
+    world.run_until_rest()
+    assert running(world) == 5
+    assert len(world.nodes()) <= 3
+
+    world.scale("default", "inflate", 1)
+    world.run_until_rest()
+    assert running(world) == 1
+    assert types(world) == ["c5.large"]
+    assert len(world.instances()) == len(world.claims()) == 1
+    assert world.dead_letters() == []
+    assert world.failures() == []
+
+
+def test_a_pod_disruption_budget_holds_while_nodes_are_joined(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    with_consolidation(world, load)
+    world.scale("default", "inflate", 12)
+    world.run_until_rest()
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "inflate", "namespace": "default"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "inflate"}}},
+    }
+    world.apply(budget)
+    world.scale("default", "inflate", 4)
+    world.run_until(lambda: running(world) == 4)
+    since = len(world.events.all)
+    world.run_until_rest()
+    assert running(world) == 4
+    assert least_running(world, "inflate", since) >= 3
+    prices = {"c5.large": 0.085, "m5.large": 0.096, "m5.xlarge": 0.192}
+    assert sum(prices[t] for t in types(world)) <= 0.192 + 0.085 + 0.001
+
+
+def aged(world: World, **template: str) -> None:
+    """A pool of our own kind whose nodes have these fields in their template."""
+    world.apply(
+        [
+            {
+                "apiVersion": "karpenter.sh/v1",
+                "kind": "NodePool",
+                "metadata": {"name": "aged"},
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "nodeClassRef": {
+                                "group": "karpenter.k8s.aws",
+                                "kind": "EC2NodeClass",
+                                "name": "default",
+                            },
+                            "requirements": [
+                                {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+                            ],
+                            **template,
+                        }
+                    },
+                    "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s"},
+                    "weight": 10,
+                },
+            }
+        ]
+    )
+
+
+def test_an_expired_node_is_replaced_before_it_goes(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
+    world.apply([d for d in load("spot-default.yaml") if d["kind"] == "Deployment"])
+    world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
+    aged(world, expireAfter="20m")
+    world.scale("default", "inflate", 1)
+    world.run_until(lambda: running(world) == 1)
+    (first,) = world.claims()
+    world.run_until(lambda: any(h.what == "claim leaving" for h in world.events.all), limit=timedelta(minutes=30))
+    leaving = next(h for h in world.events.all if h.what == "claim leaving")
+    created = next(h for h in world.events.of("claim created") if h.name == first["metadata"]["name"])
+    assert leaving.name == first["metadata"]["name"]
+    assert timedelta(minutes=20) <= leaving.at - created.at <= timedelta(minutes=22)
+    initialized = [h for h in world.events.of("claim initialized") if h.name != first["metadata"]["name"]]
+    assert len(initialized) == 1
+    assert initialized[0].at <= leaving.at
+    world.run_until(lambda: running(world) == 1 and len(world.nodes()) == 1)
+
+
+def test_a_changed_template_replaces_the_nodes_one_within_the_budget_after_the_other(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    world.apply([d for d in load("spot-default.yaml") if d["kind"] == "Deployment"])
+    world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
+    aged(world)
+    world.scale("default", "inflate", 2)
+    world.run_until_rest()
+    old = {c["metadata"]["name"] for c in world.claims()}
+    pool = world.store.kind("karpenter.sh/v1", "NodePool")
+    world.store.patch(pool, "aged", {"spec": {"template": {"metadata": {"labels": {"team": "new"}}}}})
+    world.run_until(lambda: not old & {c["metadata"]["name"] for c in world.claims()})
+    world.run_until(lambda: running(world) == 2)
+    assert {n["metadata"]["labels"].get("team") for n in world.nodes()} == {"new"}
+
+
+def test_a_replacement_that_never_comes_leaves_everything_as_it_was(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    with_consolidation(world, load)
+    world.scale("default", "inflate", 3)
+    world.run_until_rest()
+    (node,) = world.nodes()
+    world.faults.call("ec2", "CreateFleet", Action(code="UnauthorizedOperation", status=403), times=100)
+    world.scale("default", "inflate", 1)
+    world.run_until(lambda: any(CLAIM_MARK in c["metadata"].get("annotations", {}) for c in world.claims()))
+    world.run_until(
+        lambda: not any(CLAIM_MARK in c["metadata"].get("annotations", {}) for c in world.claims()),
+        limit=timedelta(minutes=30),
+    )
+    after = world.store.get(kinds.NODES, node["metadata"]["name"])
+    assert not after["spec"].get("taints")
+    assert running(world) == 1

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.api import labels as names
+from shared.api.kubernetes import Taint
+from shared.api.meta import Condition
+from shared.api.nodepool import Budget
+from shared.disruption.consolidation import due, find, search, still_valid
+from shared.scheduling.decision import Problem
+from shared.scheduling.schedule import schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shared.disruption.command import Action
+    from shared.disruption.consolidation import Found
+
+    from tests.unit.disruption.conftest import Cluster
+
+
+def never() -> bool:
+    return False
+
+
+def look(cluster: Cluster) -> Found:
+    return search(cluster.view(), cluster.slots(), never)
+
+
+def action(cluster: Cluster) -> Action:
+    found = look(cluster).action
+    assert found is not None
+    return found
+
+
+def test_a_node_whose_pods_fit_elsewhere_goes(cluster: Cluster) -> None:
+    cluster.node("full", 8, annotations={names.DO_NOT_DISRUPT: "true"})
+    for i in range(6):
+        cluster.pod(f"f{i}", "full")
+    cluster.node("small", 2)
+    cluster.pod("s", "small")
+    found = action(cluster)
+    assert found.nodes == ("small",)
+    assert found.replacements == ()
+    assert found.savings == 0.1
+    assert found.removals[0].pods == ("default/s",)
+
+
+def test_a_large_node_with_little_on_it_is_replaced_by_a_small_one(cluster: Cluster) -> None:
+    cluster.node("big", 8)
+    cluster.pod("p", "big", 1000)
+    found = action(cluster)
+    assert found.nodes == ("big",)
+    (claim,) = found.replacements
+    assert claim.instance_types[0] == "m.1x"
+
+
+def test_several_half_empty_nodes_become_fewer(cluster: Cluster) -> None:
+    for name in "abcd":
+        cluster.node(name, 8)
+        for i in range(3):
+            cluster.pod(f"{name}{i}", name, 2000)
+    found = action(cluster)
+    before = 4 * 8 * 0.05
+    assert found.savings > 0
+    assert before - found.savings <= 24 * 0.05 + 1e-9
+
+
+def test_every_type_that_a_replacement_may_become_is_a_saving(cluster: Cluster) -> None:
+    cluster.node("big", 4)
+    cluster.pod("p", "big", 1000)
+    (claim,) = action(cluster).replacements
+    prices = {"m.1x": 0.02, "m.2x": 0.04, "m.4x": 0.08, "m.8x": 0.16}
+    assert claim.cheapest.capacity_type == names.SPOT
+    assert all(prices[t] < 4 * 0.05 for t in claim.instance_types)
+    assert [r.values for r in claim.requirements if r.key == names.CAPACITY_TYPE] == [[names.SPOT]]
+
+
+def test_spot_is_not_replaced_by_spot_with_little_choice_left(cluster: Cluster) -> None:
+    cluster.node("big", 8, spot=True)
+    cluster.pod("p", "big", 1000)
+    assert look(cluster).action is None
+
+
+def test_what_saves_too_little_for_the_pods_it_moves_is_left_alone(cluster: Cluster) -> None:
+    cluster.node("full", 8)
+    for i in range(4):
+        cluster.pod(f"f{i}", "full", 100)
+    cluster.node("young", 1, age=timedelta(minutes=1))
+    for i in range(20):
+        cluster.pod(f"y{i}", "young", 20)
+    assert "young" not in (look(cluster).action.nodes if look(cluster).action else ())
+
+
+def test_do_not_disrupt_pdbs_orphans_and_windows_keep_nodes_and_say_so(cluster: Cluster) -> None:
+    cluster.node("room", 8)
+    cluster.node("kept", 1, annotations={names.DO_NOT_DISRUPT: "true"})
+    cluster.pod("a", "kept", 100)
+    cluster.node("pod", 1)
+    cluster.pod("b", "pod", 100, annotations={names.DO_NOT_DISRUPT: "true"})
+    cluster.node("orphan", 1)
+    cluster.pod("c", "orphan", 100, owned=False)
+    found = look(cluster)
+    said = {r.node: r.message for r in found.refused}
+    assert names.DO_NOT_DISRUPT in said["kept"]
+    assert "pod default/b" in said["pod"]
+    assert "no controller" in said["orphan"]
+    assert not set(said) & set(found.action.nodes if found.action else ())
+    cluster.pod_budget(0)
+    cluster.pod("d", "room", 100)
+    assert "PodDisruptionBudget web" in {r.node: r.message for r in look(cluster).refused}["room"]
+
+
+def test_a_duration_of_do_not_disrupt_ends(cluster: Cluster) -> None:
+    cluster.node("big", 8)
+    cluster.pod("p", "big", 1000, annotations={names.DO_NOT_DISRUPT: "7h"})
+    assert look(cluster).action is None
+    cluster.pods.clear()
+    cluster.pod("p", "big", 1000, annotations={names.DO_NOT_DISRUPT: "5h"})
+    assert action(cluster).nodes == ("big",)
+
+
+def test_a_node_is_left_alone_for_consolidate_after_and_when_empty_pools_always(cluster: Cluster) -> None:
+    cluster.disruption(consolidate_after="1h")
+    cluster.node("young", 8, age=timedelta(minutes=59))
+    cluster.pod("p", "young")
+    assert due(cluster.view()) == ()
+    assert len(due(cluster.view(later=timedelta(minutes=1)))) == 1
+    cluster.disruption(consolidation_policy="WhenEmpty")
+    assert find(cluster.view()) == ()
+
+
+def test_awaited_and_tainted_nodes_of_others_are_not_counted_on(cluster: Cluster) -> None:
+    cluster.node("big", 8)
+    cluster.pod("p", "big")
+    view = cluster.view(awaited=frozenset({"big"}))
+    assert search(view, cluster.slots(), never).action is None
+
+
+def test_pending_pods_that_need_nodes_come_first(cluster: Cluster) -> None:
+    cluster.node("big", 4)
+    cluster.pod("p", "big", 1000)
+    cluster.pod("waiting", "", 7000)
+    waiting = cluster.pods.pop()
+    status = type(waiting.status)(
+        phase="Pending", conditions=[Condition(type="PodScheduled", status="False", reason="Unschedulable")]
+    )
+    cluster.pods.append(type(waiting)(metadata=waiting.metadata, spec=waiting.spec, status=status))
+    assert look(cluster).action is None
+
+
+def test_what_changed_meanwhile_makes_an_action_invalid(cluster: Cluster) -> None:
+    cluster.node("big", 8)
+    cluster.pod("p", "big", 1000)
+    found = action(cluster)
+    assert still_valid(found, cluster.view(), cluster.slots()) == ""
+    cluster.pod("new", "big", 1000)
+    assert "new pods" in still_valid(found, cluster.view(), cluster.slots())
+    cluster.pods.pop()
+    cluster.disruption(budgets=[Budget(nodes="0")])
+    assert "budgets" in still_valid(found, cluster.view(), cluster.slots())
+    cluster.nodes.clear()
+    assert "no candidate" in still_valid(found, cluster.view(), cluster.slots())
+
+
+def test_the_search_can_be_cut_at_any_moment_and_repeats_itself(cluster: Cluster) -> None:
+    for i in range(12):
+        cluster.node(f"n{i:02d}", 8)
+        for k in range(i % 4 + 1):
+            cluster.pod(f"p{i}-{k}", f"n{i:02d}", 1000)
+    values = []
+    for steps in (0, 1, 3, 10, 40):
+        left = iter(range(steps))
+        values.append(search(cluster.view(), cluster.slots(), lambda left=left: next(left, None) is None))
+    worths = [v.value for v in values]
+    assert worths == sorted(worths)
+    assert worths[0] == 0
+    assert worths[-1] > 0
+    again = iter(range(40))
+    assert search(cluster.view(), cluster.slots(), lambda: next(again, None) is None) == values[-1]
+
+
+nodes = st.lists(
+    st.tuples(
+        st.sampled_from((1, 2, 4, 8)),
+        st.booleans(),
+        st.lists(st.sampled_from((100, 500, 900)), max_size=5),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(nodes=nodes, budget=st.sampled_from(("0", "1", "50%", "100%")), allowed=st.integers(0, 4))
+def test_no_action_breaks_a_rule_or_costs_more(
+    make: Callable[[], Cluster], nodes: list[tuple[int, bool, list[int], bool]], budget: str, allowed: int
+) -> None:
+    cluster = make()
+    cluster.disruption(budgets=[Budget(nodes=budget)])
+    cluster.pod_budget(allowed)
+    for i, (cpu, spot, pods, kept) in enumerate(nodes):
+        cluster.node(f"n{i}", cpu, spot=spot, annotations={names.DO_NOT_DISRUPT: "true"} if kept else {})
+        room = cpu * 1000
+        for k, asked in enumerate(pods):
+            if asked <= room:
+                room -= asked
+                cluster.pod(f"p{i}-{k}", f"n{i}", asked)
+    slots = cluster.slots().left("default", "Underutilized")
+    found = search(cluster.view(), cluster.slots(), never).action
+    if found is None:
+        return
+    assert found.moved == sum(1 for p in cluster.pods if p.spec.node_name in found.nodes)
+    assert len(found.nodes) <= slots
+    assert not {f"n{i}" for i, (_, _, _, kept) in enumerate(nodes) if kept} & set(found.nodes)
+    holding = [n for n in found.nodes if any(p.spec.node_name == n for p in cluster.pods)]
+    assert not holding or allowed > 0
+    assert len(holding) <= 1 or found.moved <= allowed
+    problem = Problem(
+        snapshot=cluster.snapshot, instance_types={"default": cluster.types}, leaving=frozenset(found.nodes)
+    )
+    decision = schedule(problem)
+    assert not decision.errors
+    view = cluster.view()
+    prices = {c.status.node_name: view.price(c) or 0.0 for c in cluster.claims}
+    assert sum(prices[n] for n in found.nodes) > sum(c.cheapest.price for c in decision.claims)
+    assert found.savings > 0
+
+
+def test_a_taint_that_pods_do_not_bear_is_no_room(cluster: Cluster) -> None:
+    cluster.node("room", 8)
+    cluster.nodes[0] = type(cluster.nodes[0])(
+        metadata=cluster.nodes[0].metadata,
+        spec=type(cluster.nodes[0].spec)(
+            provider_id=cluster.nodes[0].spec.provider_id, taints=[Taint(key="own", effect="NoSchedule")]
+        ),
+        status=cluster.nodes[0].status,
+    )
+    cluster.pod("r", "room", 7000, annotations={names.DO_NOT_DISRUPT: "true"})
+    cluster.node("small", 1)
+    cluster.pod("s", "small", 900)
+    found = look(cluster).action
+    assert found is None or found.replacements
