@@ -75,9 +75,10 @@ _READING = ("GET", "Get", "Describe", "List", "Query")
 
 
 class Cuts:
-    """Dies after every call that a function makes, and before every one that changes something: each once, one a run.
+    """Dies right before and right after every call of a function that changes anything: each once, one a run.
 
-    So it dies once between any two calls. Calls are told apart by what they ask of what, names left out.
+    Between two such calls it only reads, so a death anywhere there leaves the same behind: these are all cuts there
+    are. Calls are told apart by what they ask of what, names left out.
     """
 
     def __init__(self, function: str) -> None:
@@ -94,11 +95,11 @@ class Cuts:
 
     def at(self, site: Site) -> Action | None:
         """Whether to die here."""
-        if site.caller != self._function:
+        if site.caller != self._function or site.operation.startswith(_READING):
             return None
         call = f"{site.service} {site.operation} {_shape(site.target)}".strip()
         self.calls.add(call)
-        if (call, "before") not in self.made and not site.operation.startswith(_READING):
+        if (call, "before") not in self.made:
             self.made.add((call, "before"))
             return Action(crash="before")
         if (call, "after") not in self.made:
