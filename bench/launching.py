@@ -81,7 +81,9 @@ def _launches(deployments: int) -> tuple[int, int, float]:
         pool["spec"]["requirements"] = [
             {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
         ]
-        world.apply([pool, node_class, *_workloads(deployments)])
+        world.apply([pool, node_class])
+        world.run_for(timedelta(seconds=30))
+        world.apply(_workloads(deployments))
         start = world.clock.now()
         world.run_until(lambda: len(world.pods(phase="Running")) == _PODS, limit=timedelta(minutes=20))
         calls = Counter(call.operation for call in world.aws.calls.all)["CreateFleet"]

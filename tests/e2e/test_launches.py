@@ -43,6 +43,7 @@ def pool(world: World, *requirements: dict[str, Any]) -> None:
             "spec": {"providerRef": {"name": "default"}, "requirements": list(requirements)},
         }
     )
+    world.run_for(timedelta(seconds=30))
 
 
 def test_a_thousand_pods_of_one_deployment_take_three_calls_at_most(spot_default: World) -> None:
