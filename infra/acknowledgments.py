@@ -33,6 +33,7 @@ def _wildcards(cluster: str) -> dict[str, str]:
         "*": "each statement's reason is in permissions.WILDCARDS; they only read",
         "arn:<AWS::Partition>:ssm:<AWS::Region>::parameter/aws/service/*": "AWS's public parameters, AMIs among them",
         f"{_GLOBAL}:role/*": "to look up the profile of a role that a node class names; reading only",
+        f"{_GLOBAL}:instance-profile/*": "to see whether a profile that a node class names is there; reading only",
         f"{_GLOBAL}:instance-profile/tenon-{cluster}-*": "profiles made here, named by a hash of their role",
         "<{catalog}.Arn>/*": "the bucket holds the catalog and nothing else",
         **{
