@@ -84,13 +84,29 @@ class Turns(Faults):
             self._changed.notify_all()
 
 
+class Clock:
+    """Stands still during a decision, so that only the order of calls differs; waiting and the next one turn it."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def now(self) -> datetime:
+        return self.time
+
+    def turn(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
 class Deciders:
     """A cluster and an account, and runs of provisioning in them."""
 
-    def __init__(self, cloud: Cloud, kubernetes: Store, turns: Turns, warm: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self, cloud: Cloud, kubernetes: Store, turns: Turns, clock: Clock, warm: dict[str, dict[str, Any]]
+    ) -> None:
         self.cloud = cloud
         self.store = kubernetes
         self.turns = turns
+        self.clock = clock
         self._warm = warm
         self._runs = 0
         self.refused = 0
@@ -99,7 +115,7 @@ class Deciders:
         """One run; one that finds the other deciding comes back later, which the caller sees to."""
         self._runs += 1
         run = f"{who}-{self._runs}"
-        own = host.Host(environ={}, now=lambda: NOW, sleep=lambda _: None, warm=self._warm[who])
+        own = host.Host(environ={}, now=self.clock.now, sleep=self.clock.turn, warm=self._warm[who])
         logger = Logger(service=who, level="CRITICAL")
         with host.using(own):
             try:
@@ -162,11 +178,11 @@ class Deciders:
 
 @pytest.fixture(scope="module")
 def deciders() -> Iterator[Deciders]:
-    turns = Turns()
-    kubernetes = Store(now=lambda: NOW)
+    turns, clock = Turns(), Clock()
+    kubernetes = Store(now=clock.now)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server(kubernetes))
-        cloud = stack.enter_context(Cloud(now=lambda: NOW, sleep=lambda _: None, faults=turns))
+        cloud = stack.enter_context(Cloud(now=clock.now, sleep=clock.turn, faults=turns))
         stack.enter_context(requests_cut(turns))
         cloud.prepare(cluster="demo", version="1.34", endpoint=server.url, certificate_authority="Q0E=")
         boto3.client("s3").create_bucket(Bucket=SETTINGS.catalog_bucket)
@@ -200,8 +216,8 @@ def deciders() -> Iterator[Deciders]:
         for who in ("a", "b"):
             client = Client(configuration(server.url, server.ca_pem, lambda: ADMIN_TOKEN), sleep=lambda _: None)
             stack.callback(client.close)
-            warm[who] = {"cluster:client": client, "cluster:facts": {"demo": (NOW + timedelta(days=1), info)}}
-        yield Deciders(cloud, kubernetes, turns, warm)
+            warm[who] = {"cluster:client": client, "cluster:facts": {"demo": (NOW + timedelta(days=9), info)}}
+        yield Deciders(cloud, kubernetes, turns, clock, warm)
 
 
 @pytest.mark.parametrize("series", range(SERIES))
@@ -209,6 +225,7 @@ def test_two_that_decide_at_once_launch_each_machine_once_and_lose_no_claim(deci
     for i in range(EACH):
         seed = series * EACH + i
         deciders.clear()
+        deciders.clock.turn(60)
         deciders.add_pods(PODS, seed)
         deciders.at_once(seed)
         claims, living = deciders.claims(), deciders.living()
