@@ -1,4 +1,4 @@
-"""Interruptions: half of 400 nodes warned at once, a storm of messages, and replacing at once or only after draining."""
+"""Interruptions: half of 400 nodes warned at once, a storm of messages, and replacing at once or after draining."""
 
 from __future__ import annotations
 
