@@ -104,7 +104,9 @@ def bodies(about: str, *, cluster: str, keys: Iterable[str], time: datetime) -> 
         yield msgspec.json.encode(envelope).decode()
 
 
-def entry(about: str, *, cluster: str, keys: Iterable[str], time: datetime, bus: str, source: str = SELF) -> PutEventsRequestEntryTypeDef:
+def entry(
+    about: str, *, cluster: str, keys: Iterable[str], time: datetime, bus: str, source: str = SELF
+) -> PutEventsRequestEntryTypeDef:
     """An entry for PutEvents that arrives as the same hint; the caller splits the keys."""
     detail = msgspec.json.encode(_Detail(cluster=cluster, keys=list(keys))).decode()
     return {"EventBusName": bus, "Source": source, "DetailType": about, "Detail": detail, "Time": time}

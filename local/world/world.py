@@ -308,9 +308,12 @@ class World:
         name, namespace = doc["metadata"]["name"], doc["metadata"].get("namespace", "")
         if kind.namespaced:
             namespace = namespace or "default"
-        if self.store.find(kind, name, namespace=namespace) is None:
+        there = self.store.find(kind, name, namespace=namespace)
+        if there is None:
             return self.store.create(kind, doc, namespace=namespace)
-        return self.store.patch(kind, name, dict(doc), namespace=namespace, how="merge")
+        # What the document doesn't say any more goes, as with kubectl; what the cluster says of the object stays.
+        metadata = {**there["metadata"], **doc["metadata"], "namespace": namespace}
+        return self.store.replace(kind, {**there, **doc, "metadata": metadata})
 
     def scale(self, namespace: str, deployment: str, replicas: int) -> None:
         """``kubectl scale deployment``.
