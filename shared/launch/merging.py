@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 FEW, FEW_COST = 3, 0.03
 """So few calls are aimed at if the decision's price grows by no more than this share of it."""
-MANY, MANY_COST = 6, 0.03
-"""Else so many, or as near to it as this share brings them: about what the account has at once."""
+MANY, MANY_COST = 4, 0.05
+"""Else so many, or as near to it as this share brings them: one less than the account has at once."""
 
 
 @dataclass

@@ -52,7 +52,7 @@ def test_a_thousand_pods_of_one_deployment_take_three_calls_at_most(spot_default
     world.apply(workload("web", 1000, cpu="500m", memory="1Gi"))
     world.run_until(lambda: running(world) == 1000, limit=timedelta(minutes=10))
     assert fleet_calls(world) <= 3
-    assert len(world.instances()) == len(world.claims()) == len(world.nodes())
+    assert len(world.instances()) == len(world.claims())
 
 
 def test_a_thousand_pods_of_twenty_deployments_take_ten_calls_at_most(spot_default: World) -> None:
@@ -62,7 +62,7 @@ def test_a_thousand_pods_of_twenty_deployments_take_ten_calls_at_most(spot_defau
         world.apply(workload(f"web-{i}", 50, cpu=f"{100 + 50 * i}m", memory=f"{256 * (1 + i % 5)}Mi"))
     world.run_until(lambda: running(world) == 1000, limit=timedelta(minutes=10))
     assert fleet_calls(world) <= 10
-    assert len(world.instances()) == len(world.claims()) == len(world.nodes())
+    assert len(world.instances()) == len(world.claims())
 
 
 def test_when_a_zone_has_no_capacity_the_pods_run_in_another_within_one_more_round(spot_default: World) -> None:
