@@ -1,4 +1,4 @@
-"""Consolidation of a large cluster: how soon a good command is found, what rest costs, and how many pods move for it."""
+"""Consolidation of a large cluster: how soon a good command is found, what rest costs, how many pods move for it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ from shared.scheduling.schedule import schedule
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from shared.disruption.command import Action
 
 NODES, PODS = 2000, 30_000
@@ -119,8 +117,6 @@ def machine(name: str, type_: InstanceType, zone: str, capacity_type: str = name
         names.ARCH: "amd64",
         names.OS: "linux",
     }
-    size = {k: v for k, v in type_.capacity.items()}
-    free = {k: v for k, v in type_.allocatable.items()}
     created = NOW - timedelta(hours=6)
     up = Condition(type=nodeclaim.INITIALIZED, status="True", last_transition_time=created)
     provider = f"aws:///{zone}/i-{name}"
@@ -128,7 +124,7 @@ def machine(name: str, type_: InstanceType, zone: str, capacity_type: str = name
         metadata=ObjectMeta(name=f"claim-{name}", uid=f"claim-{name}", labels=labels, creation_timestamp=created),
         spec=NodeClaimSpec(),
         status=NodeClaimStatus(
-            node_name=name, provider_id=provider, conditions=[up], capacity={**format_resources(size)}
+            node_name=name, provider_id=provider, conditions=[up], capacity={**format_resources(type_.capacity)}
         ),
     )
     node = Node(
@@ -137,8 +133,8 @@ def machine(name: str, type_: InstanceType, zone: str, capacity_type: str = name
         ),
         spec=NodeSpec(provider_id=provider),
         status=NodeStatus(
-            allocatable={**format_resources(free)},
-            capacity={**format_resources(size)},
+            allocatable={**format_resources(type_.allocatable)},
+            capacity={**format_resources(type_.capacity)},
             conditions=[Condition(type="Ready", status="True")],
         ),
     )
@@ -229,7 +225,7 @@ def _moved(p: Pod, where: dict[str, str]) -> Pod:
 
 
 def first_and_best(cluster: Cluster, *, first: float, best: float) -> tuple[float, float, float, float]:
-    """What is found within ``first`` seconds, when the first was there, what within ``best``, and USD/h of the first."""
+    """The worth of the best set within ``first`` s, when the first was there, the worth of the best, and sets asked."""
     began = time.monotonic()
     found: list[tuple[float, float]] = []
     view = cluster.view()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 IMPROVEMENT = 0.05
 """A replacement must be cheaper than what it replaces by at least this share."""
-SHORTEST, LONGEST = timedelta(minutes=10), timedelta(hours=24)
-"""Bounds of the time for which a saving is expected to last."""
+SHORTEST, LONGEST = timedelta(minutes=20), timedelta(minutes=90)
+"""Bounds of the time for which a saving is expected to last: loads that follow the day turn within hours."""
 OVERLAP = timedelta(minutes=3)
 """How long old and new run side by side: a boot and a drain."""
 BALANCE = 0.5

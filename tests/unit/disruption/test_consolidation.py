@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from shared.disruption.command import Action
     from shared.disruption.consolidation import Found
-
     from tests.unit.disruption.conftest import Cluster
 
 

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from shared.api import labels as names
+from shared.api.hash import NODEPOOL_HASH_VERSION, hash_node_pool
+from shared.api.kubernetes import NodeSelectorRequirement
+from shared.api.nodeclaim import NodeClaimSpec
+from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedAMI, ResolvedSubnet
+from shared.api.nodepool import Budget, NodeClaimTemplate, TemplateMetadata, TemplateSpec
+from shared.disruption import drift, expiration
+
+if TYPE_CHECKING:
+    from shared.disruption.command import Command
+    from tests.unit.disruption.conftest import Cluster
+
+HOUR = timedelta(hours=1)
+
+
+def old(**more: str) -> NodeClaimSpec:
+    return NodeClaimSpec(expire_after="5h", **more)
+
+
+def expired(cluster: Cluster) -> Command:
+    return expiration.command(cluster.view(), cluster.slots())
+
+
+def closed() -> Budget:
+    """Nothing may go between 9 and 17 o'clock; it is 12."""
+    return Budget(nodes="0", schedule="0 9 * * *", duration="8h")
+
+
+def test_an_expired_node_is_replaced_and_the_next_expiry_is_known(cluster: Cluster) -> None:
+    cluster.node("old", 1, spec=old())
+    cluster.pod("p", "old")
+    cluster.node("young", 1, age=4 * HOUR, spec=old())
+    cluster.pod("q", "young")
+    found = expired(cluster)
+    (action,) = found.actions
+    assert action.nodes == ("old",)
+    assert [c.pods for c in action.replacements] == [("default/p",)]
+    assert found.look_again == cluster.view().now + HOUR
+
+
+def test_under_a_closed_window_it_waits_and_says_so_and_then_goes(cluster: Cluster) -> None:
+    cluster.node("old", 1, spec=old())
+    cluster.disruption(budgets=[closed()])
+    found = expired(cluster)
+    assert found.actions == ()
+    assert "budgets" in found.refused[0].message
+    cluster.disruption(budgets=[Budget(nodes="0", schedule="0 1 * * *", duration="8h")])
+    assert expired(cluster).actions[0].nodes == ("old",)
+
+
+def test_what_keeps_it_holds_until_its_grace_period_is_over(cluster: Cluster) -> None:
+    cluster.disruption(budgets=[closed()])
+    cluster.node("waits", 1, spec=old(termination_grace_period="2h"))
+    cluster.pod("a", "waits", annotations={names.DO_NOT_DISRUPT: "true"})
+    cluster.node("goes", 1, age=8 * HOUR, spec=old(termination_grace_period="2h"))
+    cluster.pod("b", "goes", annotations={names.DO_NOT_DISRUPT: "true"})
+    found = expired(cluster)
+    assert [(a.nodes, a.forced) for a in found.actions] == [(("goes",), True)]
+    assert [r.node for r in found.refused] == ["waits"]
+
+
+def test_never_expires_never(cluster: Cluster) -> None:
+    cluster.node("old", 1, age=10_000 * HOUR)
+    assert expired(cluster).actions == ()
+
+
+def test_nodes_whose_pods_have_no_other_place_stay(cluster: Cluster) -> None:
+    cluster.node("old", 1, spec=old())
+    cluster.pod("p", "old", node_selector={"disk": "unobtainable"})
+    cluster.node("other", 1, spec=old())
+    cluster.pod("q", "other")
+    found = expired(cluster)
+    assert [a.nodes for a in found.actions] == [("other",)]
+    assert "no place elsewhere" in found.refused[0].message
+
+
+def stamped(cluster: Cluster, version: str) -> None:
+    annotations = {names.NODEPOOL_HASH: hash_node_pool(cluster.pool), names.NODEPOOL_HASH_VERSION: version}
+    cluster.claims = [replace(c, metadata=replace(c.metadata, annotations=annotations)) for c in cluster.claims]
+
+
+def changed(cluster: Cluster, **spec: object) -> None:
+    template = NodeClaimTemplate(metadata=TemplateMetadata(labels={"team": "x"}), spec=TemplateSpec(**spec))  # type: ignore[arg-type]  # fields of the struct
+    cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, template=template))
+
+
+@pytest.mark.parametrize(("version", "drifted"), [(NODEPOOL_HASH_VERSION, True), ("v3", False)])
+def test_a_changed_template_is_drift_if_fingerprints_are_of_the_same_version(
+    cluster: Cluster, version: str, *, drifted: bool
+) -> None:
+    cluster.node("n", 1)
+    stamped(cluster, version)
+    assert drift.find(cluster.view()) == ()
+    changed(cluster)
+    assert bool(drift.find(cluster.view())) == drifted
+    assert bool(drift.command(cluster.view(), cluster.slots()).actions) == drifted
+
+
+def test_a_node_that_the_requirements_no_longer_allow_has_drifted(cluster: Cluster) -> None:
+    cluster.node("n", 1)
+    only_spot = NodeSelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=["spot"])
+    changed(cluster, requirements=[only_spot])
+    (candidate,) = drift.find(cluster.view())
+    assert names.CAPACITY_TYPE in drift.why(cluster.view(), candidate)
+
+
+def test_images_and_subnets_that_are_no_longer_selected_are_drift(cluster: Cluster) -> None:
+    cluster.node("n", 1)
+    (claim,) = cluster.claims
+    cluster.claims = [replace(claim, status=replace(claim.status, image_id="ami-1"))]
+    view = cluster.view()
+
+    def with_status(**status: object) -> EC2NodeClass:
+        return EC2NodeClass(status=EC2NodeClassStatus(**status))  # type: ignore[arg-type]  # fields of the struct
+
+    def found(node_class: EC2NodeClass) -> bool:
+        seen = type(view)(
+            snapshot=view.snapshot,
+            now=view.now,
+            node_classes={"default": node_class},
+            subnets={claim.status.provider_id: "subnet-1"},
+        )
+        return bool(drift.find(seen))
+
+    assert not found(with_status())
+    assert not found(with_status(amis=[ResolvedAMI(id="ami-2"), ResolvedAMI(id="ami-1")]))
+    assert found(with_status(amis=[ResolvedAMI(id="ami-2")]))
+    assert not found(with_status(subnets=[ResolvedSubnet(id="subnet-1")]))
+    assert found(with_status(subnets=[ResolvedSubnet(id="subnet-2")]))

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from shared.api import nodeclaim
+from shared.api.meta import with_condition
+from shared.api.nodepool import Budget
+from shared.disruption import budgets, eviction, progress
+from shared.disruption.budgets import Slots
+
+if TYPE_CHECKING:
+    from shared.api.nodeclaim import NodeClaim
+    from tests.unit.disruption.conftest import Cluster
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def marked(cluster: Cluster, *replacements: str) -> None:
+    """The first claim is to go for these."""
+    mark = progress.Mark(id="1", reason="Underutilized", since=NOW, replacements=list(replacements))
+    claim = progress.conditioned(progress.annotated(cluster.claims[0], mark), mark, now=NOW)
+    cluster.claims[0] = claim
+
+
+def starting(claim: NodeClaim) -> NodeClaim:
+    conditions = with_condition(
+        claim.status.conditions, nodeclaim.INITIALIZED, status=None, reason="NodeNotReady", now=NOW
+    )
+    return replace(claim, status=replace(claim.status, conditions=conditions))
+
+
+def test_a_claim_goes_when_all_that_replaces_it_is_initialized(cluster: Cluster) -> None:
+    for name in ("old", "new"):
+        cluster.node(name, 1)
+    marked(cluster, "claim-new")
+    up = cluster.claims[1]
+    cluster.claims[1] = starting(up)
+    found = progress.look(cluster.claims, now=NOW)
+    assert (found.finish, found.undo, found.waiting) == ((), (), True)
+    cluster.claims[1] = up
+    found = progress.look(cluster.claims, now=NOW)
+    assert [c.name for c, _ in found.finish] == ["claim-old"]
+    assert progress.awaited(cluster.claims) == {"claim-new", "new"}
+
+
+def test_all_is_put_back_when_a_replacement_is_lost_or_late(cluster: Cluster) -> None:
+    for name in ("old", "new"):
+        cluster.node(name, 1)
+    marked(cluster, "claim-new", "claim-lost")
+    (undone,) = progress.look(cluster.claims, now=NOW).undo
+    assert undone.claim.name == "claim-old"
+    assert "claim-lost" in undone.why
+    marked(cluster, "claim-new")
+    cluster.claims[1] = starting(cluster.claims[1])
+    assert progress.look(cluster.claims, now=NOW).undo == ()
+    assert progress.look(cluster.claims, now=NOW + timedelta(minutes=21)).undo != ()
+    back = progress.unannotated(progress.unconditioned(undone.claim))
+    assert not progress.is_under_way(back)
+    assert back.metadata.annotations == {}
+
+
+def test_what_was_not_carried_through_or_cant_be_read_is_put_back(cluster: Cluster) -> None:
+    cluster.node("old", 1)
+    marked(cluster)
+    assert len(progress.look(cluster.claims, now=NOW).undo) == 1
+    metadata = replace(cluster.claims[0].metadata, annotations={progress.MARK: "{"})
+    cluster.claims[0] = replace(cluster.claims[0], metadata=metadata)
+    assert len(progress.look(cluster.claims, now=NOW).undo) == 1
+
+
+def test_nodes_under_way_count_against_budgets_and_are_no_candidates(cluster: Cluster) -> None:
+    for name in ("old", "a", "b"):
+        cluster.node(name, 1)
+    cluster.disruption(budgets=[Budget(nodes="1")])
+    assert cluster.slots().left("default", "Underutilized") == 1
+    marked(cluster, "claim-a")
+    assert cluster.slots().left("default", "Underutilized") == 0
+    assert "old" not in {n.metadata.name for _, n in cluster.view().settled}
+    assert cluster.view().going == {"old"}
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        Budget(nodes="-1"),
+        Budget(nodes="-10%"),
+        Budget(nodes="150%"),
+        Budget(nodes="all"),
+        Budget(nodes="0", schedule="61 * * * *", duration="1h"),
+        Budget(nodes="0", schedule="0 0 30 2 *", duration="1h"),
+        Budget(nodes="0", schedule="@daily", duration="soon"),
+        Budget(nodes="0", reasons=["Boredom"]),
+    ],
+)
+def test_a_budget_that_means_nothing_allows_nothing(cluster: Cluster, budget: Budget) -> None:
+    cluster.node("n", 1)
+    cluster.disruption(budgets=[budget])
+    assert budgets.allowed(cluster.pool, cluster.snapshot, reason="Underutilized", now=NOW) == 0
+
+
+def test_slots_are_shared_by_reasons_and_none_are_left_of_a_pool_that_is_gone(cluster: Cluster) -> None:
+    for i in range(10):
+        cluster.node(f"n{i}", 1)
+    cluster.disruption(budgets=[Budget(nodes="20%")])
+    slots = Slots(cluster.snapshot, now=NOW)
+    slots.take("default")
+    assert slots.left("default", "Empty") == slots.left("default", "Drifted") == 1
+    assert slots.left("gone", "Empty") == 0
+
+
+def test_pods_cost_more_to_move_by_priority_and_deletion_cost(cluster: Cluster) -> None:
+    cluster.pod("plain", "")
+    cluster.pod("dear", "", annotations={"controller.kubernetes.io/pod-deletion-cost": str(2**27)})
+    cluster.pod("critical", "", priority=2_000_000_000)
+    cluster.pod("odd", "", annotations={"controller.kubernetes.io/pod-deletion-cost": "much"})
+    assert [eviction.cost(p) for p in cluster.pods] == [1.0, 2.0, 10.0, 1.0]
