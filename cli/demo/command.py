@@ -24,7 +24,7 @@ from local.kubernetes.errors import ApiError
 from local.world import StuckError, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from rich.console import RenderableType
@@ -105,6 +105,15 @@ def documents(manifest: str, *, cluster: str) -> list[dict[str, Any]]:
     return docs
 
 
+def _latest(docs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The objects, each once: of several manifests that have the same one the last wins, whole."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for doc in docs:
+        metadata = doc.get("metadata", {})
+        found[doc.get("kind", ""), metadata.get("namespace", ""), metadata.get("name", "")] = doc
+    return list(found.values())
+
+
 class Demo:
     """One run: a world, and how it is shown."""
 
@@ -123,7 +132,7 @@ class Demo:
         """
         began = time.monotonic()
         request = self._request
-        docs = [d for m in request.manifests for d in documents(m, cluster=request.cluster)]
+        docs = _latest(d for m in request.manifests for d in documents(m, cluster=request.cluster))
         compared = self._compare(docs)
         with self._console.status("Starting a cluster, AWS and Tenon on this machine …"):
             world = World(cluster=request.cluster, region=request.region, seed=request.seed)
