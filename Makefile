@@ -36,6 +36,10 @@ demo: .venv/ready ## the whole system on this machine: pending pods become nodes
 test: .venv/ready ## every test (ARGS="-k name" picks some)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
+.PHONY: test-all
+test-all: .venv/ready ## the long tests too: large clusters, every crash, hundreds of interleavings
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "long or not long" $(ARGS)
+
 .PHONY: lint
 lint: .venv/ready ## format, lint, types, layers
 	@$(BIN)/ruff format --check .

@@ -159,6 +159,7 @@ def quiet_world() -> Iterator[World]:
         yield made
 
 
+@pytest.mark.long
 def test_two_hundred_of_four_hundred_nodes_that_are_warned_in_one_second_are_emptied_in_time(
     quiet_world: World,
 ) -> None:
@@ -223,6 +224,7 @@ def test_pods_with_a_long_grace_get_of_it_what_the_deadline_leaves_and_the_rest_
     world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
 
 
+@pytest.mark.long
 def test_a_storm_of_ten_thousand_messages_is_worked_off_and_nothing_of_ours_is_lost(quiet_world: World) -> None:
     world = quiet_world
     world.apply([deployment("web", 40)])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from local.world import World
 
@@ -46,6 +48,7 @@ def pool(world: World, *requirements: dict[str, Any]) -> None:
     world.run_for(timedelta(seconds=30))
 
 
+@pytest.mark.long
 def test_a_thousand_pods_of_one_deployment_take_three_calls_at_most(spot_default: World) -> None:
     world = spot_default
     pool(world, BOTH)
@@ -55,6 +58,7 @@ def test_a_thousand_pods_of_one_deployment_take_three_calls_at_most(spot_default
     assert len(world.instances()) == len(world.claims())
 
 
+@pytest.mark.long
 def test_a_thousand_pods_of_twenty_deployments_take_ten_calls_at_most(spot_default: World) -> None:
     world = spot_default
     pool(world, BOTH)

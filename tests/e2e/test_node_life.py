@@ -77,6 +77,7 @@ def nothing_is_left_over(world: World, *, pods: int) -> None:
         assert held == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "must_be_cut"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +14,6 @@ from shared import aws
 from shared.api import labels
 from shared.api.meta import Condition
 from shared.api.nodeclaim import NodeClaimStatus, ResourceRequests
-from shared.launch import old_templates
 from shared.launch.fleet import Failed, Launched
 from shared.launch.instances import describe_cluster_instances
 from shared.launch.termination import terminate
@@ -295,17 +294,6 @@ def test_the_clusters_instances_are_found_and_terminated_by_id(account: Account,
     assert set(terminate(ids)) == {found[0].id, found[1].id}
     assert len(account.running()) == 1
     assert terminate(["i-00000000000000000"]) == ()
-
-
-def test_old_templates_are_collected_and_made_again_when_they_are_wanted(account: Account, types: Types) -> None:
-    account.launch([account.claim("web", group="one")], types)
-    made = {t["LaunchTemplateName"] for t in aws.ec2().describe_launch_templates()["LaunchTemplates"]}
-    aws.ec2().create_launch_template(LaunchTemplateName="another", LaunchTemplateData={"ImageId": "ami-1"})
-    soon, later = (datetime.now(UTC) + timedelta(days=days) for days in (6, 8))
-    assert old_templates.collect("demo", now=soon) == ()
-    assert set(old_templates.collect("demo", now=later)) == made
-    assert [t["LaunchTemplateName"] for t in aws.ec2().describe_launch_templates()["LaunchTemplates"]] == ["another"]
-    assert isinstance(account.launch([account.claim("api", group="two")], types)[0], Launched)
 
 
 def test_a_replay_finds_its_spot_instances_even_if_it_would_buy_on_demand_now(account: Account, types: Types) -> None:
