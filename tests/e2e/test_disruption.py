@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from local.faults import Action
 from local.kubernetes import kinds
+from shared import aws
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,17 @@ def running(world: World) -> int:
 
 def types(world: World) -> list[str]:
     return sorted(n["metadata"]["labels"]["node.kubernetes.io/instance-type"] for n in world.nodes())
+
+
+def decisions(world: World) -> list[dict[str, Any]]:
+    """The decision log's rows, as DynamoDB has them."""
+    table = world.aws.deployed.function("disruption").environ["TENON_TABLE_NAME"]
+    found = aws.dynamodb().query(
+        TableName=table,
+        KeyConditionExpression="pk = :p",
+        ExpressionAttributeValues={":p": {"S": "decision"}},
+    )
+    return list(found["Items"])
 
 
 def with_consolidation(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
@@ -63,6 +75,8 @@ def test_nodes_go_as_pods_do_and_the_last_pod_ends_on_the_cheapest_machine(
     assert running(world) == 1
     assert types(world) == ["c5.large"]
     assert len(world.instances()) == len(world.claims()) == 1
+    reasons = {row["reason"]["S"] for row in decisions(world) if row["outcome"]["S"] == "taken"}
+    assert reasons == {"Empty", "Underutilized"}
     assert world.dead_letters() == []
     assert world.failures() == []
 
@@ -171,3 +185,27 @@ def test_a_replacement_that_never_comes_leaves_everything_as_it_was(
     after = world.store.get(kinds.NODES, node["metadata"]["name"])
     assert not after["spec"].get("taints")
     assert running(world) == 1
+
+
+def test_dying_between_any_two_calls_leaves_no_node_tainted_and_nothing_launched_twice(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    with_consolidation(world, load)
+    cuts = world.faults.walk_cuts("disruption")
+    replacing = {"kubernetes POST nodeclaims", "kubernetes DELETE nodeclaims/NAME", "ec2 CreateFleet"}
+    for _ in range(6):
+        world.scale("default", "inflate", 3)
+        world.run_until(lambda: running(world) == 3)
+        world.scale("default", "inflate", 1)
+        world.run_until(lambda: types(world) == ["c5.large"] and running(world) == 1)
+        if {(call, "after") for call in replacing} <= cuts.made and not cuts.left:
+            break
+        world.scale("default", "inflate", 0)
+        world.run_until(lambda: not world.nodes())
+    assert {(call, "after") for call in replacing} <= cuts.made
+    world.faults.clear()
+    world.run_until_rest()
+    assert running(world) == 1
+    assert len(world.instances()) == len(world.claims()) == len(world.nodes())
+    assert not [t for n in world.nodes() for t in n["spec"].get("taints", [])]
+    assert not [c for c in world.claims() if CLAIM_MARK in c["metadata"].get("annotations", {})]
