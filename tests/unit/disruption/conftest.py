@@ -121,7 +121,9 @@ class Cluster:
                     creation_timestamp=created,
                 ),
                 spec=NodeSpec(provider_id=f"aws:///a/i-{name}"),
-                status=NodeStatus(allocatable=size, capacity=size, conditions=[Condition(type="Ready", status="True")]),
+                status=NodeStatus(
+                    allocatable={**size}, capacity={**size}, conditions=[Condition(type="Ready", status="True")]
+                ),
             )
         )
 

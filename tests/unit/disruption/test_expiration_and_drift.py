@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 HOUR = timedelta(hours=1)
 
 
-def old(**more: str) -> NodeClaimSpec:
-    return NodeClaimSpec(expire_after="5h", **more)
+def old(*, termination_grace_period: str | None = None) -> NodeClaimSpec:
+    return NodeClaimSpec(expire_after="5h", termination_grace_period=termination_grace_period)
 
 
 def expired(cluster: Cluster) -> Command:
