@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import resource
 import subprocess
 import sys
 import time
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from kubernetes.client.configuration import Configuration
 
+from local.world import shelf
 from shared.api import labels as names
 from shared.cluster.client import Client
 from shared.cluster.reading import Reader
-from shared.instances import build, catalog
+from shared.instances import build
 from shared.scheduling.decision import Problem
 from shared.scheduling.schedule import schedule
 
@@ -226,7 +225,7 @@ def measure(nodes: int, pods: int) -> dict[str, float]:
 
 def _decide(reader: Reader) -> float:
     """Processor seconds of a warm decision for the pods that wait: snapshot, instance types, schedule."""
-    raw = catalog.decode(max(_CATALOGS.glob("*.bin"), key=os.path.getmtime).read_bytes())
+    raw = shelf.taken(region="us-east-1", seed=0, now=datetime.now(UTC))
     seconds = []
     for _ in range(2):  # the first warms what a warm function has
         started = time.process_time()
@@ -237,9 +236,6 @@ def _decide(reader: Reader) -> float:
         seconds.append(time.process_time() - started)
         assert decision.claims, decision.errors
     return seconds[-1]
-
-
-_CATALOGS = Path(__file__).parent.parent / "build" / "catalog"
 
 
 def _measured(nodes: int, pods: int) -> dict[str, float]:

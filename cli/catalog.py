@@ -91,27 +91,13 @@ def _of_local_world(region: str) -> tuple[RawCatalog, str]:
 
     import boto3  # noqa: PLC0415 (slow to import)
 
-    from local.aws.cloud import Cloud  # noqa: PLC0415 (slow to import)
-    from local.clock import Clock  # noqa: PLC0415 (the same)
-    from local.world import shelf  # noqa: PLC0415 (the same)
-    from shared import host  # noqa: PLC0415 (the same)
-    from shared.instances.refresh import refresh  # noqa: PLC0415 (the same)
+    from local.world import shelf  # noqa: PLC0415 (slow to import)
 
     known = boto3.session.Session().get_available_regions("ec2")
     if region not in known:
         raise UnknownRegionError(f'"{region}" is no AWS Region; there are {", ".join(sorted(known))}')
     source = f"the local world in {region}; prices are made up, in believable proportion"
-    kept = shelf.find(region=region, seed=0, now=datetime.now(UTC))
-    if kept is not None:
-        return kept, source
-    clock = Clock()
-    with (
-        Cloud(now=clock.now, sleep=clock.sleep, region=region),
-        host.using(host.Host(environ={}, now=clock.now, sleep=clock.sleep)),
-    ):
-        made = refresh(None, asked=None, region=region, now=clock.now()).catalog
-    shelf.write(made, region=region, seed=0)
-    return made, source
+    return shelf.taken(region=region, seed=0, now=datetime.now(UTC)), source
 
 
 def _of_account(region: str | None) -> tuple[RawCatalog, str]:

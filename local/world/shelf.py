@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING
 import boto3
 import msgspec
 
+from local.aws.cloud import Cloud
+from local.clock import Clock
+from shared import host
 from shared.instances import catalog, store
+from shared.instances.refresh import refresh
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,6 +50,21 @@ def find(*, region: str, seed: int, now: datetime) -> catalog.RawCatalog | None:
     if not path.is_file():
         return None
     return msgspec.structs.replace(catalog.decode(path.read_bytes()), types_at=now, prices_at=now)
+
+
+def taken(*, region: str, seed: int, now: datetime) -> catalog.RawCatalog:
+    """The kept catalog; if there is none, it is fetched from a local AWS as the catalog function would, and kept."""
+    kept = find(region=region, seed=seed, now=now)
+    if kept is not None:
+        return kept
+    clock = Clock(now)
+    with (
+        Cloud(now=clock.now, sleep=clock.sleep, region=region, seed=seed),
+        host.using(host.Host(environ={}, now=clock.now, sleep=clock.sleep)),
+    ):
+        made = refresh(None, asked=None, region=region, now=now).catalog
+    write(made, region=region, seed=seed)
+    return made
 
 
 def keep(bucket: str, *, cluster: str, region: str, seed: int) -> None:

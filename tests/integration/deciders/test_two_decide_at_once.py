@@ -21,6 +21,7 @@ from local.faults import Faults
 from local.kubernetes import kinds
 from local.kubernetes.server import ADMIN_TOKEN, Server
 from local.kubernetes.store import Store
+from local.world import shelf
 from local.world.cuts import requests_cut
 from shared import host
 from shared.api import labels as names
@@ -28,7 +29,7 @@ from shared.cluster.client import Client
 from shared.cluster.connect import configuration
 from shared.cluster.info import ClusterInfo
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
-from shared.instances import catalog, store
+from shared.instances import store
 from shared.provisioning.provisioning import Provisioning
 from shared.provisioning.settings import ProvisioningSettings
 
@@ -179,6 +180,7 @@ class Deciders:
 @pytest.fixture(scope="module")
 def deciders() -> Iterator[Deciders]:
     turns, clock = Turns(), Clock()
+    raw = shelf.taken(region="us-east-1", seed=0, now=clock.now())
     kubernetes = Store(now=clock.now)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server(kubernetes))
@@ -186,7 +188,7 @@ def deciders() -> Iterator[Deciders]:
         stack.enter_context(requests_cut(turns))
         cloud.prepare(cluster="demo", version="1.34", endpoint=server.url, certificate_authority="Q0E=")
         boto3.client("s3").create_bucket(Bucket=SETTINGS.catalog_bucket)
-        keys = [("pk", "HASH"), ("sk", "RANGE")]
+        keys: Any = [("pk", "HASH"), ("sk", "RANGE")]
         boto3.client("dynamodb").create_table(
             TableName=SETTINGS.table_name,
             KeySchema=[{"AttributeName": n, "KeyType": t} for n, t in keys],
@@ -194,7 +196,6 @@ def deciders() -> Iterator[Deciders]:
             BillingMode="PAY_PER_REQUEST",
         )
         boto3.client("iam").create_instance_profile(InstanceProfileName="nodes")
-        raw = catalog.decode(next(iter((CHECKOUT / "build" / "catalog").glob("*.bin"))).read_bytes())
         few = msgspec.structs.replace(raw, shapes=tuple(s for s in raw.shapes if s.name in SHAPES))
         with host.using(host.Host(environ={})):
             store.save(boto3.client("s3"), SETTINGS.catalog_bucket, "demo", few)

@@ -14,7 +14,6 @@ from local.world.machines import Ec2Machines
 from tests.integration.local_aws.rig import START
 
 if TYPE_CHECKING:
-
     from local.aws.account import Account
     from tests.integration.local_aws.rig import Rig
 

@@ -173,7 +173,12 @@ def test_deleting_the_node_does_the_same_as_deleting_its_claim(rig: Rig) -> None
     rig.pod("web", "old")
     rig.client.delete("/api/v1/nodes/old")
     rig.tell(hints.NODES_DELETING, "old")
-    rig.after_each = lambda: [rig.stop(p["metadata"]["name"]) for p in rig.pods()] and None
+
+    def stop_all() -> None:
+        for pod in rig.pods():
+            rig.stop(pod["metadata"]["name"])
+
+    rig.after_each = stop_all
     rig.run()
     assert rig.claims() == rig.nodes() == []
     assert rig.states()[instance] == "terminated"

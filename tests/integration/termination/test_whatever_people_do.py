@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -223,7 +223,7 @@ def test_launch_templates_that_made_nothing_for_an_hour_and_leases_of_gone_nodes
     with host.using(rig.host):
         made = {}
         for name, tags in (("tenon-demo-used", ours), ("tenon-demo-unused", ours), ("theirs", [])):
-            specs = [{"ResourceType": "launch-template", "Tags": tags}] if tags else []
+            specs: Any = [{"ResourceType": "launch-template", "Tags": tags}] if tags else []
             made[name] = aws.ec2().create_launch_template(
                 LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-1"}, TagSpecifications=specs
             )["LaunchTemplate"]["LaunchTemplateId"]

@@ -28,7 +28,7 @@ def claim(**requests: str) -> NodeClaim:
             annotations={"x": "y"},
         ),
         spec=NodeClaimSpec(
-            taints=[OWN], startup_taints=[STARTUP], resources=ResourceRequests(requests=requests or {"cpu": "1"})
+            taints=[OWN], startup_taints=[STARTUP], resources=ResourceRequests(requests={**(requests or {"cpu": "1"})})
         ),
         status=NodeClaimStatus(
             provider_id="aws:///us-east-1a/i-1",
@@ -41,7 +41,7 @@ def joined(*, taints: list[Taint] | None = None, ready: bool = False, **allocata
     return Node(
         metadata=ObjectMeta(name="ip-10-0-0-1", uid="node-uid"),
         spec=NodeSpec(provider_id="aws:///us-east-1a/i-1", taints=[UNREGISTERED] if taints is None else taints),
-        status=NodeStatus(conditions=[READY] if ready else [], allocatable=allocatable or {"cpu": "2"}),
+        status=NodeStatus(conditions=[READY] if ready else [], allocatable={**(allocatable or {"cpu": "2"})}),
     )
 
 
