@@ -9,12 +9,19 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import re
 import sys
 import time
 from pathlib import Path
 
-MODULES = ("main_job", "scheduling", "launching", "cluster_state", "interruptions")
+MODULES = ("main_job", "scheduling", "launching", "cluster_state", "disruption", "steady_load", "interruptions")
 RESULTS = Path(__file__).parent / "RESULTS.md"
+_PARTS = re.MULTILINE | re.DOTALL
+_HEAD = """# Results
+
+Written by `make bench`; each part says its own command, day and machine. What counts are ratios within one run.
+
+"""
 _COLUMNS = ("figure", "asked", "measured", "how")
 
 
@@ -34,25 +41,29 @@ def table(rows: list[dict[str, str]]) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Run the named modules, or all; write the results when all were run."""
+    """Run the named modules, or all, and write what each measured."""
     unknown = [n for n in names if n not in MODULES]
     if unknown:
         print(f"no benchmark named {', '.join(unknown)}; there are {', '.join(MODULES)}", file=sys.stderr)
         return 2
-    parts = []
     for name in names or MODULES:
         print(f"\n{name} …", flush=True)
         began = time.monotonic()
         rows = importlib.import_module(f"bench.{name}").run()
-        part = f"## {name.replace('_', ' ')}\n\n{table(rows)}\n\n`make bench ARGS={name}`, "
-        part += f"{time.monotonic() - began:.0f} s.\n"
+        part = f"{table(rows)}\n\n`make bench ARGS={name}`, {time.monotonic() - began:.0f} s, "
+        part += f"{time.strftime('%Y-%m-%d')}, {machine()}.\n"
         print(part, flush=True)
-        parts.append(part)
-    if not names:
-        head = f"# Results\n\nMade by `make bench` on {time.strftime('%Y-%m-%d')}: {machine()}.\n\n"
-        RESULTS.write_text(head + "\n".join(parts))
-        print(f"written to {RESULTS}")
+        keep(name, part)
+    print(f"written to {RESULTS}")
     return 0
+
+
+def keep(name: str, part: str) -> None:
+    """Put a module's part into the results, in place of the one that is there."""
+    kept = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", RESULTS.read_text() if RESULTS.exists() else "", _PARTS))
+    kept[name] = f"{part}\n"
+    body = "".join(f"## {known}\n\n{kept[known]}" for known in MODULES if known in kept)
+    RESULTS.write_text(f"{_HEAD}{body}".rstrip() + "\n")
 
 
 if __name__ == "__main__":
