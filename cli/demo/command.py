@@ -301,7 +301,9 @@ def run(request: Request) -> int:
     if not console.is_terminal:
         console = Console(stderr=request.only_json, width=_PLAIN_WIDTH)
     errors = Console(stderr=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        # SIGINT too: a shell that starts it in the background has it ignored.
+        signal.signal(ending, signal.default_int_handler)
     try:
         Demo(request, console).run()
     except UsageError as error:
