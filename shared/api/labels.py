@@ -79,6 +79,10 @@ RESERVATION_LABELS = tuple(f"karpenter.k8s.aws/capacity-reservation-{name}" for 
 # --- ours ---
 LAUNCH_GROUP = "tenon.sh/launch-group"
 """Annotation on a NodeClaim, tag on an instance: claims launched by one CreateFleet call share its value."""
+PLANNED_PODS = "tenon.sh/planned-pods"
+"""Annotation on a NodeClaim: the pods that it was made for, namespace/name, separated by commas."""
+REPLACES = "tenon.sh/replaces"
+"""Annotation on a NodeClaim that replaces others: the id of the decision, which is on their mark."""
 
 WELL_KNOWN = frozenset(
     {

@@ -7,11 +7,14 @@ objects and never replace them whole.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, dataclass_transform
+from typing import Annotated, Any, NewType, dataclass_transform
 
 import msgspec
 
 from shared.api.schema import describe
+
+EventReason = NewType("EventReason", str)
+"""A reason that an event may have, where it isn't written at the event itself; the reference of events finds it."""
 
 RawQuantities = dict[str, str | int | float]
 """Resource name to quantity as it stands in JSON: ``{"cpu": "500m", "memory": "1Gi", "pods": 10}``."""

@@ -156,6 +156,13 @@ def is_provisionable(pod: Pod) -> bool:
     return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
 
 
+def waited(pod: Pod, *, now: datetime) -> float:
+    """For how many seconds the scheduler has found no place for the pod; 0 where it doesn't say since when."""
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    since = scheduled.last_transition_time if scheduled is not None and scheduled.status == "False" else None
+    return max(0.0, (now - since).total_seconds()) if since is not None else 0.0
+
+
 def do_not_disrupt(annotations: Mapping[str, str]) -> timedelta | None:
     """How long the object's annotations protect it from voluntary disruption; None: not at all.
 

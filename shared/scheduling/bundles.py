@@ -14,7 +14,6 @@ import numpy as np
 
 from shared.scheduling.dealing import Group
 from shared.scheduling.domains import DomainRules
-from shared.scheduling.filling import most
 from shared.scheduling.kinds import HostRules
 from shared.scheduling.requirements import both, contradiction
 
@@ -37,6 +36,7 @@ class Bundler:
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self.members: dict[str, list[tuple[Group, Ints, str]]] = {}
+        self._made = 0
 
     def expand(self, key: str) -> list[str]:
         """The keys of the pods behind a key."""
@@ -44,49 +44,88 @@ class Bundler:
             [pod for _, _, member in self.members[key] for pod in self.expand(member)] if key in self.members else [key]
         )
 
+    def take_apart(self, key: str) -> list[tuple[Group, Ints, str]]:
+        """The pods of a bundle, and of the bundles in it, with their groups; the bundle is no more."""
+        found: list[tuple[Group, Ints, str]] = []
+        for owner, requests, pod in self.members.pop(key):
+            found += self.take_apart(pod) if pod in self.members else [(owner, requests, pod)]
+        return found
+
     def bind(self, groups: Sequence[Group], present: Mapping[int, bool]) -> list[Group]:
         """The groups with those bound together that must be; ``present``: which rules have their pods on hosts already.
 
         A group whose affinity nobody can fulfil stays as it is, and will find no place.
         """
         made: list[Group] = [g for g in groups if not g.near]
+        alike: dict[tuple[int, ...], list[Group]] = {}
         for group in sorted((g for g in groups if g.near), key=lambda g: g.sizes[0][1][0]):
             if all(present.get(t) for t in group.near):
                 made.append(group)  # on the ground, beside those that are there
             elif all(t in group.host.match or present.get(t) for t in group.near):
-                made += self._with_themselves(group)
-            else:
+                alike.setdefault(group.near, []).append(group)
+        for same in alike.values():
+            made += self._with_themselves(same)
+        done = {id(g) for g in made} | {id(g) for same in alike.values() for g in same}
+        waiting = sorted((g for g in groups if g.near and id(g) not in done), key=lambda g: g.sizes[0][1][0])
+        while waiting:
+            # Those first whose leaders wait for nobody; where all wait for one another, none can be bound first.
+            ready = [g for g in waiting if not any(o is not g and _leads(o, g) for o in waiting)]
+            if not ready:
+                made += waiting
+                break
+            for group in ready:
                 made = self._with_others(group, made)
+            waiting = [g for g in waiting if g not in ready]
         return [g for g in made if g.sizes]
 
-    def _with_themselves(self, group: Group) -> list[Group]:
-        """All pods of the group on one host: as many as the roomiest machine holds, smallest first."""
-        pods = sorted(((r, p) for r, many in group.sizes for p in many), key=lambda x: (int(x[0].sum()), x[1]))
-        kinds = [
-            self._judge.kind(r, group.pods.tolerations, group.host, soft=group.wishes.soft, ports=group.pods.ports)
-            for _, r in group.alternatives
-        ]
-        total = np.zeros_like(group.sizes[0][0])
-        taken: list[tuple[Ints, str]] = []
-        bears = min((group.host.cap[t] for t in group.host.cap if t in group.host.match), default=len(pods))
-        for requests, pod in pods:
-            if len(taken) >= bears or not any(
-                k is not None and (self._judge.market.free[k.rows] >= total + requests).all(1).any() for k in kinds
-            ):
-                break
-            total = total + requests
-            taken.append((requests, pod))
+    def _with_themselves(self, groups: Sequence[Group]) -> list[Group]:
+        """All pods of groups with one affinity on one host: as many as the roomiest machine holds, smallest first."""
+        waiting = [(g, r, p) for g in groups for r, many in g.sizes for p in many]
+        waiting.sort(key=lambda w: (int(w[1].sum()), w[2]))
+        total = np.zeros_like(waiting[0][1])
+        taken: list[tuple[Group, Ints, str]] = []
+        joined: dict[int, Group] = {}
+        room = np.zeros((0, len(total)), np.int64)
+        rules = HostRules()
+        for group, requests, pod in waiting:
+            together = _host([rules, group.host])
+            if not _borne(together):
+                continue
+            with_it = room if id(group) in joined else self._shared([*joined.values(), group])
+            if (with_it >= total + requests).all(1).any():
+                room, rules = with_it, together
+                joined[id(group)] = group
+                total = total + requests
+                taken.append((group, requests, pod))
         if not taken:
-            return [group]
-        left = {pod for _, pod in pods[len(taken) :]}
-        bundle = self._bundle([(group, r, p) for r, p in taken])
-        rest = [(r, [p for p in many if p in left]) for r, many in group.sizes]
-        group.sizes = [(r, many) for r, many in rest if many]
-        return [bundle, group]
+            return list(groups)
+        gone = {pod for _, _, pod in taken}
+        bundle = self._bundle(taken)
+        for group in groups:
+            rest = [(r, [p for p in many if p not in gone]) for r, many in group.sizes]
+            group.sizes = [(r, many) for r, many in rest if many]
+        return [bundle, *groups]
+
+    def _shared(self, groups: Sequence[Group]) -> Ints:
+        """What the rows hold to which pods of all these groups may go together."""
+        first = groups[0]
+        alternatives = [a for _, a in first.alternatives]
+        tolerations = first.pods.tolerations
+        for other in groups[1:]:
+            met = [both(a, b) for a in alternatives for _, b in other.alternatives]
+            alternatives = [m for m in met if contradiction(m) is None]
+            tolerations = tuple(t for t in tolerations if t in other.pods.tolerations)
+        ports = frozenset().union(*(g.pods.ports for g in groups))
+        rows = np.zeros(len(self._judge.market.pool_of), np.bool_)
+        for asked in alternatives:
+            kind = self._judge.kind(asked, tolerations, first.host, soft=first.wishes.soft, ports=ports)
+            if kind is not None:
+                rows |= kind.rows
+        return self._judge.market.free[rows]
 
     def _with_others(self, group: Group, groups: Sequence[Group]) -> list[Group]:
         """The group's pods dealt out evenly to the pods that they must be beside."""
-        targets = [g for g in groups if all(t in g.host.match for t in group.near) and _met(g, group)]
+        targets = [g for g in groups if not g.near and _leads(g, group) and _met(g, group)]
         units = [(g, r, p) for g in targets for r, many in g.sizes for p in many]
         if not units:
             return [*groups, group]
@@ -100,7 +139,8 @@ class Bundler:
             for step in range(len(units)):
                 i = (at + step) % len(units)
                 room = roomiest[id(units[i][0])]
-                if len(room) and most(requests, room - size[i]).max() > 0 and self._bears(holding[i], group):
+                held = (room >= size[i] + requests).all(1).any()
+                if held and self._bears(holding[i], group):
                     holding[i].append((group, requests, pod))
                     size[i] += requests
                     at = i + 1
@@ -137,12 +177,12 @@ class Bundler:
         return self._judge.market.free[rows]
 
     def _bears(self, members: Sequence[tuple[Group, Ints, str]], group: Group) -> bool:
-        rules = _host([*(g.host for g, _, _ in members), group.host])
-        return all(rules.match.get(t, 0) <= cap for t, cap in rules.cap.items())
+        return _borne(_host([*(g.host for g, _, _ in members), group.host]))
 
     def _bundle(self, members: list[tuple[Group, Ints, str]]) -> Group:
         """The members as one pod: all their requirements, rules and requests."""
-        key = f"{MARK}{len(self.members)}"
+        key = f"{MARK}{self._made}"
+        self._made += 1
         self.members[key] = members
         first = members[0][0]
         groups = list({id(g): g for g, _, _ in members}.values())
@@ -167,6 +207,7 @@ class Bundler:
             match=match,
             even={t: e for g in groups for t, e in g.rules.even.items()},
             apart=frozenset().union(*(g.rules.apart for g in groups)),
+            guards=frozenset().union(*(g.rules.guards for g in groups)),
             together=frozenset().union(*(g.rules.together for g in groups)),
         )
         total = sum((r for _, r, _ in members), np.zeros_like(members[0][1]))
@@ -174,8 +215,17 @@ class Bundler:
         return Group(pods, first.wishes, alternatives, host, rules, (), [(total, [key])])
 
 
+def _leads(target: Group, group: Group) -> bool:
+    """Whether a pod of the target is what the group's pods must be beside."""
+    return all(t in target.host.match for t in group.near)
+
+
 def _met(target: Group, group: Group) -> bool:
     return any(contradiction(both(a, b)) is None for _, a in target.alternatives for _, b in group.alternatives)
+
+
+def _borne(rules: HostRules) -> bool:
+    return all(rules.match.get(t, 0) <= cap for t, cap in rules.cap.items())
 
 
 def _host(rules: Sequence[HostRules]) -> HostRules:

@@ -18,7 +18,7 @@ from shared.scheduling.decision import Refusal
 from shared.scheduling.pools import host_ports, required_alternatives, term_requirements
 from shared.scheduling.requirements import RequirementError, Requirements, both, contradiction
 from shared.scheduling.terms import Namespaces, Spread, Term, affinity_term, spread_of
-from shared.scheduling.volumes import Storage, VolumeError
+from shared.scheduling.volumes import Storage, VolumeError, Volumes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod, PodAffinity, PodSpec, Toleration
     from shared.scheduling.pools import HostPort
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PodClass:
-    """What all pods of a class ask for. Preferences are heaviest first."""
+    """What all pods of a class ask for. Preferences are heaviest first; ``located`` are labels that volumes fix."""
 
     namespace: str
     labels: dict[str, str]
@@ -46,6 +46,7 @@ class PodClass:
     preferred_spread: tuple[Spread, ...] = ()
     ports: frozenset[HostPort] = frozenset()
     mounted: frozenset[tuple[str, str]] = frozenset()
+    located: frozenset[str] = frozenset()
     order: tuple[bytes, ...] = ()
 
 
@@ -104,8 +105,8 @@ def _keys(pod: Pod) -> tuple[bytes, bytes]:
     meta = pod.metadata
     rules: tuple[object, ...] = (
         meta.namespace or "default",
-        sorted(meta.labels.items()),
-        sorted(spec.node_selector.items()) if spec.node_selector else None,
+        meta.labels,
+        spec.node_selector,
         spec.affinity,
         spec.tolerations,
         spec.topology_spread_constraints,
@@ -145,7 +146,7 @@ def _read(
         met = [m for r in kept for v in volumes.alternatives if contradiction(m := both(r, v)) is None]
         if not met:
             return Refusal(message="its volumes are where its node selector or affinity doesn't let it run")
-        return _with_rules(pod, tuple(met), ports, volumes.mounted, namespaces, rules)
+        return _with_rules(pod, tuple(met), ports, volumes, namespaces, rules)
     except (VolumeError, RequirementError, SelectorError) as error:
         return Refusal(message=str(error))
 
@@ -154,7 +155,7 @@ def _with_rules(
     pod: Pod,
     alternatives: tuple[Requirements, ...],
     ports: frozenset[HostPort],
-    mounted: frozenset[tuple[str, str]],
+    volumes: Volumes,
     namespaces: Namespaces,
     rules: bytes,
 ) -> PodClass:
@@ -179,7 +180,8 @@ def _with_rules(
         preferred_apart=far_preferred,
         preferred_spread=tuple(spread_of(c, pod) for c in soft),
         ports=ports,
-        mounted=mounted,
+        mounted=volumes.mounted,
+        located=frozenset(key for places in volumes.alternatives for key in places),
         order=(rules,),
     )
 

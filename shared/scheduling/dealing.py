@@ -57,7 +57,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class _Choice:
+class Choice:
     """One domain (values by key) with the kind pinned to it and what a pod costs there."""
 
     where: Mapping[str, str]
@@ -80,6 +80,22 @@ class Dealer:
         """Places what fits on the ground and turns the rest into items; what finds no domain stays in the group."""
         keys = self._keys(group)
         choices = self._choices(group, keys)
+        parts: dict[tuple[bool, ...], list[tuple[Ints, list[str]]]] = {}
+        for size in group.sizes:
+            parts.setdefault(tuple(self._held(c.kind, size[0]) for c in choices), []).append(size)
+        left: list[tuple[Ints, list[str]]] = []
+        for held, sizes in sorted(parts.items(), key=lambda p: (sum(p[0]), p[0])):
+            group.sizes = sizes
+            self._deal_part(group, [c for c, ok in zip(choices, held, strict=True) if ok])
+            left += group.sizes
+        group.sizes = [s for s in left if s[1]]
+
+    def _held(self, kind: Kind, requests: Ints) -> bool:
+        """Whether a domain may have room for a pod of this size: one that never has is none to be dealt to."""
+        return bool(np.isfinite(self._judge.cost(kind, requests)) or kind.places.any())
+
+    def _deal_part(self, group: Group, choices: Sequence[Choice]) -> None:
+        """Deals the group's pods where all of them can be held in the same domains."""
         if not choices:
             return
         if len(self._ground) and any(c.kind.places.any() for c in choices):
@@ -87,7 +103,10 @@ class Dealer:
                 self._deal_size(group, size, choices)
         else:
             self._deal_all(group, choices)
-        group.sizes = [s for s in group.sizes if s[1]]
+
+    def choices(self, group: Group) -> list[Choice]:
+        """The domains that a group may go to, cheapest first."""
+        return self._choices(group, self._keys(group))
 
     def _keys(self, group: Group) -> tuple[str, ...]:
         """The labels whose value has to be settled: what the class has rules about, and what others count it by."""
@@ -96,7 +115,7 @@ class Dealer:
         terms |= {t for t in rules.match if t in domains.active}
         return tuple(sorted({domains.keys[t] for t in terms}))
 
-    def _choices(self, group: Group, keys: tuple[str, ...]) -> list[_Choice]:
+    def _choices(self, group: Group, keys: tuple[str, ...]) -> list[Choice]:
         required = {self._domains.keys[t] for t in (*group.rules.even, *group.rules.apart, *group.rules.together)}
         values: list[list[tuple[str, str]]] = []
         base = self.kind(group, ())
@@ -108,7 +127,7 @@ class Dealer:
                 values.append([(key, v) for v in found])
             elif key in required:
                 return []
-        choices: list[_Choice] = []
+        choices: list[Choice] = []
         biggest = group.sizes[0][0]
         for n, pins in enumerate(product(*values)):
             if n == _MOST_DOMAINS:
@@ -117,7 +136,7 @@ class Dealer:
             if kind is not None and (kind.buyable or kind.places.any()):
                 cost = self._judge.cost(kind, biggest)
                 liked = any(value == self._favourite for _, value in pins)
-                choices.append(_Choice(dict(pins), kind, cost * _LIKED if liked else cost))
+                choices.append(Choice(dict(pins), kind, cost * _LIKED if liked else cost))
         return sorted(choices, key=lambda c: (round(c.cost, 9), tuple(sorted(c.where.items()))))
 
     def kind(self, group: Group, pins: Pins) -> Kind | None:
@@ -145,7 +164,7 @@ class Dealer:
         group.kinds[pins] = best
         return best
 
-    def _deal_size(self, group: Group, size: tuple[Ints, list[str]], choices: Sequence[_Choice]) -> None:
+    def _deal_size(self, group: Group, size: tuple[Ints, list[str]], choices: Sequence[Choice]) -> None:
         """Deals pods of one size, place by place where there is room, else to be bought."""
         requests, pods = size
         shut: set[int] = set()
@@ -169,7 +188,11 @@ class Dealer:
                 if not placed:
                     shut.add(i)
                 continue
-            buyable = [(i, c, room) for i, c, room in open_ if c.kind.buyable and not group.near]
+            buyable = [
+                (i, c, room)
+                for i, c, room in open_
+                if not group.near and np.isfinite(self._judge.cost(c.kind, requests))
+            ]
             if not buyable:
                 return
             i, choice, room = min(buyable, key=lambda b: (self._domains.polite(group.rules, b[1].where) <= 0, b[0]))
@@ -178,12 +201,12 @@ class Dealer:
             del pods[:n]
             self._domains.take(group.rules, choice.where, n)
 
-    def _step(self, group: Group, choice: _Choice, room: int, left: int) -> int:
+    def _step(self, group: Group, choice: Choice, room: int, left: int) -> int:
         """How many pods to deal at once: no more than stays polite to the spread of others, if it is now."""
         polite = self._domains.polite(group.rules, choice.where)
         return max(1, min(room, polite if polite > 0 else 1, left))
 
-    def _deal_all(self, group: Group, choices: Sequence[_Choice]) -> None:
+    def _deal_all(self, group: Group, choices: Sequence[Choice]) -> None:
         """Deals all pods to be bought: first how many go where, then the largest to where they are cheapest."""
         choices = [c for c in choices if c.kind.buyable]
         if group.near or not choices:
@@ -209,18 +232,20 @@ class Dealer:
             left -= n
         self._hand_out(group, choices, dealt)
 
-    def _level(self, group: Group, choices: Sequence[_Choice], open_: Sequence[int], left: int) -> int:
+    def _level(self, group: Group, choices: Sequence[Choice], open_: Sequence[int], left: int) -> int:
         """How many pods may go to every domain alike, where each step of the dealing would only go round them all."""
         keys = {k for c in choices for k in c.where}
-        if len(keys) != 1 or len(open_) != len(choices) or not group.rules.even or group.rules.apart:
+        rules, wanted = group.rules, self._domains.wanted
+        evens = [*rules.even.values(), *(wanted[t] for t in rules.match if t in wanted and t not in rules.even)]
+        if len(keys) != 1 or len(open_) != len(choices) or not evens or rules.apart:
             return 0
-        if any(set(e.eligible) != {c.where[k] for c in choices for k in c.where} for e in group.rules.even.values()):
+        if any(set(e.eligible) != {c.where[k] for c in choices for k in c.where} for e in evens):
             return 0
-        if any(len(e.eligible) < e.min_domains for e in group.rules.even.values()):
+        if any(len(e.eligible) < e.min_domains for e in evens):
             return 0
         return max(0, left // len(open_) - 1)
 
-    def _hand_out(self, group: Group, choices: Sequence[_Choice], dealt: Sequence[int]) -> None:
+    def _hand_out(self, group: Group, choices: Sequence[Choice], dealt: Sequence[int]) -> None:
         rest = list(dealt)
         at = 0
         for requests, pods in group.sizes:
@@ -233,5 +258,5 @@ class Dealer:
                 if not rest[at]:
                     at += 1
 
-    def _emit(self, group: Group, choice: _Choice, requests: Ints, pods: list[str]) -> None:
+    def _emit(self, group: Group, choice: Choice, requests: Ints, pods: list[str]) -> None:
         self.items.append(Item(choice.kind, requests, pods, owner=group, where=choice.where))

@@ -89,10 +89,12 @@ class Refusal:
 class Decision:
     """Where each pod goes: a new claim, an existing node or in-flight claim (by name), or nowhere with a reason.
 
+    ``held`` are pods that wait for machines which an earlier decision bought; nothing is bought for them now.
     Pod keys are ``namespace/name``. ``stats`` are figures for logs and metrics, never part of the decision.
     """
 
     claims: tuple[PlannedClaim, ...] = ()
     existing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     errors: Mapping[str, Refusal] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
     stats: Mapping[str, float] = field(default_factory=dict)

@@ -25,14 +25,25 @@ class Even:
     min_domains: int
     eligible: tuple[str, ...]
 
+    def strictest(self, other: Even | None) -> Even:
+        """Both rules at once, where a class has two about the same pods and domains."""
+        if other is None:
+            return self
+        eligible = tuple(sorted({*self.eligible, *other.eligible}))
+        return Even(min(self.max_skew, other.max_skew), max(self.min_domains, other.min_domains), eligible)
+
 
 @dataclass(frozen=True, eq=False)
 class DomainRules:
-    """What a class counts for and asks for, by term: ``match`` pods each, rules of its own."""
+    """What a class counts for and asks for, by term: ``match`` pods each, rules of its own.
+
+    ``guards`` are those of ``apart`` that it requires; others heed these alone, not what it would like.
+    """
 
     match: Mapping[int, int] = field(default_factory=dict)
     even: Mapping[int, Even] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
+    guards: frozenset[int] = frozenset()
     together: frozenset[int] = frozenset()
 
 
@@ -70,12 +81,16 @@ class Domains:
         counts = self.counts.get(term, {})
         return min((counts.get(v, 0) for v in even.eligible), default=0)
 
+    def left(self, term: int, even: Even, value: str) -> int:
+        """How many more pods of a term a spread rule lets a domain have; less than none where it has too many."""
+        return self._least(term, even) + even.max_skew - self.count(term, value)
+
     def room(self, rules: DomainRules, where: Mapping[str, str]) -> int:
         """How many more pods with these rules a domain takes (values by key) as counts stand."""
         room = NO_CAP
         for term, even in rules.even.items():
             value = where[self.keys[term]]
-            left = self._least(term, even) + even.max_skew - self.count(term, value)
+            left = self.left(term, even, value)
             weight = rules.match.get(term, 0)
             room = min(room, left // weight) if weight else room if left >= 0 else 0
         for term in rules.apart:
@@ -87,7 +102,7 @@ class Domains:
                 room = min(room, 1 // weight)
         for term, weight in rules.match.items():
             key = self.keys[term]
-            if weight and key in where and term not in rules.apart and self.guarded.get(term, {}).get(where[key]):
+            if weight and key in where and self.guarded.get(term, {}).get(where[key]):
                 return 0
         for term in rules.together:
             if not self.count(term, where[self.keys[term]]) and not self._first(term, rules):
@@ -111,7 +126,7 @@ class Domains:
                 continue
             value = where[self.keys[term]]
             if value in even.eligible:
-                room = min(room, (self._least(term, even) + even.max_skew - self.count(term, value)) // weight)
+                room = min(room, self.left(term, even, value) // weight)
         return max(0, room)
 
     def take(self, rules: DomainRules, where: Mapping[str, str], n: int) -> None:
@@ -119,5 +134,5 @@ class Domains:
         for term, weight in rules.match.items():
             if self.keys[term] in where and weight:
                 self.add(term, where[self.keys[term]], weight * n)
-        for term in rules.apart:
+        for term in rules.guards:
             self.guard(term, where[self.keys[term]], n)

@@ -7,7 +7,7 @@ with what was needed and the nearest miss. Where machines would suit, it is a ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +15,13 @@ import numpy as np
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
 from shared.scheduling.decision import Refusal
+from shared.scheduling.packing import values_among
+from shared.scheduling.pools import allowed_in
 from shared.scheduling.requirements import expressions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from shared.scheduling.dealing import Group
@@ -35,15 +39,22 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the planner knows at the end: what limits leave by pool (resources, then nodes), and the topology."""
+    """What the planner knows at the end: what limits leave by pool (resources, then nodes), and the topology.
+
+    ``on_hosts`` says which rules about hosts speak of pods that have a place; ``located`` are the labels that the pod's
+    volumes fix.
+    """
 
     limits_left: Ints
     topology: Topology
+    on_hosts: Mapping[int, bool]
+    located: frozenset[str] = frozenset()
 
 
 def explain(group: Group, requests: Ints, judge: Judge, known: Circumstances) -> Refusal:
     """Why pods of this class and size have no place: a sentence, and the criterion that failed by pool."""
     market = judge.market
+    known = replace(known, located=group.pods.located)
     criteria = dict(sorted(market.refused.items()))
     open_pools: list[str] = []
     for number, pool in enumerate(market.pools):
@@ -54,7 +65,7 @@ def explain(group: Group, requests: Ints, judge: Judge, known: Circumstances) ->
         else:
             open_pools.append(pool.name)
     if open_pools:
-        rule = _rule(group, known.topology)
+        rule = _rule(group, known)
         criteria.update(dict.fromkeys(open_pools, rule))
     if not criteria:
         return Refusal(message="there is no NodePool, and no node has room for it")
@@ -101,46 +112,90 @@ def _pool(
     return _types(number, pool, asked, requests, market, known)
 
 
-def _types(  # noqa: C901, PLR0911 (one question after the other, each with its answer)
+def _types(
     number: int, pool: Pool, asked: Requirements, requests: Ints, market: Market, known: Circumstances
 ) -> str | None:
     rows = np.arange(pool.rows.start, pool.rows.stop)
-    total = len(rows)
-    if not total:
-        return "it has no instance type that its own requirements allow and that can be had now"
+    if not len(rows):
+        return _nothing(pool)
+    story, left, offerings = _by_labels(pool, asked, rows, market, known)
+    if not len(left):
+        return f"{story}, and none is left"
+    held = left[(market.free[left] >= requests).all(1)]
+    if not len(held):
+        return _too_small(story, len(left) < len(rows), requests, left, market)
+    over = _over_limits(held, known.limits_left[number], market)
+    if over is not None:
+        return over
+    return _few_values(pool, held, offerings, market)
+
+
+def _few_values(pool: Pool, held: Ints, offerings: Bools, market: Market) -> str | None:
+    """Which minValues the machines that would hold the pod can't keep; all of them, if it is their sum."""
+    if not pool.min_values:
+        return None
+    found = {key: len(values_among(market, pool, held, offerings, key)) for key in pool.min_values}
+    short = [key for key, n in sorted(pool.min_values.items()) if found[key] < n] or sorted(pool.min_values)
+    said = "; ".join(
+        f"{pool.min_values[key]} values of {key}, and the types that would do have {found[key]}" for key in short
+    )
+    return f"its minValues ask for {said}"
+
+
+def _nothing(pool: Pool) -> str:
+    """Why a pool has no machine to buy at all."""
+    types, offerings = allowed_in(pool.catalog, pool.template)
+    allowed = types & pool.catalog.offered[:, offerings].any(1)
+    if not allowed.any():
+        return "its own requirements allow no instance type"
+    if np.isfinite(pool.catalog.price[allowed][:, offerings]).any():
+        return "its daemons leave no room on any of its instance types"
+    return f"none of its {int(allowed.sum())} instance types can be had now"
+
+
+def _by_labels(
+    pool: Pool, asked: Requirements, rows: Ints, market: Market, known: Circumstances
+) -> tuple[str, Ints, Bools]:
+    """What labels leave, with the story so far: which label ruled out how many, and what only lacks capacity."""
     removed: list[str] = []
+    total = len(rows)
     offerings = np.ones(len(market.offerings), np.bool_)
+    offered = np.ones(len(pool.catalog.offerings), np.bool_)
     for key, allowed in sorted(asked.items()):
-        before = len(rows)
+        sold = 0
         if key in market.columns:
             offerings &= market.offerings_allowed(key, allowed)
-            rows = rows[np.isfinite(market.price[rows][:, offerings]).any(1)]
+            if key in pool.catalog.offering_columns:
+                offered &= pool.catalog.offering_columns[key].allowed(allowed)
+            kept = np.isfinite(market.price[rows][:, offerings]).any(1)
+            sold = int(pool.catalog.offered[market.type_of[rows[~kept]]][:, offered].any(1).sum())
         elif pool.catalog.knows(key):
-            rows = rows[pool.catalog.types_allowed(key, allowed)[market.type_of[rows]]]
-        if before > len(rows):
-            removed.append(f"{key} {_said(key, allowed)} rules out {before - len(rows)}")
+            kept = pool.catalog.types_allowed(key, allowed)[market.type_of[rows]]
+        else:
+            continue
+        label = f"{key} {_said(key, allowed)}{', where its volumes are,' if key in known.located else ''}"
+        if (~kept).sum() > sold:
+            removed.append(f"{label} rules out {int((~kept).sum()) - sold}")
+        if sold:
+            removed.append(f"{label} leaves {sold} that can't be had now")
+        rows = rows[kept]
     story = f"of {total} instance types {', '.join(removed)}" if removed else f"of {total} instance types"
-    if not len(rows):
-        return f"{story}, and none is left"
-    free = market.free[rows]
-    held = (free >= requests).all(1)
-    if not held.any():
-        return _too_small(story, bool(removed), requests, rows, market)
-    left = known.limits_left[number]
-    size = np.hstack([market.capacity[rows[held]], np.ones((int(held.sum()), 1), np.int64)])
+    return story, rows, offerings
+
+
+def _over_limits(held: Ints, left: Ints, market: Market) -> str | None:
+    """Which limit keeps the pool from every machine that would hold the pod."""
+    size = np.hstack([market.capacity[held], np.ones((len(held), 1), np.int64)])
     over = size > left
-    if over.any(1).all():
-        tight = int(over.sum(0).argmax())
-        name = NODES if tight == len(market.resources) else market.resources[tight]
-        have = max(0, int(left[tight]))
-        if name == NODES:
-            return f"its limit on {name} leaves {have}"
-        rest, smallest = format_quantity(name, have), format_quantity(name, int(size[:, tight].min()))
-        return f"its limit leaves {name} {rest}, and the smallest machine for the pod has {smallest}"
-    if pool.min_values:
-        wanted = ", ".join(f"{n} values of {key}" for key, n in sorted(pool.min_values.items()))
-        return f"too few of its instance types would do to keep its minValues ({wanted})"
-    return None
+    if not over.any(1).all():
+        return None
+    tight = int(over.sum(0).argmax())
+    name = NODES if tight == len(market.resources) else market.resources[tight]
+    have = max(0, int(left[tight]))
+    if name == NODES:
+        return f"its limit on {name} leaves {have}"
+    rest, smallest = format_quantity(name, have), format_quantity(name, int(size[:, tight].min()))
+    return f"its limit leaves {name} {rest}, and the smallest machine for the pod has {smallest}"
 
 
 def _too_small(story: str, some_removed: bool, requests: Ints, rows: Ints, market: Market) -> str:  # noqa: FBT001 (private)
@@ -179,13 +234,15 @@ def _said(key: str, allowed: ValueSet) -> str:
     return " and ".join(parts) or "anything"
 
 
-def _rule(group: Group, topology: Topology) -> str:  # noqa: PLR0911 (one question after the other)
+def _rule(group: Group, known: Circumstances) -> str:  # noqa: PLR0911 (one question after the other)
     """The rule about other pods that leaves no place, where machines would do."""
-    pods = group.pods
+    pods, topology = group.pods, known.topology
     domains = topology.domains
     for term in pods.together:
         number = topology.areas.numbers.get((term, b""))
-        if number is not None and not any(domains.counts.get(number, {}).values()):
+        host = topology.hosts.numbers.get((term, b""))
+        nowhere = number is not None and not any(domains.counts.get(number, {}).values())
+        if nowhere or (host is not None and host not in group.host.match and not known.on_hosts.get(host)):
             return (
                 f"machines would do, but no pod of its affinity ({_selector(term)}) has a place within any {term.key}"
             )
@@ -193,7 +250,7 @@ def _rule(group: Group, topology: Topology) -> str:  # noqa: PLR0911 (one questi
             beside = f"the pods of its affinity ({_selector(term)})"
             return f"machines would do, but within one {term.key} there is no room beside {beside}"
     for spread in pods.spread:
-        counts = domains.counts.get(topology.spread(spread, pods.alternatives[0], pods.tolerations), {})
+        counts = domains.counts.get(topology.spread(spread, pods.alternatives, pods.tolerations), {})
         shown = ", ".join(f"{value} {n}" for value, n in sorted(counts.items()))
         least = f", minDomains {spread.min_domains}" if spread.min_domains else ""
         return (

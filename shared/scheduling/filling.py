@@ -94,16 +94,43 @@ def _front(free: Ints, price: Floats, rows: Ints) -> tuple[Ints, Floats]:
     return rows[kept], price[kept]
 
 
+_BLOCK = 256
+"""So many rows are compared with one another at once."""
+
+
 def front(free: Ints, price: Floats) -> Ints:
     """The places of the rows that no other row beats: at least as large, no dearer. In order of price."""
     order = np.lexsort((np.arange(len(price)), -free.sum(1), price))
-    kept: list[int] = []
-    sizes = np.empty_like(free)
-    for at in order.tolist():
-        if not (sizes[: len(kept)] >= free[at]).all(1).any():
-            sizes[len(kept)] = free[at]
-            kept.append(at)
-    return np.array(kept, np.int64)
+    columns = np.ascontiguousarray(free[order].T)
+    columns = columns[(columns != columns[:, :1]).any(1)] if len(order) else columns
+    kept = np.zeros(0, np.int64)
+    for start in range(0, len(order), _BLOCK):
+        mine = np.arange(start, min(start + _BLOCK, len(order)))
+        mine = mine[~_covered(columns[:, kept], columns[:, mine]).any(0)]
+        inside = _covered(columns[:, mine], columns[:, mine])
+        kept = np.concatenate([kept, mine[~np.triu(inside, 1).any(0)]])
+    return order[kept]
+
+
+def _covered(by: Ints, what: Ints) -> Bools:
+    """Which columns of ``by`` are at least as large as which of ``what``, in every resource: by x what."""
+    found = np.ones((by.shape[1], what.shape[1]), np.bool_)
+    for larger, smaller in zip(by, what, strict=True):
+        found &= larger[:, None] >= smaller[None, :]
+    return found
+
+
+def holds(free: Ints, used: Ints) -> Bools:
+    """Which rows of ``free`` (rows x resources) have room for this much."""
+    found = np.ones(len(free), np.bool_)
+    for r, amount in enumerate(used.tolist()):
+        found &= free[:, r] >= amount
+    return found
+
+
+def holds_each(free: Ints, used: Ints) -> Bools:
+    """Which rows of ``free`` (rows x resources) have room for which of ``used`` (cases x resources): cases x rows."""
+    return _covered(np.ascontiguousarray(free.T), np.ascontiguousarray(used.T)).T
 
 
 def fill_rows(free: Ints, rows: Ints, items: Sequence[Item], custom: int) -> Fill:

@@ -38,17 +38,26 @@ class Ground:
         )
         self.hosts = HostCounts(size)
         self.ports: list[frozenset[HostPort]] = [p.ports for p in inventory.places]
-        self.placed: dict[int, list[str]] = {}
-        self._mounted: list[set[tuple[str, str]]] = [set() for _ in inventory.places]
+        self.content: dict[int, list[tuple[Item, list[str]]]] = {}
+        self._mounted: list[set[tuple[str, str]]] = [set(inventory.mounted.get(p.name, ())) for p in inventory.places]
         self._limited = np.fromiter((bool(p.volume_limits) for p in inventory.places), np.bool_, size)
 
     def __len__(self) -> int:
         """How many places there are."""
         return len(self.inventory.places)
 
-    def mount(self, place: int, mounted: frozenset[tuple[str, str]]) -> None:
-        """Counts volumes of a pod that runs there."""
-        self._mounted[place] |= mounted
+    @property
+    def placed(self) -> dict[int, list[str]]:
+        """The pods of this run by place."""
+        return {place: [p for _, pods in content for p in pods] for place, content in self.content.items() if content}
+
+    def evict(self, place: int, at: int, count: int) -> list[str]:
+        """Takes the last pods of one item off a place again; what they kept others from stays so."""
+        item, pods = self.content[place][at]
+        gone = pods[len(pods) - count :]
+        self.content[place][at] = (item, pods[: len(pods) - count])
+        self.room[place] += item.requests * count
+        return gone
 
     def capacity(self, kind: Kind, requests: Ints, near: tuple[int, ...] = ()) -> Ints:
         """How many pods of this kind and size each place would take."""
@@ -83,7 +92,7 @@ class Ground:
         placed = 0
         for place in where.tolist():
             n = int(take[place])
-            self.placed.setdefault(place, []).extend(item.pods[placed : placed + n])
+            self.content.setdefault(place, []).append((item, item.pods[placed : placed + n]))
             self.room[place] -= item.requests * n
             if item.kind.ports:
                 self.ports[place] |= item.kind.ports

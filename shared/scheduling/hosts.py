@@ -29,21 +29,22 @@ class HostCounts:
         self.present: dict[int, Ints] = {}
         self.caps: dict[int, Ints] = {}
 
-    def restrict(self, fits: Ints, rules: HostRules) -> None:
-        """Lowers how many pods with these rules each host would take, in place."""
+    def restrict(self, fits: Ints, rules: HostRules, where: Ints | None = None) -> None:
+        """Lowers how many pods with these rules each host would take, in place; ``where``: of these hosts alone."""
+        at = slice(None) if where is None else where
         for term, weight in rules.match.items():
             caps = self.caps.get(term)
             own = rules.cap.get(term, NO_CAP)
             if caps is None and own == NO_CAP:
                 continue
-            limit = np.full(self.size, own, np.int64) if caps is None else np.minimum(caps, own)
+            limit = own if caps is None else np.minimum(caps[at], own)
             present = self.present.get(term)
-            left = limit if present is None else limit - present
-            np.minimum(fits, np.maximum(left, 0) // weight, out=fits)
+            left = np.maximum(limit if present is None else limit - present[at], 0)
+            np.minimum(fits, left if weight == 1 else left // weight, out=fits)
         for term, cap in rules.cap.items():
             present = self.present.get(term)
             if term not in rules.match and present is not None:
-                fits[present > cap] = 0
+                fits[present[at] > cap] = 0
 
     def require(self, fits: Ints, near: tuple[int, ...]) -> None:
         """Leaves only the hosts that have a pod of each of these rules, in place."""

@@ -8,12 +8,14 @@ serves well) is priced at once. Only what is strictly cheaper is kept, so this n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.filling import Item, fill_rows
-from shared.scheduling.packing import Bin, Lot, Option, as_item, fitting, lots_of, variety
+from shared.scheduling.dealing import Group
+from shared.scheduling.filling import Item, fill_rows, front, holds, holds_each
+from shared.scheduling.packing import Bin, Lot, Option, as_item, fitting, lots_of, prices, variety
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,17 +68,18 @@ class Improver:
     def run(self) -> None:
         """Improves the packer's bins in place."""
         packer = self._packer
-        free = [b for b in packer.bins if not packer.limits.limited_row(b.row)]
+        free = [b for b in packer.bins if b.reserved is None and not _belongs_together(b)]
         for weight in sorted(set(self._weights.tolist()), reverse=True):
             mine = [b for b in free if self._weights[self._market.pool_of[b.row]] == weight]
             self._improve(mine, weight)
 
     def _improve(self, bins: list[Bin], weight: int) -> None:
         tried: set[tuple[int, ...]] = set()
+        waste = self._waste(bins)
         while self._budget > 0 and bins:
-            ranked = sorted(bins, key=lambda b: (-self._waste(b), b.content[0][1][0]))
+            ranked = nsmallest(max(_WORST, _ALL_AT_ONCE), bins, key=lambda b: (-waste[id(b)], b.content[0][1][0]))
             gained = False
-            for chosen in self._subsets(ranked):
+            for chosen in self._subsets(ranked, len(bins)):
                 key = tuple(sorted(id(b) for b in chosen))
                 if key in tried:
                     continue
@@ -88,14 +91,15 @@ class Improver:
                 if made is not None:
                     gone = {id(b) for b in chosen}
                     bins = [b for b in bins if id(b) not in gone] + made
+                    waste.update(self._waste(made))
                     gained = True
                     break
             if not gained:
                 return
 
-    def _subsets(self, ranked: Sequence[Bin]) -> Iterator[list[Bin]]:
+    def _subsets(self, ranked: Sequence[Bin], count: int) -> Iterator[list[Bin]]:
         """Which bins to take apart together: all if few; then the worst alone, and with others that may share."""
-        if 1 < len(ranked) <= _ALL_AT_ONCE:
+        if 1 < count <= _ALL_AT_ONCE:
             yield list(ranked)
         worst = ranked[:_WORST]
         for i, first in enumerate(worst):
@@ -109,8 +113,12 @@ class Improver:
             if len(later) >= _FOUR - 1:
                 yield [first, *later[: _FOUR - 1]]
 
-    def _waste(self, b: Bin) -> float:
-        return b.price(self._market) - sum(item.worth * len(pods) for item, pods in b.content)
+    def _waste(self, bins: Sequence[Bin]) -> dict[int, float]:
+        """What each bin costs beyond what its pods are worth, by its id."""
+        return {
+            id(b): price - sum([item.worth * len(pods) for item, pods in b.content])
+            for b, price in zip(bins, prices(self._market, bins).tolist(), strict=True)
+        }
 
     def _again(self, chosen: Sequence[Bin], weight: int) -> list[Bin] | None:
         """The pods of these bins in other machines that cost less; None if none are found."""
@@ -124,14 +132,20 @@ class Improver:
         lots = lots_of(items, hosts=hosts)
         tier = (self._weights == weight)[self._market.pool_of]
         counts = np.array([lot.count for lot in lots], np.int64)
-        plan = self._best(lots, counts, tier, before, hosts=hosts, first=len(chosen) > 1)
-        if plan is None or plan.price >= before - _LEAST_GAIN:
-            return None
         packer = self._packer
-        gone = {id(b) for b in chosen}
-        packer.bins = [b for b in packer.bins if id(b) not in gone]
         for b in chosen:
             packer.limits.give(b.row)
+        plan = self._best(lots, counts, tier, before, hosts=hosts, first=len(chosen) > 1)
+        if (
+            plan is None
+            or plan.price >= before - _LEAST_GAIN
+            or not packer.limits.affordable_rows([part.row for part in plan.parts])
+        ):
+            for b in chosen:
+                packer.limits.take(b.row)
+            return None
+        gone = {id(b) for b in chosen}
+        packer.bins = [b for b in packer.bins if id(b) not in gone]
         owners = {
             id(i): original for i, original in zip(items, (item for b in chosen for item, _ in b.content), strict=True)
         }
@@ -198,8 +212,8 @@ class Improver:
         if hosts and not _bearable(lots, counts):
             return None
         used = sum((lots[i].requests * int(counts[i]) for i in present), np.zeros_like(lots[0].requests))
-        held = np.flatnonzero((self._market.free[rows] >= used).all(1))
-        for at in held[np.argsort(price[held], kind="stable")].tolist():
+        held = np.flatnonzero(holds(self._market.free[rows], used))
+        for at in held.tolist():
             part = _Part(int(rows[at]), custom, counts)
             if self._enough(part, lots):
                 return _Plan(float(price[at]), (part,))
@@ -216,19 +230,19 @@ class Improver:
         second = np.zeros(len(option.rows), np.int64)
         customs = np.zeros(len(option.rows), np.int64)
         patterns: dict[bytes, list[int]] = {}
-        for at in range(len(option.rows)):
-            if filled[:, at].any() and rest[:, at].any():
-                patterns.setdefault((rest[:, at] > 0).tobytes(), []).append(at)
+        lacking = rest.T > 0
+        for at in np.flatnonzero(filled.any(0) & lacking.any(1)).tolist():
+            patterns.setdefault(lacking[at].tobytes(), []).append(at)
         for members in patterns.values():
             where = np.array(members)
-            left = np.flatnonzero(rest[:, members[0]])
+            left = np.flatnonzero(lacking[members[0]])
             rows, price, custom = self._common([lots[i].kind for i in left.tolist()], tier)
             if not len(rows):
                 continue
-            held = (self._market.free[rows][None, :, :] >= needed[where][:, None, :]).all(2)
-            costs = np.where(held, price[None, :], np.inf)
-            cheapest = costs.argmin(1)
-            total[where] = option.price[where] + costs[np.arange(len(where)), cheapest]
+            held = holds_each(self._market.free[rows], needed[where])
+            cheapest = held.argmax(1)
+            found = held[np.arange(len(where)), cheapest]
+            total[where] = np.where(found, option.price[where] + price[cheapest], np.inf)
             second[where] = rows[cheapest]
             customs[where] = custom
         for at in np.argsort(total, kind="stable").tolist():
@@ -245,22 +259,27 @@ class Improver:
         return None
 
     def _common(self, kinds: Sequence[Kind], tier: Bools) -> tuple[Ints, Floats, int]:
-        """The rows that all these kinds may go to together, their prices, and what they ask of custom labels."""
+        """The rows that all these kinds may go to together, cheapest first, their prices, and their custom labels."""
         distinct = {k.mask_key: k for k in kinds}
-        key = (tier.tobytes(), frozenset(distinct))
+        affordable = tier & self._packer.limits.rows()
+        key = (affordable.tobytes(), frozenset(distinct))
         found = self._rows.get(key)
         if found is None:
-            market = self._market
+            market, limits = self._market, self._packer.limits
             some = list(distinct.values())
             offerings = np.logical_and.reduce([k.offerings for k in some])
             asked = np.stack([k.custom for k in some])
             custom = asked.max(0)
             price = market.price[:, offerings].min(1, initial=np.inf)
-            ok = tier & np.isfinite(price) & np.logical_and.reduce([k.rows for k in some])
-            ok &= ((asked == 0) | (asked == custom)).all(0) & ~self._packer.limits.limited_rows()
+            ok = affordable & np.isfinite(price) & np.logical_and.reduce([k.rows for k in some])
+            ok &= ((asked == 0) | (asked == custom)).all(0)
             rows = np.flatnonzero(ok)
             number = int(custom[rows[0]]) if len(rows) else 0
             rows = rows[custom[rows] == number]
+            if any(market.pools[p].min_values or limits.limited(p) for p in np.unique(market.pool_of[rows]).tolist()):
+                rows = rows[np.argsort(price[rows], kind="stable")]
+            else:
+                rows = rows[front(market.free[rows], price[rows])]
             found = self._rows[key] = (rows, price[rows], number)
         return found
 
@@ -286,3 +305,8 @@ def _bearable(lots: Sequence[Lot], counts: Ints) -> bool:
             for term, cap in lot.kind.host.cap.items():
                 caps[term] = min(caps.get(term, cap), cap)
     return all(present.get(term, 0) <= cap for term, cap in caps.items())
+
+
+def _belongs_together(bin_: Bin) -> bool:
+    """Whether a pod is there to be beside another: such machines are not taken apart."""
+    return any(isinstance(item.owner, Group) and item.owner.near for item, _ in bin_.content)

@@ -38,13 +38,18 @@ class HostRules:
     match: Mapping[int, int] = field(default_factory=dict)
     cap: Mapping[int, int] = field(default_factory=dict)
 
+    @cached_property
+    def key(self) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+        """A hashable form."""
+        return tuple(sorted(self.match.items())), tuple(sorted(self.cap.items()))
+
 
 @dataclass(frozen=True, eq=False)
 class Kind:
     """Where pods of one class may go.
 
     ``custom`` numbers, by row, what they ask of labels that only pools define; ``mask_key`` is equal for kinds that may
-    go to the same machines.
+    go to the same machines, ``asked`` for those of equal requirements.
     """
 
     requirements: Requirements
@@ -56,6 +61,7 @@ class Kind:
     ports: frozenset[HostPort]
     mounted: frozenset[tuple[str, str]]
     mask_key: int
+    asked: int = 0
 
     @cached_property
     def without_rules(self) -> Kind:
@@ -79,6 +85,7 @@ class Judge:
         self._tolerated: dict[tuple[tuple[tuple[str, str, str, str], ...], bool], tuple[BoolArray, BoolArray]] = {}
         self._costs: dict[tuple[int, bytes], float] = {}
         self._masks: dict[tuple[bytes, bytes, bytes], int] = {}
+        self._asked: dict[object, int] = {}
         self._judged: dict[object, tuple[BoolArray, NDArray[np.int64], BoolArray, BoolArray]] = {}
 
     def judge(
@@ -188,7 +195,8 @@ class Judge:
             rows = rows & ~self._taken(ports)
         masks = (rows.tobytes(), custom.tobytes(), offerings.tobytes())
         number = self._masks.setdefault(masks, len(self._masks))
-        return Kind(pinned, rows, custom, offerings, places, host, ports, mounted, number)
+        asked = self._asked.setdefault(signature(pinned), len(self._asked))
+        return Kind(pinned, rows, custom, offerings, places, host, ports, mounted, number, asked)
 
 
 def tolerations_key(tolerations: tuple[Toleration, ...]) -> tuple[tuple[str, str, str, str], ...]:

@@ -39,6 +39,7 @@ class Limits:
                     self.left[i, -1] = amount - inventory.counts.get(pool.name, 0)
                 elif name in market.resources:
                     self.left[i, market.resources.index(name)] = amount - used.get(name, 0)
+        self._at_first = self.left.copy()
         self._size = np.hstack([market.capacity, np.ones((len(market.capacity), 1), np.int64)])
         self._counted = (self.left < _UNLIMITED).astype(np.int64)
         self._limited = [bool(c.any()) for c in self._counted]
@@ -47,14 +48,16 @@ class Limits:
         self._near = np.zeros(len(market.pools), np.bool_)
         for i in range(len(market.pools)):
             self._near[i] = bool((self.left[i] < self._margin[i]).any())
+        self._rows: tuple[int, NDArray[np.bool_]] | None = None
         self._everything = np.ones(len(self._size), np.bool_)
 
     def rows(self) -> NDArray[np.bool_]:
         """Which rows a pool may still buy one of."""
         if not self._near.any():
             return self._everything
-        found: NDArray[np.bool_] = np.logical_and.reduce(self._size <= self.left[self._market.pool_of], axis=1)
-        return found
+        if self._rows is None or self._rows[0] != self.version:
+            self._rows = self.version, np.logical_and.reduce(self._size <= self.left[self._market.pool_of], axis=1)
+        return self._rows[1]
 
     def times(self, row: int) -> int:
         """How many of a row may be bought."""
@@ -80,6 +83,61 @@ class Limits:
                 self._near[pool] = True
                 self.version += 1
 
+    # --- machines whose row isn't settled yet ---
+
+    def any(self) -> bool:
+        """Whether any pool has limits."""
+        return any(self._limited)
+
+    def counted(self, pool: int) -> bool:
+        """Whether the pool has limits at all."""
+        return self._limited[pool]
+
+    def affordable(self, pool: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows of the pool its limits leave room for."""
+        found: NDArray[np.bool_] = (self._size[rows] <= self.left[pool]).all(1)
+        return found
+
+    def affordable_size(self, pool: int, size: NDArray[np.int64]) -> bool:
+        """Whether the limits leave room for a machine of this size."""
+        return bool((size * self._counted[pool] <= self.left[pool]).all())
+
+    def affordable_rows(self, rows: list[int]) -> bool:
+        """Whether the limits leave room for one of each of these rows, together."""
+        asked: dict[int, NDArray[np.int64]] = {}
+        for row in rows:
+            pool = int(self._market.pool_of[row])
+            asked[pool] = asked.get(pool, 0) + self._size[row]
+        return all(self.affordable_size(pool, size) for pool, size in asked.items())
+
+    def most(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The most that a machine counts for that may be any of these rows: resources, then nodes."""
+        found: NDArray[np.int64] = self._size[rows].max(0)
+        return found
+
+    def sizes(self, rows: NDArray[np.int64], most: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows of one pool count for no more than that."""
+        uncounted = self._counted[self._market.pool_of[rows]] == 0
+        found: NDArray[np.bool_] = ((self._size[rows] <= most) | uncounted).all(1)
+        return found
+
+    def share(self, pool: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The largest share of what the pool's limits had room for at first that each of these rows takes."""
+        counted = self._counted[pool].astype(np.bool_)
+        room = np.maximum(self._at_first[pool][counted], 1).astype(np.float64)
+        found: NDArray[np.float64] = (self._size[rows][:, counted] / room).max(1)
+        return found
+
+    def reserve(self, pool: int, size: NDArray[np.int64]) -> None:
+        """Counts a machine of this size as bought."""
+        self.left[pool] -= size * self._counted[pool]
+        self.version += 1
+
+    def release(self, pool: int, size: NDArray[np.int64]) -> None:
+        """Counts a machine of this size as not bought after all."""
+        self.left[pool] += size * self._counted[pool]
+        self.version += 1
+
     def limited(self, pool: int) -> bool:
         """Whether the pool has limits that are near."""
         return bool(self._near[pool])
@@ -87,8 +145,3 @@ class Limits:
     def limited_row(self, row: int) -> bool:
         """Whether the row's pool has limits that are near."""
         return bool(self._near[self._market.pool_of[row]])
-
-    def limited_rows(self) -> NDArray[np.bool_]:
-        """Which rows are of pools with limits that are near."""
-        found: NDArray[np.bool_] = self._near[self._market.pool_of]
-        return found

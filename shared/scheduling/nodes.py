@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from shared.api.kubernetes import Node, Pod
+    from shared.api.kubernetes import Node, Pod, PodSpec
     from shared.api.nodeclaim import NodeClaim
     from shared.instances.offering import InstanceType
     from shared.scheduling.pools import Daemon, HostPort
@@ -63,12 +63,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Inventory:
-    """All places, initialized first, then by name, and what the pools have in use."""
+    """All places, initialized first, then by name, and what the pools have in use.
+
+    ``mounted``: the volumes of the pods that run, by place, where their number is limited.
+    """
 
     places: tuple[Place, ...]
     used: Mapping[str, Resources]
     counts: Mapping[str, int]
     leaving: frozenset[str]
+    mounted: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
     _columns: dict[str, Column] = field(default_factory=dict)
     _masks: dict[tuple[str, ValueSet], BoolArray] = field(default_factory=dict)
 
@@ -114,7 +118,7 @@ def take_inventory(
     used: dict[str, Resources] = {}
     counts: dict[str, int] = {}
     seen: set[str] = set()
-    requests: dict[bytes, Resources] = {}
+    requests: dict[bytes, tuple[Resources, frozenset[HostPort]]] = {}
     for node in snapshot.nodes:
         claim = claim_of_node.get(node.metadata.name) or claim_of_provider.get(node.spec.provider_id or "\0")
         if claim is not None:
@@ -234,33 +238,31 @@ def _least(claim: NodeClaim, types: tuple[InstanceType, ...]) -> tuple[Resources
     )
 
 
-def _less_pods(place: Place, daemons: Sequence[Daemon], known: dict[bytes, Resources]) -> Place:
-    """The place less its pods and the daemons that are still to come."""
+def _less_pods(
+    place: Place, daemons: Sequence[Daemon], known: dict[bytes, tuple[Resources, frozenset[HostPort]]]
+) -> Place:
+    """The place less its pods and the daemons that are still to come; ``known`` remembers what pod specs ask for."""
     room = dict(place.room)
-    running: Resources = {}
-    ports: set[HostPort] = set()
-    for pod in place.pods:
-        spec = pod.spec
-        key = _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
-        taken = known.get(key)
-        if taken is None:
-            try:
-                taken = spec_requests(spec)
-            except QuantityError:
-                taken = {"pods": 1}
-            known[key] = taken
-        for name, amount in taken.items():
-            room[name] = room.get(name, 0) - amount
-        if is_daemon(pod):
-            running = add(running, taken)
-        ports |= host_ports(spec)
     coming: Resources = {}
+    ports: set[HostPort] = set()
     for daemon in daemons:
         if tolerates_all(daemon.tolerations, place.taints, effects=REPELLING) and any(
             all(allowed.has(place.labels.get(key)) for key, allowed in a.items()) for a in daemon.alternatives
         ):
             coming = add(coming, daemon.requests)
             ports |= daemon.ports
+    running: Resources = {}
+    for pod in place.pods:
+        spec = pod.spec
+        key = _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
+        asked = known.get(key)
+        if asked is None:
+            asked = known[key] = _asked(spec)
+        for name, amount in asked[0].items():
+            room[name] = room.get(name, 0) - amount
+        ports |= asked[1]
+        if coming and is_daemon(pod):
+            running = add(running, asked[0])
     for name, amount in coming.items():
         left = max(0, amount - running.get(name, 0))
         if left:
@@ -277,3 +279,11 @@ def _less_pods(place: Place, daemons: Sequence[Daemon], known: dict[bytes, Resou
         volume_limits=place.volume_limits,
         ports=frozenset(ports),
     )
+
+
+def _asked(spec: PodSpec) -> tuple[Resources, frozenset[HostPort]]:
+    """What a running pod takes of its node; one whose quantities mean nothing takes its place among the pods alone."""
+    try:
+        return spec_requests(spec), host_ports(spec)
+    except QuantityError:
+        return {"pods": 1}, host_ports(spec)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.filling import Fill, Item, fill_rows, fill_runs, front, most
-from shared.scheduling.hosts import HostCounts
-from shared.scheduling.kinds import HostRules
+from shared.scheduling.filling import Fill, Item, fill_rows, fill_runs, front, holds
+from shared.scheduling.spare import Spare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,22 +42,42 @@ _TINY = 1e-9
 
 @dataclass(eq=False)
 class Bin:
-    """One machine: the row it is filled to, the offerings it may come from, and what is in it."""
+    """One machine: the row it is filled to, the offerings it may come from, and what is in it.
+
+    ``reserved``: what it counts for against its pool's limits, where its claim may be no more than that; None where it
+    counts as its row.
+    """
 
     row: int
     offerings: Bools
     custom: int
     used: Ints
     content: list[tuple[Item, list[str]]] = field(default_factory=list)
+    reserved: Ints | None = None
 
     def price(self, market: Market) -> float:
         """The least that its row costs in one of its offerings."""
         return float(market.price[self.row][self.offerings].min())
 
     @property
+    def masks(self) -> frozenset[int]:
+        """Which machines its pods may go to, as numbers of kinds."""
+        return frozenset([item.kind.mask_key for item, _ in self.content])
+
+    @property
     def kinds(self) -> list[Kind]:
         """The kinds of its pods, each once."""
         return list({id(item.kind): item.kind for item, _ in self.content}.values())
+
+
+def prices(market: Market, bins: Sequence[Bin]) -> Floats:
+    """What each bin costs, as its :meth:`Bin.price` says, for many at once."""
+    if not bins:
+        return np.zeros(0)
+    found: Floats = np.where(
+        np.stack([b.offerings for b in bins]), market.price[np.array([b.row for b in bins])], np.inf
+    ).min(1)
+    return found
 
 
 @dataclass(eq=False)
@@ -89,9 +109,9 @@ class Lot:
 def lots_of(items: Iterable[Item], *, hosts: bool) -> list[Lot]:
     """The items as lots, worth most first; ``hosts``: those with different rules about hosts stay apart."""
     found: dict[tuple[object, ...], Lot] = {}
-    for item in sorted((i for i in items if i.pods and np.isfinite(i.worth)), key=_order):
+    for item in sorted((i for i in items if i.pods and isfinite(i.worth)), key=_order):
         kind = item.kind
-        rules = host_key(kind.host) if hosts else ()
+        rules = kind.host.key if hosts else ()
         key = (kind.mask_key, rules, item.requests.tobytes())
         lot = found.get(key)
         if lot is None:
@@ -100,11 +120,6 @@ def lots_of(items: Iterable[Item], *, hosts: bool) -> list[Lot]:
             lot.items.append(item)
             lot.count += item.count
     return list(found.values())
-
-
-def host_key(rules: HostRules) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """A hashable form of rules about hosts."""
-    return tuple(sorted(rules.match.items())), tuple(sorted(rules.cap.items()))
 
 
 def _order(item: Item) -> tuple[float, bytes, str]:
@@ -145,26 +160,37 @@ class Packer:
         """Buys from the pools of one weight for what these items still have; what finds none stays in them."""
         tier = np.fromiter((p.weight == weight for p in self.market.pools), np.bool_, len(self.market.pools))
         rows = tier[self.market.pool_of]
-        mine = [i for i in items if i.pods and np.isfinite(i.worth) and (i.kind.rows & rows).any()]
+        here = {m for m, k in {i.kind.mask_key: i.kind for i in items}.items() if (k.rows & rows).any()}
+        mine = [i for i in items if i.pods and isfinite(i.worth) and i.kind.mask_key in here]
         if not mine:
             return
         exclusive = [i for i in mine if any(t in i.kind.host.match for t in i.kind.host.cap)]
         others = [i for i in mine if not any(t in i.kind.host.match for t in i.kind.host.cap)]
         self.top_up(mine)
         if exclusive:
-            self._seat(lots_of(exclusive, hosts=True), rows)
+            self._seat(lots_of(exclusive, hosts=True), rows & ~self._choosy())
             self.top_up(others)
+            left = [i for i in exclusive if i.pods]
+            if left and (rows & self._choosy()).any():
+                self._buy_all(lots_of([*others, *left], hosts=True), rows, hosts=True)
+                return
         picky = [i for i in others if i.kind.host.cap]
         if picky and len(others) > _FEW:
             apart: dict[object, list[Item]] = {}
             for item in picky:
-                apart.setdefault((host_key(item.kind.host), item.kind.mask_key), []).append(item)
+                apart.setdefault((item.kind.host.key, item.kind.mask_key), []).append(item)
             for alike in apart.values():
                 self._buy_all(lots_of(alike, hosts=False), rows, hosts=False)
             self.top_up([i for i in others if not i.kind.host.cap])
             picky = []
             others = [i for i in others if not i.kind.host.cap]
         self._buy_all(lots_of(others, hosts=bool(picky)), rows, hosts=bool(picky))
+
+    def _choosy(self) -> Bools:
+        """Which rows are of pools whose claims must keep several values of a label: these are bought by worth alone."""
+        pools = np.fromiter((self.strict and bool(p.min_values) for p in self.market.pools), np.bool_)
+        found: Bools = pools[self.market.pool_of]
+        return found
 
     # --- buying by worth ---
 
@@ -233,7 +259,7 @@ class Packer:
         """What may be bought: for each set of lots that can share an offering and custom labels, the rows worth it."""
         found: list[Option] = []
         affordable = rows & self.limits.rows()
-        state = (rows.tobytes(), self.limits.version)
+        state = affordable.tobytes()
         kinds = list({x.kind.mask_key: x.kind for x in lots}.values())
         for offerings in _distinct_columns(np.stack([k.offerings for k in kinds])):
             here = [k for k in kinds if k.offerings[offerings[0]]]
@@ -321,49 +347,12 @@ class Packer:
 
     def top_up(self, items: Sequence[Item]) -> None:
         """Puts pods into what room is left in the bins there are, where that costs nothing."""
-        market = self.market
-        bins = [b for b in self.bins if not (self.strict and market.pools[market.pool_of[b.row]].min_values)]
-        if not bins or not items:
-            return
-        rows = np.array([b.row for b in bins])
-        custom = np.array([b.custom for b in bins])
-        offer = np.array([int(np.where(b.offerings, market.price[b.row], np.inf).argmin()) for b in bins])
-        room = market.free[rows] - np.stack([b.used for b in bins])
-        hosts = HostCounts(len(bins))
-        for j, b in enumerate(bins):
-            for item, pods in b.content:
-                if item.kind.host.match or item.kind.host.cap:
-                    hosts.add(np.array([j]), np.array([len(pods)]), item.kind.host)
-        allowed: dict[object, Bools] = {}
-        for item in sorted((i for i in items if i.pods), key=_order):
-            kind = item.kind
-            ok = allowed.get(kind.mask_key)
-            if ok is None:
-                asked = kind.custom[rows]
-                ok = allowed[kind.mask_key] = (
-                    kind.rows[rows] & ((asked == 0) | (asked == custom)) & kind.offerings[offer]
-                )
-            if not ok.any():
-                continue
-            fits = most(item.requests, room) * ok
-            hosts.restrict(fits, kind.host)
-            if not fits.any():
-                continue
-            before = np.cumsum(fits) - fits
-            take = np.clip(len(item.pods) - before, 0, fits)
-            where = np.flatnonzero(take)
-            room[where] -= take[where, None] * item.requests
-            hosts.add(where, take[where], kind.host)
-            for j in where.tolist():
-                n = int(take[j])
-                some = item.pods[:n]
-                del item.pods[:n]
-                bins[j].content.append((item, some))
-                bins[j].used = bins[j].used + item.requests * n
-                bins[j].offerings = bins[j].offerings & kind.offerings
-
-
-_NO_RULES = HostRules()
+        bins = [b for b in self.bins if not (self.strict and self.market.pools[self.market.pool_of[b.row]].min_values)]
+        if bins and items:
+            spare = Spare(self.market, bins)
+            for lot in lots_of(items, hosts=True):
+                spare.put(lot)
+            spare.close()
 
 
 def as_item(lot: Lot, count: int, *, hosts: bool) -> Item:
@@ -406,7 +395,7 @@ def fitting(market: Market, pool: Pool, kinds: Sequence[Kind], used: Ints, offer
             ask = kind.custom[pool.rows]
             ok &= kind.rows[pool.rows] & ((ask == 0) | (ask == custom))
         rows = market.remembered[key] = np.flatnonzero(ok) + pool.rows.start
-    found: Ints = rows[(market.free[rows] >= used).all(1)]
+    found: Ints = rows[holds(market.free[rows], used)]
     return found
 
 

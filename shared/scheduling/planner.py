@@ -5,16 +5,18 @@ Holds what all rounds share: the ground, the counts of topology, the machines bo
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared.api.labels import HOSTNAME, ZONE
 from shared.scheduling.bundles import Bundler
-from shared.scheduling.claims import settle
+from shared.scheduling.claims import keep_limits, loosen, settle
 from shared.scheduling.dealing import Dealer, Group
 from shared.scheduling.domains import DomainRules, Even
-from shared.scheduling.filling import value
+from shared.scheduling.filling import Item, value
+from shared.scheduling.firstfit import FirstFit
 from shared.scheduling.ground import Ground
 from shared.scheduling.improving import Improver
 from shared.scheduling.limits import Limits
@@ -29,36 +31,65 @@ if TYPE_CHECKING:
 
     from shared.scheduling.classes import PodClass, Sized
     from shared.scheduling.decision import Options
-    from shared.scheduling.filling import Item
     from shared.scheduling.kinds import Judge
+    from shared.scheduling.packing import Bin
     from shared.scheduling.terms import Namespaces, Term
 
     Ints = NDArray[np.int64]
 
 
 _FEW = 300
-_ZONES = 4
+_DOMAINS = 5
+"""So many zones, or values of other labels, are tried as the favourite."""
 _BUDGET = 1500
 """How many fillings of an item into all rows second thoughts may take: some tens of milliseconds."""
 _BUDGET_OF_MANY = 80
+_IMPROVED = 2
+"""So many of the plans get second thoughts, the best."""
+_ALL = 1 << 30
+_ONE_BY_ONE = 5000
+"""Up to so many pods are also placed one by one where the counted plan leaves some without a place."""
 
 
 def best_plan(
     judge: Judge, spaces: Namespaces, classes: Sequence[tuple[PodClass, list[Sized]]], options: Options
 ) -> Planner:
-    """The plan of a run: where zones may be chosen and pods are few, the best of a plan for each as the favourite."""
-    best = Planner(judge, spaces, classes, options)
-    best.run()
-    domains = best.topology.domains
-    pods = sum(len(s.pods) for _, sizes in classes for s in sizes)
-    if pods > _FEW or not best.packer.bins or not any(domains.keys[t] == ZONE for t in domains.active):
-        return best
-    for zone in judge.market.columns[ZONE].values[:_ZONES]:
-        other = Planner(judge, spaces, classes, options, favourite=zone)
-        other.run()
-        if other.rank() < best.rank():
-            best = other
-    return best
+    """The plan of a run: the counted one, or one that serves more pods, or as many for less.
+
+    Where zones may be chosen and pods are few, each zone is tried as the favourite. Where pods are left over, or rules
+    meet that counting serves badly, pods are placed one by one too.
+    """
+    counted = Planner(judge, spaces, classes, options)
+    counted.run()
+    plans = [counted]
+    pods = counted.pods
+    domains = counted.choice_of_domains() if pods <= _FEW else ()
+    for favourite in domains:
+        plans.append(Planner(judge, spaces, classes, options, favourite))
+        plans[-1].run()
+    left_out = pods <= _ONE_BY_ONE and counted.leaves_some_out()
+    if domains or left_out or (pods <= _FEW and counted.is_entangled()):
+        luckier = domains if left_out or counted.meets_two_rules() else ()
+        for cautious, favourite in product((False, True) if counted.limits.any() else (True,), (*luckier, "")):
+            plans.append(Planner(judge, spaces, classes, options, favourite))
+            plans[-1].run_one_by_one(cautious=cautious)
+        plans = _fair(plans)
+    tried = sorted(plans, key=Planner.rank)[: _IMPROVED if pods <= _FEW else 1]
+    if pods <= _FEW and counted.meets_two_rules():
+        tried += [plan for plan in plans[-1:] if plan not in tried]
+    for plan in tried:
+        plan.improve(_BUDGET if pods <= _FEW else _BUDGET_OF_MANY)
+    return min(tried, key=Planner.rank)
+
+
+def _fair(plans: Sequence[Planner]) -> list[Planner]:
+    """Without those that are unfair, of plans of which the last lets the largest pods in first, as Karpenter does.
+
+    A plan that leaves out a pod which that one has a place for must leave out less than a quarter as many.
+    """
+    known = plans[-1].left_out()
+    outs = [plan.left_out() for plan in plans]
+    return [plan for plan, out in zip(plans, outs, strict=True) if out <= known or len(out) * 4 < len(known)]
 
 
 class Planner:
@@ -99,12 +130,37 @@ class Planner:
         """The keys of pods, those of bundles taken apart."""
         return [key for pod in pods for key in self._bundler.expand(pod)]
 
-    def run(self) -> None:
-        """Places every pod, or leaves it in ``unplaced``."""
-        waiting = [
+    @property
+    def pods(self) -> int:
+        """How many pods the run is about."""
+        return sum(len(s.pods) for _, sizes in self._classes for s in sizes)
+
+    def _waiting(self) -> list[Group]:
+        return [
             self._group(pods, self._possible(pods), [(self._vector(s), list(s.pods)) for s in sizes])
             for pods, sizes in self._classes
         ]
+
+    def run_one_by_one(self, *, cautious: bool) -> None:
+        """Places every pod by itself, the largest first, or leaves it in ``unplaced``."""
+        waiting = self._waiting()
+        self._activate(waiting)
+        plan = FirstFit(
+            self._judge,
+            self.topology,
+            self.ground,
+            self.packer,
+            self._group,
+            cautious=cautious,
+            favourite=self._favourite,
+        )
+        self.unplaced = plan.run(waiting)
+        self.given_up = plan.given_up
+        self._finish()
+
+    def run(self) -> None:
+        """Places every pod, or leaves it in ``unplaced``."""
+        waiting = self._waiting()
         while waiting:
             left = self._round(waiting)
             waiting = []
@@ -115,16 +171,132 @@ class Planner:
                 else:
                     self.given_up += group.count
                     waiting.append(self._group(group.pods, wishes, group.sizes))
-        pods = sum(len(s.pods) for _, sizes in self._classes for s in sizes)
-        Improver(self.packer, _BUDGET if pods <= _FEW else _BUDGET_OF_MANY).run()
+        self._finish()
+
+    def improve(self, budget: int) -> None:
+        """Second thoughts on what is bought."""
+        loosen(self.packer)
+        Improver(self.packer, budget).run()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Makes each machine the cheapest that will do; then what can't be had after all is given back."""
         settle(self.packer, strict=self.packer.strict)
+        for bin_ in keep_limits(self.packer):
+            for item, pods in bin_.content:
+                self._evict(item, pods)
+            self._drop(bin_)
+        if self.unplaced:
+            self._even_out()
+
+    def choice_of_domains(self) -> tuple[str, ...]:
+        """The domains, a few, that machines may be bought in under rules about zones or other labels."""
+        domains = self.topology.domains
+        found: list[str] = []
+        if self.packer.bins:
+            for key in sorted({domains.keys[t] for t in domains.active}, key=lambda k: (k != ZONE, k)):
+                rows = np.ones(len(self._judge.market.pool_of), np.bool_)
+                offerings = np.ones(len(self._judge.market.offerings), np.bool_)
+                found += self.topology.values(key, rows, offerings, np.zeros(len(self.ground), np.bool_))
+        return tuple(found[:_DOMAINS])
+
+    def leaves_some_out(self) -> bool:
+        """Whether a pod has no place that would have one in a cluster of its own."""
+        market = self._judge.market
+        for group in self.unplaced:
+            for _, asked in group.alternatives:
+                rows, _, _, _ = self._judge.judge(asked, group.pods.tolerations, soft=group.wishes.soft)
+                if any((market.free[rows] >= requests).all(1).any() for requests, _ in group.sizes):
+                    return True
+        return False
+
+    def is_entangled(self) -> bool:
+        """Whether machines are bought where counting may serve badly: beside places, near limits, in picky pools."""
+        market = self._judge.market
+        weights = {market.pools[market.pool_of[b.row]].weight for b in self.packer.bins}
+        if len(weights) > 1 or (self.packer.bins and len(self.ground)):
+            return True
+        if self.packer.strict and any(market.pools[market.pool_of[b.row]].min_values for b in self.packer.bins):
+            return True
+        return any(self.limits.limited_row(b.row) for b in self.packer.bins) or self.meets_two_rules()
+
+    def meets_two_rules(self) -> bool:
+        """Whether pods are bought for that are spread over two labels at once."""
+        keys = self.topology.domains.keys
+        return any(
+            len({keys[t] for t in item.owner.rules.even}) > 1
+            for b in self.packer.bins
+            for item, _ in b.content
+            if isinstance(item.owner, Group)
+        )
+
+    # --- what can't be had after all ---
+
+    def _evict(self, item: Item, pods: list[str]) -> None:
+        """Gives pods of a machine back, and takes them out of the counts."""
+        group = item.owner
+        if not isinstance(group, Group) or not pods:
+            return
+        self.topology.domains.take(group.rules, item.where, -len(pods))
+        group.sizes.append((item.requests, list(pods)))
+        owners = self._unbind([group]) or [group]
+        known = {id(g) for g in self.unplaced}
+        self.unplaced += [g for g in {id(g): g for g in owners}.values() if id(g) not in known]
+
+    def _drop(self, bin_: Bin) -> None:
+        self.packer.bins.remove(bin_)
+        if bin_.reserved is not None:
+            self.limits.release(int(self._judge.market.pool_of[bin_.row]), bin_.reserved)
+        else:
+            self.limits.give(bin_.row)
+
+    def _even_out(self) -> None:
+        """Takes pods out of domains that are too full since others found no place elsewhere."""
+        again = True
+        while again:
+            again = False
+            for bin_ in list(self.packer.bins):
+                for at, (item, pods) in enumerate(bin_.content):
+                    n = min(len(pods), self._too_many(item))
+                    if n:
+                        bin_.content[at] = (item, pods[:-n])
+                        bin_.used = bin_.used - item.requests * n
+                        self._evict(item, pods[-n:])
+                        again = True
+                bin_.content = [(item, pods) for item, pods in bin_.content if pods]
+                if not bin_.content:
+                    self._drop(bin_)
+            for place, content in self.ground.content.items():
+                for at, (item, pods) in enumerate(content):
+                    n = min(len(pods), self._too_many(item))
+                    if n:
+                        self._evict(item, self.ground.evict(place, at, n))
+                        again = True
+
+    def _too_many(self, item: Item) -> int:
+        """By how many pods of the item its domain is too full."""
+        group, domains = item.owner, self.topology.domains
+        if not isinstance(group, Group):
+            return 0
+        found = 0
+        for term, even in group.rules.even.items():
+            over = -domains.left(term, even, item.where[domains.keys[term]])
+            if over > 0:
+                weight = group.rules.match.get(term, 0)
+                found = max(found, -(-over // weight) if weight else _ALL)
+        return found
+
+    def left_out(self) -> set[str]:
+        """The pods without a place."""
+        return {key for g in self.unplaced for _, pods in g.sizes for key in self.expand(pods)}
 
     def rank(self) -> tuple[int, int, float]:
         """Less is better: pods without a place, preferences given up, price."""
         price = sum(b.price(self._judge.market) for b in self.packer.bins)
-        return sum(len(self.expand(pods)) for g in self.unplaced for _, pods in g.sizes), self.given_up, round(price, 9)
+        return len(self.left_out()), self.given_up, round(price, 9)
 
-    def _round(self, groups: list[Group]) -> list[Group]:
+    def _activate(self, groups: Iterable[Group]) -> None:
+        """Makes the rules of the groups count."""
         domains = self.topology.domains
         for group in groups:
             domains.active |= {*group.rules.even, *group.rules.apart, *group.rules.together}
@@ -132,8 +304,11 @@ class Planner:
                 known = domains.wanted.get(term)
                 if known is None or even.max_skew < known.max_skew:
                     domains.wanted[term] = even
+
+    def _round(self, groups: list[Group]) -> list[Group]:
+        self._activate(groups)
         asked = list(groups)
-        groups = self._bundler.bind(groups, self._present())
+        groups = self._bundler.bind(groups, self.present())
         items = self._deal(groups)
         value(self._judge.market, items)
         for weight in sorted({p.weight for p in self._judge.market.pools}, reverse=True):
@@ -143,7 +318,7 @@ class Planner:
         self._unbind(groups)
         return [g for g in asked if g.sizes]
 
-    def _present(self) -> dict[int, bool]:
+    def present(self) -> dict[int, bool]:
         """Which rules about hosts have pods that they speak of on hosts already."""
         found = {t: bool(n.any()) for t, n in self.ground.hosts.present.items()}
         for bin_ in self.packer.bins:
@@ -168,15 +343,18 @@ class Planner:
             queue = later
         return dealer.items
 
-    def _unbind(self, groups: Iterable[Group]) -> None:
-        """Gives the members of bundles that found no place back to their groups."""
+    def _unbind(self, groups: Iterable[Group]) -> list[Group]:
+        """Gives the members of bundles that found no place back to their groups, which are told."""
+        owners: list[Group] = []
         for group in groups:
             for _, pods in group.sizes:
                 for key in [p for p in pods if p in self._bundler.members]:
-                    for owner, requests, pod in self._bundler.members.pop(key):
+                    for owner, requests, pod in self._bundler.take_apart(key):
                         owner.sizes.append((requests, [pod]))
+                        owners.append(owner)
                     pods.remove(key)
             group.sizes = [s for s in group.sizes if s[1]]
+        return owners
 
     def _hand_back(self, item: Item) -> None:
         """Gives pods that found no machine back to their group, and takes them out of the counts."""
@@ -185,11 +363,12 @@ class Planner:
             self.topology.domains.take(group.rules, item.where, -len(item.pods))
             group.sizes.append((item.requests, item.pods))
 
-    def _urgency(self, group: Group) -> tuple[bool, bool, list[int], str]:
+    def _urgency(self, group: Group) -> tuple[bool, bool, bool, list[int], str]:
         kind = Dealer(self._judge, self.topology, self.ground, self.topology.domains, self._favourite).kind(group, ())
         biggest = group.sizes[0][0]
         settled = not (group.rules.even or group.rules.apart or group.rules.together)
-        return (kind is None or kind.buyable, not settled, [-int(x) for x in biggest], group.sizes[0][1][0])
+        follows = any(term not in group.rules.match for term in group.rules.even)  # it is even with others: these first
+        return (kind is None or kind.buyable, follows, not settled, [-int(x) for x in biggest], group.sizes[0][1][0])
 
     def _vector(self, sized: Sized) -> Ints:
         found = np.zeros(len(self._place), np.int64)
@@ -207,7 +386,7 @@ class Planner:
             if spread.term.key == HOSTNAME:
                 self.topology.host(spread.term)
             else:
-                self.topology.spread(spread, pods.alternatives[0], pods.tolerations)
+                self.topology.spread(spread, pods.alternatives, pods.tolerations)
 
     def _possible(self, pods: PodClass) -> Wishes:
         """The wishes that could be fulfilled at all; what no node could ever give is given up at once."""
@@ -220,7 +399,7 @@ class Planner:
         spread = tuple(
             s
             for s in wishes.spread
-            if s.term.key == HOSTNAME or self.topology.eligible(s, pods.alternatives[0], pods.tolerations)
+            if s.term.key == HOSTNAME or self.topology.eligible(s, pods.alternatives, pods.tolerations)
         )
         wishes = Wishes(wishes.alternatives, wishes.node, together, wishes.apart, spread)
         if not self._somewhere(pods, wishes):
@@ -247,15 +426,16 @@ class Planner:
         apart = (*pods.apart, *wishes.apart)
         together = (*pods.together, *wishes.together)
         spread = (*pods.spread, *wishes.spread)
-        first, borne = pods.alternatives[0], pods.tolerations
         even: dict[int, Even] = {}
         for rule in spread:
             if rule.term.key != HOSTNAME:
-                even[self.topology.spread(rule, first, borne)] = self.topology.even(rule, first, borne)
+                number = self.topology.spread(rule, pods.alternatives, pods.tolerations)
+                even[number] = self.topology.even(rule, pods.alternatives, pods.tolerations).strictest(even.get(number))
         rules = DomainRules(
             match=self.topology.areas.matching(pods.namespace, pods.labels),
             even=even,
             apart=frozenset(self.topology.area(t) for t in apart if t.key != HOSTNAME),
+            guards=frozenset(self.topology.area(t) for t in pods.apart if t.key != HOSTNAME),
             together=frozenset(self.topology.area(t) for t in together if t.key != HOSTNAME),
         )
         host = self.topology.host_rules(

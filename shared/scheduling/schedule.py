@@ -8,10 +8,12 @@ left to give up is told why. Pure: the same problem gives the same decision, wha
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api.pods import is_pending, is_provisionable, is_reschedulable
-from shared.scheduling.claims import claim_of, near_limits
+from shared.scheduling import promises
+from shared.scheduling.claims import claims_of
 from shared.scheduling.classes import read_pods
 from shared.scheduling.decision import Decision, PlannedClaim, Problem, Refusal
 from shared.scheduling.explanation import Circumstances, explain
@@ -38,21 +40,28 @@ def schedule(problem: Problem) -> Decision:
     snapshot = problem.snapshot
     daemons = daemons_of(snapshot.daemon_sets)
     inventory = take_inventory(snapshot, problem.instance_types, daemons, problem.leaving)
-    wanted = list(_wanted(problem, inventory.leaving | problem.leaving))
+    waiting = {p.key: p for p in _waiting(problem, inventory.leaving | problem.leaving)}
+    kept = promises.keep(inventory, snapshot, waiting)
+    inventory = kept.inventory
+    promised = kept.held.union(*kept.seated.values())
+    asked_for = {key for key in waiting if problem.pods is None or key in problem.pods}
+    wanted = [pod for key, pod in waiting.items() if key in asked_for and key not in promised]
     spaces = Namespaces(snapshot.namespaces, {p.metadata.namespace or "default" for p in snapshot.pods})
-    reading = read_pods(wanted, spaces, Storage.of(snapshot))
+    storage = Storage.of(snapshot)
+    inventory = replace(inventory, mounted=storage.mounted_on(inventory.places))
+    reading = read_pods(wanted, spaces, storage)
     asked = {r for _, sizes in reading.classes for s in sizes for r in s.requests} | {"pods"}
-    market = build_market(snapshot.node_pools, problem.instance_types, daemons, problem.not_ready, asked)
+    market = build_market(snapshot.node_pools, problem.instance_types, daemons, _not_usable(problem), asked)
     judge = Judge(market, inventory)
     planner = best_plan(judge, spaces, reading.classes, problem.options)
-    trimmed = near_limits(planner.packer)
-    claims = sorted((claim_of(b, judge, planner.expand, trimmed) for b in planner.packer.bins), key=_claim_order)
-    existing = {
-        inventory.places[i].name: tuple(sorted(planner.expand(pods)))
-        for i, pods in sorted(planner.ground.placed.items())
-    }
+    claims = sorted(claims_of(planner.packer, judge, planner.expand), key=_claim_order)
+    found = {name: [k for k in keys if k in asked_for] for name, keys in kept.seated.items()}
+    for i, pods in planner.ground.placed.items():
+        found.setdefault(inventory.places[i].name, []).extend(planner.expand(pods))
+    order = [p.name for p in inventory.places]
+    existing = {name: tuple(sorted(found[name])) for name in order if found.get(name)}
     errors: dict[str, Refusal] = dict(reading.refused)
-    known = Circumstances(planner.limits.left, planner.topology)
+    known = Circumstances(planner.limits.left, planner.topology, planner.present())
     for group in planner.unplaced:
         reasons: dict[tuple[int, ...], Refusal] = {}
         for requests, pods in group.sizes:
@@ -61,24 +70,36 @@ def schedule(problem: Problem) -> Decision:
                 reasons[key] = explain(group, requests, judge, known)
             errors.update(dict.fromkeys(planner.expand(pods), reasons[key]))
     stats = {
-        "pods": float(len(wanted)),
+        "pods": float(len(asked_for)),
         "claims": float(len(claims)),
         "price": sum(c.cheapest.price for c in claims),
         "seconds": time.perf_counter() - started,
     }
-    return Decision(claims=tuple(claims), existing=existing, errors=dict(sorted(errors.items())), stats=stats)
+    return Decision(
+        claims=tuple(claims),
+        existing=existing,
+        errors=dict(sorted(errors.items())),
+        held=kept.held & asked_for,
+        stats=stats,
+    )
+
+
+def _not_usable(problem: Problem) -> dict[str, str]:
+    """The pools that can't launch now, or can't be read, and why."""
+    kinds = {"NodePool", "Provisioner"}
+    unread = {i.ref.name: i.problems[0] for i in problem.snapshot.invalid if i.ref.kind in kinds and i.problems}
+    return {**unread, **problem.not_ready}
 
 
 def _claim_order(claim: PlannedClaim) -> tuple[str, tuple[str, ...]]:
     return claim.node_pool, claim.pods
 
 
-def _wanted(problem: Problem, leaving: frozenset[str]) -> Iterable[Pod]:
+def _waiting(problem: Problem, leaving: frozenset[str]) -> Iterable[Pod]:
+    """The pods that need a place: pending ones, and those of nodes that are leaving."""
     for pod in problem.snapshot.pods:
-        if problem.pods is not None and pod.key not in problem.pods:
-            continue
         if pod.spec.node_name:
             if pod.spec.node_name in leaving and is_reschedulable(pod):
                 yield pod
-        elif is_provisionable(pod) if problem.pods is None else is_pending(pod):
+        elif is_provisionable(pod) or (problem.pods is not None and pod.key in problem.pods and is_pending(pod)):
             yield pod

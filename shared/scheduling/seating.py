@@ -6,12 +6,12 @@ machine costs its daemons and its kernel once; each then becomes the cheapest ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.filling import front, most
+from shared.scheduling.filling import front, holds, holds_each, most
 from shared.scheduling.hosts import HostCounts
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
 
+_AT_ONCE = 256
+"""So many seats are looked at together."""
+_LEAST = 16
+"""But no fewer than so many."""
 _DEARER = 1.05
 """Pods share a machine only where neither's share of it becomes dearer than this."""
 
@@ -42,13 +46,6 @@ class _Mix:
     custom: int
 
 
-@dataclass(eq=False)
-class _Seat:
-    """One machine that is being put together."""
-
-    content: list[tuple[Item, list[str]]] = field(default_factory=list)
-
-
 class Seating:
     """Seats the pods of one run of packing."""
 
@@ -57,7 +54,7 @@ class Seating:
         self._rows = rows
         self._mixes: list[_Mix] = []
         self._joined: dict[tuple[int, object], _Mix | None] = {}
-        self._seats: list[_Seat] = []
+        self._seats: list[list[tuple[Item, list[str]]]] = []
 
     def seat(self, lots: Sequence[Lot]) -> None:
         """Seats the pods of these lots; the machines are opened in the packer."""
@@ -76,49 +73,65 @@ class Seating:
         self._open()
 
     def _seat_lot(self, lot: Lot) -> None:
+        """Seats a lot beside others where that is fair, fullest seats last, and what is left by itself."""
+        taken = len(self._seats)
         mixes = [self._join(i, lot) for i in range(len(self._mixes))]
-        shared = np.zeros(len(self._seats), np.int64)
+        fits = np.zeros(taken, np.int64)
         for i, mix in enumerate(mixes):
-            if mix is None:
-                continue
-            where = np.flatnonzero(self._mix[: len(self._seats)] == i)
-            if len(where):
-                biggest = mix.free.max(0)
-                held = (self._used[where] + lot.requests <= biggest).all(1)
-                shared[where] = held
-        fits = np.zeros(self._hosts.size, np.int64)
-        fits[: len(self._seats)] = shared
-        self._hosts.restrict(fits, lot.kind.host)
-        places = np.flatnonzero(fits)
-        places = places[np.lexsort((places, self._used[places].sum(1)))]
-        for place in places.tolist():
-            if not lot.count:
-                return
-            mix = mixes[self._mix[place]]
             if mix is not None:
-                n = self._room(mix, lot, self._used[place], int(fits[place]))
-                if n:
-                    self._put(place, lot, n)
-                    self._mix[place] = mix.number
-        own = self._own(lot)
+                where = np.flatnonzero(self._mix[:taken] == i)
+                fits[where] = holds(mix.free.max(0) - self._used[where], lot.requests)
+        places = np.flatnonzero(fits)
+        some = fits[places]
+        self._hosts.restrict(some, lot.kind.host, places)
+        places, some = places[some > 0], some[some > 0]
+        order = np.lexsort((places, self._used[places].sum(1)))
+        while len(order) and lot.count:
+            # No more seats at once than there are pods: most take one, and the rest needn't be looked at.
+            chunk, order = np.split(order, [min(max(lot.count, _LEAST), _AT_ONCE)])
+            self._share(lot, places[chunk], some[chunk], mixes)
+        own = self._own(lot) if lot.count else None
         if own is None:
             return
         bears = min(lot.kind.host.cap[t] // w for t, w in lot.kind.host.match.items() if t in lot.kind.host.cap)
-        each = self._room(own, lot, np.zeros_like(lot.requests), bears) if bears else 0
-        while lot.count and each:
-            place = len(self._seats)
-            self._seats.append(_Seat())
-            self._mix[place] = own.number
-            self._put(place, lot, each)
+        each = min(bears, int(most(lot.requests, own.free).max()))
+        if each:
+            made = -(-lot.count // each)
+            counts = np.full(made, each)
+            counts[-1] = lot.count - each * (made - 1)
+            new = np.arange(taken, taken + made)
+            self._seats += [[] for _ in range(made)]
+            self._mix[new] = own.number
+            self._put(lot, new, counts)
 
-    def _room(self, mix: _Mix, lot: Lot, used: Ints, limit: int) -> int:
-        """How many pods of a lot the mix's roomiest row takes beside what is used, at most ``limit``."""
-        return min(limit, lot.count, int(most(lot.requests, mix.free - used).max()))
+    def _share(self, lot: Lot, places: Ints, limits: Ints, mixes: Sequence[_Mix | None]) -> None:
+        """Puts what fits of a lot into these seats, first seat first; each takes at most its limit."""
+        numbers = self._mix[places]
+        room = np.zeros(len(places), np.int64)
+        for i in np.unique(numbers).tolist():
+            mix = mixes[i]
+            if mix is not None:
+                mine = np.flatnonzero(numbers == i)
+                used = self._used[places[mine]]
+                if limits[mine].max() == 1:
+                    room[mine] = holds_each(mix.free, used + lot.requests).any(1)
+                else:
+                    free = mix.free[None, :, :] - used[:, None, :]
+                    room[mine] = most(lot.requests, free.reshape(-1, free.shape[2])).reshape(len(mine), -1).max(1)
+        room = np.minimum(room, limits)
+        take = np.minimum(room, lot.count - (np.cumsum(room) - room))
+        some = np.flatnonzero(take > 0)
+        for at in some.tolist():
+            joined = mixes[numbers[at]]
+            if joined is not None:
+                self._mix[places[at]] = joined.number
+        self._put(lot, places[some], take[some])
 
-    def _put(self, place: int, lot: Lot, n: int) -> None:
-        self._seats[place].content += lot.take(n)
-        self._used[place] += lot.requests * n
-        self._hosts.add(np.array([place]), np.array([n]), lot.kind.host)
+    def _put(self, lot: Lot, places: Ints, counts: Ints) -> None:
+        self._used[places] += counts[:, None] * lot.requests
+        self._hosts.add(places, counts, lot.kind.host)
+        for place, n in zip(places.tolist(), counts.tolist(), strict=True):
+            self._seats[place] += lot.take(n)
 
     def _own(self, lot: Lot) -> _Mix | None:
         key = (-1, lot.kind.mask_key)
@@ -174,17 +187,37 @@ class Seating:
 
     def _open(self) -> None:
         """Opens each seat as the cheapest row that holds it; one over its pool's limits gives its pods back."""
-        packer = self._packer
+        limits = self._packer.limits
+        planned, version = self._cheapest(range(len(self._seats))), limits.version
         for place, seat in enumerate(self._seats):
-            mix = self._mixes[self._mix[place]]
-            ok = (mix.free >= self._used[place]).all(1) & packer.limits.rows()[mix.rows]
-            if not ok.any():
-                for item, pods in seat.content:
+            row = planned[place] if limits.version == version else self._cheapest([place])[place]
+            if row < 0:
+                for item, pods in seat:
                     item.pods[:0] = pods
-                continue
-            best = np.flatnonzero(ok)
-            row = int(mix.rows[best[np.argmin(mix.price[best])]])
-            packer.open(row, mix.custom, seat.content)
+            else:
+                self._packer.open(row, self._mixes[self._mix[place]].custom, seat)
+
+    def _cheapest(self, places: Sequence[int]) -> dict[int, int]:
+        """The cheapest row that holds each seat and that limits leave; -1 where there is none."""
+        affordable = self._packer.limits.rows()
+        found: dict[int, int] = {}
+        by_mix: dict[int, list[int]] = {}
+        for place in places:
+            by_mix.setdefault(int(self._mix[place]), []).append(place)
+        for number, members in by_mix.items():
+            mix = self._mixes[number]
+            open_ = np.flatnonzero(affordable[mix.rows])
+            open_ = open_[np.argsort(mix.price[open_], kind="stable")]
+            for start in range(0, len(members), _AT_ONCE):
+                some = members[start : start + _AT_ONCE]
+                held = holds_each(mix.free[open_], self._used[some])
+                if not held.shape[1]:
+                    found.update(dict.fromkeys(some, -1))
+                    continue
+                at = held.argmax(1)
+                any_ = held[np.arange(len(some)), at]
+                found.update(zip(some, np.where(any_, mix.rows[open_][at], -1).tolist(), strict=True))
+        return found
 
 
 def _unit(mix: _Mix) -> float:

@@ -92,12 +92,12 @@ class Topology:
         self.keys[found] = term.key
         return found
 
-    def spread(self, spread: Spread, requirements: Requirements, tolerations: tuple[Toleration, ...]) -> int:
+    def spread(self, spread: Spread, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]) -> int:
         """The number of a spread rule over another domain than hosts, by the nodes on which pods count for it."""
         inventory = self._judge.inventory
         mask = np.ones(len(inventory.places), np.bool_)
         if spread.honor_affinity:
-            mask &= inventory.allowed(requirements)
+            mask &= np.logical_or.reduce([inventory.allowed(a) for a in alternatives])
         if spread.honor_taints:
             mask &= self._judge.tolerated(tolerations, soft=True)[1]
         if mask.all():
@@ -136,25 +136,27 @@ class Topology:
         ports = self.port_rules(pods.ports)
         return HostRules({**match, **ports}, {**cap, **ports})
 
-    def even(self, spread: Spread, requirements: Requirements, tolerations: tuple[Toleration, ...]) -> Even:
+    def even(self, spread: Spread, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]) -> Even:
         """A spread rule with the domains that count for its minimum.
 
         They are the values that nodes may have where the class may run, by the rule's policies: of machines to buy,
         and of places. Ignoring taints or affinity widens them; the pod's own word on the key always holds.
         """
-        return Even(spread.max_skew, spread.min_domains, self.eligible(spread, requirements, tolerations))
+        return Even(spread.max_skew, spread.min_domains, self.eligible(spread, alternatives, tolerations))
 
     def eligible(
-        self, spread: Spread, requirements: Requirements, tolerations: tuple[Toleration, ...]
+        self, spread: Spread, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]
     ) -> tuple[str, ...]:
-        """The values of the rule's key that count for its minimum."""
+        """The values of the rule's key that count for its minimum, by any of the alternatives."""
         key = spread.term.key
-        allowed = requirements.get(key, ANY)
-        asked: Requirements = requirements if spread.honor_affinity else {}
         borne = tolerations if spread.honor_taints else _EVERYTHING
-        rows, _, offerings, places = self._judge.judge(asked, borne, soft=True)
-        values = self.values(key, rows, offerings, places)
-        return tuple(v for v in values if allowed.has(v))
+        found: set[str] = set()
+        for requirements in alternatives:
+            allowed = requirements.get(key, ANY)
+            asked: Requirements = requirements if spread.honor_affinity else {}
+            rows, _, offerings, places = self._judge.judge(asked, borne, soft=True)
+            found.update(v for v in self.values(key, rows, offerings, places) if allowed.has(v))
+        return tuple(sorted(found))
 
     def values(self, key: str, rows: BoolArray, offerings: BoolArray, places: BoolArray) -> tuple[str, ...]:
         """The values of a label among these rows, offerings and places, in order."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from shared.api.labels import canonical
 from shared.scheduling.pools import term_requirements
-from shared.scheduling.requirements import Requirements, both, contradiction, only
+from shared.scheduling.requirements import RequirementError, Requirements, both, contradiction, only
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from shared.api.kubernetes import (
         PersistentVolume,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         StorageClass,
         TopologyLabelRequirement,
     )
+    from shared.scheduling.nodes import Place
     from shared.snapshot import Snapshot
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -62,6 +63,24 @@ class Storage:
             {c.metadata.name: c for c in classes},
             defaults[0] if defaults else "",
         )
+
+    def mounted_on(self, places: Iterable[Place]) -> dict[str, frozenset[tuple[str, str]]]:
+        """The volumes of the pods that run, by place, where their number is limited.
+
+        What can't be read is passed over.
+        """
+        found: dict[str, frozenset[tuple[str, str]]] = {}
+        for place in places:
+            if not place.volume_limits:
+                continue
+            mounted: frozenset[tuple[str, str]] = frozenset()
+            for pod in place.pods:
+                try:
+                    mounted |= self.volumes_of(pod).mounted
+                except (VolumeError, RequirementError):
+                    continue
+            found[place.name] = mounted
+        return found
 
     def volumes_of(self, pod: Pod) -> Volumes:
         """Where the pod's volumes let it run.

@@ -1,7 +1,8 @@
 """Judges a decision from Kubernetes' rules alone: brute force over raw objects, sharing no code with the core.
 
 A claim may come up as any listed type in any available offering that its requirements allow; it must be right in each
-of them. Topology is judged on the final state, and a claim that might come up in two domains stands in both.
+of them. Topology is judged on the final state, spread as far as some order of binding could have led there; a claim
+that might come up in two domains stands in both.
 """
 
 from __future__ import annotations
@@ -189,6 +190,7 @@ class World:
         self.problems: list[str] = []
         # host → where it may stand: one label map for a node, several for a claim
         self.hosts: list[tuple[str, list[Raw], list[Raw]]] = []
+        self.taints: dict[str, list[Raw]] = {n: o["spec"].get("taints") or [] for n, o in self.nodes.items()}
         self._memo: dict[Any, bool] = {}
         self._spec_ids: dict[str, int] = {}
         self._ids: dict[int, int] = {}
@@ -388,6 +390,7 @@ class World:
                     if len(have) < r["minValues"]:
                         self.say(f"{name}: {len(have)} values of {key}, wanted {r['minValues']}")
         self.hosts.append((name, [labels for _, labels, _ in variants], pods))
+        self.taints[name] = taints
 
     @cache  # noqa: B019 (one world lives as long as its check)
     def sizes(self, name: str) -> tuple[Counter[str], Counter[str]]:
@@ -479,15 +482,22 @@ class World:
         }
 
     def count(
-        self, key: str, selector: Raw | None, namespaces: set[str], fits: Callable[[list[Raw]], bool] | None = None
+        self,
+        key: str,
+        selector: Raw | None,
+        namespaces: set[str],
+        fits: Callable[[str, list[Raw]], bool] = lambda *_: True,
+        only: Callable[[Raw], bool] = lambda _: True,
     ) -> Counter[str]:
         """How many selected pods stand in each domain; one that may stand in several is counted in each."""
         total: Counter[str] = Counter()
-        for h, (_, variants, pods) in enumerate(self.hosts):
-            if fits is not None and not fits(variants):
+        for h, (name, variants, pods) in enumerate(self.hosts):
+            if not fits(name, variants):
                 continue
             n = sum(
-                (p["metadata"].get("namespace") or "default") in namespaces and selected(selector, labels_of(p))
+                (p["metadata"].get("namespace") or "default") in namespaces
+                and selected(selector, labels_of(p))
+                and only(p)
                 for p in pods
             )
             if n:
@@ -545,12 +555,17 @@ class World:
             return True
         return itself and sum(counts.values()) == len(mine) and bool(mine)
 
-    def even(self, host: int, pod: Raw, c: Raw) -> bool:
+    def even(self, host: int, pod: Raw, c: Raw, *, at_the_end: bool = False) -> bool:
+        """Whether a spread constraint holds; unless it must at the end, in some order of binding.
+
+        By then every pod may stand elsewhere, but in its own domain no more than those that run or hold the same rule.
+        """
         key = canonical(c["topologyKey"])
         mine = self.domains(host, key)
         if len(mine) != 1:
             return False
-        memo = ("even", self.spec_id(pod), pod["spec"].get("volumes") and key_of(pod), json.dumps(c, sort_keys=True))
+        own = pod["spec"].get("volumes") and key_of(pod)
+        memo = ("even", at_the_end, self.spec_id(pod), own, json.dumps(c, sort_keys=True))
         if memo not in self._met:
             selector = json.loads(json.dumps(c.get("labelSelector")))
             for k in c.get("matchLabelKeys") or []:
@@ -559,28 +574,36 @@ class World:
                         {"key": k, "operator": "In", "values": [labels_of(pod)[k]]}
                     )
             honor = c.get("nodeAffinityPolicy", "Honor") == "Honor"
-            counts = self.count(
-                key,
-                selector,
-                {pod["metadata"].get("namespace") or "default"},
-                (lambda variants: any(self.may_stand(pod, v) for v in variants)) if honor else None,
-            )
+            honor_taints = c.get("nodeTaintsPolicy", "Ignore") == "Honor"
+
+            def counts_here(name: str, variants: list[Raw]) -> bool:
+                if honor_taints and repelled(pod["spec"], self.taints[name]):
+                    return False
+                return not honor or any(node_matches(pod["spec"], v) for v in variants)
+
+            def holds(other: Raw) -> bool:
+                rules = other["spec"].get("topologySpreadConstraints") or []
+                alike = ("topologyKey", "whenUnsatisfiable", "labelSelector")
+                return key_of(other) not in self.pending or any(all(r.get(k) == c.get(k) for k in alike) for r in rules)
+
+            spaces = {pod["metadata"].get("namespace") or "default"}
+            counts = self.count(key, selector, spaces, counts_here)
+            here = counts if at_the_end else self.count(key, selector, spaces, counts_here, holds)
             least = 0
             if key != HOSTNAME:
                 domains = self.eligible(pod, key, c)
                 least = min((counts[d] for d in domains), default=0)
                 if c.get("minDomains") and len(domains) < c["minDomains"]:
                     least = 0
-            self._met[memo] = (counts, least)
-        counts, least = self._met[memo]
-        return bool(counts[next(iter(mine))] - least <= c["maxSkew"])
+            self._met[memo] = (here, least)
+        here, least = self._met[memo]
+        return bool(here[next(iter(mine))] - least <= c["maxSkew"])
 
     def eligible(self, pod: Raw, key: str, c: Raw) -> set[str]:
-        """The domains that nodes for this pod may have; its own word on the key always holds."""
+        """The domains that nodes for this pod may have; its own and its volumes' word on the key always holds."""
         found = set()
         honor_affinity = c.get("nodeAffinityPolicy", "Honor") == "Honor"
         honor_taints = c.get("nodeTaintsPolicy", "Ignore") == "Honor"
-        asked = self.word_on(pod, key)
         for name, pool in self.pools.items():
             taints = pool["spec"]["template"]["spec"].get("taints") or []
             if honor_taints and repelled(pod["spec"], taints):
@@ -589,43 +612,45 @@ class World:
                 **((pool["spec"]["template"].get("metadata") or {}).get("labels") or {}),
                 "karpenter.sh/nodepool": name,
             }
-            for labels in self.machines(name, pool, own, key):
-                said = key in labels and all(expression(e, labels) for e in asked)
+            for labels in self.machines(name, pool, own):
+                said = key in labels and self.word_on(pod, key, labels[key])
                 if said and (not honor_affinity or self.may_stand(pod, labels)):
                     found.add(labels[key])
         for n in self.nodes:
             labels = self.node_labels(n)
-            if key in labels and all(expression(e, labels) for e in asked):
+            if key in labels and self.word_on(pod, key, labels[key]):
                 if honor_taints and repelled(pod["spec"], self.nodes[n]["spec"].get("taints") or []):
                     continue
                 if not honor_affinity or self.may_stand(pod, labels):
                     found.add(labels[key])
         return found
 
-    def word_on(self, pod: Raw, key: str) -> list[Raw]:
-        found = [
-            {"key": k, "operator": "In", "values": [v]}
-            for k, v in (pod["spec"].get("nodeSelector") or {}).items()
-            if canonical(k) == key
-        ]
+    def word_on(self, pod: Raw, key: str, value: str) -> bool:
+        """Whether the pod's own selector, any term of its affinity, and each volume allow this value of the key."""
+
+        def any_of(terms: list[list[Raw]]) -> bool:
+            return any(all(expression(e, {key: value}) for e in t if canonical(e["key"]) == key) for t in terms)
+
+        selector = (pod["spec"].get("nodeSelector") or {}).items()
         required = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
             "requiredDuringSchedulingIgnoredDuringExecution"
         )
-        if required and len(required["nodeSelectorTerms"]) == 1:
-            found += [e for e in required["nodeSelectorTerms"][0]["matchExpressions"] if canonical(e["key"]) == key]
-        return found
+        terms = [t.get("matchExpressions") or [] for t in required["nodeSelectorTerms"]] if required else [[]]
+        return (
+            all(v == value for k, v in selector if canonical(k) == key)
+            and any_of(terms)
+            and all(any_of(volume) for volume in self.volume_terms(pod) or [])
+        )
 
-    def machines(self, name: str, pool: Raw, own: Raw, key: str) -> list[Raw]:
-        memo = ("machines", name, key)
+    def machines(self, name: str, pool: Raw, own: Raw) -> list[Raw]:
+        memo = ("machines", name)
         if memo not in self._met:
             wanted = self.pool_requirements(pool)
             known = {k for t in self.types.values() for k in t.get("labels") or {}} | {ZONE, CAPACITY_TYPE}
-            customs = [
-                (r["key"], v)
-                for r in wanted
-                if r["operator"] == "In" and canonical(r["key"]) not in known and r["key"] == key
-                for v in r["values"]
-            ] or [(None, None)]
+            customs = [own]
+            for r in wanted:
+                if r["operator"] == "In" and canonical(r["key"]) not in known:
+                    customs = [{**one, r["key"]: v} for one in customs for v in r["values"]]
             found = []
             for t in self.types.values():
                 if name in self.allowed and t["name"] not in self.allowed[name]:
@@ -633,15 +658,13 @@ class World:
                 for o in t["offerings"]:
                     if not o.get("available", True):
                         continue
-                    for k, v in customs:
+                    for custom in customs:
                         labels = {
-                            **own,
+                            **custom,
                             **self.type_labels(t["name"]),
                             ZONE: o["zone"],
                             CAPACITY_TYPE: o["capacityType"],
                         }
-                        if k is not None:
-                            labels[k] = v
                         others = [r for r in wanted if r["key"] in labels]
                         if all(expression(r, labels) for r in others):
                             found.append(labels)
@@ -669,7 +692,7 @@ class World:
                 for w in (affinity.get("podAntiAffinity") or {}).get(preferred) or []:
                     met += not self.beside(h, p, w["podAffinityTerm"])
                 for c in p["spec"].get("topologySpreadConstraints") or []:
-                    met += c["whenUnsatisfiable"] == "ScheduleAnyway" and self.even(h, p, c)
+                    met += c["whenUnsatisfiable"] == "ScheduleAnyway" and self.even(h, p, c, at_the_end=True)
         return met
 
 

@@ -52,7 +52,15 @@ def _decide(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return raw, json.loads(json.dumps(simulate.answer(schedule(asked.problem), asked.refused)))
 
 
-@pytest.mark.parametrize("row", [r for r in INDEX if r["pendingPods"] <= BIGGEST], ids=lambda r: str(r["name"]))
+def _rows() -> list[Any]:
+    """Every scenario; those of more pods than the judge takes a minute for are long."""
+    return [
+        pytest.param(r, id=str(r["name"]), marks=[pytest.mark.long] if r["pendingPods"] > BIGGEST else [])
+        for r in INDEX
+    ]
+
+
+@pytest.mark.parametrize("row", _rows())
 def test_a_scenario_is_decided_rightly_and_no_dearer_than_karpenter(row: dict[str, Any]) -> None:
     raw, answer = _decide(row["name"])
     golden = row["golden"]

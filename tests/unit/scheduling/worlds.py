@@ -62,6 +62,27 @@ def pods(app: str, count: int, cpu: str = "500m", memory: str = "1Gi", **spec: o
     ]
 
 
+def node(name: str, cpu: int = 4, memory: int = 16, zone: str = "z-a", **more: object) -> dict[str, Any]:
+    """A node of no pool; ``labels`` and ``taints`` as asked."""
+    labels = {
+        "kubernetes.io/hostname": name,
+        "topology.kubernetes.io/zone": zone,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "karpenter.sh/capacity-type": "on-demand",
+        "node.kubernetes.io/instance-type": "m1.xlarge",
+    }
+    extra = more.get("labels")
+    size = {"cpu": str(cpu), "memory": f"{memory}Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**labels, **(extra if isinstance(extra, dict) else {})}},
+        "spec": {"taints": more.get("taints", [])},
+        "status": {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
 def document(*objects: dict[str, Any] | list[dict[str, Any]], **options: str) -> dict[str, Any]:
     flat: list[dict[str, Any]] = []
     for o in objects:

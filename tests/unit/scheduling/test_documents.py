@@ -1,0 +1,171 @@
+"""`tenon simulate` reads what people have: several files, lists, YAML, JSON, gzip; and prints exactly the contract."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from cli.main import app
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+Raw = dict[str, Any]
+ZONE = "topology.kubernetes.io/zone"
+
+
+def run(*paths: Path, stdin: bytes | None = None, code: int = 0) -> tuple[Raw, str]:
+    done = CliRunner().invoke(app, ["simulate", *map(str, paths), "--json"], input=stdin)
+    assert done.exit_code == code, done.output
+    return (json.loads(done.stdout) if not code else {}), done.stderr
+
+
+def plain(answer: Raw) -> Raw:
+    return {k: v for k, v in answer.items() if k != "stats"}
+
+
+@pytest.fixture
+def parts(world: ModuleType) -> Raw:
+    made: Raw = world.document(world.pool(), world.pods("web", 5))
+    return made
+
+
+def test_one_document_several_files_lists_yaml_and_gzip_all_say_the_same(parts: Raw, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.json"
+    whole.write_text(json.dumps(parts))
+    expected, _ = run(whole)
+    catalog, pods, pools = tmp_path / "catalog.json.gz", tmp_path / "pods.yaml", tmp_path / "pool.yml"
+    catalog.write_bytes(gzip.compress(json.dumps({"instanceTypes": parts["instanceTypes"]}).encode()))
+    listed = {"apiVersion": "v1", "kind": "List", "items": [o for o in parts["objects"] if o["kind"] == "Pod"]}
+    pods.write_text(yaml.safe_dump(listed))
+    pools.write_text(yaml.safe_dump_all([o for o in parts["objects"] if o["kind"] == "NodePool"]))
+    assert plain(run(catalog, pods, pools)[0]) == plain(expected)
+    assert plain(run(pools, pods, catalog)[0]) == plain(expected)
+    packed = tmp_path / "whole.yaml.gz"
+    packed.write_bytes(gzip.compress(yaml.safe_dump(parts).encode()))
+    assert plain(run(packed)[0]) == plain(expected)
+    assert plain(run(Path("-"), stdin=json.dumps(parts).encode())[0]) == plain(expected)
+
+
+def test_the_answer_has_exactly_the_fields_of_the_contract(parts: Raw, tmp_path: Path, world: ModuleType) -> None:
+    parts["objects"] += [world.node("old"), *world.pods("big", 1, "400")]
+    path = tmp_path / "whole.json"
+    path.write_text(json.dumps(parts))
+    answer, _ = run(path)
+    assert list(answer) == ["nodeClaims", "existingNodes", "errors", "stats"]
+    assert list(answer["existingNodes"]) == ["old"]
+    assert list(answer["errors"]) == ["default/big-0000"]
+    parts["objects"] = [o for o in parts["objects"] if o["kind"] != "Node"]
+    path.write_text(json.dumps(parts))
+    for claim in run(path)[0]["nodeClaims"]:
+        fields = {"nodePool", "pods", "instanceTypes", "requirements", "requests", "labels", "taints", "cheapest"}
+        assert set(claim) == fields
+        assert set(claim["cheapest"]) == {"instanceType", "zone", "capacityType", "price"}
+        assert claim["cheapest"]["instanceType"] == claim["instanceTypes"][0]
+
+
+def test_types_may_be_named_for_a_pool(parts: Raw, tmp_path: Path) -> None:
+    parts["instanceTypesForNodePool"] = {"default": ["m1.large", "m1.xlarge"]}
+    path = tmp_path / "whole.json"
+    path.write_text(json.dumps(parts))
+    answer, _ = run(path)
+    assert {t for c in answer["nodeClaims"] for t in c["instanceTypes"]} <= {"m1.large", "m1.xlarge"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "Expecting property name"),
+        ("a: [", "while parsing"),
+        ("[1]", "expected an object"),
+        ('{"spec": {}}', "neither a Kubernetes object"),
+        ('{"objects": {}}', "objects must be a list"),
+        ('{"instanceTypes": [{"name": "x"}]}', "instanceTypes[0]"),
+        ('{"objects": [], "options": {"preferencePolicy": "Maybe"}}', "preferencePolicy"),
+    ],
+)
+def test_a_file_that_means_nothing_is_named_with_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    _, told = run(path, code=2)
+    assert words in told
+    assert run(tmp_path / "absent.json", code=2)[1].count("absent.json") >= 1
+
+
+BAD_PODS: list[tuple[Raw, str]] = [
+    ({"containers": [{"name": "a", "resources": {"requests": {"cpu": "1 core"}}}]}, '"1 core" is not a quantity'),
+    ({"containers": [{"name": "a", "resources": {"requests": {"cpu": "-1"}}}]}, "negative amount of cpu"),
+    (
+        {"nodeSelector": {ZONE: "z-a"}, "affinity": {"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z-b"]}]}]}}}},
+        f"contradict each other: no value is left for {ZONE}",
+    ),
+    (
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": ZONE, "operator": "Near", "values": ["z-b"]}]}]}}}},
+        '"Near" is not an operator',
+    ),
+    (
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "cpu", "operator": "Gt", "values": ["many"]}]}]}}}},
+        "cpu Gt needs one integer",
+    ),
+    ({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE}]}, "no labelSelector"),
+    ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}, "default/gone doesn't exist"),
+    ({"containers": "none"}, "the pod can't be read"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "words"), BAD_PODS, ids=[w for _, w in BAD_PODS])
+def test_a_pod_that_means_nothing_gets_its_reason_and_the_rest_is_decided(
+    parts: Raw, tmp_path: Path, world: ModuleType, spec: Raw, words: str
+) -> None:
+    path = tmp_path / "whole.json"
+    path.write_text(json.dumps(parts))
+    expected, _ = run(path)
+    bad = world.pods("bad", 1)
+    bad[0]["spec"].update(spec)
+    parts["objects"][1:1] = bad
+    path.write_text(json.dumps(parts))
+    answer, _ = run(path)
+    assert list(answer["errors"]) == ["default/bad-0000"]
+    assert words in answer["errors"]["default/bad-0000"]
+    assert answer["nodeClaims"] == expected["nodeClaims"]
+
+
+@pytest.mark.parametrize(
+    ("requirements", "words"),
+    [
+        ([{"key": ZONE, "operator": "Near", "values": ["z-a"]}], "Near"),
+        ([{"key": ZONE, "operator": "In", "values": []}], "In needs at least one value"),
+        (
+            [
+                {"key": ZONE, "operator": "In", "values": ["z-a"]},
+                {"key": ZONE, "operator": "NotIn", "values": ["z-a"]},
+            ],
+            ZONE,
+        ),
+    ],
+)
+def test_a_pool_that_means_nothing_is_told_of_and_the_others_serve(
+    parts: Raw, tmp_path: Path, world: ModuleType, requirements: list[Raw], words: str
+) -> None:
+    path = tmp_path / "whole.json"
+    path.write_text(json.dumps(parts))
+    expected, _ = run(path)
+    parts["objects"].append(world.pool("bad", weight=100, requirements=requirements))
+    path.write_text(json.dumps(parts))
+    answer, _ = run(path)
+    assert answer["nodeClaims"] == expected["nodeClaims"]
+    parts["objects"] = [o for o in parts["objects"] if o["metadata"]["name"] != "default"]
+    path.write_text(json.dumps(parts))
+    alone, _ = run(path)
+    assert len(alone["errors"]) == 5
+    assert all(r.startswith("no place: NodePool bad: ") and words in r for r in alone["errors"].values())

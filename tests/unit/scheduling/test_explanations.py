@@ -1,0 +1,214 @@
+"""Why a pod has no place, as an operator reads it: the criterion first, with the need and the nearest miss."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli import simulate
+from shared.scheduling.schedule import schedule
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ZONE = "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
+FAMILY = "karpenter.k8s.aws/instance-family"
+Raw = dict[str, Any]
+Decide = Callable[[Raw], Raw]
+
+
+def asks(requests: Raw) -> Raw:
+    return {"containers": [{"name": "app", "resources": {"requests": requests}}]}
+
+
+def near(app: str, key: str, kind: str = "podAffinity") -> Raw:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def daemon(cpu: str) -> Raw:
+    template = {"metadata": {}, "spec": asks({"cpu": cpu})}
+    meta = {"name": "agent", "namespace": "kube-system", "uid": "agent"}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": {"template": template}}
+
+
+def reason(answer: Raw) -> str:
+    assert list(answer["errors"]) == ["default/bad-0000"]
+    found: str = answer["errors"]["default/bad-0000"]
+    return found.removeprefix("no place: NodePool default: ")
+
+
+FAMILIES = [{"key": FAMILY, "operator": "Exists", "minValues": 3}]
+ENI = "vpc.amazonaws.com/pod-eni"
+
+
+@pytest.mark.parametrize(
+    ("pool", "spec", "said"),
+    [
+        pytest.param(
+            {},
+            asks({"cpu": "20"}),
+            "of 12 instance types, none has enough cpu: needs 20 besides 200m for daemons, the most is 15700m on "
+            "c1.4xlarge",
+            id="resources, with what daemons take and the nearest miss",
+        ),
+        pytest.param(
+            {},
+            asks({"cpu": "10", "memory": "70Gi"}),
+            "of 12 instance types, none has enough memory: needs 70Gi, the most is 65280Mi on g1.4xlarge",
+            id="the resource that is short, not the one that fits",
+        ),
+        pytest.param(
+            {},
+            {"nodeSelector": {"kubernetes.io/arch": "s390x"}},
+            "of 12 instance types kubernetes.io/arch In s390x rules out 12, and none is left",
+            id="architecture",
+        ),
+        pytest.param(
+            {"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]},
+            {},
+            "the pod doesn't tolerate its taint team=red:NoSchedule",
+            id="taint",
+        ),
+        pytest.param(
+            {},
+            near("ghost", ZONE),
+            f"machines would do, but no pod of its affinity (app=ghost) has a place within any {ZONE}",
+            id="affinity to an app that isn't there, by zone",
+        ),
+        pytest.param(
+            {},
+            near("ghost", HOST),
+            f"machines would do, but no pod of its affinity (app=ghost) has a place within any {HOST}",
+            id="affinity to an app that isn't there, by host",
+        ),
+        pytest.param(
+            {"limits": {"cpu": "1"}},
+            {},
+            "its limit leaves cpu 1, and the smallest machine for the pod has 2",
+            id="limits",
+        ),
+        pytest.param({"limits": {"nodes": "0"}}, {}, "its limit on nodes leaves 0", id="limit of nodes"),
+        pytest.param(
+            {},
+            asks({"cpu": "3310m", ENI: "1"}),
+            f"of 12 instance types, every one lacks {ENI} (needs 1)",
+            id="pod-eni, which no type has",
+        ),
+        pytest.param(
+            {},
+            {"nodeSelector": {"kubernetes.io/arch": "arm64"}, **asks({"cpu": "3310m", ENI: "1"})},
+            f"of 12 instance types kubernetes.io/arch In arm64 rules out 8; of the other 4, every one lacks {ENI} "
+            "(needs 1)",
+            id="pod-eni, which no allowed type has",
+        ),
+        pytest.param(
+            {},
+            {"nodeSelector": {"example.com/team": "red"}},
+            "its nodes have no label example.com/team (In red)",
+            id="a label that the pool doesn't define",
+        ),
+        pytest.param(
+            {"labels": {"example.com/team": "blue"}},
+            {"nodeSelector": {"example.com/team": "red"}},
+            "its nodes' example.com/team can't be In red",
+            id="a label that the pool defines otherwise",
+        ),
+        pytest.param(
+            {"requirements": FAMILIES},
+            {"nodeSelector": {"kubernetes.io/arch": "amd64"}},
+            f"its minValues ask for 3 values of {FAMILY}, and the types that would do have 2",
+            id="minValues",
+        ),
+        pytest.param(
+            {"requirements": [{"key": FAMILY, "operator": "In", "values": ["x9"]}]},
+            {},
+            "its own requirements allow no instance type",
+            id="a pool that allows nothing",
+        ),
+    ],
+)
+def test_the_reason_names_what_failed_first(decide: Decide, world: ModuleType, pool: Raw, spec: Raw, said: str) -> None:
+    bad = world.pods("bad", 1)
+    bad[0]["spec"].update(spec)
+    assert reason(decide(world.document(world.pool(**pool), daemon("200m"), bad))).startswith(said)
+
+
+def test_the_zone_of_a_volume_is_named_as_that(decide: Decide, world: ModuleType) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"volumeName": "pv", "storageClassName": "gp3"},
+    }
+    zone = {"key": "topology.ebs.csi.aws.com/zone", "operator": "In", "values": ["z-q"]}
+    where = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "pv"},
+        "spec": {"nodeAffinity": where},
+    }
+    bad = world.pods("bad", 1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    said = f"of 12 instance types {ZONE} In z-q, where its volumes are, rules out 12, and none is left"
+    assert reason(decide(world.document(world.pool(), claim, volume, bad))) == said
+
+
+@pytest.mark.parametrize(
+    ("zones", "selector", "said"),
+    [
+        ("abc", {}, "none of its 12 instance types can be had now"),
+        ("b", {ZONE: "z-b"}, f"of 12 instance types {ZONE} In z-b leaves 12 that can't be had now, and none is left"),
+    ],
+)
+def test_missing_capacity_is_told_apart_from_what_does_not_exist(
+    decide: Decide, world: ModuleType, zones: str, selector: Raw, said: str
+) -> None:
+    document = world.document(world.pool(), world.pods("bad", 1, nodeSelector=selector))
+    document["instanceTypes"] = copy.deepcopy(world.TYPES)
+    for offering in (o for t in document["instanceTypes"] for o in t["offerings"]):
+        offering["available"] = offering["zone"][-1] not in zones
+    assert reason(decide(document)) == said
+
+
+def test_of_types_that_are_each_short_of_something_the_nearest_is_named(decide: Decide, world: ModuleType) -> None:
+    document = world.document(world.pool(), world.pods("bad", 1, "6", "20Gi"))
+    document["instanceTypes"] = [
+        world.instance_type("c9.big", 16, 8, 1.0),
+        world.instance_type("r9.big", 4, 64, 1.0),
+    ]
+    assert reason(decide(document)) == (
+        "of 2 instance types, none has all at once (cpu 6, memory 20Gi, pods 1); nearest is c9.big, short of memory"
+    )
+
+
+def test_daemons_that_fill_every_machine_are_named(decide: Decide, world: ModuleType) -> None:
+    answer = decide(world.document(world.pool(), daemon("100"), world.pods("bad", 1)))
+    assert reason(answer) == "its daemons leave no room on any of its instance types"
+
+
+def test_a_pool_that_can_not_launch_is_told_with_its_reason_and_others_with_theirs(world: ModuleType) -> None:
+    made = world.document(world.pool("a"), world.pool("b", limits={"cpu": "1"}), world.pods("bad", 1))
+    read = simulate.Document(objects=made["objects"], instance_types=made["instanceTypes"])
+    problem = simulate.question(read, now=datetime(2026, 11, 21, tzinfo=UTC)).problem
+    gone = replace(problem, not_ready={"a": 'its EC2NodeClass "web" does not exist'})
+    refusal = schedule(gone).errors["default/bad-0000"]
+    assert refusal.criteria == {
+        "a": 'its EC2NodeClass "web" does not exist',
+        "b": "its limit leaves cpu 1, and the smallest machine for the pod has 2",
+    }
+    assert refusal.message.startswith('no place in any of 2 NodePools: NodePool a: its EC2NodeClass "web" does not')
+
+
+def test_pools_with_one_reason_are_told_of_together(decide: Decide, world: ModuleType) -> None:
+    pools = [world.pool(name, taints=[{"key": "k", "effect": "NoSchedule"}]) for name in ("a", "b", "c")]
+    answer = decide(world.document(pools, world.pods("bad", 1)))
+    assert answer["errors"]["default/bad-0000"] == (
+        "no place: NodePools a, b, c: the pod doesn't tolerate its taint k:NoSchedule"
+    )

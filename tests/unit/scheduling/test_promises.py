@@ -1,0 +1,224 @@
+"""What was bought for pods is kept for them: nothing is bought twice while machines are on their way."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.api import labels, nodeclaim
+from shared.api.kubernetes import (
+    Container,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from shared.api.meta import Condition, ObjectMeta
+from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.api.nodepool import NodePool
+from shared.instances.offering import InstanceType, Offering
+from shared.scheduling.decision import Problem
+from shared.scheduling.schedule import schedule
+from shared.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shared.scheduling.decision import Decision
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+POOL = "default"
+SIZES = {"small": 4000, "large": 8000}
+
+
+def a_type(name: str, cpu: int, price: float) -> InstanceType:
+    shape = {labels.INSTANCE_TYPE: name, labels.ARCH: "amd64", labels.OS: "linux"}
+    capacity = {"cpu": cpu, "memory": cpu * 2**30, "pods": 110, "ephemeral-storage": 2**40}
+    offering = Offering(zone="z-a", capacity_type="spot", price=price, available=True)
+    return InstanceType(name=name, labels=shape, capacity=capacity, overhead={}, offerings=(offering,))
+
+
+TYPES = tuple(a_type(name, cpu, cpu / 1000 * 0.1) for name, cpu in SIZES.items())
+
+
+def pod(name: str, cpu: int, *, node: str = "", age: timedelta = timedelta(minutes=1)) -> Pod:
+    told = [] if node else [Condition(type="PodScheduled", status="False", reason="Unschedulable")]
+    container = Container(name="c", resources=ResourceRequirements(requests={"cpu": f"{cpu}m"}))
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="default", uid=name, creation_timestamp=NOW - age),
+        spec=PodSpec(containers=[container], node_name=node),
+        status=PodStatus(phase="Running" if node else "Pending", conditions=told),
+    )
+
+
+def claim(
+    name: str,
+    pods: Sequence[str],
+    *,
+    size: str = "small",
+    age: timedelta = timedelta(seconds=20),
+    up: timedelta | None = None,
+) -> NodeClaim:
+    """``up``: since when its node is initialized; None: it isn't."""
+    room = {"cpu": f"{SIZES[size]}m", "memory": f"{SIZES[size]}Gi", "pods": "110", "ephemeral-storage": "1Ti"}
+    conditions = []
+    if up is not None:
+        conditions = [Condition(type=nodeclaim.INITIALIZED, status="True", last_transition_time=NOW - up)]
+    return NodeClaim(
+        metadata=ObjectMeta(
+            name=name,
+            uid=name,
+            creation_timestamp=NOW - age,
+            labels={labels.NODEPOOL: POOL, labels.ZONE: "z-a", labels.ARCH: "amd64", labels.OS: "linux"},
+            annotations={labels.PLANNED_PODS: ",".join(f"default/{p}" for p in pods)},
+        ),
+        status=NodeClaimStatus(
+            node_name=f"node-{name}" if up is not None else "",
+            capacity=dict(room),
+            allocatable=dict(room),
+            conditions=conditions,
+        ),
+    )
+
+
+def node_of(made: NodeClaim) -> Node:
+    name = made.status.node_name
+    return Node(
+        metadata=ObjectMeta(
+            name=name, labels={**made.metadata.labels, labels.INITIALIZED: "true", labels.HOSTNAME: name}
+        ),
+        spec=NodeSpec(),
+        status=NodeStatus(capacity=made.status.capacity, allocatable=made.status.allocatable),
+    )
+
+
+def decide(pods: Sequence[Pod], claims: Sequence[NodeClaim], *, only: frozenset[str] | None = None) -> Decision:
+    snapshot = Snapshot(
+        taken_at=NOW,
+        pods=tuple(pods),
+        node_claims=tuple(claims),
+        nodes=tuple(node_of(c) for c in claims if c.status.node_name),
+        node_pools=(NodePool(metadata=ObjectMeta(name=POOL)),),
+    )
+    return schedule(Problem(snapshot=snapshot, instance_types={POOL: TYPES}, pods=only))
+
+
+def test_pods_keep_the_machine_that_was_bought_for_them_until_it_is_up() -> None:
+    # Filled largest first, as places that are there already are, a's 4 cores would hold 3 + 1 and b's only 2 + 1.
+    pods = [pod("three", 3000), pod("two", 2000), pod("also-two", 2000), pod("one", 1000)]
+    claims = [claim("a", ["two", "also-two"]), claim("b", ["three", "one"])]
+    decision = decide(pods, claims)
+    assert decision.claims == ()
+    assert decision.existing == {
+        "a": ("default/also-two", "default/two"),
+        "b": ("default/one", "default/three"),
+    }
+
+
+def test_a_pod_that_lost_its_place_waits_for_the_room_that_became_free_elsewhere() -> None:
+    taken = pod("two", 2000, node="node-a")
+    claims = [claim("a", ["three", "one"], up=timedelta(seconds=2)), claim("b", ["two", "also-one"])]
+    decision = decide([taken, pod("three", 3000), pod("one", 1000), pod("also-one", 1000)], claims)
+    assert decision.existing == {"node-a": ("default/one",), "b": ("default/also-one",)}
+    assert decision.held == {"default/three"}
+    assert decision.claims == ()
+
+
+def test_a_pod_that_lost_its_place_is_bought_for_where_nothing_large_enough_is_still_to_come() -> None:
+    taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-a")]
+    claims = [claim("a", ["five"], size="large", up=timedelta(seconds=2)), claim("b", ["two", "also-two"])]
+    decision = decide([*taken, pod("five", 5000)], claims)
+    assert decision.held == frozenset()
+    assert [c.pods for c in decision.claims] == [("default/five",)]
+
+
+def test_what_is_free_on_machines_to_come_is_kept_for_those_who_wait() -> None:
+    taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-a")]
+    up = claim("a", ["three"], up=timedelta(seconds=2))
+    seated = [pod("x", 2000), pod("y", 2000)]
+    coming = [claim("b", ["two", "x"]), claim("c", ["also-two", "y"])]
+    decision = decide([*taken, *seated, pod("three", 3000)], [up, *coming])
+    assert decision.held == {"default/three"}
+    assert decision.claims == ()
+    # Held or not, a pod that comes later gets none of that room.
+    later = decide([*taken, *seated, pod("three", 3000), pod("new", 1500)], [up, *coming])
+    assert later.held == {"default/three"}
+    assert [c.pods for c in later.claims] == [("default/new",)]
+
+
+def test_once_all_machines_are_up_what_found_no_place_is_bought_for() -> None:
+    up = timedelta(seconds=30)
+    taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-b")]
+    claims = [claim("a", ["three"], up=up, age=up), claim("b", ["two", "also-two"], up=up, age=up)]
+    decision = decide([*taken, pod("three", 3000)], claims)
+    assert decision.held == frozenset()
+    assert [c.pods for c in decision.claims] == [("default/three",)]
+
+
+def test_nobody_waits_for_ever_for_a_machine_that_never_comes() -> None:
+    long_ago = timedelta(minutes=3)
+    taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-a")]
+    claims = [
+        claim("a", ["three"], up=timedelta(minutes=2), age=long_ago),
+        claim("b", ["two", "x"], age=long_ago),
+        claim("c", ["also-two", "y"], age=long_ago),
+    ]
+    pods = [pod("three", 3000, age=timedelta(minutes=4)), *(pod(n, 2000, age=timedelta(minutes=4)) for n in "xy")]
+    decision = decide([*taken, *pods], claims)
+    assert [c.pods for c in decision.claims] == [("default/three",)]
+    assert decision.existing == {"b": ("default/x",), "c": ("default/y",)}
+
+
+def test_a_later_pod_of_the_same_name_is_another_pod() -> None:
+    made = claim("a", ["db-0"], age=timedelta(seconds=30))
+    decision = decide([pod("db-0", 5000, age=timedelta(seconds=5))], [made])
+    assert [c.pods for c in decision.claims] == [("default/db-0",)]
+
+
+def test_a_machine_that_is_being_deleted_promises_nothing() -> None:
+    made = claim("a", ["one"])
+    gone = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, deletion_timestamp=NOW))
+    assert [c.pods for c in decide([pod("one", 1000)], [gone]).claims] == [("default/one",)]
+
+
+def test_a_pod_on_a_node_that_leaves_has_had_its_place_and_waits_for_no_other_room() -> None:
+    bought = claim("bought", ["web"], age=timedelta(seconds=90), up=timedelta(seconds=60))
+    old = claim("old", ["other"], age=timedelta(seconds=90), up=timedelta(seconds=60))
+    leaving = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, deletion_timestamp=NOW))
+    # In sum there is room for it on what is to come, but on none of the machines.
+    coming = [claim("a", ["x"]), claim("b", ["y"])]
+    web = pod("web", 3000, node="node-old", age=timedelta(seconds=100))
+    pods = [pod("other", 4000, node="node-bought"), web, pod("x", 2000), pod("y", 2000)]
+    decision = decide(pods, [bought, leaving, *coming])
+    assert decision.held == frozenset()
+    assert [c.pods for c in decision.claims] == [("default/web",)]
+
+
+def test_promised_room_is_given_to_nobody_when_only_some_pods_are_asked_about() -> None:
+    claims = [claim("a", ["big"])]
+    decision = decide([pod("big", 4000), pod("other", 1000)], claims, only=frozenset({"default/other"}))
+    assert decision.existing == {}
+    assert [c.pods for c in decision.claims] == [("default/other",)]
+
+
+@given(st.lists(st.integers(1, 78).map(lambda n: n * 50), min_size=1, max_size=40), st.randoms(use_true_random=False))
+def test_a_second_look_buys_nothing_whatever_came_up_first(sizes: list[int], chance: object) -> None:
+    shuffled = list(range(len(sizes)))
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis' Random
+    pods = [pod(f"p{i}", sizes[i]) for i in shuffled]
+    first = decide(pods, [])
+    claims = [
+        claim(f"c{i}", [key.partition("/")[2] for key in planned.pods], size=planned.cheapest.instance_type)
+        for i, planned in enumerate(first.claims)
+    ]
+    second = decide(pods, claims)
+    assert second.claims == ()
+    assert second.held == frozenset()
+    assert second.existing == {f"c{i}": tuple(sorted(planned.pods)) for i, planned in enumerate(first.claims)}
