@@ -1,4 +1,7 @@
-"""Consolidation of a large cluster: how soon a good command is found, what rest costs, how many pods move for it."""
+"""Consolidation of a large cluster: how soon a good command is found, what rest costs, how many pods move for it.
+
+Seconds are of processor time, so that they say the same on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ from shared.api.quantity import format_resources
 from shared.disruption import consolidation
 from shared.disruption.budgets import Slots
 from shared.disruption.view import View
+from shared.disruption.worth import NOTHING
 from shared.instances.offering import InstanceType, Offering
 from shared.scheduling.decision import Problem
 from shared.scheduling.schedule import schedule
@@ -35,6 +39,7 @@ from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from shared.disruption.command import Action
+    from shared.disruption.worth import Worth
 
 NODES, PODS = 2000, 30_000
 FIRST_SECONDS, BEST_SECONDS = 10.0, 300.0
@@ -226,28 +231,28 @@ def _moved(p: Pod, where: dict[str, str]) -> Pod:
 
 def first_and_best(cluster: Cluster, *, first: float, best: float) -> tuple[float, float, float, float]:
     """The worth of the best set within ``first`` s, when the first was there, the worth of the best, and sets asked."""
-    began = time.monotonic()
-    found: list[tuple[float, float]] = []
+    began = time.process_time()
+    found: list[tuple[float, Worth]] = []
     view = cluster.view()
     result = consolidation.search(
         view,
         Slots(cluster.snapshot, now=NOW),
-        lambda: time.monotonic() - began > best,
-        told=lambda value: found.append((time.monotonic() - began, value)),
+        lambda: time.process_time() - began > best,
+        told=lambda value: found.append((time.process_time() - began, value)),
     )
-    early = [value for at, value in found if at <= first]
-    return (max(early, default=0.0), found[0][0] if found else best, result.value, result.asked)
+    early = max((value for at, value in found if at <= first), default=NOTHING)
+    return (early.usd, found[0][0] if found else best, result.value.usd, result.asked)
 
 
 def rest(cluster: Cluster, *, seconds: float, rounds: int = 60) -> tuple[Cluster, int, float, int]:
     """The cluster after commands until none is found, pods moved, USD/h saved, and how many commands it took."""
     moved, before, count = 0, cluster.price, 0
     for serial in range(rounds):
-        began = time.monotonic()
+        began = time.process_time()
         found = consolidation.search(
             cluster.view(),
             Slots(cluster.snapshot, now=NOW),
-            lambda began=began: time.monotonic() - began > seconds,  # type: ignore[misc]  # bound in the loop
+            lambda began=began: time.process_time() - began > seconds,  # type: ignore[misc]  # bound in the loop
         )
         if found.action is None:
             break
@@ -261,13 +266,14 @@ def run() -> list[dict[str, str]]:
     """The figures for a cluster of 2,000 nodes and 30,000 pods with 30 % waste."""
     cluster = wasteful(NODES, PODS, seed=1)
     size = f"{len(cluster.snapshot.nodes)} nodes, {len(cluster.snapshot.pods)} pods, seed 1"
+    timed = f"{size}; processor time"
     early, first_at, best, asked = first_and_best(cluster, first=FIRST_SECONDS, best=BEST_SECONDS)
     fresh = afresh(cluster)
     rested, moved, saved, count = rest(cluster, seconds=FIRST_SECONDS)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return [
-        _row("first command", "within 10 s", f"{first_at:.1f} s", size),
-        _row("worth after 10 s of the best in 5 min", "at least 95 %", f"{early / best:.1%} of {asked} sets", size),
+        _row("first command", "within 10 s", f"{first_at:.1f} s", timed),
+        _row("worth after 10 s of the best in 5 min", "at least 95 %", f"{early / best:.1%} of {asked} sets", timed),
         _row("price at rest over packing afresh", "at most 105 %", f"{rested.price / fresh:.1%}", f"{count} commands"),
         _row("pods moved per USD/h saved", "reported", f"{moved / saved:.1f} ({moved} for ${saved:.2f}/h)", size),
         _row("peak memory", "at most 1 GB", f"{peak:.2f} GiB", "the whole process"),

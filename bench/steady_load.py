@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace as with_fields
 
 from bench import disruption as made
+from shared.api import labels as names
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.disruption import candidates, consolidation
 from shared.disruption.budgets import Slots
@@ -34,15 +35,27 @@ WEEK = timedelta(days=7)
 LEAST, MOST = 60, 140
 TURNOVER = 0.02
 """Share of the pods that are replaced by new ones each step, besides the daily wave."""
+SEEDS = (1, 2, 3)
 SETS = 25
 """Sets of nodes that a look may ask about: steps, not seconds, so that the figures repeat."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was bought, when, and whether it was to replace another."""
+
+    kind: str
+    zone: str
+    capacity_type: str
+    since: datetime
+    replaces: bool
 
 
 @dataclass
 class Fleet:
     """Machines with when they were bought, and pods with where they run."""
 
-    machines: dict[str, tuple[str, str, str, datetime]] = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)
     pods: dict[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
     serial: count[int] = field(default_factory=count)
     moved: int = 0
@@ -53,10 +66,11 @@ class Fleet:
         types = made.instance_types()
         by_name = {t.name: t for t in types}
         pairs = []
-        for name, (kind, zone, capacity_type, since) in sorted(self.machines.items()):
-            claim, node = made.machine(name, by_name[kind], zone, capacity_type)
-            conditions = [with_fields(c, last_transition_time=since) for c in claim.status.conditions]
-            metadata = with_fields(claim.metadata, creation_timestamp=since)
+        for name, one in sorted(self.machines.items()):
+            claim, node = made.machine(name, by_name[one.kind], one.zone, one.capacity_type)
+            conditions = [with_fields(c, last_transition_time=one.since) for c in claim.status.conditions]
+            annotations = {names.REPLACES: "earlier"} if one.replaces else {}
+            metadata = with_fields(claim.metadata, creation_timestamp=one.since, annotations=annotations)
             pairs.append(
                 (
                     with_fields(claim, metadata=metadata, status=with_fields(claim.status, conditions=conditions)),
@@ -86,7 +100,7 @@ class Fleet:
         for planned in decision.claims:
             name = f"m{next(self.serial):05d}"
             best = planned.cheapest
-            self.machines[name] = (best.instance_type, best.zone, best.capacity_type, now)
+            self.machines[name] = Machine(best.instance_type, best.zone, best.capacity_type, now, bool(leaving))
             self._put(planned.pods, name)
         for name in leaving:
             del self.machines[name]
@@ -99,7 +113,7 @@ class Fleet:
     def price(self) -> float:
         """USD per hour."""
         prices: Mapping[str, float] = {t.name: t.offerings[0].price for t in made.instance_types()}
-        return sum(prices[kind] for kind, _, _, _ in self.machines.values())
+        return sum(prices[m.kind] for m in self.machines.values())
 
 
 def week(rule: Callable[[Fleet, datetime], None], *, seed: int) -> Fleet:
@@ -151,20 +165,24 @@ def greedy(fleet: Fleet, now: datetime) -> None:
 
 
 def run() -> list[dict[str, str]]:
-    """The figures of a week under both rules."""
-    a, b = week(ours, seed=1), week(greedy, seed=1)
-    how = f"{LEAST} to {MOST} pods a day, {TURNOVER:.0%} replaced each half hour, seed 1"
+    """The figures of a week under both rules, with each seed."""
+    moved, spent = [], []
+    for seed in SEEDS:
+        a, b = week(ours, seed=seed), week(greedy, seed=seed)
+        moved.append(f"{a.moved / b.moved:.1%} ({a.moved} to {b.moved})")
+        spent.append(f"{a.spent / b.spent:.1%} (${a.spent:.2f} to ${b.spent:.2f})")
+    how = f"{LEAST} to {MOST} pods a day, {TURNOVER:.0%} replaced each half hour, seeds {', '.join(map(str, SEEDS))}"
     return [
         {
             "figure": "voluntary pod moves in a week against greedy",
             "asked": "at most 50 %",
-            "measured": f"{a.moved / b.moved:.0%} ({a.moved} to {b.moved})",
+            "measured": ", ".join(moved),
             "how": how,
         },
         {
             "figure": "spent in a week against greedy",
             "asked": "at most 102 %",
-            "measured": f"{a.spent / b.spent:.1%} (${a.spent:.2f} to ${b.spent:.2f})",
+            "measured": ", ".join(spent),
             "how": how,
         },
     ]

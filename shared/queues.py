@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef, SendMessageRequestTypeDef
 
-_LONGEST_RETRY_SECONDS = 60
+_RETRIES = (1, 4, 15, 60)
+"""Seconds until a message comes back, by its tries so far: all five together outlast a lease whose holder died (60 s),
+and a catalog that is being fetched, so that neither costs a message."""
 LONGEST_DELAY_SECONDS = 900
 """SQS delays a message by 15 minutes at most."""
 
@@ -81,7 +83,7 @@ def send_later(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta) -
 def come_back(sqs: SQSClient, event: dict[str, Any], message_ids: Iterable[str]) -> dict[str, list[dict[str, str]]]:
     """The partial answer for messages that failed for now.
 
-    They come back after 1, 2, 4 … 60 s by their number of tries, not after the queue's whole visibility time-out.
+    They come back after 1, 4, 15, 60 s by their number of tries, not after the queue's whole visibility time-out.
     """
     failed = set(message_ids)
     for record in event["Records"]:
@@ -91,6 +93,6 @@ def come_back(sqs: SQSClient, event: dict[str, Any], message_ids: Iterable[str])
             sqs.change_message_visibility(
                 QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"],
                 ReceiptHandle=record["receiptHandle"],
-                VisibilityTimeout=min(2 ** (tries - 1), _LONGEST_RETRY_SECONDS),
+                VisibilityTimeout=_RETRIES[min(tries, len(_RETRIES)) - 1],
             )
     return partial_answer(sorted(failed))

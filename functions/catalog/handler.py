@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 
 from functions.catalog.settings import CatalogSettings
-from shared import aws, hints, host
+from shared import aws, hints, host, metrics
 from shared.instances import store
 from shared.instances.refresh import Refreshed, refresh
 from shared.instances.store import CatalogMissingError
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
 _PARTS = frozenset({"types", "prices"})
 
 logger = Logger(service="catalog")
-metrics = Metrics(namespace="Tenon", service="catalog")
+written = Metrics(namespace=metrics.NAMESPACE, service="catalog")
 
 
 @logger.inject_lambda_context
-@metrics.log_metrics
 def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG001 (Lambda's signature)
     """Refresh ``{"refresh": "types" | "prices"}``, or after any other event what is stale."""
     settings = read(CatalogSettings, host.current().environ)
@@ -35,7 +33,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     except hints.MalformedHintError as error:
         # Trying it again would not make it clearer, and nothing is lost: the next schedule looks anyway.
         logger.error("A malformed event", extra={"why": str(error)})  # noqa: TRY400 (its trace says nothing)
-        metrics.add_metric(name="tenon_catalog_malformed_events", unit=MetricUnit.Count, value=1)
+        metrics.emit(written, {metrics.CATALOG_MALFORMED: 1})
         return
     s3 = aws.s3()
     before: RawCatalog | None = None
@@ -65,9 +63,12 @@ def _report(refreshed: Refreshed, size: int) -> None:
     catalog = refreshed.catalog
     for problem in refreshed.problems:
         logger.warning("The catalog is not up to date", extra={"why": problem})
-    metrics.add_metric(name="tenon_catalog_stale_parts", unit=MetricUnit.Count, value=len(refreshed.problems))
-    metrics.add_metric(
-        name="tenon_catalog_prices_not_from_aws", unit=MetricUnit.Count, value=int(catalog.price_source != "aws")
+    metrics.emit(
+        written,
+        {
+            metrics.CATALOG_STALE: len(refreshed.problems),
+            metrics.CATALOG_NOT_FROM_AWS: int(catalog.price_source != "aws"),
+        },
     )
     logger.info(
         "The catalog",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import BotoCoreError, ClientError
+from msgspec.structs import replace
+
 from shared import aws, host
+from shared.api import labels as names
 from shared.cluster.connect import describe
-from shared.instances import store, unavailable
-from shared.launch import supply
-from shared.lifecycle import claims as claim_making
+from shared.instances import store
+from shared.instances.store import CatalogMissingError
+from shared.provisioning.claims import offers, planned
 from shared.provisioning.launching import Launching
 
 if TYPE_CHECKING:
@@ -44,34 +47,37 @@ class Buying:
             CatalogMissingError: there is nothing to choose from yet.
         """
         if self._supply is None:
-            self._supply = supply.gather(
-                snapshot.node_pools,
-                snapshot.node_classes,
+            self._supply = offers(
+                snapshot,
                 store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None),
                 describe(aws.eks(), self._settings.cluster_name),
-                unavailable=unavailable.current(aws.dynamodb(), self._settings.table_name, now=now),
+                table=self._settings.table_name,
                 default_instance_profile=self._settings.node_instance_profile,
                 now=now,
-                nodes=snapshot.nodes,
-                claims=snapshot.node_claims,
             )
         return self._supply
 
+    def worth(self, action: Action, snapshot: Snapshot) -> float:
+        """What an action without replacements saves, USD per hour; 0 while nobody knows prices.
+
+        Empty nodes go whether or not AWS answers, so this asks for nothing but the stored catalog.
+        """
+        try:
+            catalog = store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None)
+        except (CatalogMissingError, BotoCoreError, ClientError) as error:
+            self._logger.warning("What an action saves is not known", extra={"why": str(error)})
+            return 0.0
+        going = {removal.claim for removal in action.removals}
+        return sum(catalog.price(c.metadata.labels) or 0.0 for c in snapshot.node_claims if c.name in going)
+
     def claims(self, action: Action, snapshot: Snapshot, *, id_: str, now: datetime) -> tuple[NodeClaim, ...]:
-        """The claims of an action's replacements; their names follow from its id."""
+        """The claims of an action's replacements, which say what they are; their names follow from its id."""
         if not action.replacements:
             return ()
-        offers = self.supply(snapshot, now=now)
-        pools = {p.name: p for p in snapshot.node_pools}
+        made = planned(action.replacements, snapshot, self.supply(snapshot, now=now), decision=id_)
         return tuple(
-            claim_making.claim_for(
-                planned,
-                pools[planned.node_pool],
-                offers.node_classes[planned.node_pool],
-                decision=id_,
-                name=f"{planned.node_pool}-{_suffix(id_, i)}",
-            )
-            for i, planned in enumerate(action.replacements)
+            replace(c, metadata=replace(c.metadata, annotations={**c.metadata.annotations, names.REPLACES: id_}))
+            for c in made
         )
 
     def launch(self, claims: Sequence[NodeClaim], snapshot: Snapshot) -> None:
@@ -84,9 +90,3 @@ class Buying:
                 table=self._settings.table_name,
                 logger=self._logger,
             ).launch(claims, self.supply(snapshot, now=host.current().now()))
-
-
-def _suffix(id_: str, index: int) -> str:
-    """Five lower-case letters and digits, as generateName makes them, but the same for the same action."""
-    digest = hashlib.sha256(f"{id_}/{index}".encode()).digest()
-    return "".join("bcdfghjklmnpqrstvwxz2456789"[b % 27] for b in digest[:5])

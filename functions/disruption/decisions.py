@@ -1,7 +1,6 @@
-"""The decision log: what was decided about which node, taken or refused, and why, for 90 days.
+"""Telling what was decided: a row in the decision log, a log line, and an event where somebody should know.
 
-One row a node, so that ``tenon explain node`` asks for one key's prefix: ``pk`` is "decision", ``sk`` the node and the
-time. What is refused each minute for the same reason is written once an hour. Losing rows loses answers, nothing else.
+What is refused each minute for the same reason is told once an hour, by a warm process; a cold one tells it again.
 """
 
 from __future__ import annotations
@@ -11,38 +10,35 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, host
+from shared import aws, decision_log, host
+from shared.api.meta import EventReason
+from shared.decision_log import Logged
+from shared.disruption.command import UNDERUTILIZED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aws_lambda_powertools import Logger
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
+    from shared.api.meta import ObjectRef
+    from shared.cluster.events import Recorder
     from shared.disruption.command import Action, Refused
 
-PARTITION = "decision"
-KEPT = timedelta(days=90)
 AGAIN_AFTER = timedelta(hours=1)
 _MOST_REMEMBERED = 10_000
 
 
 class Decisions:
-    """Writes rows; a warm process remembers what it refused."""
+    """Writes them down; a warm process remembers what it refused."""
 
-    def __init__(self, table: str, *, logger: Logger) -> None:
+    def __init__(self, table: str, recorder: Recorder, *, logger: Logger) -> None:
         self._table = table
+        self._recorder = recorder
         self._logger = logger
         self._refused: dict[tuple[str, str, str], datetime] = host.current().once("disruption:refused", dict)
 
     def took(self, action: Action, *, id_: str, now: datetime) -> None:
         """An action is begun."""
-        saved: dict[str, AttributeValueTypeDef] = {
-            "savings": {"N": f"{action.savings:.6f}"},
-            "pods": {"N": str(action.moved)},
-            "nodes": {"N": str(len(action.removals))},
-            "replacements": {"N": str(len(action.replacements))},
-        }
         self._logger.info(
             "Disrupting nodes",
             extra={
@@ -56,52 +52,61 @@ class Decisions:
             },
         )
         for removal in action.removals:
-            self._put(removal.node, now, outcome="taken", reason=removal.reason, why=removal.message, more=saved)
+            self._put(
+                Logged(
+                    node=removal.node,
+                    at=now,
+                    outcome=decision_log.TAKEN,
+                    reason=removal.reason,
+                    why=removal.message,
+                    savings=action.savings,
+                    pods=action.moved,
+                    nodes=len(action.removals),
+                    replacements=len(action.replacements),
+                )
+            )
 
     def gave_up(self, nodes: Iterable[str], *, reason: str, why: str, now: datetime) -> None:
         """An action was put back."""
         for node in nodes:
             self._logger.info("A node stays after all", extra={"node": node, "reason": reason, "why": why})
-            self._put(node, now, outcome="undone", reason=reason, why=why)
+            self._put(Logged(node=node, at=now, outcome=decision_log.UNDONE, reason=reason, why=why))
 
-    def refused(self, refused: Refused, *, now: datetime) -> None:
-        """A node is kept although there is a reason for it to go."""
-        key = refused.node, refused.reason, refused.message
+    def refused(self, refused: Refused, node: ObjectRef | None, *, now: datetime) -> bool:
+        """A node is kept although there is a reason for it to go. False when that was told within the hour."""
+        # What just doesn't pay is said with figures that change each minute.
+        key = refused.node, refused.reason, refused.message if refused.obstacle.by else ""
         said = self._refused.get(key)
         if said is not None and now - said < AGAIN_AFTER:
-            return
+            return False
+        why, by = refused.obstacle.message, refused.obstacle.by
+        if node is not None:
+            event = EventReason("Unconsolidatable" if refused.reason == UNDERUTILIZED else "DisruptionBlocked")
+            self._recorder.record(node, "Normal", event, f"{refused.reason}: {why}")
         self._logger.info(
-            "A node is kept", extra={"node": refused.node, "reason": refused.reason, "why": refused.message}
+            "A node is kept",
+            extra={"node": refused.node, "reason": refused.reason, "why": why, "by": by, "savings": refused.savings},
         )
-        self._put(refused.node, now, outcome="refused", reason=refused.reason, why=refused.message)
+        self._put(
+            Logged(
+                node=refused.node,
+                at=now,
+                outcome=decision_log.REFUSED,
+                reason=refused.reason,
+                why=why,
+                blocked_by=by,
+                savings=refused.savings,
+                pods=refused.pods,
+                nodes=1,
+            )
+        )
         if len(self._refused) >= _MOST_REMEMBERED:
             self._refused.clear()
         self._refused[key] = now
+        return True
 
-    def _put(
-        self,
-        node: str,
-        now: datetime,
-        *,
-        outcome: str,
-        reason: str,
-        why: str,
-        more: dict[str, AttributeValueTypeDef] | None = None,
-    ) -> None:
+    def _put(self, entry: Logged) -> None:
         try:
-            aws.dynamodb().put_item(
-                TableName=self._table,
-                Item={
-                    "pk": {"S": PARTITION},
-                    "sk": {"S": f"{node}#{now.isoformat()}"},
-                    "node": {"S": node},
-                    "at": {"S": now.isoformat()},
-                    "outcome": {"S": outcome},
-                    "reason": {"S": reason},
-                    "why": {"S": why},
-                    "expires": {"N": str(int((now + KEPT).timestamp()))},
-                    **(more or {}),
-                },
-            )
+            decision_log.put(aws.dynamodb(), self._table, entry)
         except ClientError as error:
-            self._logger.warning("A decision was not logged", extra={"node": node, "why": str(error)})
+            self._logger.warning("A decision was not logged", extra={"node": entry.node, "why": str(error)})

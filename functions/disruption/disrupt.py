@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from functions.disruption.buying import Buying
 from functions.disruption.carrying import Carrying
 from functions.disruption.decisions import Decisions
+from functions.disruption.networks import networks
 from functions.disruption.wake_ups import CONSOLIDATION, EMPTY, wake_up
 from shared import host
 from shared.api.nodepool import node_class_for
@@ -57,7 +58,7 @@ _LEASE_WAIT_SECONDS = 0.5
 _REMEMBERED = timedelta(minutes=10)
 """How long a search that found nothing stands while the cluster doesn't change."""
 _TOLD = 50
-"""Nodes that are told in one run why they are kept."""
+"""Nodes that are told in one run why they are kept; the others are told by the next."""
 
 
 @dataclass(kw_only=True)
@@ -67,6 +68,8 @@ class Report:
     removed: int = 0
     replacements: int = 0
     refused: int = 0
+    saved: float = 0.0
+    """USD per hour, by all actions that were begun."""
 
 
 class Disruption:
@@ -85,7 +88,7 @@ class Disruption:
             client=self._client,
             recorder=self._recorder,
             settings=settings,
-            decisions=Decisions(settings.table_name, logger=logger),
+            decisions=Decisions(settings.table_name, self._recorder, logger=logger),
         )
         self._begun = 0
         self.report = Report()
@@ -105,7 +108,7 @@ class Disruption:
             self.report.removed += went
             view = self._note(view)
             written: list[NodeClaim] = []
-            commands: list[Command | None] = []
+            commands: list[Command] = []
             for method in PROMPT:
                 equipped = self._equipped(view) if method.find(view) and method is not emptiness else view
                 command = method.command(equipped, slots, bool) if equipped is not None else None
@@ -115,10 +118,14 @@ class Disruption:
                 for action in command.actions:
                     lease.check()
                     written += self._begin(action, view) or ()
+                if written:
+                    break  # What was bought is room that nobody has counted yet; the others look again soon.
+                view = view.after(command)
         self._buying.launch(written, view.snapshot)
+        saving: Command | None = None
         if everything and not self._begun and not went:
-            commands.append(self._save(view))
-        self._conclude(commands, view, waiting=waiting or self.report.replacements > 0)
+            saving = self._save(view)
+        self._conclude(commands, saving, view, waiting=waiting or self.report.replacements > 0)
         return self.report
 
     def _hold(self) -> contextlib.AbstractContextManager[Lease]:
@@ -142,6 +149,7 @@ class Disruption:
         view = with_fields(
             view,
             awaited=awaited | progress.awaited(snapshot.node_claims),
+            networks=networks(self._settings.cluster_name, now=now, logger=self._logger),
             node_classes={p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := classes[p.name])},
         )
         return view, Slots(snapshot, now=now)
@@ -180,6 +188,8 @@ class Disruption:
     def _begin(self, action: Action, view: View) -> tuple[NodeClaim, ...] | None:
         id_ = f"{self._run}/{self._begun}"
         self._begun += 1
+        if not action.savings and not action.replacements:
+            action = with_fields(action, savings=self._buying.worth(action, view.snapshot))
         claims = self._buying.claims(action, view.snapshot, id_=id_, now=view.now)
         try:
             written = self._carrying.begin(action, claims, view.snapshot, id_=id_, now=view.now)
@@ -189,6 +199,7 @@ class Disruption:
         if written is not None:
             self.report.replacements += len(written)
             self.report.removed += 0 if written else len(action.removals)
+            self.report.saved += action.savings
         return written
 
     # --- savings ---
@@ -246,16 +257,16 @@ class Disruption:
 
     # --- afterwards ---
 
-    def _conclude(self, commands: Sequence[Command | None], view: View, *, waiting: bool) -> None:
+    def _conclude(self, commands: Sequence[Command], saving: Command | None, view: View, *, waiting: bool) -> None:
         nodes = {n.metadata.name: n for n in view.snapshot.nodes}
-        for command in commands:
-            if command is None:
-                continue
+        told = 0
+        for command in (*commands, *((saving,) if saving is not None else ())):
             self.report.refused += len(command.refused)
-            for refused in command.refused[:_TOLD]:
-                self._tell(refused, nodes)
-        prompt = [c.look_again for c in commands[: len(PROMPT)] if c is not None and c.look_again is not None]
-        later = [c.look_again for c in commands[len(PROMPT) :] if c is not None and c.look_again is not None]
+            for refused in command.refused:
+                if told < _TOLD:
+                    told += self._tell(refused, nodes)
+        prompt = [c.look_again for c in commands if c.look_again is not None]
+        later = [saving.look_again] if saving is not None and saving.look_again is not None else []
         if waiting:
             prompt.append(host.current().now() + _GO_ON_AFTER)
         if prompt:
@@ -263,12 +274,10 @@ class Disruption:
         if later:
             wake_up(self._settings, min(later), key=CONSOLIDATION)
 
-    def _tell(self, refused: Refused, nodes: Mapping[str, Node]) -> None:
-        reason = "Unconsolidatable" if refused.reason == UNDERUTILIZED else "DisruptionBlocked"
+    def _tell(self, refused: Refused, nodes: Mapping[str, Node]) -> bool:
         node = nodes.get(refused.node)
-        if node is not None:
-            self._recorder.record(node.ref, "Normal", reason, f"{refused.reason}: {refused.message}")
-        self._carrying.decisions.refused(refused, now=host.current().now())
+        ref = node.ref if node is not None else None
+        return self._carrying.decisions.refused(refused, ref, now=host.current().now())
 
 
 def _is_saving(snapshot: Snapshot) -> bool:

@@ -6,13 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.disruption.disrupt import Disruption
 from functions.disruption.settings import DisruptionSettings
 from functions.disruption.wake_ups import CONSOLIDATION
-from shared import aws, hints, host, queues
+from shared import aws, hints, host, metrics, queues
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.settings import read
@@ -21,11 +20,10 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 logger = Logger(service="disruption")
-metrics = Metrics(namespace="Tenon", service="disruption")
+written = Metrics(namespace=metrics.NAMESPACE, service="disruption")
 
 
 @logger.inject_lambda_context
-@metrics.log_metrics
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
     """One look for all messages of the batch, or for the schedule's event; the latter looks for savings too."""
     settings = read(DisruptionSettings, host.current().environ)
@@ -55,5 +53,5 @@ def _look(settings: DisruptionSettings, context: LambdaContext, *, everything: b
     except (ApiError, BotoCoreError, ClientError, LeaseHeldError, LeaseLostError) as error:
         logger.warning("Disruption will be tried again", extra={"error": type(error).__name__, "why": str(error)})
         return False
-    metrics.add_metric(name="karpenter_nodeclaims_disrupted_total", unit=MetricUnit.Count, value=report.removed)
+    metrics.emit(written, {metrics.DISRUPTED: report.removed, metrics.SAVED: report.saved})
     return True

@@ -6,30 +6,30 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.interruption import messages
 from functions.interruption.report import Report
 from functions.interruption.responding import Responding
 from functions.interruption.settings import InterruptionSettings
-from shared import aws, host, queues
+from shared import aws, host, metrics, queues
 from shared.cluster.errors import ApiError
 from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+    from shared.metrics import Metric
+
 logger = Logger(service="interruption")
-metrics = Metrics(namespace="Tenon", service="interruption")
+written = Metrics(namespace=metrics.NAMESPACE, service="interruption")
 
 
 @logger.inject_lambda_context
-@metrics.log_metrics
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Follow a whole batch as one; answers which messages should come back."""
     settings = read(InterruptionSettings, host.current().environ)
-    report = Report()
+    report: Report = Report()
     batch = messages.read(event, dead_letter_queue_url=settings.dead_letter_queue_url, report=report, logger=logger)
     half = timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
     failed: frozenset[str] = frozenset()
@@ -41,13 +41,20 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         except (ApiError, BotoCoreError, ClientError) as error:
             logger.warning("Events will be tried again", extra={"error": type(error).__name__, "why": str(error)})
             failed = frozenset(m.id for m in batch.messages)
-    _measure(report, len(event["Records"]))
+    _measure(report, len(batch.messages) + report["malformed"])
     return queues.come_back(aws.sqs(), event, failed)
 
 
 def _measure(report: Report, received: int) -> None:
-    metrics.add_metric(name="karpenter_interruption_received_messages_total", unit=MetricUnit.Count, value=received)
-    for name in ("given_up", "moved", "replacements", "foreign", "malformed"):
-        metrics.add_metric(name=f"tenon_interruption_{name}_total", unit=MetricUnit.Count, value=report.as_dict()[name])
-    if any(report.as_dict().values()):
-        logger.info("Followed events about machines", extra=report.as_dict())
+    values: dict[Metric, float] = {
+        metrics.INTERRUPTIONS: received,
+        metrics.WARNED: report["given_up"],
+        metrics.MOVED: report["moved"],
+        metrics.INTERRUPTED_LAUNCHES: report["replacements"],
+        metrics.INTERRUPTION_MALFORMED: report["malformed"],
+    }
+    metrics.emit(written, values)
+    if report.total():
+        logger.info(
+            "Followed events about machines", extra={str(name): count for name, count in report.items() if count}
+        )

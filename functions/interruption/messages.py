@@ -46,7 +46,7 @@ def read(event: dict[str, Any], *, dead_letter_queue_url: str, report: Report, l
                 sweep = True
                 continue
             queues.bury(aws.sqs(), dead_letter_queue_url, record=record, reason=str(error))
-            report.malformed += 1
+            report["malformed"] += 1
             logger.warning(
                 "A malformed event went to the dead-letter queue",
                 extra={"message_id": record["messageId"], "why": str(error)},

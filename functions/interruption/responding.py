@@ -1,7 +1,8 @@
 """What a batch of notices leads to: machines that go are given up and replaced at once, the others move in good time.
 
 In this order, because any line may be the last: scarce offerings are remembered, every machine that goes is given up
-(its drain begins), then one decision replaces them all. If somebody else is deciding, the drains go on and the decision
+(its drain will begin whatever comes next), one decision replaces them all, and the drains begin: pods with a place that
+is there leave at once, the others when the machine they wait for has joined. If somebody else is deciding, the decision
 is tried again. Machines that only may go, or go some day, are replaced first and given up after that.
 """
 
@@ -24,6 +25,7 @@ from shared.instances.store import CatalogMissingError
 from shared.interruption import moving
 from shared.interruption.deadline import is_ours, stamp
 from shared.interruption.notice import Ask
+from shared.lifecycle import staying
 from shared.provisioning.provisioning import Provisioning
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.interruption.moving import Move
+    from shared.lifecycle.staying import Stays
     from shared.provisioning import report as provisioning
     from shared.snapshot import Snapshot
 
@@ -78,7 +81,7 @@ class Responding:
 
     def _is_stale(self, message: Message) -> bool:
         stale = host.current().now() - message.event.time > message.event.notice.use
-        self._report.stale += stale
+        self._report["stale"] += stale
         return stale
 
     def _ours(self, messages: Sequence[Message]) -> list[tuple[Message, NodeClaim]]:
@@ -87,7 +90,7 @@ class Responding:
         ids = {i for m in messages for i in m.event.notice.instance_ids}
         claims = self._claims.of(ids, latest=max(m.event.time for m in messages))
         found = [(m, claims[i]) for m in messages for i in m.event.notice.instance_ids if i in claims]
-        self._report.foreign += len(messages) - len({m.id for m, _ in found})
+        self._report["foreign"] += len(messages) - len({m.id for m, _ in found})
         return found
 
     # --- machines that go ---
@@ -97,7 +100,7 @@ class Responding:
         givings: dict[str, Giving] = {}
         asked: dict[str, list[str]] = {}
         scarce: dict[str, NodeClaim] = {}
-        again: list[str] = []
+        again: dict[str, NodeClaim] = {}
         for message, claim in ours:
             notice = message.event.notice
             if is_ours(claim):
@@ -105,35 +108,52 @@ class Responding:
             by = notice.by or now
             known = givings.get(claim.name)
             if known is not None and known.by is not None and known.by <= by:
-                self._report.doubled += 1
+                self._report["doubled"] += 1
                 asked[claim.name].append(message.id)
                 continue
             if claim.metadata.deletion_timestamp is not None and stamp(claim, by, now=now) is None:
                 # Done before; but if that try didn't live to replace it, this one does.
-                self._report.doubled += not message.again
-                again += [message.id] if message.again else []
+                self._report["doubled"] += not message.again
+                if message.again:
+                    again[message.id] = claim
                 continue
-            givings[claim.name] = Giving(claim=claim, by=by, reason=notice.reason, message=notice.message)
+            givings[claim.name] = Giving(
+                claim=claim, by=by, reason=notice.reason, message=notice.message, undecided=notice.works
+            )
             asked.setdefault(claim.name, []).append(message.id)
             if notice.offering_gone:
                 scarce[claim.name] = claim
         if scarce:
             self._taking.mark_scarce(scarce.values(), reason="Interrupted")
         lost = self._taking.give_up(list(givings.values()))
-        self._report.given_up += len(givings) - len(lost)
+        self._report["given_up"] += len(givings) - len(lost)
         failed = {i for name in lost for i in asked[name]}
-        if (givings or again) and self._provision(self._nodes_of(g.claim for g in givings.values())) is None:
+        undecided = [g.claim for name, g in givings.items() if g.undecided and name not in lost]
+        if (givings or again) and not self._replace([*undecided, *again.values()], givings.values()):
             # One message that comes back is enough to decide for all.
             failed.add(next(iter(again), ours[0][0].id))
         for giving in givings.values():
             self._recorder.record(giving.claim.ref, "Warning", giving.reason, giving.message)
         return failed
 
+    def _replace(self, undecided: Sequence[NodeClaim], givings: Iterable[Giving]) -> bool:
+        """Decide for all, and begin the drains that wait for it. False: not finished, try again."""
+        placed = self._provision(self._nodes_of(g.claim for g in givings))
+        if placed is None:
+            return False
+        stay = self._staying(placed, self._nodes_of(undecided))
+        self._taking.begin({c.name: stay.get(c.status.node_name, {}) for c in undecided})
+        return not placed.throttled
+
+    def _staying(self, placed: provisioning.Report, nodes: frozenset[str]) -> dict[str, Stays]:
+        pods = placed.seen.pods if placed.seen is not None else ()
+        return staying.on(pods, nodes, arriving=placed.arriving, unplaced=placed.unplaced)
+
     def _nodes_of(self, claims: Iterable[NodeClaim]) -> frozenset[str]:
         return frozenset(c.status.node_name for c in claims if c.status.node_name)
 
     def _provision(self, leaving: frozenset[str]) -> provisioning.Report | None:
-        """Place what runs on those nodes elsewhere, and launch for it; None: not finished, try again."""
+        """Place what runs on those nodes elsewhere, and launch for it; None: nothing came of it, try again."""
         for _ in range(_LEASE_TRIES):
             try:
                 report = Provisioning(self._settings, by="interruption", run=self._run, logger=self._logger).run(
@@ -150,8 +170,8 @@ class Responding:
                     "Replacing will be tried again", extra={"error": type(error).__name__, "why": str(error)}
                 )
                 return None
-            self._report.replacements += len(report.launched)
-            return None if report.throttled else report
+            self._report["replacements"] += len(report.launched)
+            return report
         self._logger.warning("Replacing is left to the next try: somebody else is deciding")
         return None
 
@@ -168,7 +188,7 @@ class Responding:
             if claim.metadata.deletion_timestamp is not None:
                 continue
             if claim.metadata.annotations.get(annotation) == moment.isoformat():
-                self._report.doubled += 1
+                self._report["doubled"] += 1
                 continue
             try:
                 self._client.patch(
@@ -181,7 +201,7 @@ class Responding:
                 self._logger.warning("An event will be tried again", extra={"nodeclaim": claim.name, "why": str(error)})
                 failed.add(message.id)
                 continue
-            self._report.marked += 1
+            self._report["marked"] += 1
             self._recorder.record(claim.ref, "Warning", notice.reason, notice.message)
         return failed
 
@@ -194,22 +214,24 @@ class Responding:
         moves = moving.decide(snapshot, now=now)
         for node in moves.cordon:
             self._taking.cordon(node)
-            self._report.cordoned += 1
+            self._report["cordoned"] += 1
         if not moves.go:
             return
         self._taking.mark_scarce((m.claim for m in moves.go if m.at_risk), reason="RebalanceRecommended")
-        placed = self._provision(frozenset(m.node for m in moves.go if m.node))
+        nodes = frozenset(m.node for m in moves.go if m.node)
+        placed = self._provision(nodes)
+        stay = self._staying(placed, nodes) if placed is not None else {}
         go = [m for m in moves.go if m.must or (placed is not None and _has_place(m, snapshot, placed))]
-        lost = self._taking.give_up([_giving(m) for m in go])
-        self._report.moved += len(go) - len(lost)
-        for move in go:
-            giving = _giving(move)
-            self._recorder.record(move.claim.ref, "Normal", giving.reason, giving.message)
+        givings = [_giving(m, stay.get(m.node, {})) for m in go]
+        lost = self._taking.give_up(givings)
+        self._report["moved"] += len(go) - len(lost)
+        for giving in givings:
+            self._recorder.record(giving.claim.ref, "Normal", giving.reason, giving.message)
 
 
-def _giving(move: Move) -> Giving:
+def _giving(move: Move, stay: Stays) -> Giving:
     why = "maintenance is ahead" if not move.at_risk else "EC2 recommends to replace its machine"
-    return Giving(claim=move.claim, by=move.by, reason="DisruptionTerminating", message=f"moved: {why}")
+    return Giving(claim=move.claim, by=move.by, reason="DisruptionTerminating", message=f"moved: {why}", stay=stay)
 
 
 def _has_place(move: Move, snapshot: Snapshot, placed: provisioning.Report) -> bool:

@@ -1,20 +1,21 @@
 """A machine is given up: nothing new comes to it, its claim says by when it must be empty, and termination drains it.
 
 Each claim is finished by itself, so whatever dies in between leaves the rest as they were. A claim that is being
-deleted is drained by termination, and its pods are placed elsewhere by every decision, whoever makes it.
+deleted is drained by termination, and its pods are placed elsewhere by every decision, whoever makes it. The drain of
+one whose pods have no place yet begins a little later, once it is known who stays for what; the message that begins it
+in any case is on its way before anything else is done.
 """
 
 from __future__ import annotations
 
-import contextvars
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 from msgspec.structs import replace
 
-from shared import aws, hints, host
+from shared import at_once, aws, hints, host, queues
 from shared.api import labels as names
 from shared.api.kubernetes import Node
 from shared.cluster import resources, writes
@@ -22,10 +23,10 @@ from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.listing import objects
 from shared.instances import unavailable
 from shared.interruption.deadline import stamp
-from shared.lifecycle import continuing, draining
+from shared.lifecycle import continuing, draining, staying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
@@ -33,22 +34,29 @@ if TYPE_CHECKING:
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
+    from shared.lifecycle.staying import Stays
 
-T = TypeVar("T")
-_AT_ONCE = 8
-"""Claims that are worked on together: a round trip is mostly waiting."""
 _WORTH_LISTING = 20
 """From so many nodes on, one list is cheaper than a read each."""
+_A_MESSAGE = 5
+UNDECIDED = timedelta(seconds=15)
+"""How long a drain waits for its pods to be given places: longer than a decision takes, and most of the notice left."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Giving:
-    """A claim to give up; ``by`` is when its machine goes (None: it has no end but the drain's)."""
+    """A claim to give up; ``by`` is when its machine goes (None: it has no end but the drain's).
+
+    ``undecided`` says that its pods will be given places yet, and should stay that long; ``stay`` who stays for what
+    (:mod:`shared.lifecycle.staying`).
+    """
 
     claim: NodeClaim
     by: datetime | None
     reason: str
     message: str
+    undecided: bool = False
+    stay: Stays = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +68,18 @@ class Taking:
     logger: Logger
 
     def give_up(self, givings: Sequence[Giving]) -> frozenset[str]:
-        """Give up each; the names of the claims that it went wrong for, to be tried again."""
+        """Give up each; the names of the claims that it went wrong for, to be tried again.
+
+        Raises:
+            ClientError: the termination queue can't be reached.
+        """
         nodes = self._nodes(givings)
+        later = host.current().now() + UNDECIDED
+        self._drain([g.claim.name for g in givings if g.undecided], after=UNDECIDED)
 
         def one(giving: Giving) -> bool:
             try:
-                self._give_up(giving, nodes)
+                self._give_up(giving, nodes, later)
             except (ApiError, BotoCoreError, ClientError) as error:
                 self.logger.warning(
                     "A node will be given up on the next try",
@@ -74,22 +88,40 @@ class Taking:
                 return False
             return True
 
-        done = _at_once(one, givings)
+        done = at_once.each(one, givings)
+        self._drain([g.claim.name for g, well in zip(givings, done, strict=True) if well and not g.undecided])
         return frozenset(g.claim.name for g, well in zip(givings, done, strict=True) if not well)
+
+    def begin(self, stay: Mapping[str, Stays]) -> None:
+        """Begin the drains of claims (by name) whose pods have been given places: who stays for what is known now.
+
+        Raises:
+            ClientError: the termination queue can't be reached.
+        """
+
+        def one(item: tuple[str, Stays]) -> bool:
+            name, found = item
+            try:
+                self._annotate(name, {staying.STAY: staying.written(found), continuing.NEXT_LOOK: None})
+            except NotFoundError:
+                return False
+            except ApiError as error:
+                # Its drain begins by itself, only later, and nobody stays for a place.
+                self.logger.warning("A drain begins late", extra={"nodeclaim": name, "why": str(error)})
+                return False
+            return True
+
+        items = sorted(stay.items())
+        done = at_once.each(one, items)
+        self._drain([name for (name, _), well in zip(items, done, strict=True) if well])
 
     def mark_scarce(self, claims: Iterable[NodeClaim], *, reason: str) -> None:
         """Remember that the claims' offerings are scarce, each once."""
         now = host.current().now()
-        labels = (names.CAPACITY_TYPE, names.INSTANCE_TYPE, names.ZONE)
-        offerings = {tuple(c.metadata.labels.get(key, "") for key in labels) for c in claims}
-        for capacity_type, instance_type, zone in sorted(offerings):
-            unavailable.mark(
-                aws.dynamodb(),
-                self.settings.table_name,
-                (capacity_type, instance_type, zone),
-                reason=reason,
-                now=now,
-            )
+        bought, kind, zone = names.CAPACITY_TYPE, names.INSTANCE_TYPE, names.ZONE
+        told = (c.metadata.labels for c in claims)
+        offerings = sorted({(t.get(bought, ""), t.get(kind, ""), t.get(zone, "")) for t in told})
+        unavailable.mark(aws.dynamodb(), self.settings.table_name, offerings, reason=reason, now=now)
 
     def cordon(self, node: Node) -> None:
         """As ``kubectl cordon`` does: nothing new comes, what is there stays."""
@@ -97,18 +129,14 @@ class Taking:
             self.client, resources.NODES, node, lambda n: replace(n, spec=replace(n.spec, unschedulable=True))
         )
 
-    def _give_up(self, giving: Giving, nodes: dict[str, Node] | None) -> None:
+    def _give_up(self, giving: Giving, nodes: dict[str, Node] | None, later: datetime) -> None:
         claim = giving.claim
         try:
             self._taint(claim, nodes)
-            self._stamp(claim, giving.by)
+            self._stamp(giving, later)
             writes.delete(self.client, resources.NODE_CLAIMS, claim)
         except NotFoundError:
             return
-        now = host.current().now()
-        # A message each: drains of one message follow one another, those of several run side by side.
-        for body in hints.bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now):
-            aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)
         self.logger.info(
             "A node is given up", extra={"nodeclaim": claim.name, "reason": giving.reason, "why": giving.message}
         )
@@ -131,21 +159,29 @@ class Taking:
         except NotFoundError:
             return
 
-    def _stamp(self, claim: NodeClaim, by: datetime | None) -> None:
-        """Write by when it must be empty; a drain that is under way looks at it at once."""
+    def _stamp(self, giving: Giving, later: datetime) -> None:
+        """Write by when it must be empty and who stays; a drain that is under way looks at it at once."""
+        claim, by = giving.claim, giving.by
+        annotations: dict[str, str | None] = {}
         moment = stamp(claim, by, now=host.current().now()) if by is not None else None
-        if moment is None:
-            return
-        annotations = {names.TERMINATION_TIMESTAMP: moment.isoformat(), continuing.NEXT_LOOK: None}
-        self.client.patch(resources.NODE_CLAIMS.path(claim.name), {"metadata": {"annotations": annotations}})
+        if moment is not None:
+            annotations = {names.TERMINATION_TIMESTAMP: moment.isoformat(), continuing.NEXT_LOOK: None}
+        if giving.undecided and claim.metadata.deletion_timestamp is None:
+            annotations[continuing.NEXT_LOOK] = later.isoformat()
+        if giving.stay:
+            annotations[staying.STAY] = staying.written(giving.stay)
+        if annotations:
+            self._annotate(claim.name, annotations)
 
+    def _annotate(self, claim: str, annotations: Mapping[str, str | None]) -> None:
+        self.client.patch(resources.NODE_CLAIMS.path(claim), {"metadata": {"annotations": annotations}})
 
-def _at_once(work: Callable[[T], bool], items: Sequence[T]) -> list[bool]:
-    """The answers for all items, in order, worked on several at once in this invocation's name."""
-    if len(items) <= 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as pool:
-        return [f.result() for f in [pool.submit(contextvars.copy_context().run, work, item) for item in items]]
+    def _drain(self, claims: Sequence[str], *, after: timedelta = timedelta()) -> None:
+        """Have termination look at the claims, in messages of a few: those of one message follow one another."""
+        now = host.current().now()
+        for few in (claims[i : i + _A_MESSAGE] for i in range(0, len(claims), _A_MESSAGE)):
+            for body in hints.bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=few, time=now):
+                queues.send_later(aws.sqs(), self.settings.termination_queue_url, body=body, delay=after)
 
 
 def _tainted(node: Node) -> Node:

@@ -6,7 +6,8 @@ from shared.settings import Settings
 
 
 class LifecycleSettings(Settings, frozen=True, kw_only=True):
-    """The profile for classes that name none; the queue takes what must be drained or terminated."""
+    """The profile for classes that name none; the queue takes what must be drained or terminated; prices to sum up."""
 
+    catalog_bucket: str
     node_instance_profile: str
     termination_queue_url: str

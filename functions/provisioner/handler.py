@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.provisioner.settings import ProvisionerSettings
-from shared import aws, host, queues
+from shared import aws, host, metrics, queues
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instances.store import CatalogMissingError
@@ -22,14 +21,14 @@ from shared.settings import read
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+    from shared.metrics import Metric
     from shared.provisioning.report import Report
 
 logger = Logger(service="provisioner")
-metrics = Metrics(namespace="Tenon", service="provisioner")
+written = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
 
 
 @logger.inject_lambda_context
-@metrics.log_metrics
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Plan and launch for everything that is pending; answers which messages should come back."""
     settings = read(ProvisionerSettings, host.current().environ)
@@ -53,10 +52,16 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def _measure(report: Report) -> None:
-    metrics.add_metric(name="karpenter_nodeclaims_created_total", unit=MetricUnit.Count, value=report.claims_created)
-    metrics.add_metric(
-        name="karpenter_scheduler_unschedulable_pods_count", unit=MetricUnit.Count, value=len(report.unplaced)
-    )
+    values: dict[Metric, float] = {
+        metrics.CREATED: report.claims_created,
+        metrics.LAUNCHED: len(report.launched),
+        metrics.NOT_LAUNCHED: len(report.failed),
+        metrics.UNSCHEDULABLE: len(report.unplaced),
+        metrics.DECISION_SECONDS: report.decision_seconds,
+    }
+    if report.slowest_claim is not None:
+        values[metrics.TO_CLAIM_SECONDS] = report.slowest_claim
+    metrics.emit(written, values)
     logger.info(
         "Provisioned",
         extra={

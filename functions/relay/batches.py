@@ -1,4 +1,4 @@
-"""When hints leave: together, after a second of quiet, and after ten at the latest. Pure.
+"""When hints leave: together, after a second of quiet, and after ten at the latest; of nodes after one. Pure.
 
 What waits is a set of keys a kind of hint, so memory is bounded by the number of objects however often they change, and
 however long the bus can't be reached.
@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from shared import hints
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
 IDLE = timedelta(seconds=1)
 LONGEST = timedelta(seconds=10)
+LONGEST_OF = {hints.NODES_CHANGED: timedelta(seconds=1)}
+"""A node that joins keeps its pods away until it is looked at, and changes several times while many others do."""
 FIRST_BACKOFF = timedelta(seconds=1)
 LONGEST_BACKOFF = timedelta(seconds=60)
 
@@ -24,11 +28,12 @@ LONGEST_BACKOFF = timedelta(seconds=60)
 class _Batch:
     first: datetime
     last: datetime
+    longest: timedelta
     keys: dict[str, None] = field(default_factory=dict)
 
     @property
     def due(self) -> datetime:
-        return min(self.last + IDLE, self.first + LONGEST)
+        return min(self.last + IDLE, self.first + self.longest)
 
 
 class Batches:
@@ -47,7 +52,7 @@ class Batches:
         """Let these wait with the others of their kind."""
         batch = self._batches.get(about)
         if batch is None:
-            batch = self._batches[about] = _Batch(first=now, last=now)
+            batch = self._batches[about] = _Batch(first=now, last=now, longest=LONGEST_OF.get(about, LONGEST))
         batch.last = now
         batch.keys.update(dict.fromkeys(keys))
 

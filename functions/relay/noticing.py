@@ -1,7 +1,8 @@
 """What of all that changes is worth a hint. Pure: changes in, hints out.
 
 It remembers of each object only what it takes to see a difference, and which objects are still in a state that has to
-end (a pod without a place, a node that isn't up, a deletion that isn't done), so that these can be told again.
+end (a pod without a place, a node that isn't up), so that these can be told again. A deletion is told once: if that is
+lost, the sweep of the minute finds what nobody follows.
 """
 
 from __future__ import annotations
@@ -57,14 +58,13 @@ class Noticer:
         self._left: set[str] = set()
         self._generations: dict[Resource, dict[str, tuple[str, int]]] = {kind: {} for kind in POOL_KINDS}
         self._claims: set[str] = set()
+        self._deleting: dict[Resource, set[str]] = {resources.NODES: set(), resources.NODE_CLAIMS: set()}
         self._listed: set[Resource] = set()
         self.standing: dict[str, set[str]] = {
             about: set()
             for about in (
                 hints.PODS_UNSCHEDULABLE,
                 hints.NODES_CHANGED,
-                hints.NODES_DELETING,
-                hints.NODE_CLAIMS_DELETING,
             )
         }
         """By hint, the keys of objects that are still in the state that the hint is about."""
@@ -119,10 +119,10 @@ class Noticer:
             self._nodes.pop(key, None)
             self._left.discard(key)
             self._stand(hints.NODES_CHANGED, key, holds=False)
-            self._stand(hints.NODES_DELETING, key, holds=False)
+            self._deleting[resource].discard(key)
         elif resource == resources.NODE_CLAIMS:
             self._claims.discard(key)
-            self._stand(hints.NODE_CLAIMS_DELETING, key, holds=False)
+            self._deleting[resource].discard(key)
         elif self._generations[resource].pop(key, None) is not None:
             yield Notice(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{key}")
 
@@ -176,9 +176,7 @@ class Noticer:
         self._stand(hints.NODES_CHANGED, key, holds=node.is_ours and not node.is_settled and not node.is_deleting)
         if changed:
             yield Notice(hints.NODES_CHANGED, key)
-        was_deleting = key in self.standing[hints.NODES_DELETING]
-        self._stand(hints.NODES_DELETING, key, holds=node.is_deleting)
-        if node.is_deleting and not was_deleting:
+        if self._begins(resources.NODES, key, deleting=node.is_deleting):
             yield Notice(hints.NODES_DELETING, key)
         if key in self._left:
             self._left.discard(key)
@@ -187,10 +185,7 @@ class Noticer:
 
     def _claim(self, claim: SightedObject) -> Iterator[Notice]:
         self._claims.add(claim.key)
-        was_deleting = claim.key in self.standing[hints.NODE_CLAIMS_DELETING]
-        is_deleting = claim.metadata.deletion_timestamp is not None
-        self._stand(hints.NODE_CLAIMS_DELETING, claim.key, holds=is_deleting)
-        if is_deleting and not was_deleting:
+        if self._begins(resources.NODE_CLAIMS, claim.key, deleting=claim.metadata.deletion_timestamp is not None):
             yield Notice(hints.NODE_CLAIMS_DELETING, claim.key)
 
     def _pool(self, resource: Resource, obj: SightedObject) -> Iterator[Notice]:
@@ -199,6 +194,16 @@ class Noticer:
         self._generations[resource][obj.key] = after
         if before != after:
             yield Notice(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{obj.key}")
+
+    def _begins(self, resource: Resource, key: str, *, deleting: bool) -> bool:
+        """Whether the object is being deleted and wasn't before. One of the same name that came since isn't it."""
+        known = self._deleting[resource]
+        began = deleting and key not in known
+        if deleting:
+            known.add(key)
+        else:
+            known.discard(key)
+        return began
 
     def _stand(self, about: str, key: str, *, holds: bool) -> None:
         if holds:

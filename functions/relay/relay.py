@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shared.cluster.resources import Resource
 
 AGAIN = timedelta(minutes=1)
-"""How often what is still pending, still deleting or still not up is told again."""
+"""How often what is still pending or still not up is told again."""
 
 
 class Relay:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.termination.drain import Drain
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 logger = Logger(service="termination")
-metrics = Metrics(namespace="Tenon", service="termination")
 
 
 @logger.inject_lambda_context
-@metrics.log_metrics
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
     """Go on with every claim, node and instance that is named; answers which messages should come back."""
     settings = read(TerminationSettings, host.current().environ)

@@ -93,7 +93,7 @@ def objects(
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Without the cyclic garbage collector, which would walk every pod again and again: 5 times the decoding itself."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -108,7 +108,7 @@ def _objects(client: Client, path: str, resource: Resource, kind: type[T], *, fi
     good: list[T] = []
     bad: list[Invalid] = []
     version = ""
-    with _uncollected():
+    with uncollected():
         for raw in client.list_pages(path, fields=fields, labels=labels):
             try:
                 page: Page[T] = _page_decoder(kind).decode(raw)

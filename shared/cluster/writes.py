@@ -187,7 +187,10 @@ def _update(client: Client, resource: Resource, obj: O, change: Callable[[O], O]
     path = resource.path(name, namespace=namespace, subresource=subresource)
 
     def write(current: O) -> O:
-        before, after = to_json(current), to_json(change(current))
+        changed = change(current)
+        if changed == current:
+            return current
+        before, after = to_json(current), to_json(changed)
         parts = ("status",) if subresource else tuple((before.keys() | after.keys()) - {"status"})
         patch = merge_patch(
             {part: before[part] for part in parts if part in before},

@@ -15,6 +15,7 @@ from shared.api.cron import CronError, active
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import is_true
 from shared.api.nodepool import REASONS
+from shared.disruption.command import Obstacle
 from shared.disruption.progress import is_under_way
 
 if TYPE_CHECKING:
@@ -66,9 +67,19 @@ class Slots:
             self._allowed[pool, reason] = allowed(self._pools[pool], self._snapshot, reason=reason, now=self._now)
         return max(0, self._allowed[pool, reason] - self._taken.get(pool, 0))
 
+    def obstacle(self, pool: str, reason: str) -> Obstacle | None:
+        """Why no more nodes of the pool may go now; None when one may."""
+        return exhausted(pool, reason) if self.left(pool, reason) < 1 else None
+
     def take(self, pool: str) -> None:
         """One of the pool's nodes goes."""
         self._taken[pool] = self._taken.get(pool, 0) + 1
+
+
+def exhausted(pool: str, reason: str) -> Obstacle:
+    """What is said when a pool's budgets allow no more."""
+    message = f"the disruption budgets of NodePool {pool} allow no more {reason} nodes now"
+    return Obstacle(message=message, by=f"NodePool {pool}")
 
 
 def _applies(budget: Budget, reason: str, now: datetime) -> bool:

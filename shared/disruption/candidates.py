@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api.pods import controller, is_mirror, is_protected, is_reschedulable
+from shared.disruption.command import Obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A node that is in use or could be: initialized, not going, of a valid pool whose nodes follow pods.
+    """A node that is in use or could be: initialized, not going, of a valid pool.
 
     ``pods`` are those that need a place elsewhere when it goes.
     """
@@ -43,35 +44,46 @@ def every(view: View) -> Iterator[Candidate]:
     """All candidates, by claim; nothing is said yet about what stands in their way."""
     for claim, node in view.settled:
         pool = view.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
-        if pool is None or pool.metadata.deletion_timestamp is not None or pool.spec.replicas is not None:
+        if pool is None or pool.metadata.deletion_timestamp is not None:
             continue
         pods = view.pods.get(node.metadata.name, ())
         yield Candidate(claim=claim, node=node, pool=pool, pods=tuple(p for p in pods if is_reschedulable(p)))
 
 
-def protection(view: View, candidate: Candidate) -> str:
-    """By which annotation a user keeps the node, in words; empty when none does."""
-    for o in (candidate.node, candidate.claim):
+def following(view: View) -> Iterator[Candidate]:
+    """Those whose pools follow pods, by claim."""
+    return (c for c in every(view) if c.pool.spec.replicas is None)
+
+
+def static(view: View) -> Iterator[Candidate]:
+    """Those whose pools have a fixed number of nodes (``replicas``), by claim."""
+    return (c for c in every(view) if c.pool.spec.replicas is not None)
+
+
+def protection(view: View, candidate: Candidate) -> Obstacle | None:
+    """By which annotation a user keeps the node; None when by none."""
+    for o, by in ((candidate.node, f"Node {candidate.name}"), (candidate.claim, f"NodeClaim {candidate.claim.name}")):
         if is_protected(o.metadata.annotations, since=o.metadata.creation_timestamp, now=view.now):
-            return f"annotation {names.DO_NOT_DISRUPT} is set"
+            return Obstacle(message=f"annotation {names.DO_NOT_DISRUPT} is set", by=by)
     for pod in view.pods.get(candidate.name, ()):
         since = pod.status.start_time or pod.metadata.creation_timestamp
         if not is_mirror(pod) and is_protected(pod.metadata.annotations, since=since, now=view.now):
-            return f"pod {pod.key} has annotation {names.DO_NOT_DISRUPT}"
-    return ""
+            return Obstacle(message=f"pod {pod.key} has annotation {names.DO_NOT_DISRUPT}", by=f"Pod {pod.key}")
+    return None
 
 
-def obstacle(view: View, candidate: Candidate) -> str:
-    """What stands in the way of moving the node's pods, in words; empty when nothing does."""
+def obstacle(view: View, candidate: Candidate) -> Obstacle | None:
+    """What stands in the way of moving the node's pods; None when nothing does."""
     if {candidate.name, candidate.claim.name} & view.awaited:
-        return "pods are about to use it"
+        return Obstacle(message="pods are about to use it", by=f"Node {candidate.name}")
     kept = protection(view, candidate)
-    if kept:
+    if kept is not None:
         return kept
     for pod in candidate.pods:
         if controller(pod.metadata) is None:
-            return f"pod {pod.key} has no controller, so nobody would bring it back"
+            message = f"pod {pod.key} has no controller, so nobody would bring it back"
+            return Obstacle(message=message, by=f"Pod {pod.key}")
         held = view.pod_budgets.obstacle(pod)
-        if held:
+        if held is not None:
             return held
-    return ""
+    return None

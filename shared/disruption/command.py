@@ -1,8 +1,8 @@
 """What disruption decides: which nodes go together, what replaces them, why, and when to look again.
 
-Every method (emptiness, expiration, drift, consolidation) answers the same three questions: which nodes are candidates,
-what command follows, and is it still valid right before it is carried out. ``shared.disruption.methods`` lists them in
-order.
+Every method (emptiness, static pools, expiration, drift, consolidation) answers the same three questions: which nodes
+are candidates, what command follows, and is it still valid right before it is carried out. They are listed in order in
+``shared.disruption.methods``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ EMPTY = "Empty"
 DRIFTED = "Drifted"
 EXPIRED = "Expired"
 UNDERUTILIZED = "Underutilized"
+SURPLUS = "Surplus"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +67,31 @@ class Action:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Obstacle:
+    """What stands in the way, as a sentence for a person, and who: kind and name, empty where it just doesn't pay."""
+
+    message: str
+    by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Refused:
-    """A claim that could go but may not, and what stands in the way."""
+    """A claim that could go but may not.
+
+    ``savings`` is USD per hour that its going would save (None: not known), ``pods`` how many would move.
+    """
 
     claim: str
     node: str
     reason: str
-    message: str
+    obstacle: Obstacle
+    savings: float | None = None
+    pods: int = 0
+
+    @property
+    def message(self) -> str:
+        """Why not, for a person."""
+        return self.obstacle.message
 
 
 @dataclass(frozen=True, kw_only=True)

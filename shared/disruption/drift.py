@@ -20,7 +20,7 @@ from shared.disruption.command import DRIFTED, Command
 from shared.scheduling.requirements import RequirementError, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
     from shared.disruption.command import Action
-    from shared.disruption.view import View
+    from shared.disruption.view import Network, View
 
 REASON = DRIFTED
 
@@ -40,18 +40,23 @@ def why(view: View, candidate: Candidate) -> str:
     return (
         _template(candidate.claim, candidate.pool)
         or _requirements(candidate)
-        or ("" if node_class is None else _class(candidate, node_class, view.subnets))
+        or (
+            ""
+            if node_class is None
+            else _class(candidate, node_class, view.networks.get(candidate.claim.status.provider_id))
+        )
     )
 
 
 def find(view: View) -> tuple[Candidate, ...]:
-    """The nodes that have drifted, by claim."""
+    """The nodes that have drifted, by claim, those of static pools too."""
     return tuple(c for c in candidates.every(view) if why(view, c))
 
 
 def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -> Command:
-    """The first that budgets allow, replaced together."""
-    return succession.command(view, slots, [(c, why(view, c)) for c in find(view)], reason=DRIFTED)
+    """The first that budgets allow, replaced together (static pools have a way of their own)."""
+    wanted = [(c, said) for c in candidates.following(view) if (said := why(view, c))]
+    return succession.command(view, slots, wanted, reason=DRIFTED)
 
 
 def still_valid(action: Action, view: View, _slots: Slots) -> str:
@@ -97,7 +102,7 @@ def _requirements(candidate: Candidate) -> str:
     return ""
 
 
-def _class(candidate: Candidate, node_class: EC2NodeClass, subnets: Mapping[str, str]) -> str:
+def _class(candidate: Candidate, node_class: EC2NodeClass, network: Network | None) -> str:
     claim = candidate.claim
     annotations, status = claim.metadata.annotations, node_class.status
     if annotations.get(names.NODECLASS_HASH_VERSION) == NODECLASS_HASH_VERSION and annotations.get(
@@ -106,11 +111,23 @@ def _class(candidate: Candidate, node_class: EC2NodeClass, subnets: Mapping[str,
         return f"{node_class.ref} has changed"
     if status.amis and claim.status.image_id and claim.status.image_id not in {a.id for a in status.amis}:
         return f"image {claim.status.image_id} is no longer one of {node_class.ref}"
-    subnet = subnets.get(claim.status.provider_id)
-    if status.subnets and subnet and subnet not in {s.id for s in status.subnets}:
-        return f"subnet {subnet} is no longer one of {node_class.ref}"
+    moved = _network(network, node_class) if network is not None else ""
+    if moved:
+        return moved
     reservation = claim.metadata.labels.get(names.RESERVATION_LABELS[0])
     reserved = claim.metadata.labels.get(names.CAPACITY_TYPE) == names.RESERVED
     if reserved and reservation and reservation not in {r.id for r in status.capacity_reservations}:
         return f"capacity reservation {reservation} is no longer one of {node_class.ref}"
+    return ""
+
+
+def _network(network: Network, node_class: EC2NodeClass) -> str:
+    """How the instance's place in the network differs from what the class selects, in words; empty when not."""
+    status = node_class.status
+    if status.subnets and network.subnet and network.subnet not in {s.id for s in status.subnets}:
+        return f"subnet {network.subnet} is no longer one of {node_class.ref}"
+    groups = {g.id for g in status.security_groups}
+    if groups and network.security_groups and groups != network.security_groups:
+        has, wants = ", ".join(sorted(network.security_groups)), ", ".join(sorted(groups))
+        return f"it has security groups {has}, and {node_class.ref} selects {wants}"
     return ""

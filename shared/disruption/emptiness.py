@@ -66,7 +66,7 @@ def find(view: View) -> tuple[Candidate, ...]:
     """The nodes that are empty and have been told so on their claims (:func:`observe`)."""
     return tuple(
         c
-        for c in candidates.every(view)
+        for c in candidates.following(view)
         if not holders(view.pods.get(c.name, ()))
         and not {c.name, c.claim.name} & view.awaited
         and _since(c.claim) is not None
@@ -88,10 +88,10 @@ def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -
             waits.append(since + after)
             continue
         obstacle = candidates.protection(view, candidate)
-        if not obstacle and slots.left(candidate.pool.name, EMPTY) < 1:
-            obstacle = f"the disruption budgets of NodePool {candidate.pool.name} allow no more Empty nodes now"
-        if obstacle:
-            refused.append(Refused(claim=claim, node=node, reason=EMPTY, message=obstacle))
+        obstacle = obstacle or slots.obstacle(candidate.pool.name, EMPTY)
+        if obstacle is not None:
+            price = view.price(candidate.claim)
+            refused.append(Refused(claim=claim, node=node, reason=EMPTY, obstacle=obstacle, savings=price))
             continue
         slots.take(candidate.pool.name)
         message = f"empty for {(view.now - since).total_seconds():.0f} s (consolidateAfter "

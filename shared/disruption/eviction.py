@@ -14,7 +14,7 @@ from shared.api.labels import POD_DELETION_COST
 if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
 
-RESTART_PRICE = 0.008
+RESTART_PRICE = 0.02
 """USD: what a restart costs even the smallest pod's owner. Ours: bench/steady_load.py says what it comes to."""
 LOST_HOURS = 10 / 60
 """How much of a pod's resources a restart loses: ten minutes. Ours."""

@@ -40,6 +40,13 @@ def end(claim: NodeClaim) -> datetime | None:
     return None if expires is None or grace is None else expires + grace
 
 
+def why(view: View, candidate: Candidate) -> str:
+    """How the node has expired, in words; empty when it has not."""
+    when = expiry(candidate.claim)
+    expired = when is not None and when <= view.now
+    return f"older than expireAfter {candidate.claim.spec.expire_after}" if expired else ""
+
+
 def find(view: View) -> tuple[Candidate, ...]:
     """The nodes that have expired, the longest expired first."""
     found = [(when, c) for c in candidates.every(view) if (when := expiry(c.claim)) is not None and when <= view.now]
@@ -47,13 +54,15 @@ def find(view: View) -> tuple[Candidate, ...]:
 
 
 def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -> Command:
-    """Those whose time is over at once, the others in succession."""
+    """Those whose time is over at once, the others in succession (static pools have a way of their own)."""
     forced: list[Action] = []
     graceful: list[Candidate] = []
     for candidate in find(view):
         last = end(candidate.claim)
         if last is not None and last <= view.now:
-            message = f"{_why(candidate)}, and its terminationGracePeriod is over since {last:%Y-%m-%d %H:%M:%S} UTC"
+            message = (
+                f"{why(view, candidate)}, and its terminationGracePeriod is over since {last:%Y-%m-%d %H:%M:%S} UTC"
+            )
             removal = Removal(
                 claim=candidate.claim.name,
                 node=candidate.name,
@@ -62,9 +71,9 @@ def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -
                 pods=tuple(p.key for p in candidate.pods),
             )
             forced.append(Action(removals=(removal,), forced=True))
-        else:
+        elif candidate.pool.spec.replicas is None:
             graceful.append(candidate)
-    found = succession.command(view, slots, [(c, _why(c)) for c in graceful], reason=EXPIRED)
+    found = succession.command(view, slots, [(c, why(view, c)) for c in graceful], reason=EXPIRED)
     moments = [m for c in candidates.every(view) for m in (expiry(c.claim), end(c.claim)) if m is not None]
     return Command(
         actions=(*forced, *found.actions),
@@ -76,10 +85,6 @@ def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -
 def still_valid(action: Action, view: View, _slots: Slots) -> str:
     """Why it can't go after all; empty when it can."""
     return "" if action.forced else succession.still_valid(action, view)
-
-
-def _why(candidate: Candidate) -> str:
-    return f"older than expireAfter {candidate.claim.spec.expire_after}"
 
 
 def _duration(text: str) -> timedelta | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from shared.disruption import consolidation, drift, emptiness, expiration
+from shared.disruption import consolidation, drift, emptiness, expiration, static
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ class Method(Protocol):
         ...
 
 
-METHODS: tuple[Method, ...] = (emptiness, expiration, drift, consolidation)
-PROMPT: tuple[Method, ...] = METHODS[:3]
+METHODS: tuple[Method, ...] = (emptiness, static, expiration, drift, consolidation)
+PROMPT: tuple[Method, ...] = METHODS[:4]
 """Those that answer at once, so that they may be asked under the lease."""
 BY_REASON: Mapping[str, Method] = {m.REASON: m for m in METHODS}

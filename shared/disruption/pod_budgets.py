@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shared.api.meta import is_true
 from shared.api.selectors import SelectorError, matches
+from shared.disruption.command import Obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,16 +31,19 @@ class PodBudgets:
         found = self._by_namespace.get(pod.metadata.namespace or "default")
         return [b for b in found if _holds(b, pod)] if found else []
 
-    def obstacle(self, pod: Pod) -> str:
-        """Why the pod can't be evicted now, in words; empty when it can."""
+    def obstacle(self, pod: Pod) -> Obstacle | None:
+        """Why the pod can't be evicted now; None when it can."""
         budgets = self.of(pod)
         if len(budgets) > 1:
-            return f"pod {pod.key} has {len(budgets)} PodDisruptionBudgets, so it can't be evicted at all"
+            message = f"pod {pod.key} has {len(budgets)} PodDisruptionBudgets, so it can't be evicted at all"
+            return Obstacle(message=message, by=f"Pod {pod.key}")
         for budget in budgets:
+            name = budget.metadata.name
             always = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
             if budget.status.disruptions_allowed < 1 and not (always and not is_true(pod.status.conditions, "Ready")):
-                return f"PodDisruptionBudget {budget.metadata.name} lets none of its pods go now, such as {pod.key}"
-        return ""
+                message = f"PodDisruptionBudget {name} lets none of its pods go now, such as {pod.key}"
+                return Obstacle(message=message, by=f"PodDisruptionBudget {budget.metadata.namespace}/{name}")
+        return None
 
     def allow(self, nodes: Iterable[Iterable[Pod]]) -> bool:
         """Whether the pods of these nodes may move at the same time.

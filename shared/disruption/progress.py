@@ -18,7 +18,7 @@ from shared.api import nodeclaim
 from shared.api.meta import is_true, with_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from shared.api.nodeclaim import NodeClaim
 
@@ -69,6 +69,12 @@ def is_under_way(claim: NodeClaim) -> bool:
     return claim.metadata.deletion_timestamp is None and (
         MARK in claim.metadata.annotations or is_true(claim.status.conditions, nodeclaim.DISRUPTION_REASON)
     )
+
+
+def is_replaced(claim: NodeClaim, there: Collection[str]) -> bool:
+    """Whether all that replaces the claim is there (names of claims), so that it only waits for its end."""
+    mark = mark_of(claim)
+    return mark is not None and bool(mark.replacements) and set(mark.replacements) <= set(there)
 
 
 def awaited(claims: Iterable[NodeClaim]) -> frozenset[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
+from shared.disruption.command import Obstacle
 from shared.scheduling.decision import Problem
 from shared.scheduling.schedule import schedule
 
@@ -31,6 +32,14 @@ class Placing:
     claims: tuple[PlannedClaim, ...] = ()
     stuck: Mapping[str, str] = field(default_factory=dict)
     waiting: bool = False
+
+    def obstacle(self, candidate: Candidate) -> Obstacle | None:
+        """Which of the node's pods has no place elsewhere, and why; None when all have."""
+        for pod in candidate.pods:
+            if pod.key in self.stuck:
+                message = f"pod {pod.key} has no place elsewhere: {self.stuck[pod.key]}"
+                return Obstacle(message=message, by=f"Pod {pod.key}")
+        return None
 
     @property
     def price(self) -> float:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.disruption import candidates
-from shared.disruption.command import Action, Command, Refused, Removal
+from shared.disruption.budgets import exhausted
+from shared.disruption.command import Action, Command, Obstacle, Refused, Removal
 from shared.disruption.replacing import place
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
-    from shared.disruption.replacing import Placing
     from shared.disruption.view import View
 
 AT_ONCE = 10
@@ -31,19 +31,20 @@ def command(view: View, slots: Slots, wanted: Sequence[tuple[Candidate, str]], *
         pool = candidate.pool.name
         room.setdefault(pool, slots.left(pool, reason))
         obstacle = candidates.obstacle(view, candidate)
-        if not obstacle and room[pool] < 1:
-            obstacle = f"the disruption budgets of NodePool {pool} allow no more {reason} nodes now"
-        if not obstacle and not view.pod_budgets.allow([c.pods for c, _ in (*chosen, (candidate, why))]):
-            obstacle = "PodDisruptionBudgets let it go only after others"
-        if obstacle:
+        if obstacle is None and room[pool] < 1:
+            obstacle = exhausted(pool, reason)
+        if obstacle is None and not view.pod_budgets.allow([c.pods for c, _ in (*chosen, (candidate, why))]):
+            obstacle = Obstacle(message="PodDisruptionBudgets let it go only after others", by="PodDisruptionBudgets")
+        if obstacle is not None:
             refused.append(_refused(candidate, reason, obstacle))
         elif len(chosen) < AT_ONCE:
             room[pool] -= 1
             chosen.append((candidate, why))
     placing = place(view, [c for c, _ in chosen]) if chosen else None
     while placing is not None and (placing.stuck or placing.waiting):
-        kept = [(c, w) for c, w in chosen if not _stuck(c, placing)]
-        refused += [_refused(c, reason, _stuck(c, placing)) for c, _ in chosen if _stuck(c, placing)]
+        stuck = {c.name: found for c, _ in chosen if (found := placing.obstacle(c)) is not None}
+        kept = [(c, w) for c, w in chosen if c.name not in stuck]
+        refused += [_refused(c, reason, stuck[c.name]) for c, _ in chosen if c.name in stuck]
         # Nobody in particular is stuck, but a node on its way is counted on: it is waited for.
         chosen = kept if len(kept) < len(chosen) else []
         placing = place(view, [c for c, _ in chosen]) if chosen else None
@@ -68,19 +69,13 @@ def still_valid(action: Action, view: View) -> str:
         if candidate is None:
             return f"node {removal.node} is no candidate any more"
         obstacle = candidates.obstacle(view, candidate)
-        if obstacle:
-            return f"node {removal.node}: {obstacle}"
+        if obstacle is not None:
+            return f"node {removal.node}: {obstacle.message}"
         if {p.key for p in candidate.pods} - set(removal.pods):
             return f"node {removal.node} has got new pods"
     return ""
 
 
-def _stuck(candidate: Candidate, placing: Placing) -> str:
-    for pod in candidate.pods:
-        if pod.key in placing.stuck:
-            return f"pod {pod.key} has no place elsewhere: {placing.stuck[pod.key]}"
-    return ""
-
-
-def _refused(candidate: Candidate, reason: str, message: str) -> Refused:
-    return Refused(claim=candidate.claim.name, node=candidate.name, reason=reason, message=message)
+def _refused(candidate: Candidate, reason: str, obstacle: Obstacle) -> Refused:
+    moved = len(candidate.pods)
+    return Refused(claim=candidate.claim.name, node=candidate.name, reason=reason, obstacle=obstacle, pods=moved)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
+    from shared.disruption.command import Command
     from shared.instances.offering import InstanceType
     from shared.snapshot import Snapshot
 
@@ -31,21 +33,30 @@ def holders(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Network:
+    """Where an instance stands: ids of its subnet and of its security groups; empty: not known."""
+
+    subnet: str = ""
+    security_groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
 class View:
     """A snapshot at ``now``.
 
-    ``awaited`` names nodes and claims that pods are about to use. ``instance_types`` and ``not_ready`` are as in
-    :class:`~shared.scheduling.decision.Problem`; ``node_classes`` are by pool, as AWS has them now; ``subnets`` are by
-    provider id, of the instances whose subnet is known.
+    ``chosen`` names claims that this look has already decided to give up. ``awaited`` names nodes and claims that pods
+    are about to use. ``instance_types`` and ``not_ready`` are as in :class:`~shared.scheduling.decision.Problem`;
+    ``node_classes`` are by pool, as AWS has them now; ``networks`` are by provider id, of the instances that are known.
     """
 
     snapshot: Snapshot
     now: datetime
+    chosen: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
     instance_types: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
     not_ready: Mapping[str, str] = field(default_factory=dict)
     node_classes: Mapping[str, EC2NodeClass] = field(default_factory=dict)
-    subnets: Mapping[str, str] = field(default_factory=dict)
+    networks: Mapping[str, Network] = field(default_factory=dict)
 
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:
@@ -69,7 +80,7 @@ class View:
             (claim, nodes[claim.status.provider_id])
             for claim in sorted(self.snapshot.node_claims, key=lambda c: c.name)
             if claim.metadata.deletion_timestamp is None
-            and not is_under_way(claim)
+            and not self._goes(claim)
             and claim.status.provider_id in nodes
             and is_true(claim.status.conditions, nodeclaim.INITIALIZED)
         )
@@ -77,9 +88,28 @@ class View:
     @cached_property
     def going(self) -> frozenset[str]:
         """Nodes that are about to go: nothing is placed there, and their pods need their places elsewhere."""
-        return frozenset(
-            c.status.node_name for c in self.snapshot.node_claims if is_under_way(c) and c.status.node_name
-        )
+        return frozenset(c.status.node_name for c in self.snapshot.node_claims if self._goes(c) and c.status.node_name)
+
+    def _goes(self, claim: NodeClaim) -> bool:
+        return claim.name in self.chosen or is_under_way(claim)
+
+    def after(self, command: Command) -> View:
+        """The view once a command of this look is decided: its nodes are about to go."""
+        return replace(self, chosen=self.chosen | {r.claim for a in command.actions for r in a.removals})
+
+    @cached_property
+    def _bought(self) -> Mapping[str, datetime]:
+        """By pool: when it last bought a machine that replaces none."""
+        found: dict[str, datetime] = {}
+        for claim in self.snapshot.node_claims:
+            pool, created = claim.metadata.labels.get(names.NODEPOOL, ""), claim.metadata.creation_timestamp
+            if created is not None and names.REPLACES not in claim.metadata.annotations:
+                found[pool] = max(created, found.get(pool, created))
+        return found
+
+    def quiet(self, pool: str) -> timedelta:
+        """For how long the pool has bought no machine but replacements."""
+        return self.now - self._bought[pool] if pool in self._bought else timedelta.max
 
     @cached_property
     def pod_budgets(self) -> PodBudgets:

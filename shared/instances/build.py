@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from shared.instances.catalog import RawCatalog, Shape
 
 RAID0 = "RAID0"
+_FABRIC = frozenset({"efa", "efa-only"})
+"""Types of network interfaces that are Elastic Fabric Adapters."""
 
 
 def instance_types(
@@ -40,7 +42,8 @@ def instance_types(
     in. ``unavailable`` are offerings ``(capacity type, instance type, zone)`` that had no capacity a moment ago: they
     stay, as not available. ``observed_memory`` maps a type to the memory capacity in bytes that its nodes reported.
     An offering without a known price is left out: nothing can be decided about it. A type without any offering in
-    those zones is left out too, unless ``only_offered`` is false.
+    those zones is left out too, unless ``only_offered`` is false; and so is one that can't take the Elastic Fabric
+    Adapters of the class's own network interfaces.
 
     Raises:
         QuantityError: a quantity of the class's kubelet settings or volumes is none.
@@ -50,6 +53,7 @@ def instance_types(
     settings = kubelet if kubelet is not None else spec.kubelet
     common = {labels.REGION: raw.region, **node_labels(family)}
     raid = spec.instance_store_policy == RAID0
+    fabrics = sum(nic.get("interfaceType") in _FABRIC for nic in spec.network_interfaces)
     observed = observed_memory or {}
     images, reserved = node_class.status.amis, node_class.status.capacity_reservations
     zone_labels = {zone: {labels.ZONE_ID: zone_id} if zone_id else {} for zone, zone_id in raw.zones.items()}
@@ -67,6 +71,8 @@ def instance_types(
                 unavailable=unavailable,
             )
         if (only_offered and not offerings) or (family.os == "windows" and shape.arch != "amd64"):
+            continue
+        if shape.efa < fabrics:
             continue
         type_labels = shape_labels(shape) | common
         if images and image_for(type_labels, images) is None:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import zlib
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+from shared.api import labels as names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 VERSION = 1
 """Of the stored form. A copy of another version counts as missing and is fetched anew."""
@@ -80,6 +85,13 @@ class RawCatalog(msgspec.Struct, frozen=True, kw_only=True):
     on_demand: dict[str, float] = {}
     spot: dict[str, dict[str, float]] = {}
     price_source: PriceSource = "aws"
+
+    def price(self, labels: Mapping[str, str]) -> float | None:
+        """What the node or claim of these labels costs now, USD per hour; None where that isn't known."""
+        name = labels.get(names.INSTANCE_TYPE, "")
+        if labels.get(names.CAPACITY_TYPE) == "spot":
+            return self.spot.get(name, {}).get(labels.get(names.ZONE, ""))
+        return self.on_demand.get(name)
 
 
 class _Version(msgspec.Struct):

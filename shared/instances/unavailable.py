@@ -6,39 +6,73 @@ nothing else. A row that DynamoDB has not yet deleted is ignored once it has exp
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from shared import host
+
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Iterable
 
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import WriteRequestUnionTypeDef
 
 TTL = timedelta(minutes=3)
 """Karpenter's, reference/karpenter.md section 4."""
+ASK_AGAIN = timedelta(seconds=50)
+"""When pods have no other choice, what was refused so long ago is asked for again: by the next minute's look."""
 
 _PARTITION = "unavailable"
+_A_CALL = 25
+"""Items that BatchWriteItem takes."""
+_WAITS = (0.05, 0.1, 0.2, 0.4)
+"""Seconds between tries of what DynamoDB puts off."""
 
 OfferingKey = tuple[str, str, str]
 """Capacity type, instance type, zone."""
 
 
-def mark(dynamodb: DynamoDBClient, table: str, offering: OfferingKey, *, reason: str, now: datetime) -> None:
-    """Remember that the offering has no capacity; ``reason`` is EC2's code. Marking again starts the time anew."""
-    dynamodb.put_item(
-        TableName=table,
-        Item={
-            "pk": {"S": _PARTITION},
-            "sk": {"S": ":".join(offering)},
-            "reason": {"S": reason},
-            "expires": {"N": str(int((now + TTL).timestamp()))},
-        },
-    )
+def mark(dynamodb: DynamoDBClient, table: str, offerings: Iterable[OfferingKey], *, reason: str, now: datetime) -> None:
+    """Remember that the offerings have no capacity; ``reason`` is EC2's code. Marking again starts the time anew.
+
+    What DynamoDB puts off is tried again for about a second; what it still puts off then is forgotten.
+
+    Raises:
+        ClientError: DynamoDB failed.
+    """
+    expires = str(int((now + TTL).timestamp()))
+    left: list[WriteRequestUnionTypeDef] = [
+        {
+            "PutRequest": {
+                "Item": {
+                    "pk": {"S": _PARTITION},
+                    "sk": {"S": ":".join(offering)},
+                    "reason": {"S": reason},
+                    "expires": {"N": expires},
+                }
+            }
+        }
+        for offering in dict.fromkeys(offerings)
+    ]
+    for wait in _WAITS:
+        put_off: list[WriteRequestUnionTypeDef] = []
+        for start in range(0, len(left), _A_CALL):
+            answer = dynamodb.batch_write_item(RequestItems={table: left[start : start + _A_CALL]})
+            put_off += answer["UnprocessedItems"].get(table, [])
+        left = put_off
+        if not left:
+            return
+        host.current().sleep(wait)
 
 
 def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset[OfferingKey]:
     """The offerings that have no capacity now."""
-    found: set[OfferingKey] = set()
+    return frozenset(marked(dynamodb, table, now=now))
+
+
+def marked(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[OfferingKey, datetime]:
+    """The offerings that have no capacity now, and when that was seen last (to the second)."""
+    found: dict[OfferingKey, datetime] = {}
     pages = dynamodb.get_paginator("query").paginate(
         TableName=table,
         KeyConditionExpression="pk = :partition",
@@ -49,5 +83,6 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset
     for page in pages:
         for item in page["Items"]:
             capacity_type, instance_type, zone = item["sk"]["S"].split(":", 2)
-            found.add((capacity_type, instance_type, zone))
-    return frozenset(found)
+            expires = datetime.fromtimestamp(int(item["expires"]["N"]), UTC)
+            found[capacity_type, instance_type, zone] = expires - TTL
+    return found

@@ -25,6 +25,8 @@ class Ask(Enum):
     """The event is of this kind but says nothing that concerns a node."""
 
 
+TWO_MINUTES = timedelta(minutes=2)
+"""How long before it takes a machine back EC2 says so."""
 SHORT_USE = timedelta(minutes=5)
 """How long a warning is worth following: as long as its queue keeps it. A machine that is gone is found by sweeps."""
 LONG_USE = timedelta(minutes=15)
@@ -35,8 +37,8 @@ LONG_USE = timedelta(minutes=15)
 class Notice:
     """One event, understood. ``reason`` is the Kubernetes event's, ``message`` is for a person.
 
-    ``offering_gone`` says that the instance's offering should not be asked for again for a while; a notice older than
-    ``use`` says nothing about now.
+    ``works`` says that pods run there until ``by``, as if nothing were; ``offering_gone`` that the instance's offering
+    should not be asked for again for a while. A notice older than ``use`` says nothing about now.
     """
 
     instance_ids: tuple[str, ...]
@@ -44,6 +46,7 @@ class Notice:
     reason: str
     message: str
     by: datetime | None = None
+    works: bool = True
     offering_gone: bool = False
     use: timedelta = SHORT_USE
 
@@ -55,6 +58,29 @@ class MalformedEventError(ValueError):
 Detail = dict[str, Any]
 Parser = Callable[[Detail, datetime], Notice]
 """From an event's detail and its time."""
+
+
+def reclaimed(instance: str, *, by: datetime, reason: str, message: str) -> Notice:
+    """EC2 takes the machine back at that moment, because it wants its kind for others: there is none left of it."""
+    return Notice(instance_ids=(instance,), ask=Ask.GIVE_UP, reason=reason, message=message, by=by, offering_gone=True)
+
+
+def moment(detail: Detail, field: str, read: Callable[[str], datetime]) -> datetime | None:
+    """A time that the detail may have; None: it has none. ``read`` raises ValueError for what is no time.
+
+    Raises:
+        MalformedEventError: it can't be read, or has no time zone.
+    """
+    said = detail.get(field)
+    if said is None:
+        return None
+    try:
+        found = read(str(said))
+    except ValueError as error:
+        raise MalformedEventError(f"detail.{field} is {said!r}, where a time is required") from error
+    if found.tzinfo is None:
+        raise MalformedEventError(f"detail.{field} is {said!r}, without a time zone")
+    return found
 
 
 def text(detail: Detail, field: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.api.meta import EventReason
 from shared.interruption.notice import LONG_USE, Ask, Detail, Notice, text
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def parse(detail: Detail, time: datetime) -> Notice:  # noqa: ARG001 (every pars
     return Notice(
         instance_ids=(instance,),
         ask=Ask.RISK,
-        reason="SpotRebalanceRecommendation",
+        reason=EventReason("SpotRebalanceRecommendation"),
         message=f"EC2 recommends to replace spot instance {instance}: it is at a higher risk of interruption",
         use=LONG_USE,
     )

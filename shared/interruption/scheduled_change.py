@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from shared.interruption.notice import LONG_USE, Ask, Detail, MalformedEventError, Notice
+from shared.api.meta import EventReason
+from shared.interruption.notice import LONG_USE, Ask, Detail, MalformedEventError, Notice, moment
 
 SOURCE = "aws.health"
 DETAIL_TYPE = "AWS Health Event"
@@ -21,18 +22,21 @@ _RESOLVED = "RESOLVED"
 def parse(detail: Detail, time: datetime) -> Notice:
     """The affected instances are moved before its start; other services' and other categories' say nothing here."""
     if detail.get("service") != "EC2" or detail.get("eventTypeCategory") != "scheduledChange":
-        return Notice(instance_ids=(), ask=Ask.NOTHING, reason="ScheduledChange", message="not about EC2 instances")
+        return Notice(
+            instance_ids=(), ask=Ask.NOTHING, reason=EventReason("ScheduledChange"), message="not about EC2 instances"
+        )
     affected = detail.get("affectedEntities", [])
     if not isinstance(affected, list):
         raise MalformedEventError(f"detail.affectedEntities is {affected!r}, where a list is required")
     ids = tuple(dict.fromkeys(i for entity in affected if (i := _instance(entity))))
     code = str(detail.get("eventTypeCode", "a scheduled change"))
-    start = _start(detail, time)
+    # One that doesn't say when is taken as starting when it was announced.
+    start = moment(detail, "startTime", _mail_time) or time
     over = detail.get("statusCode") == _OVER
     return Notice(
         instance_ids=ids,
         ask=Ask.NOTHING if over or not ids else Ask.MAINTENANCE,
-        reason="ScheduledChange",
+        reason=EventReason("ScheduledChange"),
         message=f"AWS Health announces {code} for {start:%Y-%m-%d %H:%M} UTC",
         by=start,
         use=LONG_USE,
@@ -47,13 +51,7 @@ def _instance(entity: Any) -> str:  # noqa: ANN401 - whatever the JSON holds
     return value if value.startswith("i-") else ""
 
 
-def _start(detail: Detail, time: datetime) -> datetime:
-    """When it starts; one that doesn't say is taken as starting when it was announced."""
-    said = detail.get("startTime")
-    if said is None:
-        return time
-    try:
-        start = parsedate_to_datetime(str(said))
-    except ValueError as error:
-        raise MalformedEventError(f"detail.startTime is {said!r}, where a time is required") from error
+def _mail_time(said: str) -> datetime:
+    """A time of RFC 5322; one without a zone is UTC."""
+    start = parsedate_to_datetime(said)
     return start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)

@@ -5,23 +5,24 @@ Sample: AWS's page "Spot Instance interruption notices" (EC2 User Guide). The ev
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from shared.interruption.notice import Ask, Detail, Notice, text
+from shared.api.meta import EventReason
+from shared.interruption.notice import TWO_MINUTES, Detail, Notice, reclaimed, text
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 SOURCE = "aws.ec2"
 DETAIL_TYPE = "EC2 Spot Instance Interruption Warning"
-NOTICE = timedelta(minutes=2)
 
 
 def parse(detail: Detail, time: datetime) -> Notice:
     """The instance goes in two minutes, and its offering is scarce now."""
     instance = text(detail, "instance-id")
-    return Notice(
-        instance_ids=(instance,),
-        ask=Ask.GIVE_UP,
-        reason="SpotInterrupted",
+    return reclaimed(
+        instance,
+        by=time + TWO_MINUTES,
+        reason=EventReason("SpotInterrupted"),
         message=f"EC2 takes spot instance {instance} back in two minutes",
-        by=time + NOTICE,
-        offering_gone=True,
     )

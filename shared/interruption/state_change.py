@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from shared.api.meta import EventReason
 from shared.interruption.notice import LONG_USE, Ask, Detail, Notice, text
 
 SOURCE = "aws.ec2"
@@ -15,10 +16,10 @@ STOPS_WITHIN = timedelta(minutes=2)
 """How long an operating system that shuts down may take; then what is left of the drain is finished."""
 
 _REASONS = {
-    "stopping": "InstanceStopping",
-    "stopped": "InstanceStopping",
-    "shutting-down": "InstanceTerminating",
-    "terminated": "InstanceTerminating",
+    "stopping": EventReason("InstanceStopping"),
+    "stopped": EventReason("InstanceStopping"),
+    "shutting-down": EventReason("InstanceTerminating"),
+    "terminated": EventReason("InstanceTerminating"),
 }
 
 
@@ -36,5 +37,6 @@ def parse(detail: Detail, time: datetime) -> Notice:
         reason=reason or "InstanceStarting",
         message=f"instance {instance} is {state}",
         by=time + STOPS_WITHIN if state == "stopping" else time,
+        works=False,
         use=LONG_USE,
     )

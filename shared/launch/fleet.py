@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shared import aws, host
 from shared.api import labels, nodeclaim
-from shared.api.meta import condition
+from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import ResolvedAMI
 from shared.launch import instances, refusal, subnets
 from shared.launch import template as templates
@@ -167,7 +167,7 @@ class _Group:
         except _RefusedError as error:
             return self._all_failed(error.code, error.message, self.requests)
         except UserDataError as error:
-            return self._all_failed("InvalidUserData", str(error), self.requests)
+            return self._all_failed(EventReason("InvalidUserData"), str(error), self.requests)
         except ClientError as error:
             return self._all_failed(_code(error), error.response["Error"].get("Message", ""), self.requests)
         except BotoCoreError as error:
@@ -248,7 +248,9 @@ class _Group:
             return results
         if wanted is None:
             text = "no instance type that the claim may be has an available offering in a zone of the class's subnets"
-            return results + [self._failed(r.claim, "capacity", "NoCompatibleOffering", text) for r in missing]
+            return results + [
+                self._failed(r.claim, "capacity", EventReason("NoCompatibleOffering"), text) for r in missing
+            ]
         try:
             return results + self._deal(wanted, self._create_missing(wanted, missing, again), missing)
         except _RefusedError as error:
@@ -316,7 +318,7 @@ class _Group:
             return self._failed(
                 request.claim,
                 "gone",
-                "InstanceTypeUnknown",
+                EventReason("InstanceTypeUnknown"),
                 f"instance {instance.id} is a {instance.type} in {instance.zone}, which the claim can't be",
             )
         tagged = instance.tags.get(labels.NODECLAIM_TAG) == request.claim.name
@@ -371,7 +373,7 @@ class _Group:
     def _failed(
         claim: NodeClaim, kind: refusal.Kind, reason: str, message: str, unavailable: tuple[OfferingKey, ...] = ()
     ) -> Failed:
-        plain = "".join(c for c in reason.rpartition(".")[2] if c.isalnum()) or "LaunchFailed"
+        plain = "".join(c for c in reason.rpartition(".")[2] if c.isalnum()) or EventReason("LaunchFailed")
         return Failed(claim_name=claim.name, kind=kind, reason=plain, message=message, unavailable=unavailable)
 
 

@@ -33,6 +33,7 @@ class Instance:
     capacity_type: str
     private_dns_name: str = ""
     subnet_id: str = ""
+    security_groups: tuple[str, ...] = ()
 
     @property
     def provider_id(self) -> str:
@@ -113,6 +114,7 @@ def _instance(described: InstanceTypeDef) -> Instance:
         capacity_type=_capacity_type(described),
         private_dns_name=described.get("PrivateDnsName", ""),
         subnet_id=described.get("SubnetId", ""),
+        security_groups=tuple(sorted(g.get("GroupId", "") for g in described.get("SecurityGroups", []))),
     )
 
 

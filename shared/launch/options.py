@@ -28,6 +28,7 @@ _INTERFACE: dict[str, tuple[type, tuple[str, ...]]] = {
     "deviceIndex": (int, ()),
     "interfaceType": (str, ("interface", "efa", "efa-only")),
 }
+_FABRIC = frozenset({"efa", "efa-only"})
 _TIMEOUTS = ("tcpEstablishedTimeout", "udpStreamTimeout", "udpTimeout")
 
 
@@ -67,8 +68,8 @@ def interfaces(
         {"NetworkCardIndex": 0, "DeviceIndex": i, **_read(given, _INTERFACE, f"spec.networkInterfaces[{i}]")}
         for i, given in enumerate(spec.network_interfaces)
     ]
-    if found and not any((nic["NetworkCardIndex"], nic["DeviceIndex"]) == (0, 0) for nic in found):
-        raise OptionError("spec.networkInterfaces has none with networkCardIndex 0 and deviceIndex 0, the primary one")
+    if found:
+        _check_interfaces(found)
     if not found and fabric:
         found = [{"NetworkCardIndex": i, "DeviceIndex": int(i > 0), "InterfaceType": "efa"} for i in range(fabric)]
     tracking = _tracking(spec.connection_tracking)
@@ -78,6 +79,28 @@ def interfaces(
         found[0]["AssociatePublicIpAddress"] = public
     more = {"ConnectionTrackingSpecification": tracking} if tracking else {}
     return [{**nic, "Groups": list(groups), **more} for nic in found]
+
+
+def _check_interfaces(found: Sequence[Mapping[str, Any]]) -> None:
+    """What EC2 asks of several interfaces together (RunInstances, and Karpenter's EC2NodeClass)."""
+    taken: set[tuple[int, int]] = set()
+    fabric: set[int] = set()
+    for i, nic in enumerate(found):
+        card, device, kind = nic["NetworkCardIndex"], nic["DeviceIndex"], nic.get("InterfaceType", "interface")
+        field = f"spec.networkInterfaces[{i}]"
+        if card < 0 or device < 0:
+            raise OptionError(f"{field}: networkCardIndex and deviceIndex must not be negative")
+        if (card, device) in taken:
+            raise OptionError(f"{field}: networkCardIndex {card} with deviceIndex {device} is there already")
+        if (card, device) == (0, 0) and kind == "efa-only":
+            raise OptionError(f'{field}.interfaceType is "efa-only", but the primary interface needs an address')
+        if kind in _FABRIC and card in fabric:
+            raise OptionError(f"{field}.interfaceType: network card {card} has an Elastic Fabric Adapter already")
+        taken.add((card, device))
+        if kind in _FABRIC:
+            fabric.add(card)
+    if (0, 0) not in taken:
+        raise OptionError("spec.networkInterfaces has none with networkCardIndex 0 and deviceIndex 0, the primary one")
 
 
 def _tracking(given: Mapping[str, Any] | None) -> dict[str, int]:

@@ -76,12 +76,20 @@ def advice(code: str, message: str) -> str:
     said = message.split(" Encoded authorization failure message", maxsplit=1)[0].strip().rstrip(".") or code
     if code in DENIED:
         return f"EC2 denied the launch ({said}): the function's role, or a policy above it, lacks that permission"
+    hint = _hint(code, said)
+    return f"{said}: {hint}" if hint else said
+
+
+def _hint(code: str, said: str) -> str:
+    """What to look at; "" where that isn't known."""
     if code in {"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"}:
-        return f"{said}: ask for a higher EC2 quota, or allow other instance types"
+        return "ask for a higher EC2 quota, or allow other instance types"
     if code == "InsufficientFreeAddressesInSubnet":
-        return f"{said}: let spec.subnetSelectorTerms select larger subnets"
-    if "KMS" in code or "KMS" in message:
-        return f"{said}: check spec.blockDeviceMappings[].ebs.kmsKeyID and the key's policy"
-    if "instance profile" in said.lower():
-        return f"{said}: check spec.instanceProfile or spec.role"
-    return said
+        return "let spec.subnetSelectorTerms select larger subnets"
+    text = f"{code} {said}".lower()
+    hints = (
+        ("kms", "check spec.blockDeviceMappings[].ebs.kmsKeyID and the key's policy"),
+        ("placement group", "check spec.placementGroupSelector"),
+        ("instance profile", "check spec.instanceProfile or spec.role"),
+    )
+    return next((hint for word, hint in hints if word in text), "")

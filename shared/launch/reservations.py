@@ -1,6 +1,6 @@
 """Which on-demand capacity reservations a class selects: active ones for Linux on shared hardware.
 
-Capacity blocks are left out: they are launched by another market type and end by themselves.
+Capacity blocks are left out, and said to be: they are launched by another market type and end by themselves.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedCapacityRe
     """
     terms = node_class.spec.capacity_reservation_selector_terms
     found: dict[str, ResolvedCapacityReservation] = {}
+    unfit: dict[str, str] = {}
     for term in terms:
         try:
             pages = ec2.get_paginator("describe_capacity_reservations").paginate(Filters=_filters(term))
@@ -38,10 +39,18 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedCapacityRe
             if finding.code(error) == _UNKNOWN:
                 continue
             finding.denied(error, "ec2:DescribeCapacityReservations", f"{_FIELD} can't be looked up")
-        found |= {r["CapacityReservationId"]: _resolved(r) for r in described if _usable(r, term)}
+        for reservation in described:
+            id_ = reservation["CapacityReservationId"]
+            if term.id and id_ != term.id:
+                continue
+            if obstacle := _unfit(reservation):
+                unfit[id_] = obstacle
+            else:
+                found[id_] = _resolved(reservation)
     if terms and not found:
         named = [_described(term, i) for i, term in enumerate(terms)]
-        message = finding.none_matches("active capacity reservation", named)
+        message = finding.none_matches("usable active capacity reservation", named)
+        message += "".join(f"; {id_} is {unfit[id_]}" for id_ in sorted(unfit))
         raise finding.NotFoundError("CapacityReservationsNotFound", message)
     return tuple(found[id_] for id_ in sorted(found))
 
@@ -55,13 +64,15 @@ def _filters(term: CapacityReservationSelectorTerm) -> list[FilterTypeDef]:
     return filters + finding.tag_filters(term.tags)
 
 
-def _usable(reservation: CapacityReservationTypeDef, term: CapacityReservationSelectorTerm) -> bool:
-    return (
-        (not term.id or reservation["CapacityReservationId"] == term.id)
-        and reservation.get("ReservationType", "default") == "default"
-        and reservation.get("Tenancy", "default") == "default"
-        and reservation.get("InstancePlatform", "Linux/UNIX").startswith("Linux")
-    )
+def _unfit(reservation: CapacityReservationTypeDef) -> str:
+    """Why no node can be launched into it; "" if one can."""
+    kind, tenancy = reservation.get("ReservationType", "default"), reservation.get("Tenancy", "default")
+    platform = reservation.get("InstancePlatform", "Linux/UNIX")
+    if kind != "default":
+        return f"a {kind}, which Tenon can't launch into"
+    if tenancy != "default":
+        return f"for {tenancy} hardware"
+    return "" if platform.startswith("Linux") else f"for {platform}"
 
 
 def _resolved(reservation: CapacityReservationTypeDef) -> ResolvedCapacityReservation:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.nodepool import node_class_for
-from shared.instances import observed
-from shared.instances.build import instance_types
+from shared.instances import keeping, observed
 from shared.launch.nodeclass import resolve
 from shared.lifecycle.pools import class_not_ready, class_of
 
@@ -69,15 +68,28 @@ def gather(
 
     From ``nodes`` and their ``claims`` it is learnt how much memory a type really has.
     """
-    there, claimed = tuple(nodes), tuple(claims)
     live = resolved(classes, cluster, default_instance_profile=default_instance_profile, now=now)
+    return offered(pools, live.values(), raw, unavailable=unavailable, nodes=nodes, claims=claims)
+
+
+def offered(
+    pools: Iterable[NodePool],
+    classes: Collection[EC2NodeClass],
+    raw: RawCatalog,
+    *,
+    unavailable: Collection[tuple[str, str, str]],
+    nodes: Iterable[Node] = (),
+    claims: Iterable[NodeClaim] = (),
+) -> Supply:
+    """As :func:`gather`, by what the classes' own statuses say; AWS isn't asked."""
+    there, claimed = tuple(nodes), tuple(claims)
     types: dict[str, tuple[InstanceType, ...]] = {}
     not_ready: dict[str, str] = {}
     chosen: dict[str, EC2NodeClass] = {}
     built: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
     for pool in pools:
         types[pool.name] = ()
-        node_class = class_of(pool, live.values())
+        node_class = class_of(pool, classes)
         obstacle = class_not_ready(pool, node_class)
         if node_class is None or obstacle is not None:
             not_ready[pool.name] = obstacle[1] if obstacle is not None else ""
@@ -85,10 +97,9 @@ def gather(
         node_class = node_class_for(pool, node_class)
         kind = (node_class.name, msgspec.json.encode(node_class.spec.kubelet))
         if kind not in built:
-            built[kind] = instance_types(
+            built[kind] = keeping.instance_types(
                 raw,
                 node_class,
-                node_class.spec.kubelet,
                 zones={s.zone for s in node_class.status.subnets},
                 unavailable=unavailable,
                 observed_memory=observed.memory(there, claimed, node_class),

@@ -1,6 +1,7 @@
 """The user data of a launch template: the family's bootstrap merged with what the class says.
 
-One module a family renders it; here is only which.
+One module a family renders it; here is only which. They are imported when a launch needs one, because what they read
+(YAML, TOML, MIME) would be a twentieth of every cold start.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.instances import family as families
-from shared.launch import al2, al2023, bottlerocket, windows
 
 if TYPE_CHECKING:
     from shared.instances.family import Family
@@ -22,13 +22,21 @@ def render(family: Family, boot: Bootstrap) -> str:
         UserDataError: the class's ``spec.userData`` can't be merged; the text says why.
     """
     if family.os == "windows":
+        from shared.launch import windows  # noqa: PLC0415  see the module
+
         return windows.render(boot)
     match family.name:
         case families.AL2:
+            from shared.launch import al2  # noqa: PLC0415  the same
+
             return al2.render(boot)
         case families.AL2023:
+            from shared.launch import al2023  # noqa: PLC0415  the same
+
             return al2023.render(boot)
         case families.BOTTLEROCKET:
+            from shared.launch import bottlerocket  # noqa: PLC0415  the same
+
             return bottlerocket.render(boot)
         case _:
             return boot.user_data

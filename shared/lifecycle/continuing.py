@@ -30,6 +30,8 @@ class Awaited(Enum):
 
     PODS = "pods"
     """Pods are on their way out."""
+    PLACE = "place"
+    """Pods stay until there is a place for them, which ends this wait before its time."""
     INSTANCE = "instance"
     """The instance is shutting down."""
     NOBODY = "nobody"
@@ -61,6 +63,8 @@ def delay(claim: NodeClaim, awaited: Awaited, *, latest: datetime | None, now: d
     """
     if awaited is Awaited.INSTANCE:
         wait = timedelta(seconds=3)
+    elif awaited is Awaited.PLACE:
+        wait = timedelta(seconds=10)
     else:
         waited = now - (claim.metadata.deletion_timestamp or now)
         longest = timedelta(seconds=5) if awaited is Awaited.PODS else _LONGEST

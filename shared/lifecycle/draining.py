@@ -3,6 +3,10 @@
 Pure: the claim, its node and the pods there, in; one :class:`Step`, out. Carrying a step out and asking again is all
 there is to a drain, so it survives any crash. Groups leave one after the other, critical daemons last, so that pods
 can still reach DNS and write their logs. Rules: Karpenter's terminator (reference: karpenter.md, section 6).
+
+A pod that is not to be disrupted is never evicted: the drain waits for it to end by itself, for its protection to run
+out, or for the claim's deadline, which overrides it like any budget (Karpenter's ``IsEvictable`` and ``IsDrainable``,
+pkg/utils/pod/scheduling.go). Karpenter goes on to the next group meanwhile; here daemons stay as long as it does.
 """
 
 from __future__ import annotations
@@ -14,11 +18,21 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import Taint
-from shared.api.pods import is_daemon, is_mirror, is_terminal, is_terminating
+from shared.api.pods import (
+    FOREVER,
+    do_not_disrupt,
+    is_daemon,
+    is_mirror,
+    is_owned_by_node,
+    is_protected,
+    is_terminal,
+    is_terminating,
+)
 from shared.api.taints import same_taint, tolerates
+from shared.lifecycle import staying
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from shared.api.kubernetes import Pod, VolumeAttachment
     from shared.api.nodeclaim import NodeClaim
@@ -35,11 +49,15 @@ class Step:
     """What to do now, in this order; ``terminate`` only when nothing else is left.
 
     ``evict`` are pods to evict, ``force`` pods to delete outright with so many seconds of grace because the claim's
-    deadline leaves no more, ``waiting_for`` says in words what the drain waits for. ``latest`` is the next moment at
-    which time itself has something to be done: a pod whose own grace begins to run, or the deadline.
+    deadline leaves no more, ``waiting_for`` says in words what the drain waits for. ``stay`` are pods that would be
+    evicted now if there were a place for them, ``protected`` those that are not to be disrupted. ``latest`` is the next
+    moment at which time itself has something to be done: a pod whose own grace begins to run, that stays or is
+    protected no longer, or the deadline.
     """
 
     evict: tuple[Pod, ...] = ()
+    stay: tuple[Pod, ...] = ()
+    protected: tuple[Pod, ...] = ()
     force: tuple[tuple[Pod, int], ...] = ()
     waiting_for: str = ""
     drained: bool = False
@@ -88,15 +106,19 @@ def next_step(
         return Step(force=tuple((p, 0) for p in remaining), terminate=True)
     force = tuple((p, _grace_left(p, end, now)) for p in remaining if _is_out_of_time(p, end, now))
     forced = {p.key for p, _ in force}
-    latest = _latest([p for p in remaining if p.key not in forced], end)
-    group = _first_group([p for p in remaining if p.key not in forced])
+    rest = [p for p in remaining if p.key not in forced]
+    group = [p for p in _first_group(rest) if not is_terminating(p)]
+    protected = tuple(p for p in group if is_protected(p.metadata.annotations, since=p.status.start_time, now=now))
+    group = [p for p in group if p not in protected]
+    stay = _staying(claim, group, end, now)
     if remaining:
-        names_ = sorted(p.key for p in remaining)
         return Step(
-            evict=tuple(p for p in group if not is_terminating(p)),
+            evict=tuple(p for p in group if p.key not in stay),
+            stay=tuple(p for p in group if p.key in stay),
+            protected=protected,
             force=force,
-            waiting_for=f"{len(names_)} pods, such as {names_[0]}" if len(names_) > 1 else f"pod {names_[0]}",
-            latest=latest,
+            waiting_for=_in_words([p.key for p in remaining], stay),
+            latest=min((*stay.values(), *_protection_ends(protected), *_ends(rest, end)), default=None),
         )
     attached = sorted(_detachable(attachments, pods, volume_of))
     if attached:
@@ -105,7 +127,7 @@ def next_step(
 
 
 def _must_leave(pod: Pod, now: datetime) -> bool:
-    if is_terminal(pod) or is_mirror(pod) or tolerates(pod.spec.tolerations, DISRUPTED):
+    if is_terminal(pod) or is_mirror(pod) or is_owned_by_node(pod) or tolerates(pod.spec.tolerations, DISRUPTED):
         return False
     deleted = pod.metadata.deletion_timestamp
     return deleted is None or now - deleted < STUCK_AFTER
@@ -120,11 +142,32 @@ def _is_out_of_time(pod: Pod, end: datetime | None, now: datetime) -> bool:
     return now >= end - _grace(pod)
 
 
-def _latest(pods: list[Pod], end: datetime | None) -> datetime | None:
-    """When the first of the pods runs out of time, at the latest the deadline itself."""
+def _staying(claim: NodeClaim, pods: list[Pod], end: datetime | None, now: datetime) -> dict[str, datetime]:
+    """Which of the pods stay for a place that is still to come, each with the moment until which it does at most."""
+    waiting = frozenset[str]().union(*staying.stays(claim).values())
+    ends = {p.key: staying.until(claim, end, _grace(p), now=now) for p in pods if p.key in waiting}
+    return {key: moment for key, moment in ends.items() if now < moment}
+
+
+def _in_words(pods: list[str], stay: Iterable[str]) -> str:
+    first = min(stay, default="") or min(pods)
+    what = f"{len(pods)} pods, such as {first}" if len(pods) > 1 else f"pod {first}"
+    return f"{what}, which stays until there is a place for it" if stay else what
+
+
+def _protection_ends(pods: Iterable[Pod]) -> Iterator[datetime]:
+    """When each of these protected pods is protected no longer, where that is known."""
+    for pod in pods:
+        duration = do_not_disrupt(pod.metadata.annotations)
+        if duration is not None and duration != FOREVER and pod.status.start_time is not None:
+            yield pod.status.start_time + duration
+
+
+def _ends(pods: list[Pod], end: datetime | None) -> tuple[datetime, ...]:
+    """When each of the pods runs out of time, and the deadline itself."""
     if end is None:
-        return None
-    return min((end - _grace(p) for p in pods if not is_terminating(p)), default=end)
+        return ()
+    return (end, *(end - _grace(p) for p in pods if not is_terminating(p)))
 
 
 def _grace(pod: Pod) -> timedelta:

@@ -45,6 +45,11 @@ class LaunchTemplate:
     created_at: datetime
 
 
+def is_alive(instance: Instance) -> bool:
+    """Whether the instance costs money, or could again."""
+    return instance.state in _ALIVE
+
+
 def readable(instances: Iterable[Instance], unread: Collection[str]) -> tuple[Instance, ...]:
     """The instances but for those of claims that are there and can't be read: nothing can be said of them."""
     return tuple(i for i in instances if i.tags.get(names.NODECLAIM_TAG) not in unread)
@@ -76,7 +81,7 @@ def _unclaimed(instances: Iterable[Instance], claims: Iterable[NodeClaim], now: 
     return tuple(
         i
         for i in instances
-        if i.state in _ALIVE
+        if is_alive(i)
         and names.NODEPOOL in i.tags
         and i.id not in held
         and now - i.launched_at >= GRACE
@@ -87,7 +92,7 @@ def _unclaimed(instances: Iterable[Instance], claims: Iterable[NodeClaim], now: 
 def misnamed(claims: Iterable[NodeClaim], instances: Iterable[Instance]) -> tuple[tuple[NodeClaim, Instance], ...]:
     """Launched claims that name no living instance while one is tagged as theirs: somebody changed their status."""
     claims = tuple(claims)
-    living = tuple(i for i in instances if i.state in _ALIVE)
+    living = tuple(i for i in instances if is_alive(i))
     alive, held = {i.id for i in living}, {instance_id(c.status.provider_id) for c in claims}
     tagged = {i.tags.get(names.NODECLAIM_TAG, ""): i for i in living if i.id not in held}
     return tuple(
@@ -102,7 +107,7 @@ def misnamed(claims: Iterable[NodeClaim], instances: Iterable[Instance]) -> tupl
 
 def lost(claims: Iterable[NodeClaim], instances: Iterable[Instance], *, now: datetime) -> tuple[NodeClaim, ...]:
     """Claims whose instance is gone, terminated from outside, or that name none although they were launched."""
-    alive = {i.id for i in instances if i.state in _ALIVE}
+    alive = {i.id for i in instances if is_alive(i)}
     return tuple(
         c
         for c in claims
@@ -137,7 +142,7 @@ def abandoned(
     names no instance of EC2's is only taken for gone when its kubelet is silent as well.
     """
     held = {c.status.provider_id for c in claims}
-    alive = {i.id for i in instances if i.state in _ALIVE}
+    alive = {i.id for i in instances if is_alive(i)}
 
     def lives(node: Node) -> bool:
         if (known := instance_id(node.spec.provider_id)) == "":
@@ -154,6 +159,14 @@ def abandoned(
             names.TERMINATION_FINALIZER in n.metadata.finalizers
             or now - (n.metadata.creation_timestamp or now) >= REGISTRATION_TIMEOUT
         )
+    )
+
+
+def deleted(nodes: Iterable[Node], claims: Iterable[NodeClaim]) -> tuple[Node, ...]:
+    """Nodes of ours that somebody has deleted and whose claim doesn't go yet: nobody has heard of it."""
+    living = {c.status.provider_id for c in claims if c.metadata.deletion_timestamp is None}
+    return tuple(
+        n for n in nodes if _is_ours(n) and n.metadata.deletion_timestamp is not None and n.spec.provider_id in living
     )
 
 

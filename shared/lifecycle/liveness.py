@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import nodeclaim
-from shared.api.meta import condition, is_true
+from shared.api.meta import EventReason, condition, is_true
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,13 +50,21 @@ def given_up(claim: NodeClaim, *, now: datetime, undealt: str = "") -> GivenUp |
     launched = condition(claim.status.conditions, nodeclaim.LAUNCHED)
     if launched is None or launched.status != "True":
         why = launched.message if launched is not None and launched.message else "EC2 gave no instance"
-        after, reason, message = LAUNCH_TIMEOUT, "LaunchTimeout", f"not launched within {LAUNCH_TIMEOUT}: {why}"
+        after, reason, message = (
+            LAUNCH_TIMEOUT,
+            EventReason("LaunchTimeout"),
+            f"not launched within {LAUNCH_TIMEOUT}: {why}",
+        )
         since = created
         if undealt:
-            after, reason = REGISTRATION_TIMEOUT, "RegistrationTimeout"
+            after, reason = REGISTRATION_TIMEOUT, EventReason("RegistrationTimeout")
             message = f"instance {undealt} was launched for it and not handed over within {REGISTRATION_TIMEOUT}"
     else:
-        after, since, reason = REGISTRATION_TIMEOUT, launched.last_transition_time or created, "RegistrationTimeout"
+        after, since, reason = (
+            REGISTRATION_TIMEOUT,
+            launched.last_transition_time or created,
+            EventReason("RegistrationTimeout"),
+        )
         message = (
             f"instance {claim.status.provider_id.rpartition('/')[2]} did not join the cluster within "
             f"{REGISTRATION_TIMEOUT}: look at its console output, its user data and the node role's access entry"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import condition, with_condition
+from shared.api.meta import EventReason, condition, with_condition
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
 from shared.instances.places import conflict
@@ -97,15 +97,15 @@ def class_not_ready(pool: NodePool, node_class: EC2NodeClass | None) -> tuple[st
     """Why the pool can't launch because of its node class (reason, message), or None when it can."""
     wanted = pool.spec.template.spec.node_class_ref.name
     if node_class is None:
-        return "NodeClassNotFound", f'there is no valid EC2NodeClass or AWSNodeTemplate named "{wanted}"'
+        return EventReason("NodeClassNotFound"), f'there is no valid EC2NodeClass or AWSNodeTemplate named "{wanted}"'
     if node_class.metadata.deletion_timestamp is not None:
-        return "NodeClassTerminating", f"{node_class.ref} is being deleted"
+        return EventReason("NodeClassTerminating"), f"{node_class.ref} is being deleted"
     ready = condition(node_class.status.conditions, READY)
     if ready is None or ready.status != "True":
         message = ready.message if ready is not None else "not looked at yet"
-        return "NodeClassNotReady", f"{node_class.ref}: {message}"
+        return EventReason("NodeClassNotReady"), f"{node_class.ref}: {message}"
     apart = conflict(pool, node_class)
-    return ("ZonesConflict", apart) if apart is not None else None
+    return (EventReason("ZonesConflict"), apart) if apart is not None else None
 
 
 def _with_registration(

@@ -72,9 +72,15 @@ def node_after(node: Node, claim: NodeClaim) -> Node:
 
 
 def claim_after(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
-    """The claim with what its node shows: its name, its real size, Registered, Initialized and Ready."""
+    """The claim with what its node shows: its name, its real size, Registered, Initialized and Ready.
+
+    A node shows too that the claim was launched, should somebody have taken that off: nothing is to be launched again.
+    """
     status = claim.status
-    conditions = with_condition(status.conditions, nodeclaim.REGISTERED, status=True, reason="Registered", now=now)
+    conditions = status.conditions
+    if not is_true(conditions, nodeclaim.LAUNCHED):
+        conditions = with_condition(conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=now)
+    conditions = with_condition(conditions, nodeclaim.REGISTERED, status=True, reason="Registered", now=now)
     waiting = uninitialized_because(node, claim)
     if waiting is None:
         conditions = with_condition(conditions, nodeclaim.INITIALIZED, status=True, reason="Initialized", now=now)

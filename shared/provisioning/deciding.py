@@ -6,24 +6,24 @@ that stand there unlaunched are part of what every decision answers.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
+from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
-from shared import aws, host
+from shared import at_once, host
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.cluster import resources, writes
 from shared.cluster.lease import hold
 from shared.cluster.reading import read
-from shared.instances import unavailable
-from shared.launch import supply
-from shared.lifecycle import claims as claim_making
+from shared.disruption import static as static_pools
+from shared.provisioning.claims import offers, planned
 from shared.provisioning.grouping import grouped
 from shared.scheduling.decision import Problem
 from shared.scheduling.schedule import schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
@@ -31,22 +31,31 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.info import ClusterInfo
+    from shared.cluster.lease import Lease
     from shared.instances.catalog import RawCatalog
     from shared.launch.supply import Supply
     from shared.provisioning.settings import ProvisioningSettings
-    from shared.scheduling.decision import Decision
+    from shared.scheduling.decision import Decision, PlannedClaim, Refusal
     from shared.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """A decision that is written: ``created`` are its claims, ``waiting`` older ones that have no instance yet."""
+    """A decision that is written: ``created`` are its claims, ``waiting`` older ones that have no instance yet.
+
+    ``arriving`` has the name of the claim for each pod whose place is on a machine that is still to come.
+    ``lacks`` says of static pools (by name) why they can't have all their replicas, ``scarce`` of pods why they had no
+    place until offerings that were refused some time ago counted as available again.
+    """
 
     decision: Decision
     snapshot: Snapshot
     offers: Supply
     created: tuple[NodeClaim, ...]
     waiting: tuple[NodeClaim, ...]
+    arriving: Mapping[str, str]
+    lacks: Mapping[str, str]
+    scarce: Mapping[str, Refusal]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,65 +80,86 @@ class Deciding:
         now = host.current().now()
         with hold(self.client, cluster=self.cluster.name, holder=self.holder, now=host.current().now) as lease:
             snapshot = read(self.client, now=now)
-            offers = self._supply(snapshot, now)
-            decision = schedule(
-                Problem(
-                    snapshot=snapshot,
-                    instance_types=offers.instance_types,
-                    not_ready=offers.not_ready,
-                    leaving=leaving,
-                )
-            )
+            supply = self._supply(snapshot, now)
+            fixed, lacks = self._write_static(lease, snapshot, supply, attempt)
+            if fixed:
+                snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *fixed))
+            decision = _plan(snapshot, supply, leaving)
+            scarce: dict[str, Refusal] = {}
+            if decision.errors:
+                lately = self._supply(snapshot, now, lately=True)
+                again = decision if lately == supply else _plan(snapshot, lately, leaving)
+                if len(again.errors) < len(decision.errors):
+                    scarce = {pod: why for pod, why in decision.errors.items() if pod not in again.errors}
+                    supply, decision = lately, again
             lease.check()
-            created = self._write(decision, snapshot, offers, attempt)
-        waiting = tuple(c for c in snapshot.node_claims if _is_unlaunched(c))
-        return Decided(decision=decision, snapshot=snapshot, offers=offers, created=created, waiting=waiting)
-
-    def _supply(self, snapshot: Snapshot, now: datetime) -> Supply:
-        return supply.gather(
-            snapshot.node_pools,
-            snapshot.node_classes,
-            self.raw,
-            self.cluster,
-            unavailable=unavailable.current(aws.dynamodb(), self.settings.table_name, now=now),
-            default_instance_profile=self.settings.node_instance_profile,
-            now=now,
-            nodes=snapshot.nodes,
-            claims=snapshot.node_claims,
+            machines = grouped(decision, snapshot, supply)
+            planned_now = self._write(machines, snapshot, supply, decision=f"{self.run}/{attempt}")
+        created = (*fixed, *planned_now)
+        there = {n.metadata.name for n in snapshot.nodes}
+        arriving = {pod: name for name, pods in decision.existing.items() if name not in there for pod in pods}
+        arriving |= {pod: c.name for m, c in zip(machines, planned_now, strict=True) for pod in m.pods}
+        made = {c.name for c in created}
+        return Decided(
+            decision=decision,
+            snapshot=snapshot,
+            offers=supply,
+            created=created,
+            waiting=tuple(c for c in snapshot.node_claims if _is_unlaunched(c) and c.name not in made),
+            arriving=arriving,
+            lacks=lacks,
+            scarce=scarce,
         )
 
-    def _write(self, decision: Decision, snapshot: Snapshot, offers: Supply, attempt: int) -> tuple[NodeClaim, ...]:
-        pools = {p.name: p for p in snapshot.node_pools}
-        created = []
-        for i, planned in enumerate(grouped(decision, snapshot, offers)):
-            pool = pools[planned.node_pool]
-            claim = claim_making.claim_for(
-                planned,
-                pool,
-                offers.node_classes[pool.name],
-                decision=f"{self.run}/{attempt}",
-                name=f"{pool.name}-{_suffix(self.run, attempt, i)}",
-            )
+    def _supply(self, snapshot: Snapshot, now: datetime, *, lately: bool = False) -> Supply:
+        return offers(
+            snapshot,
+            self.raw,
+            self.cluster,
+            table=self.settings.table_name,
+            default_instance_profile=self.settings.node_instance_profile,
+            now=now,
+            lately=lately,
+        )
+
+    def _write_static(
+        self, lease: Lease, snapshot: Snapshot, supply: Supply, attempt: int
+    ) -> tuple[tuple[NodeClaim, ...], Mapping[str, str]]:
+        """What static pools lack, written first, so that pending pods count on it."""
+        machines, lacks = static_pools.missing(snapshot, supply.instance_types, supply.not_ready)
+        if not machines:
+            return (), lacks
+        lease.check()
+        return self._write(machines, snapshot, supply, decision=f"{self.run}/{attempt}/static"), lacks
+
+    def _write(
+        self, machines: Sequence[PlannedClaim], snapshot: Snapshot, supply: Supply, *, decision: str
+    ) -> tuple[NodeClaim, ...]:
+        claims = planned(machines, snapshot, supply, decision=decision)
+
+        def write(item: tuple[PlannedClaim, NodeClaim]) -> NodeClaim:
+            machine, claim = item
             stored = writes.create(self.client, resources.NODE_CLAIMS, claim)
-            created.append(stored)
             self.logger.info(
                 "Created a NodeClaim",
                 extra={
                     "nodeclaim": stored.name,
-                    "nodepool": pool.name,
-                    "pods": len(planned.pods),
-                    "cheapest": asdict(planned.cheapest),
-                    "instance_types": len(planned.instance_types),
+                    "nodepool": machine.node_pool,
+                    "pods": len(machine.pods),
+                    "cheapest": asdict(machine.cheapest),
+                    "instance_types": len(machine.instance_types),
                 },
             )
-        return tuple(created)
+            return stored
+
+        return tuple(at_once.each(write, zip(machines, claims, strict=True)))
+
+
+def _plan(snapshot: Snapshot, supply: Supply, leaving: frozenset[str]) -> Decision:
+    return schedule(
+        Problem(snapshot=snapshot, instance_types=supply.instance_types, not_ready=supply.not_ready, leaving=leaving)
+    )
 
 
 def _is_unlaunched(claim: NodeClaim) -> bool:
     return claim.metadata.deletion_timestamp is None and not is_true(claim.status.conditions, nodeclaim.LAUNCHED)
-
-
-def _suffix(run: str, attempt: int, index: int) -> str:
-    """Five lower-case letters and digits, as generateName makes them, but the same for the same run."""
-    digest = hashlib.sha256(f"{run}/{attempt}/{index}".encode()).digest()
-    return "".join("bcdfghjklmnpqrstvwxz2456789"[b % 27] for b in digest[:5])

@@ -10,6 +10,8 @@ from shared.launch.merging import fewer_launches, past_limits
 from shared.lifecycle import claims as claim_making
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shared.api.nodeclaim import NodeClaim
     from shared.api.quantity import Resources
     from shared.launch.supply import Supply
@@ -20,18 +22,17 @@ if TYPE_CHECKING:
 def grouped(decision: Decision, snapshot: Snapshot, offers: Supply) -> tuple[PlannedClaim, ...]:
     """The decision's claims in their order, in few launches; those of pools that are near their limits as planned."""
     held: dict[str, Resources] = {}
+    capacity = {pool: {t.name: t.capacity for t in types} for pool, types in offers.instance_types.items()}
     for claim in snapshot.node_claims:
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
-        held[pool] = add(held.get(pool, {}), _size(claim, offers))
+        held[pool] = add(held.get(pool, {}), _size(claim, capacity.get(pool, {})))
     merged = fewer_launches(decision.claims)
     limited = past_limits(merged, snapshot.node_pools, held=held, instance_types=offers.instance_types)
     return fewer_launches(decision.claims, limited=limited) if limited else merged
 
 
-def _size(claim: NodeClaim, offers: Supply) -> Resources:
+def _size(claim: NodeClaim, capacity: Mapping[str, Resources]) -> Resources:
     """What a claim's machine has; while it has none, what the largest that it may get has."""
     if claim.status.capacity:
         return parse_resources(claim.status.capacity)
-    allowed = claim_making.instance_types(claim)
-    pool = claim.metadata.labels.get(names.NODEPOOL, "")
-    return largest(*(t.capacity for t in offers.instance_types.get(pool, ()) if t.name in allowed))
+    return largest(*(capacity[name] for name in claim_making.instance_types(claim) if name in capacity))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared import aws, host
+from shared import at_once, aws, host
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import to_json, with_condition
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.cluster.info import ClusterInfo
+    from shared.instances.offering import InstanceType
     from shared.launch.fleet import Failed
     from shared.launch.supply import Supply
 
@@ -49,8 +50,9 @@ class Launching:
         """Launch the claims and record what came of each; those whose pool or class can't launch now wait."""
         now = host.current().now()
         requests = []
+        kinds: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]] = {}
         for claim in claims:
-            request = _request(claim, offers)
+            request = _request(claim, offers, kinds)
             if request is None:
                 self.logger.warning("A NodeClaim waits for its NodePool or node class", extra={"nodeclaim": claim.name})
             else:
@@ -60,14 +62,16 @@ class Launching:
         by_name = {r.claim.name: r.claim for r in requests}
         results = launch(requests, cluster=self.cluster, now=now, budget=Budget(aws.dynamodb(), self.table))
         # A call's lack is said on each of its claims; it is one thing to remember.
-        for offering in dict.fromkeys(o for result in results for o in result.unavailable):
-            unavailable.mark(aws.dynamodb(), self.table, offering, reason="NoCapacity", now=now)
-        for result in results:
-            if isinstance(result, Launched):
-                self._record_launch(by_name[result.claim_name], result, now)
-            else:
-                self._record_failure(by_name[result.claim_name], result, now)
+        lacking = dict.fromkeys(o for result in results for o in result.unavailable)
+        unavailable.mark(aws.dynamodb(), self.table, lacking, reason="NoCapacity", now=now)
+        at_once.each(lambda r: self._record(by_name[r.claim_name], r, now), results)
         return results
+
+    def _record(self, claim: NodeClaim, result: Launched | Failed, now: datetime) -> None:
+        if isinstance(result, Launched):
+            self._record_launch(claim, result, now)
+        else:
+            self._record_failure(claim, result, now)
 
     def _record_launch(self, claim: NodeClaim, launched: Launched, now: datetime) -> None:
         """Labels first, Launched last: a run that dies in between is taken up again by its ClientToken."""
@@ -118,12 +122,19 @@ class Launching:
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
 
 
-def _request(claim: NodeClaim, offers: Supply) -> LaunchRequest | None:
-    """What to ask EC2 for, or None while the claim's pool or class can't launch."""
+def _request(
+    claim: NodeClaim, offers: Supply, kinds: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]]
+) -> LaunchRequest | None:
+    """What to ask EC2 for, or None while the claim's pool or class can't launch.
+
+    ``kinds`` keeps the types that claims of one kind may be: many claims of a decision are alike.
+    """
     pool = claim.metadata.labels.get(names.NODEPOOL, "")
     node_class = offers.node_classes.get(pool)
     allowed = claim_making.instance_types(claim)
-    types = tuple(t for t in offers.instance_types.get(pool, ()) if t.name in allowed)
+    if (pool, allowed) not in kinds:
+        kinds[pool, allowed] = tuple(t for t in offers.instance_types.get(pool, ()) if t.name in allowed)
+    types = kinds[pool, allowed]
     if node_class is None or not types:
         return None
     return LaunchRequest(claim=claim, node_class=node_class, instance_types=types)

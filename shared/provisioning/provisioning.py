@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared import aws, hints, host
+from shared.api.pods import waited
 from shared.cluster.connect import connect, describe
 from shared.cluster.events import recorder
 from shared.instances import store
@@ -81,9 +82,13 @@ class Provisioning:
             launched = [r for r in results if isinstance(r, Launched)]
             failed = [r for r in results if isinstance(r, Failed)]
             report.claims_created += len(decided.created)
+            report.decision_seconds = max(report.decision_seconds, decided.decision.stats.get("seconds", 0.0))
+            if decided.created:
+                report.slowest_claim = max(report.slowest_claim or 0.0, _longest_wait(decided, host.current().now()))
             report.launched += launched
             report.failed += failed
             report.unplaced = frozenset(decided.decision.errors)
+            report.arriving, report.seen = decided.arriving, decided.snapshot
             report.unfilled = frozenset(c.name for c in claims) - {r.claim_name for r in launched}
             if not any(f.kind == "capacity" for f in failed):
                 break
@@ -106,11 +111,22 @@ class Provisioning:
             raise
 
     def _tell(self, decided: Decided) -> None:
-        """Say on each pod that waits why it has no place; those that still run are told once they don't."""
-        pods = {p.key: p for p in decided.snapshot.pods}
-        for key, refusal in sorted(decided.decision.errors.items())[:_TOLD]:
+        """Say on pools why they lack nodes, and on pods that wait why they have no place, not while they still run."""
+        for pool in decided.snapshot.node_pools if decided.lacks else ():
+            if lack := decided.lacks.get(pool.name):
+                self._recorder.record(pool.ref, "Warning", "ReplicasMissing", lack)
+                self._logger.warning("A static pool lacks nodes", extra={"nodepool": pool.name, "why": lack})
+        told = dict(sorted({**decided.scarce, **decided.decision.errors}.items())[:_TOLD])
+        pods = {p.key: p for p in decided.snapshot.pods if not p.spec.node_name} if told else {}
+        for key, refusal in told.items():
             pod = pods.get(key)
-            if pod is None or pod.spec.node_name:
+            if pod is None:
                 continue
             self._recorder.record(pod.ref, "Warning", "FailedScheduling", refusal.message)
             self._logger.warning("A pod can't be placed", extra={"pod": key, "why": refusal.message})
+
+
+def _longest_wait(decided: Decided, now: datetime) -> float:
+    """How long the pods had been waiting that machines are bought for, the longest of them, in seconds."""
+    bought = {key for claim in decided.decision.claims for key in claim.pods}
+    return max((waited(p, now=now) for p in decided.snapshot.pods if p.key in bought), default=0.0)

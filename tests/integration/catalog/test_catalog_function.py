@@ -26,7 +26,7 @@ BUCKET, CLUSTER = "tenon-catalog", "demo"
 TYPES = ("t3.medium", "m7g.large", "m5.large", "m5.xlarge", "r5.large", "g5.xlarge", "mac2.metal")
 """Those that EC2 has here: all of them would take seconds a test."""
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
-CONTEXT = SimpleNamespace(
+CONTEXT: Any = SimpleNamespace(
     function_name="catalog", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="request"
 )
 

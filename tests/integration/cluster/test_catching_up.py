@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import threading
@@ -42,6 +43,23 @@ def pods(client: Client, add_pod: Callable[..., None]) -> Pods:
     kept = Pods(client, worth=1, patience=1200)
     kept.read()
     return kept
+
+
+def test_the_garbage_collector_never_walks_what_a_large_list_holds(
+    client: Client, add_pod: Callable[..., None]
+) -> None:
+    add_pod("p")
+
+    def is_walked(pods: Pods) -> bool:
+        (found,) = pods.read().objects
+        return id(found) in {id(one) for one in gc.get_objects()}
+
+    try:
+        assert is_walked(Pods(client, worth=2))
+        assert not is_walked(Pods(client, worth=1))
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()
 
 
 def bind(client: Client, name: str) -> None:

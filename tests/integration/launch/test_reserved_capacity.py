@@ -36,6 +36,7 @@ def reserved(account: Account) -> Account:
             "OwnerId": "111122223333",
         },
         {"CapacityReservationId": "cr-windows", "InstancePlatform": "Windows", "InstanceType": "m5.large"},
+        {"CapacityReservationId": "cr-block", "ReservationType": "capacity-block", "InstanceType": "p5.48xlarge"},
     ]
 
     def answer(**_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
@@ -111,3 +112,17 @@ def test_terms_that_select_no_reservation_are_told(reserved: Account) -> None:
     assert found is not None
     assert found.status == "False"
     assert 'spec.capacityReservationSelectorTerms[0].id "cr-none"' in found.message
+
+
+@pytest.mark.parametrize(
+    ("id_", "why"), [("cr-block", "a capacity-block, which Tenon can't launch into"), ("cr-windows", "for Windows")]
+)
+def test_a_reservation_that_no_node_can_be_launched_into_is_told_with_the_reason(
+    reserved: Account, id_: str, why: str
+) -> None:
+    term = CapacityReservationSelectorTerm(id=id_)
+    status = reserved.status(reserved.node_class(capacity_reservation_selector_terms=[term]))
+    found = condition(status.conditions, "CapacityReservationsReady")
+    assert found is not None
+    assert found.status == "False"
+    assert f"{id_} is {why}" in found.message

@@ -33,7 +33,7 @@ def table(account: Account) -> Account:
 
 def test_an_offering_is_unavailable_for_three_minutes(table: Account) -> None:  # noqa: ARG001 (makes the table)
     now = host.current().now()
-    unavailable.mark(aws.dynamodb(), TABLE, M5, reason="InsufficientInstanceCapacity", now=now)
+    unavailable.mark(aws.dynamodb(), TABLE, [M5], reason="InsufficientInstanceCapacity", now=now)
     assert unavailable.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=179)) == {M5}
     assert unavailable.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=181)) == frozenset()
 
@@ -41,8 +41,28 @@ def test_an_offering_is_unavailable_for_three_minutes(table: Account) -> None:  
 def test_marking_again_starts_the_time_anew(table: Account) -> None:  # noqa: ARG001 (makes the table)
     now = host.current().now()
     for later in (0, 100):
-        unavailable.mark(aws.dynamodb(), TABLE, M5, reason="Unsupported", now=now + timedelta(seconds=later))
+        unavailable.mark(aws.dynamodb(), TABLE, [M5], reason="Unsupported", now=now + timedelta(seconds=later))
     assert unavailable.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=250)) == {M5}
+
+
+def test_a_whole_zone_is_marked_25_offerings_a_call_and_what_is_put_off_is_tried_again(table: Account) -> None:  # noqa: ARG001 (makes the table)
+    dynamodb, now = aws.dynamodb(), host.current().now()
+    zone = [("spot", f"m5.{i}", "us-east-1a") for i in range(60)]
+    sent: list[list[Any]] = []
+
+    def put_off_two(parsed: dict[str, Any], **_more: object) -> None:
+        if len(sent) == 1:
+            parsed["UnprocessedItems"] = {TABLE: sent[0][:2]}
+
+    def note(params: dict[str, Any], **_more: object) -> None:
+        sent.append(params["RequestItems"][TABLE])
+
+    dynamodb.meta.events.register("provide-client-params.dynamodb.BatchWriteItem", note)
+    dynamodb.meta.events.register("after-call.dynamodb.BatchWriteItem", put_off_two)
+    unavailable.mark(dynamodb, TABLE, zone, reason="InsufficientInstanceCapacity", now=now)
+    assert [len(items) for items in sent] == [25, 25, 10, 2]
+    assert sent[3] == sent[0][:2]
+    assert unavailable.current(dynamodb, TABLE, now=now) == frozenset(zone)
 
 
 def test_two_functions_share_one_budget(table: Account) -> None:  # noqa: ARG001 (makes the table)

@@ -76,7 +76,7 @@ def test_a_node_is_told_when_its_last_pod_leaves_and_when_it_is_deleted(world: W
     world.store.delete(kinds.NODES, "n1")
     assert world.told() == [(hints.NODES_DELETING, "n1")]
     assert world.told(after=61) == []
-    assert world.told() == [(hints.NODES_DELETING, "n1")]
+    assert world.told() == []
 
 
 def test_a_kind_that_comes_later_is_watched_from_then_on(world: World) -> None:

@@ -34,7 +34,7 @@ REGION = "us-east-1"
 CLUSTER = "demo"
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T12:00:00Z"}]
-CONTEXT = SimpleNamespace(
+CONTEXT: Any = SimpleNamespace(
     function_name="f", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:x", aws_request_id="r"
 )
 
@@ -165,13 +165,18 @@ class Rig:
         self.node(name, provider_id, owner=claim)
         return identity
 
-    def pod(self, name: str, node: str, *, app: str = "web", grace: int = 30) -> None:
+    def pod(self, name: str, node: str, *, app: str = "web", grace: int = 30, protected: str = "") -> None:
         self.client.create(
             PODS.path(namespace="default"),
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default", "labels": {"app": app}},
+                "metadata": {
+                    "name": name,
+                    "namespace": "default",
+                    "labels": {"app": app},
+                    "annotations": {names.DO_NOT_DISRUPT: protected} if protected else {},
+                },
                 "spec": {
                     "nodeName": node,
                     "terminationGracePeriodSeconds": grace,
@@ -276,6 +281,7 @@ class Rig:
             "TENON_TERMINATION_QUEUE_URL": self.queue_url,
             "TENON_DEAD_LETTER_QUEUE_URL": self.queue_url,
             "TENON_NODE_INSTANCE_PROFILE": "nodes",
+            "TENON_CATALOG_BUCKET": "catalog",
         }
         return host.Host(environ=environ, now=lambda: self.now, sleep=self.turn, warm=self.warm)
 

@@ -10,6 +10,7 @@ import pytest
 
 from shared import hints
 from shared.api import labels as names
+from shared.cluster.resources import PODS
 
 if TYPE_CHECKING:
     from local.kubernetes.table import Change
@@ -140,6 +141,60 @@ def test_each_pod_keeps_its_own_grace_before_the_deadline_which_is_kept_within_f
     assert timedelta() <= rig.now - end <= late
 
 
+def test_a_budget_is_asked_once_more_when_a_pods_time_has_come_and_evicts_if_it_allows_it_by_then(rig: Rig) -> None:
+    rig.a_node("old", grace="2h")
+    rig.pod("web", "old")
+    rig.budget("web", 1)
+    rig.delete("claim-old")
+    time_is_up = rig.now + timedelta(hours=2) - timedelta(seconds=30)
+    rig.run(until=lambda: [at for at, _ in rig.due] == [time_is_up])
+    rig.pod("web-again", "new")  # from now on the budget would allow it
+    rig.requests.clear()
+    rig.step()
+    (pod,) = (p for p in rig.pods() if p["metadata"]["name"] == "web")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert not [path for method, path in rig.requests if method == "DELETE"]
+    assert {e["type"] for e in rig.events("Evicted")} == {"Normal"}
+
+
+def test_a_pod_not_to_be_disrupted_holds_its_node_until_it_ends_by_itself_and_that_is_told_once(rig: Rig) -> None:
+    instance = rig.a_node("old")
+    rig.pod("job", "old", protected="true")
+    rig.pod("web", "old")
+    rig.delete("claim-old")
+    rig.run(limit=timedelta(minutes=5))
+    assert [p["metadata"]["name"] for p in rig.pods() if "deletionTimestamp" not in p["metadata"]] == ["job"]
+    rig.stop("web")
+    before = rig.invocations
+    rig.run(limit=timedelta(days=2))
+    assert rig.invocations - before < 400
+    assert rig.states()[instance] == "running"
+    (told,) = rig.events("FailedDraining")
+    assert told["count"] == 1
+    assert "default/job has annotation karpenter.sh/do-not-disrupt" in told["message"]
+    rig.client.patch(PODS.path("job", namespace="default", subresource="status"), {"status": {"phase": "Succeeded"}})
+    rig.run()
+    assert rig.claims() == rig.nodes() == []
+    assert rig.states()[instance] == "terminated"
+
+
+def test_the_deadline_ends_a_pod_not_to_be_disrupted_with_its_own_grace(rig: Rig) -> None:
+    instance = rig.a_node("old", grace="1h")
+    rig.pod("job", "old", grace=120, protected="true")
+    rig.delete("claim-old")
+    end = rig.now + timedelta(hours=1)
+    stopped: list[datetime] = []
+
+    def watch(change: Change) -> None:
+        if change.kind.kind == "Pod" and "deletionTimestamp" in change.object["metadata"]:
+            stopped.append(rig.now)
+
+    rig.store.subscribe(watch)
+    rig.run(until=lambda: rig.states()[instance] != "running")
+    assert timedelta() <= stopped[0] - (end - timedelta(seconds=120)) <= timedelta(seconds=5)
+    assert timedelta() <= rig.now - end <= timedelta(seconds=5)
+
+
 def test_the_deadline_stands_on_the_claim_and_one_that_a_person_moved_counts(rig: Rig) -> None:
     rig.a_node("old", grace="10m")
     rig.pod("web", "old")
@@ -180,6 +235,22 @@ def test_deleting_the_node_does_the_same_as_deleting_its_claim(rig: Rig) -> None
 
     rig.after_each = stop_all
     rig.run()
+    assert rig.claims() == rig.nodes() == []
+    assert rig.states()[instance] == "terminated"
+    assert [e["reason"] for e in rig.events("Evicted")] == ["Evicted"]
+
+
+def test_a_node_that_was_deleted_unheard_is_found_by_the_sweep_and_goes_all_the_same(rig: Rig) -> None:
+    instance = rig.a_node("old")
+    rig.pod("web", "old")
+    rig.client.delete("/api/v1/nodes/old")
+
+    def stop_all() -> None:
+        for pod in rig.pods():
+            rig.stop(pod["metadata"]["name"])
+
+    rig.after_each = stop_all
+    rig.settle(minutes=2)
     assert rig.claims() == rig.nodes() == []
     assert rig.states()[instance] == "terminated"
     assert [e["reason"] for e in rig.events("Evicted")] == ["Evicted"]

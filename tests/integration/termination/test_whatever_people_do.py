@@ -37,6 +37,27 @@ def test_a_claims_instance_that_somebody_edited_is_written_again(rig: Rig, edite
     assert instance in told["message"]
 
 
+@pytest.mark.parametrize("wiped", [{"status": None}, {"status": {"conditions": []}}])
+def test_a_claim_whose_status_somebody_wiped_is_told_its_instance_again_and_keeps_its_node(
+    rig: Rig, wiped: dict[str, Any]
+) -> None:
+    instance = rig.a_node("old")
+    rig.pod("web", "old")
+    before = rig.stored_claim("claim-old")["status"]
+    rig.turn(3600)
+    cleared = {"status": dict.fromkeys(before)} if wiped["status"] is None else wiped
+    rig.client.patch(NODE_CLAIMS.path("claim-old", subresource="status"), cleared)
+    rig.settle(minutes=3)
+    after = rig.stored_claim("claim-old")["status"]
+    assert (after["providerID"], after["nodeName"]) == (before["providerID"], "old")
+    assert {c["type"] for c in after["conditions"] if c["status"] == "True"} >= {"Launched", "Registered"}
+    assert rig.states()[instance] == "running"
+    assert [p["metadata"]["name"] for p in rig.pods()] == ["web"]
+    if wiped["status"] is None:
+        (told,) = rig.events("ProviderIDRestored")
+        assert instance in told["message"]
+
+
 def test_a_claim_that_names_no_instance_and_none_names_is_removed_with_the_reason(rig: Rig) -> None:
     rig.claim("odd", "banana", registered=False)
     rig.turn(60)
@@ -85,11 +106,13 @@ def test_a_node_deleted_by_force_takes_its_instance_and_claim_with_it(rig: Rig) 
     assert instance in told["message"]
 
 
-@pytest.mark.parametrize("state", ["launched", "registered", "draining"])
+@pytest.mark.parametrize("state", ["launched", "joining", "registered", "draining"])
 def test_an_instance_terminated_from_outside_has_its_claim_and_node_removed(rig: Rig, state: str) -> None:
-    if state == "launched":
+    if state in ("launched", "joining"):
         instance, provider_id = rig.instance(**{names.NODECLAIM_TAG: "claim-old"})
         rig.claim("claim-old", provider_id, registered=False)
+        if state == "joining":
+            rig.node("old", provider_id, ready=False, ours=False)
     else:
         instance = rig.a_node("old")
         rig.pod("web", "old")

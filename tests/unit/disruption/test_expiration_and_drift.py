@@ -10,9 +10,10 @@ from shared.api import labels as names
 from shared.api.hash import NODEPOOL_HASH_VERSION, hash_node_pool
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.nodeclaim import NodeClaimSpec
-from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedAMI, ResolvedSubnet
+from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedAMI, ResolvedSecurityGroup, ResolvedSubnet
 from shared.api.nodepool import Budget, NodeClaimTemplate, TemplateMetadata, TemplateSpec
 from shared.disruption import drift, expiration
+from shared.disruption.view import Network
 
 if TYPE_CHECKING:
     from shared.disruption.command import Command
@@ -112,7 +113,7 @@ def test_a_node_that_the_requirements_no_longer_allow_has_drifted(cluster: Clust
     assert names.CAPACITY_TYPE in drift.why(cluster.view(), candidate)
 
 
-def test_images_and_subnets_that_are_no_longer_selected_are_drift(cluster: Cluster) -> None:
+def test_images_subnets_and_security_groups_that_are_no_longer_selected_are_drift(cluster: Cluster) -> None:
     cluster.node("n", 1)
     (claim,) = cluster.claims
     cluster.claims = [replace(claim, status=replace(claim.status, image_id="ami-1"))]
@@ -126,7 +127,9 @@ def test_images_and_subnets_that_are_no_longer_selected_are_drift(cluster: Clust
             snapshot=view.snapshot,
             now=view.now,
             node_classes={"default": node_class},
-            subnets={claim.status.provider_id: "subnet-1"},
+            networks={
+                claim.status.provider_id: Network(subnet="subnet-1", security_groups=frozenset({"sg-1", "sg-2"}))
+            },
         )
         return bool(drift.find(seen))
 
@@ -135,3 +138,7 @@ def test_images_and_subnets_that_are_no_longer_selected_are_drift(cluster: Clust
     assert found(with_status(amis=[ResolvedAMI(id="ami-2")]))
     assert not found(with_status(subnets=[ResolvedSubnet(id="subnet-1")]))
     assert found(with_status(subnets=[ResolvedSubnet(id="subnet-2")]))
+    groups = [ResolvedSecurityGroup(id="sg-2"), ResolvedSecurityGroup(id="sg-1")]
+    assert not found(with_status(security_groups=groups))
+    assert found(with_status(security_groups=groups[:1]))
+    assert found(with_status(security_groups=[*groups, ResolvedSecurityGroup(id="sg-3")]))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared import host
 from shared.api import labels
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus
 from shared.api.meta import ObjectMeta
@@ -18,13 +21,17 @@ from shared.api.nodeclass import (
     EC2NodeClass,
     EC2NodeClassSpec,
     EC2NodeClassStatus,
+    Kubelet,
     ResolvedAMI,
 )
-from shared.instances import listing, observed
+from shared.instances import keeping, listing, observed
 from shared.instances.build import instance_types
 from shared.instances.catalog import MalformedCatalogError, RawCatalog, Shape, decode, encode
 from shared.instances.estimate import on_demand
 from shared.instances.family import family_of
+
+if TYPE_CHECKING:
+    from shared.instances.offering import InstanceType
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 ARM = ResolvedAMI(id="ami-arm", requirements=[AMIRequirement(key=labels.ARCH, operator="In", values=["arm64"])])
@@ -62,6 +69,23 @@ def test_a_type_is_offered_where_the_class_has_subnets_and_a_price_is_known() ->
         "m6g.large": [("a", "on-demand")],
     }
     assert types[0].offerings[0].labels == {labels.ZONE_ID: "az1"}
+
+
+def test_a_warm_process_keeps_a_classes_types_until_anything_they_are_made_from_changes() -> None:
+    def ask(of: EC2NodeClass, raw: RawCatalog = RAW, **changed: object) -> tuple[InstanceType, ...]:
+        asked: Any = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}} | changed
+        return keeping.instance_types(raw, of, **asked)
+
+    with host.using(host.Host(environ={})):
+        first = ask(node_class())
+        assert ask(node_class()) is first
+        assert ask(node_class(), unavailable={("spot", "m5.large", "a")}) != first
+        assert ask(node_class(), zones={"b"}) != first
+        assert ask(node_class(), observed_memory={"m5.large": 7 << 30}) != first
+        assert ask(node_class(ARM)) != first
+        assert ask(node_class(kubelet=Kubelet(max_pods=5))) != first
+        assert ask(node_class(), msgspec.structs.replace(RAW, on_demand={"m5.large": 0.1})) != first
+        assert ask(node_class()) == first
 
 
 def test_an_offering_without_capacity_stays_as_not_available() -> None:

@@ -41,4 +41,4 @@ def test_the_next_look_never_comes_after_the_deadline(waited: int, awaited: Awai
     now = NOW + timedelta(seconds=waited)
     wait = delay(claim(), awaited, latest=now + timedelta(seconds=left), now=now)
     assert timedelta() < wait <= timedelta(seconds=left)
-    assert wait <= timedelta(seconds=900 if awaited is Awaited.NOBODY else 5)
+    assert wait <= timedelta(seconds={Awaited.NOBODY: 900, Awaited.PLACE: 10}.get(awaited, 5))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
+
 from shared.api import labels as names
 from shared.api.kubernetes import (
     PersistentVolumeClaimSource,
@@ -40,6 +42,7 @@ def pod(
     annotations: dict[str, str] | None = None,
     phase: str = "Running",
     volumes: list[Volume] | None = None,
+    started: datetime | None = None,
 ) -> Pod:
     return Pod(
         metadata=ObjectMeta(
@@ -56,7 +59,7 @@ def pod(
             tolerations=tolerations or [],
             volumes=volumes or [],
         ),
-        status=PodStatus(phase=phase),
+        status=PodStatus(phase=phase, start_time=started),
     )
 
 
@@ -84,8 +87,11 @@ def test_the_next_group_waits_until_the_pods_before_it_are_gone() -> None:
 
 def test_pods_that_nobody_can_move_are_passed_over() -> None:
     everything = [Toleration(operator="Exists")]
+    static = pod("owned")
+    node = OwnerReference(api_version="v1", kind="Node", name="n", uid="n")
     staying = (
         pod("static", annotations={names.MIRROR_POD: "x"}),
+        replace(static, metadata=replace(static.metadata, owner_references=[node])),
         pod("agent", daemon=True, tolerations=everything),
         pod("done", phase="Succeeded"),
         pod("stuck", deleted=NOW - timedelta(minutes=2)),
@@ -93,6 +99,32 @@ def test_pods_that_nobody_can_move_are_passed_over() -> None:
     step = next_step(claim(), staying, (), {}, now=NOW)
     assert step.drained
     assert step.terminate
+
+
+def test_a_pod_not_to_be_disrupted_is_waited_for_and_its_nodes_daemons_stay_as_long() -> None:
+    kept, web, log = pod("kept", annotations={names.DO_NOT_DISRUPT: "true"}), pod("web"), pod("log", daemon=True)
+    step = next_step(claim(), [kept, web, log], (), {}, now=NOW)
+    assert step.evict == (web,)
+    assert step.protected == (kept,)
+    alone = next_step(claim(), [kept, log], (), {}, now=NOW)
+    assert (alone.evict, alone.protected, alone.terminate, alone.latest) == ((), (kept,), False, None)
+    assert "default/kept" in alone.waiting_for
+
+
+def test_a_pod_protected_for_a_while_is_evicted_once_that_is_over_and_looked_at_again_just_then() -> None:
+    kept = pod("kept", annotations={names.DO_NOT_DISRUPT: "1h"}, started=NOW - timedelta(minutes=50))
+    step = next_step(claim(), [kept], (), {}, now=NOW)
+    assert (step.evict, step.protected, step.latest) == ((), (kept,), NOW + timedelta(minutes=10))
+    assert evicted(kept, at=NOW + timedelta(minutes=10)) == ["kept"]
+
+
+def test_the_deadline_overrides_a_pods_protection_and_leaves_it_its_own_grace() -> None:
+    kept = pod("kept", annotations={names.DO_NOT_DISRUPT: "true"}, grace=60)
+    hurried = claim(grace="10m")
+    early = next_step(hurried, [kept], (), {}, now=NOW)
+    assert (early.force, early.latest) == ((), NOW + timedelta(minutes=9))
+    late = next_step(hurried, [kept], (), {}, now=NOW + timedelta(minutes=9))
+    assert (late.force, late.protected) == (((kept, 60),), ())
 
 
 def test_an_empty_node_is_terminated_at_once() -> None:

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
+
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.launch.instances import Instance, instance_id
-from shared.lifecycle.garbage import GRACE, abandoned, lost, orphans
+from shared.lifecycle.garbage import GRACE, abandoned, deleted, lost, orphans
 from shared.lifecycle.liveness import given_up
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -81,6 +83,21 @@ def test_a_node_of_ours_without_claim_and_instance_is_abandoned_and_a_strangers_
     assert abandoned([ours, strange], [], [], now=NOW) == (ours,)
     assert abandoned([ours], [], [machine("i-1")], now=NOW) == ()
     assert abandoned([ours], [claim(provider_id="aws:///us-east-1a/i-1")], [], now=NOW) == ()
+
+
+def test_a_node_that_somebody_deleted_is_followed_up_until_its_claim_goes_too() -> None:
+    provider_id = "aws:///us-east-1a/i-1"
+
+    def node(*, gone: bool, ours: bool = True) -> Node:
+        labels = {names.NODEPOOL: "default"} if ours else {}
+        metadata = ObjectMeta(name="n", labels=labels, deletion_timestamp=NOW if gone else None)
+        return Node(metadata=metadata, spec=NodeSpec(provider_id=provider_id))
+
+    living = claim(provider_id=provider_id)
+    leaving = replace(living, metadata=replace(living.metadata, deletion_timestamp=NOW))
+    assert deleted([node(gone=True)], [living]) == (node(gone=True),)
+    assert deleted([node(gone=False), node(gone=True, ours=False)], [living]) == ()
+    assert deleted([node(gone=True)], [leaving]) == ()
 
 
 def test_garbage_in_a_provider_id_is_no_instance() -> None:

@@ -35,6 +35,14 @@ def test_hints_wait_ten_seconds_at_most(start: datetime) -> None:
     raise AssertionError("never sent")
 
 
+def test_what_is_told_of_nodes_never_waits_longer_than_a_second(start: datetime) -> None:
+    batches = Batches()
+    for i in range(5):
+        batches.add(hints.NODES_CHANGED, [f"n{i}"], start + i * SECOND / 5)
+    assert batches.due() == start + SECOND
+    assert batches.take(start + SECOND) == {hints.NODES_CHANGED: ("n0", "n1", "n2", "n3", "n4")}
+
+
 def test_kinds_of_hint_wait_each_for_itself(start: datetime) -> None:
     batches = Batches()
     batches.add("A", ["x"], start)

@@ -179,17 +179,18 @@ def test_nodes_that_are_up_when_the_relay_starts_are_no_news() -> None:
     assert told == [(hints.NODES_CHANGED, "new")]
 
 
-def test_deletions_are_told_and_stand_until_they_are_done() -> None:
+def test_deletions_are_told_once_and_again_for_another_of_the_same_name() -> None:
     noticer = Noticer()
     seen(noticer, resources.NODES, node())
     assert seen(noticer, resources.NODES, node(deleting=True)) == [(hints.NODES_DELETING, "n1")]
     assert seen(noticer, resources.NODES, node(deleting=True)) == []
     assert seen(noticer, resources.NODE_CLAIMS, named("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
-    assert noticer.standing[hints.NODES_DELETING] == {"n1"}
-    assert noticer.standing[hints.NODE_CLAIMS_DELETING] == {"c"}
+    assert not any(noticer.standing.values())
     seen(noticer, resources.NODES, node(deleting=True), gone=True)
     seen(noticer, resources.NODE_CLAIMS, named("c"), gone=True)
-    assert not any(noticer.standing.values())
+    seen(noticer, resources.NODES, node())
+    assert seen(noticer, resources.NODES, node(deleting=True)) == [(hints.NODES_DELETING, "n1")]
+    assert seen(noticer, resources.NODE_CLAIMS, named("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
 
 
 def test_a_pool_is_told_when_its_spec_changes_and_not_for_its_status() -> None:

@@ -1,0 +1,292 @@
+"""A Kubernetes API server that only recites: a cluster of any size, answered from bytes made beforehand.
+
+It runs in a process of its own over TLS, as a real one does, so that what is measured in the reader's process is the
+reader's alone, and so that it takes no processor time from it while it answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from local.kubernetes.certificates import make_identity
+from shared.api import labels as names
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterator
+
+PAGE = 500
+CHANGED = 50
+"""Pods that change between two looks at the pods without a node."""
+PENDING = 100
+ZONE = "us-east-1a"
+_POD_BYTES = 5_000
+_VERSION = 1_000
+_OTHER_KINDS = 10
+"""Versions that changes of other kinds take, so that a watch of pods alone never reaches a list's version."""
+_STAMP = "2026-11-21T12:00:00Z"
+_READY = {"type": "Ready", "status": "True", "lastTransitionTime": _STAMP}
+_SIZE = {"cpu": "2", "memory": "8Gi", "pods": "58"}
+_WATCH_SECONDS = 5
+_CLASS = {"group": names.AWS_GROUP, "kind": "EC2NodeClass", "name": "default"}
+_POOL = {
+    "metadata": {"name": "default", "uid": "pool"},
+    "spec": {"template": {"spec": {"nodeClassRef": _CLASS, "requirements": []}}},
+}
+
+
+def pod(i: int, *, nodes: int, version: int = 1) -> dict[str, Any]:
+    """A pod of 5 KB on one of the nodes; one of a number below 0 has no place."""
+    placed = i >= 0
+    made: dict[str, Any] = {
+        "metadata": {
+            "name": f"web-{i}",
+            "namespace": "default",
+            "uid": f"pod-{i}",
+            "resourceVersion": str(version),
+            "creationTimestamp": _STAMP,
+            "labels": {"app": "web", "pod-template-hash": "6d4cf56db6"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+            ],
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "web",
+                    "image": "web",
+                    "resources": {
+                        "requests": {"cpu": "100m", "memory": "100Mi"} if placed else {"cpu": "1", "memory": "2Gi"}
+                    },
+                }
+            ],
+            "terminationGracePeriodSeconds": 30,
+            "tolerations": [{"key": names.NOT_READY_TAINT, "operator": "Exists", "effect": "NoExecute"}],
+        },
+        "status": {"phase": "Running" if placed else "Pending", "conditions": [_READY]},
+    }
+    if placed:
+        made["spec"]["nodeName"] = f"node-{i % nodes}"
+    else:
+        unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        made["status"]["conditions"] = [unplaced]
+    filler = _POD_BYTES - len(json.dumps(made))
+    made["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": {"f:status": "x" * max(filler - 70, 0)}}]
+    return made
+
+
+def node(i: int) -> dict[str, Any]:
+    """A node that its pods fill, of a pool."""
+    own = {
+        names.NODEPOOL: "default",
+        names.INITIALIZED: "true",
+        names.REGISTERED: "true",
+        names.INSTANCE_TYPE: "m5.large",
+        names.ZONE: ZONE,
+        names.ARCH: "amd64",
+        names.OS: "linux",
+        names.CAPACITY_TYPE: "spot",
+        names.HOSTNAME: f"node-{i}",
+    }
+    return {
+        "metadata": {
+            "name": f"node-{i}",
+            "uid": f"node-{i}",
+            "resourceVersion": "1",
+            "labels": own,
+            "finalizers": [names.TERMINATION_FINALIZER],
+            "ownerReferences": [
+                {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": f"claim-{i}", "uid": f"claim-{i}"}
+            ],
+        },
+        "spec": {"providerID": f"aws:///{ZONE}/i-{i:017x}"},
+        "status": {"capacity": _SIZE, "allocatable": _SIZE, "conditions": [_READY]},
+    }
+
+
+def claim(i: int) -> dict[str, Any]:
+    """The node's claim."""
+    done = [
+        {"type": t, "status": "True", "reason": t, "lastTransitionTime": _STAMP}
+        for t in ("Launched", "Registered", "Initialized", "Ready")
+    ]
+    return {
+        "metadata": {"name": f"claim-{i}", "uid": f"claim-{i}", "labels": {names.NODEPOOL: "default"}},
+        "spec": {"nodeClassRef": _CLASS, "requirements": []},
+        "status": {
+            "providerID": f"aws:///{ZONE}/i-{i:017x}",
+            "nodeName": f"node-{i}",
+            "capacity": _SIZE,
+            "allocatable": _SIZE,
+            "conditions": done,
+        },
+    }
+
+
+def node_class(cluster: str) -> dict[str, Any]:
+    """A class that a local account can resolve."""
+    discovery = [{"tags": {"karpenter.sh/discovery": cluster}}]
+    return {
+        "metadata": {"name": "default", "uid": "class"},
+        "spec": {
+            "amiFamily": "AL2023",
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": discovery,
+            "securityGroupSelectorTerms": discovery,
+        },
+    }
+
+
+class Recital:
+    """The answers: lists in pages, and the changes that a watch tells of."""
+
+    def __init__(self, nodes: int, pods: int) -> None:
+        self._nodes = nodes
+        self._version = _VERSION
+        waiting = [pod(i, nodes=nodes) for i in range(-PENDING, 0)]
+        self._pending = _items(waiting)
+        self._pods = [
+            _items([pod(i, nodes=nodes) for i in range(first, min(first + PAGE, pods))])
+            for first in range(0, pods, PAGE)
+        ]
+        self._pods[-1] += b"," + self._pending
+        self._lists = {
+            "nodes": _pages(nodes, node),
+            "nodeclaims": _pages(nodes, claim),
+            "nodepools": [_items([_POOL])],
+            "ec2nodeclasses": [_items([node_class("demo")])],
+        }
+        self._lease: dict[str, Any] = {"metadata": {"name": "lease", "namespace": "kube-system"}, "spec": {}}
+
+    def get(self, path: str, query: dict[str, str]) -> bytes:
+        """A page of a list, or the one object there is to be read by itself: the lease."""
+        if "/leases/" in path:
+            return self._stored(self._lease)
+        plural = path.rsplit("/", 1)[-1]
+        if plural == "pods" and query.get("fieldSelector", "").startswith("spec.nodeName=,"):
+            self._version += CHANGED + _OTHER_KINDS
+            pages = [self._pending]
+        else:
+            pages = self._pods if plural == "pods" else self._lists.get(plural, [b""])
+        number = int(query.get("continue") or 0)
+        more = str(number + 1) if number + 1 < len(pages) else ""
+        metadata = json.dumps({"resourceVersion": str(self._version), "continue": more}).encode()
+        return b'{"metadata":%b,"items":[%b]}' % (metadata, pages[number])
+
+    def write(self, path: str, body: dict[str, Any]) -> bytes:
+        """What was created or changed, as it would be stored."""
+        stored = self._lease if "/leases/" in path else {"metadata": {}}
+        for part, value in body.items():
+            stored[part] = {**stored.get(part, {}), **value} if isinstance(value, dict) else value
+        stored["metadata"].setdefault("uid", stored["metadata"].get("name", ""))
+        return self._stored(stored)
+
+    def events(self, since: int) -> Iterator[bytes]:
+        """The changes after that version: the first fifty pods, each a little later than the one before."""
+        for version in range(since + 1, since + 1 + CHANGED):
+            changed = pod(version % CHANGED, nodes=self._nodes, version=version)
+            yield json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n"
+
+    def _stored(self, obj: dict[str, Any]) -> bytes:
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        return json.dumps(obj).encode()
+
+
+def _items(objects: list[dict[str, Any]]) -> bytes:
+    return b",".join(json.dumps(one).encode() for one in objects)
+
+
+def _pages(count: int, make: Callable[[int], dict[str, Any]]) -> list[bytes]:
+    return [_items([make(i) for i in range(first, min(first + PAGE, count))]) for first in range(0, count, PAGE)]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each answer waits 40 ms for an acknowledgement of its head
+    recital: Recital
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        if "watch" in query:
+            self._watch(int(query["resourceVersion"]))
+        else:
+            self._answer(200, self.recital.get(parts.path, query))
+
+    def do_POST(self) -> None:
+        self._write(201)
+
+    def do_PATCH(self) -> None:
+        self._write(200)
+
+    def _write(self, status: int) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(status, self.recital.write(urlsplit(self.path).path, body))
+
+    def _watch(self, since: int) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        with contextlib.suppress(OSError):  # the client hangs up once it knows enough
+            for line in self.recital.events(since):
+                self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+                self.wfile.flush()
+            time.sleep(_WATCH_SECONDS)
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
+        """Nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    context: ssl.SSLContext
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 (the base class's)
+        """A client that hangs up in the midst of a watch is no error worth a word."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, address = super().get_request()
+        return self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+
+
+def serve(nodes: int, pods: int) -> None:
+    """Serve a cluster of that size until killed; where, and by which authority, is said on standard output."""
+    identity = make_identity()
+    _Server.context = identity.context()
+    _Handler.recital = Recital(nodes, pods)
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        print(json.dumps({"port": server.server_port, "authority": identity.authority}), flush=True)
+        server.serve_forever()
+
+
+@contextlib.contextmanager
+def canned(nodes: int, pods: int) -> Iterator[tuple[str, str]]:
+    """The address and the certificate authority (PEM) of a server in another process."""
+    command = [sys.executable, "-m", "bench.canned", str(nodes), str(pods)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        try:
+            yield f"https://127.0.0.1:{said['port']}", said["authority"]
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    serve(*(int(n) for n in sys.argv[1:]))

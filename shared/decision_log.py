@@ -1,0 +1,119 @@
+"""The decision log: what disruption decided about which node, taken or refused, for whom and why, for 90 days.
+
+One row a node, so that "why is this node still here?" is one key's prefix: ``pk`` is "decision", ``sk`` the node and
+the time. The function writes it and the command line reads it. Losing rows loses answers, nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+PARTITION = "decision"
+KEPT = timedelta(days=90)
+TAKEN, REFUSED, UNDONE = "taken", "refused", "undone"
+"""Outcomes; undone is what was begun and put back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """A decision about a node.
+
+    ``why`` is a sentence for a person. ``blocked_by`` names whom a refused one waits for (kind and name), empty where
+    nobody is asked and it just doesn't pay. ``savings`` is USD per hour that the action saves or would save (None: not
+    known); it, ``pods`` that move, ``nodes`` that go and ``replacements`` that come are those of the whole action.
+    """
+
+    node: str
+    at: datetime
+    outcome: str
+    reason: str
+    why: str
+    blocked_by: str = ""
+    savings: float | None = None
+    pods: int = 0
+    nodes: int = 0
+    replacements: int = 0
+
+
+def put(dynamodb: DynamoDBClient, table: str, entry: Logged) -> None:
+    """Write one row.
+
+    Raises:
+        ClientError: DynamoDB refused.
+    """
+    item: dict[str, AttributeValueTypeDef] = {
+        "pk": {"S": PARTITION},
+        "sk": {"S": f"{entry.node}#{entry.at.isoformat()}"},
+        "node": {"S": entry.node},
+        "at": {"S": entry.at.isoformat()},
+        "outcome": {"S": entry.outcome},
+        "reason": {"S": entry.reason},
+        "why": {"S": entry.why},
+        "expires": {"N": str(int((entry.at + KEPT).timestamp()))},
+    }
+    if entry.blocked_by:
+        item["blocked_by"] = {"S": entry.blocked_by}
+    if entry.savings is not None:
+        item["savings"] = {"N": f"{entry.savings:.6f}"}
+    for name, count in (("pods", entry.pods), ("nodes", entry.nodes), ("replacements", entry.replacements)):
+        if count:
+            item[name] = {"N": str(count)}
+    dynamodb.put_item(TableName=table, Item=item)
+
+
+def last(dynamodb: DynamoDBClient, table: str, node: str, *, limit: int = 10) -> tuple[Logged, ...]:
+    """The last decisions about a node, by its name, newest first; empty where nothing was decided.
+
+    Raises:
+        ClientError: DynamoDB refused.
+    """
+    found = dynamodb.query(
+        TableName=table,
+        KeyConditionExpression="pk = :partition AND begins_with(sk, :node)",
+        ExpressionAttributeValues={":partition": {"S": PARTITION}, ":node": {"S": f"{node}#"}},
+        ScanIndexForward=False,
+        Limit=limit,
+    )
+    return tuple(_logged(item) for item in found["Items"])
+
+
+def _logged(item: dict[str, AttributeValueTypeDef]) -> Logged:
+    savings = item.get("savings")
+    return Logged(
+        node=item["node"]["S"],
+        at=datetime.fromisoformat(item["at"]["S"]),
+        outcome=item["outcome"]["S"],
+        reason=item["reason"]["S"],
+        why=item["why"]["S"],
+        blocked_by=item.get("blocked_by", {}).get("S", ""),
+        savings=float(savings["N"]) if savings is not None else None,
+        pods=_count(item, "pods"),
+        nodes=_count(item, "nodes"),
+        replacements=_count(item, "replacements"),
+    )
+
+
+def _count(item: dict[str, AttributeValueTypeDef], name: str) -> int:
+    return int(item.get(name, {}).get("N", "0"))
+
+
+def since(dynamodb: DynamoDBClient, table: str, moment: datetime) -> tuple[Logged, ...]:
+    """All decisions after a moment, oldest first, whatever the node.
+
+    Raises:
+        ClientError: DynamoDB refused.
+    """
+    pages = dynamodb.get_paginator("query").paginate(
+        TableName=table,
+        KeyConditionExpression="pk = :partition",
+        FilterExpression="#at > :moment",
+        ExpressionAttributeNames={"#at": "at"},
+        ExpressionAttributeValues={":partition": {"S": PARTITION}, ":moment": {"S": moment.isoformat()}},
+    )
+    return tuple(sorted((_logged(item) for page in pages for item in page["Items"]), key=lambda d: (d.at, d.node)))

@@ -1,0 +1,148 @@
+"""Nodes of static pools (``replicas``): what is too many goes, what is too old or out of date is replaced by its like.
+
+Their number doesn't follow pods, so they are neither empty nor underutilized. A pool that is scaled down gives up what
+is cheapest to lose first: what isn't up yet, then what runs least. Everything else goes one after the other, so that
+the pool never lacks more than one; what replaces it must fit within the pool's limits beside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.api import labels as names
+from shared.disruption import candidates, drift, eviction, expiration, succession
+from shared.disruption.command import SURPLUS, Action, Command, Obstacle, Refused, Removal
+from shared.disruption.progress import is_replaced, is_under_way
+from shared.scheduling.static import machines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodepool import NodePool
+    from shared.disruption.budgets import Slots
+    from shared.disruption.candidates import Candidate
+    from shared.disruption.view import View
+    from shared.instances.offering import InstanceType
+    from shared.scheduling.decision import PlannedClaim
+    from shared.snapshot import Snapshot
+
+REASON = SURPLUS
+
+
+def standing(pool: NodePool, snapshot: Snapshot) -> tuple[NodeClaim, ...]:
+    """The pool's claims that are there to stay: neither deleted nor replaced by another that is there."""
+    there = {c.name for c in snapshot.node_claims}
+    return tuple(
+        c
+        for c in snapshot.node_claims
+        if c.metadata.labels.get(names.NODEPOOL) == pool.name
+        and c.metadata.deletion_timestamp is None
+        and not is_replaced(c, there)
+    )
+
+
+def missing(
+    snapshot: Snapshot, instance_types: Mapping[str, tuple[InstanceType, ...]], not_ready: Mapping[str, str]
+) -> tuple[tuple[PlannedClaim, ...], Mapping[str, str]]:
+    """The machines that static pools lack, and by pool why it can't have all of them."""
+    found: list[PlannedClaim] = []
+    lacks: dict[str, str] = {}
+    for pool in _pools(snapshot):
+        wanted = (pool.spec.replicas or 0) - len(standing(pool, snapshot))
+        planned, lack = machines(pool, wanted, snapshot, instance_types, not_ready)
+        found += planned
+        if lack:
+            lacks[pool.name] = f"{wanted - len(planned)} of {pool.spec.replicas} replicas can't be had: {lack}"
+    return tuple(found), lacks
+
+
+def surplus(view: View) -> tuple[NodeClaim, ...]:
+    """The claims that static pools have beyond their replicas, the cheapest to lose first in each."""
+    moving = {c.claim.name: sum(eviction.cost(p) for p in c.pods) for c in candidates.static(view)}
+    found: list[NodeClaim] = []
+    for pool in _pools(view.snapshot):
+        claims = standing(pool, view.snapshot)
+        order = sorted(
+            claims, key=lambda c: (c.name in moving, moving.get(c.name, 0.0), -(view.price(c) or 0.0), c.name)
+        )
+        extra = max(0, len(claims) - (pool.spec.replicas or 0))
+        found += [c for c in order if not is_under_way(c)][:extra]
+    return tuple(found)
+
+
+def find(view: View) -> tuple[Candidate, ...]:
+    """The nodes of static pools that are too many, too old or out of date, by claim."""
+    extra = {c.name for c in surplus(view)}
+    return tuple(c for c in candidates.static(view) if c.claim.name in extra or _why(view, c)[1])
+
+
+def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -> Command:
+    """What is too many goes within budgets; of what must be replaced one a pool, once nothing is under way there."""
+    extra = surplus(view)
+    starting = tuple(_dropped(c) for c in extra if not c.status.node_name)
+    up = {c.claim.name: c for c in candidates.static(view)}
+    wanted = [(up[c.name], "its pool has more nodes than replicas") for c in extra if c.name in up]
+    down = succession.command(view, slots, wanted, reason=SURPLUS)
+    actions = [*starting, *down.actions]
+    refused = list(down.refused)
+    busy = {c.metadata.labels.get(names.NODEPOOL) for c in (*extra, *view.snapshot.node_claims) if is_under_way(c)}
+    busy |= {c.metadata.labels.get(names.NODEPOOL) for c in extra}
+    for pool in _pools(view.snapshot):
+        if pool.name not in busy:
+            action, kept = _replaced(view, slots, pool, [c for c in up.values() if c.pool.name == pool.name])
+            actions += [action] if action is not None else []
+            refused += kept
+    return Command(actions=tuple(actions), refused=tuple(refused))
+
+
+def still_valid(action: Action, view: View, _slots: Slots) -> str:
+    """Why it can't go after all; empty when it can."""
+    return "" if action.forced else succession.still_valid(action, view)
+
+
+def _pools(snapshot: Snapshot) -> Iterable[NodePool]:
+    return (p for p in snapshot.node_pools if p.spec.replicas is not None and p.metadata.deletion_timestamp is None)
+
+
+def _why(view: View, candidate: Candidate) -> tuple[str, str]:
+    """The reason for which the node must be replaced, and why, in words; empty when it need not."""
+    for method in (expiration, drift):
+        if said := method.why(view, candidate):
+            return method.REASON, said
+    return "", ""
+
+
+def _dropped(claim: NodeClaim) -> Action:
+    """A machine that has no node yet: nothing runs there, so nothing is waited for."""
+    message = "its pool has more nodes than replicas, and it has not become one yet"
+    return Action(removals=(Removal(claim=claim.name, node=claim.name, reason=SURPLUS, message=message),), forced=True)
+
+
+def _replaced(
+    view: View, slots: Slots, pool: NodePool, nodes: Iterable[Candidate]
+) -> tuple[Action | None, list[Refused]]:
+    """The first of the pool's nodes that must and may be replaced, by a machine of its like; why not the others."""
+    refused: list[Refused] = []
+    for candidate in sorted(nodes, key=lambda c: c.claim.metadata.creation_timestamp or view.now):
+        reason, why = _why(view, candidate)
+        if not reason:
+            continue
+        obstacle = candidates.obstacle(view, candidate) or slots.obstacle(pool.name, reason)
+        if obstacle is None:
+            claims, lack = machines(pool, 1, view.snapshot, view.instance_types, view.not_ready)
+            if claims:
+                slots.take(pool.name)
+                removal = Removal(
+                    claim=candidate.claim.name,
+                    node=candidate.name,
+                    reason=reason,
+                    message=why,
+                    pods=tuple(p.key for p in candidate.pods),
+                )
+                savings = (view.price(candidate.claim) or 0.0) - claims[0].cheapest.price
+                return Action(removals=(removal,), replacements=claims, savings=savings), refused
+            obstacle = Obstacle(message=f"it can't be replaced: {lack}", by=f"NodePool {pool.name}")
+        claim, node = candidate.claim.name, candidate.name
+        refused.append(Refused(claim=claim, node=node, reason=reason, obstacle=obstacle, pods=len(candidate.pods)))
+    return None, refused

@@ -1,0 +1,209 @@
+"""A pool with ``replicas`` has exactly that many nodes, whatever pods do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from shared.api import labels as names
+from shared.api.hash import NODEPOOL_HASH_VERSION, hash_node_pool
+from shared.api.kubernetes import NodeSelectorRequirement, PodStatus
+from shared.api.meta import Condition, with_condition
+from shared.api.nodeclaim import INITIALIZED, NodeClaimSpec
+from shared.api.nodepool import Budget, TemplateMetadata
+from shared.disruption import consolidation, drift, emptiness, expiration, progress, static
+from shared.disruption.command import SURPLUS
+from shared.scheduling.decision import Problem
+from shared.scheduling.schedule import schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shared.disruption.command import Command
+    from shared.scheduling.decision import PlannedClaim
+    from tests.unit.disruption.conftest import Cluster
+
+
+@pytest.fixture
+def pool(cluster: Cluster) -> Cluster:
+    """A cluster whose pool has three nodes."""
+    return fixed(cluster, 3)
+
+
+def fixed(cluster: Cluster, replicas: int, **spec: Any) -> Cluster:  # noqa: ANN401 (any field of the struct)
+    cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, replicas=replicas, **spec))
+    return cluster
+
+
+def look(cluster: Cluster) -> Command:
+    return static.command(cluster.view(), cluster.slots())
+
+
+def missing(cluster: Cluster) -> tuple[tuple[PlannedClaim, ...], str]:
+    planned, lacks = static.missing(cluster.snapshot, {"default": cluster.types}, {})
+    return planned, lacks.get("default", "")
+
+
+def outdated(cluster: Cluster) -> None:
+    """The template has changed since the nodes came."""
+    stamp = {names.NODEPOOL_HASH: hash_node_pool(cluster.pool), names.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION}
+    cluster.claims = [replace(c, metadata=replace(c.metadata, annotations=stamp)) for c in cluster.claims]
+    template = replace(cluster.pool.spec.template, metadata=TemplateMetadata(labels={"team": "x"}))
+    cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, template=template))
+
+
+def test_what_it_lacks_is_bought_the_cheapest_first_whatever_pods_there_are(pool: Cluster) -> None:
+    planned, lack = missing(pool)
+    assert [c.cheapest.instance_type for c in planned] == ["m.1x"] * 3
+    assert lack == ""
+    pool.node("n", 8)
+    pool.pod("p", "n")
+    assert len(missing(pool)[0]) == 2
+    for name in "ab":
+        pool.node(name, 1)
+    assert missing(pool)[0] == ()
+
+
+def test_its_requirements_and_limits_hold_and_what_it_lacks_is_said(cluster: Cluster) -> None:
+    fixed(cluster, 3, limits={"nodes": "2"})
+    large = NodeSelectorRequirement(key=names.INSTANCE_TYPE, operator="In", values=["m.4x"])
+    spec = replace(cluster.pool.spec.template.spec, requirements=[large])
+    cluster.pool = replace(
+        cluster.pool, spec=replace(cluster.pool.spec, template=replace(cluster.pool.spec.template, spec=spec))
+    )
+    planned, lack = missing(cluster)
+    assert [c.instance_types for c in planned] == [("m.4x",)] * 2
+    assert "1 of 3 replicas" in lack
+    assert "limit on nodes" in lack
+
+
+def test_pods_use_it_but_never_make_it_grow(cluster: Cluster) -> None:
+    fixed(cluster, 1)
+    cluster.node("n", 4)
+    cluster.pod("a", "", 3000)
+    cluster.pod("b", "", 3000)
+    unplaced = Condition(type="PodScheduled", status="False", reason="Unschedulable")
+    cluster.pods = [replace(p, status=PodStatus(phase="Pending", conditions=[unplaced])) for p in cluster.pods]
+    decision = schedule(Problem(snapshot=cluster.snapshot, instance_types={"default": cluster.types}))
+    assert len(decision.existing["n"]) == 1
+    assert decision.claims == ()
+    assert "static" in next(iter(decision.errors.values())).message
+
+
+def test_its_nodes_are_neither_empty_nor_underutilized(pool: Cluster) -> None:
+    for name in "abc":
+        pool.node(name, 8)
+    pool.claims = [emptiness.noted(c, is_empty=True, now=pool.view().now - timedelta(hours=1)) for c in pool.claims]
+    assert emptiness.find(pool.view()) == ()
+    assert consolidation.find(pool.view()) == ()
+    assert look(pool).actions == ()
+
+
+def test_scaled_down_it_gives_up_what_is_cheapest_to_lose(cluster: Cluster) -> None:
+    fixed(cluster, 4)
+    for name in "abcd":
+        cluster.node(name, 4)
+    for name, count in (("a", 2), ("b", 1), ("d", 3)):
+        for i in range(count):
+            cluster.pod(f"{name}{i}", name, 100)
+    fixed(cluster, 2)
+    (action,) = look(cluster).actions
+    assert action.reason == SURPLUS
+    assert action.nodes == ("c", "b")
+    assert action.replacements == ()
+
+
+def test_scaled_down_it_gives_up_machines_that_are_not_up_yet_before_any_node(cluster: Cluster) -> None:
+    fixed(cluster, 1)
+    cluster.node("up", 1)
+    cluster.node("coming", 1)
+    coming = cluster.claims[1]
+    conditions = with_condition(
+        coming.status.conditions, INITIALIZED, status=None, reason="Launching", now=cluster.view().now
+    )
+    cluster.claims[1] = replace(coming, status=replace(coming.status, conditions=conditions, node_name=""))
+    cluster.nodes.pop()
+    (action,) = look(cluster).actions
+    assert [r.claim for r in action.removals] == ["claim-coming"]
+    assert action.forced
+
+
+def test_scaling_down_keeps_to_budgets_and_do_not_disrupt(cluster: Cluster) -> None:
+    fixed(cluster, 0, disruption=replace(cluster.pool.spec.disruption, budgets=[Budget(nodes="1")]))
+    for name in "abc":
+        cluster.node(name, 1)
+    cluster.nodes[0] = replace(
+        cluster.nodes[0],
+        metadata=replace(cluster.nodes[0].metadata, annotations={names.DO_NOT_DISRUPT: "true"}),
+    )
+    found = look(cluster)
+    assert [a.nodes for a in found.actions] == [("b",)]
+    assert {r.node: r.obstacle.by for r in found.refused} == {"a": "Node a", "c": "NodePool default"}
+
+
+def test_what_is_out_of_date_is_replaced_by_its_like_one_after_the_other(pool: Cluster) -> None:
+    for i, name in enumerate("abc"):
+        pool.node(name, 1, age=timedelta(hours=9 - i))
+    outdated(pool)
+    found = look(pool)
+    (action,) = found.actions
+    assert action.nodes == ("a",)
+    assert action.reason == drift.REASON
+    assert len(action.replacements) == 1
+    assert drift.command(pool.view(), pool.slots()).actions == ()
+    mark = progress.Mark(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-new"])
+    pool.claims[0] = progress.annotated(pool.claims[0], mark)
+    pool.node("new", 1)
+    assert look(pool).actions == ()
+    assert missing(pool)[0] == ()
+
+
+def test_a_mark_whose_replacement_is_not_there_is_no_reason_to_buy(pool: Cluster) -> None:
+    for name in "abc":
+        pool.node(name, 1)
+    mark = progress.Mark(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-lost"])
+    pool.claims[0] = progress.annotated(pool.claims[0], mark)
+    assert missing(pool)[0] == ()
+
+
+def test_an_expired_node_waits_for_its_window_and_for_room_within_the_limits(cluster: Cluster) -> None:
+    fixed(cluster, 1, limits={"nodes": "1"})
+    cluster.node("old", 1, spec=NodeClaimSpec(expire_after="5h"))
+    assert expiration.command(cluster.view(), cluster.slots()).actions == ()
+    (refused,) = look(cluster).refused
+    assert refused.reason == expiration.REASON
+    assert "limit on nodes" in refused.message
+    closed = Budget(nodes="0", schedule="0 9 * * *", duration="8h")
+    fixed(cluster, 1, limits={}, disruption=replace(cluster.pool.spec.disruption, budgets=[closed]))
+    assert "budgets" in look(cluster).refused[0].message
+    fixed(cluster, 1, disruption=replace(cluster.pool.spec.disruption, budgets=[Budget(nodes="1")]))
+    assert [a.nodes for a in look(cluster).actions] == [("old",)]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    replicas=st.integers(0, 5),
+    nodes=st.lists(st.tuples(st.sampled_from((1, 2, 4)), st.integers(0, 3), st.booleans()), max_size=6),
+    budget=st.sampled_from(("0", "1", "50%", "100%")),
+)
+def test_it_never_has_fewer_nodes_than_replicas_by_what_is_decided(
+    make: Callable[[], Cluster], replicas: int, nodes: list[tuple[int, int, bool]], budget: str
+) -> None:
+    cluster = make()
+    cluster.disruption(budgets=[Budget(nodes=budget)])
+    fixed(cluster, replicas)
+    for i, (cpu, pods, kept) in enumerate(nodes):
+        cluster.node(f"n{i}", cpu, annotations={names.DO_NOT_DISRUPT: "true"} if kept else {})
+        for k in range(pods):
+            cluster.pod(f"p{i}-{k}", f"n{i}", 100)
+    allowed = cluster.slots().left("default", SURPLUS)
+    gone = {n for a in look(cluster).actions for n in a.nodes}
+    assert len(nodes) - len(gone) >= min(replicas, len(nodes))
+    assert len(gone) <= allowed
+    assert not gone & {f"n{i}" for i, (_, _, kept) in enumerate(nodes) if kept}
+    assert len(missing(cluster)[0]) == max(0, replicas - len(nodes))

@@ -1,0 +1,109 @@
+"""What a class says in EC2's own words: what is taken, and what is refused by field."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
+from shared.instances.build import instance_types
+from shared.instances.catalog import RawCatalog, Shape
+from shared.launch import options, refusal
+from shared.launch.options import OptionError
+
+ENA = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
+
+
+def fabric(card: int, device: int = 1) -> dict[str, Any]:
+    return {"networkCardIndex": card, "deviceIndex": device, "interfaceType": "efa-only"}
+
+
+def interfaces(*given: dict[str, Any], public: bool | None = None) -> list[dict[str, Any]]:
+    return options.interfaces(EC2NodeClassSpec(network_interfaces=list(given)), ["sg-1"], public=public, fabric=0)
+
+
+def test_interfaces_are_spelt_out_as_ec2_has_them() -> None:
+    assert interfaces(ENA, fabric(0), fabric(1, 0)) == [
+        {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface", "Groups": ["sg-1"]},
+        {"NetworkCardIndex": 0, "DeviceIndex": 1, "InterfaceType": "efa-only", "Groups": ["sg-1"]},
+        {"NetworkCardIndex": 1, "DeviceIndex": 0, "InterfaceType": "efa-only", "Groups": ["sg-1"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([fabric(0)], "spec.networkInterfaces has none with networkCardIndex 0 and deviceIndex 0"),
+        ([fabric(0, 0)], 'spec.networkInterfaces[0].interfaceType is "efa-only", but the primary'),
+        ([ENA, ENA], "spec.networkInterfaces[1]: networkCardIndex 0 with deviceIndex 0 is there already"),
+        ([ENA, fabric(-1)], "spec.networkInterfaces[1]: networkCardIndex and deviceIndex must not be negative"),
+        ([ENA, fabric(1), fabric(1, 2)], "spec.networkInterfaces[2].interfaceType: network card 1 has"),
+        ([{**ENA, "subnet": "subnet-1"}], "spec.networkInterfaces[0].subnet is not known"),
+        ([{**ENA, "deviceIndex": "0"}], "spec.networkInterfaces[0].deviceIndex"),
+    ],
+)
+def test_interfaces_that_ec2_would_refuse_are_refused_by_field(given: list[dict[str, Any]], said: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(said)):
+        interfaces(*given)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (EC2NodeClassSpec(cpu_options={"cores": 2}), "spec.cpuOptions.cores is not known; there are coreCount"),
+        (EC2NodeClassSpec(cpu_options={"amdSevSnp": "on"}), 'spec.cpuOptions.amdSevSnp is "on", and must be one of'),
+        (EC2NodeClassSpec(placement_group_selector={"tags": {}}), "spec.placementGroupSelector.tags is not known"),
+        (
+            EC2NodeClassSpec(placement_group_selector={"name": "a", "id": "pg-1"}),
+            "spec.placementGroupSelector takes either name or id",
+        ),
+    ],
+)
+def test_options_that_ec2_does_not_have_are_refused_by_field(spec: EC2NodeClassSpec, said: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(said)):
+        options.fields(spec)
+
+
+def test_options_that_ec2_has_go_into_the_template() -> None:
+    spec = EC2NodeClassSpec(cpu_options={"nestedVirtualization": "enabled"}, placement_group_selector={"name": "near"})
+    assert options.fields(spec) == {
+        "CpuOptions": {"NestedVirtualization": "enabled"},
+        "Placement": {"GroupName": "near"},
+    }
+
+
+def test_a_placement_group_that_is_not_there_is_told_by_field() -> None:
+    said = refusal.advice("InvalidPlacementGroup.Unknown", "The Placement Group 'near' is unknown.")
+    assert said == "The Placement Group 'near' is unknown: check spec.placementGroupSelector"
+    assert refusal.kind("InvalidPlacementGroup.Unknown") == "configuration"
+
+
+def test_only_types_that_take_the_fabric_adapters_asked_for_can_be_launched() -> None:
+    def shape(name: str, efa: int) -> Shape:
+        return Shape(
+            name=name, arch="amd64", vcpus=96, memory_mib=2**20, interfaces=15, addresses=50, efa=efa,
+            capacity_types=("on-demand",),
+        )  # fmt: skip
+
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    raw = RawCatalog(
+        region="us-east-1",
+        types_at=now,
+        prices_at=now,
+        shapes=(shape("m5.metal", 0), shape("c6in.metal", 2), shape("p5.48xlarge", 32)),
+        zones={"us-east-1a": ""},
+        offered=dict.fromkeys(("m5.metal", "c6in.metal", "p5.48xlarge"), ("us-east-1a",)),
+        on_demand={"m5.metal": 4.6, "c6in.metal": 7.3, "p5.48xlarge": 55.0},
+        spot={},
+    )
+
+    def names(*given: dict[str, Any]) -> list[str]:
+        node_class = EC2NodeClass(spec=EC2NodeClassSpec(network_interfaces=list(given)))
+        return [t.name for t in instance_types(raw, node_class, None, zones=["us-east-1a"], unavailable=())]
+
+    assert names(ENA) == ["c6in.metal", "m5.metal", "p5.48xlarge"]
+    assert names(ENA, fabric(0)) == ["c6in.metal", "p5.48xlarge"]
+    assert names(ENA, fabric(0), fabric(1, 0), fabric(2, 0)) == ["p5.48xlarge"]

@@ -1,0 +1,98 @@
+"""The cluster in figures."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from functions.lifecycle.measuring import measure
+from shared.api import labels as names
+from shared.api.kubernetes import Node, Pod
+from shared.instances.catalog import RawCatalog
+from shared.snapshot import Snapshot
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CATALOG = RawCatalog(
+    region="us-east-1",
+    types_at=NOW,
+    prices_at=NOW,
+    on_demand={"m5.large": 0.1},
+    spot={"m5.large": {"us-east-1a": 0.04}},
+)
+
+
+def node(name: str, *, pool: str = "default", capacity_type: str = "spot", instance_type: str = "m5.large") -> Node:
+    labels = {
+        names.NODEPOOL: pool,
+        names.INSTANCE_TYPE: instance_type,
+        names.CAPACITY_TYPE: capacity_type,
+        names.ZONE: "us-east-1a",
+    }
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": labels if pool else {}},
+            "status": {"allocatable": {"cpu": "2", "memory": "8Gi"}},
+        },
+        Node,
+    )
+
+
+def cluster(*, nodes: tuple[Node, ...] = (), pods: tuple[Pod, ...] = ()) -> Snapshot:
+    return Snapshot(taken_at=NOW, nodes=nodes, pods=pods)
+
+
+def pod(name: str, *, on: str = "", phase: str = "Running", waiting: timedelta | None = None) -> Pod:
+    status: dict[str, Any] = {"phase": phase}
+    if waiting is not None:
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "lastTransitionTime": (NOW - waiting).isoformat(),
+            }
+        ]
+    requests = {"requests": {"cpu": "500m", "memory": "1Gi"}}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "resources": requests}], "nodeName": on},
+            "status": status,
+        },
+        Pod,
+    )
+
+
+def test_cost_is_what_each_node_is_sold_for_now() -> None:
+    snapshot = cluster(nodes=(node("a"), node("b", capacity_type="on-demand"), node("c", pool="batch")))
+    figures = measure(snapshot, CATALOG, now=NOW)
+    assert figures.nodes == 3
+    assert figures.cost == pytest.approx(0.18)
+    assert figures.by_pool == {"batch": (1, 0.04), "default": (2, 0.14)}
+    assert figures.by_type == {"m5.large on-demand": (1, 0.1), "m5.large spot": (2, 0.08)}
+
+
+def test_a_node_whose_price_nobody_knows_is_counted_as_that() -> None:
+    snapshot = cluster(nodes=(node("a", instance_type="x9.large"), node("b")))
+    assert measure(snapshot, CATALOG, now=NOW).unpriced == 1
+    assert measure(snapshot, None, now=NOW).unpriced == 2
+
+
+def test_nodes_of_no_pool_are_not_ours_to_count() -> None:
+    assert measure(cluster(nodes=(node("managed", pool=""),)), CATALOG, now=NOW).nodes == 0
+
+
+def test_utilisation_is_what_unfinished_pods_request_of_what_the_nodes_can_allocate() -> None:
+    pods = (pod("x", on="a"), pod("y", on="a"), pod("done", on="a", phase="Succeeded"), pod("z", on="elsewhere"))
+    figures = measure(cluster(nodes=(node("a"),), pods=pods), CATALOG, now=NOW)
+    assert figures.cpu == pytest.approx(0.5)
+    assert figures.memory == pytest.approx(0.25)
+
+
+def test_the_longest_wait_is_told() -> None:
+    waits = (pod("x", phase="Pending", waiting=timedelta(seconds=30)), pod("y", phase="Pending", waiting=timedelta(0)))
+    figures = measure(cluster(pods=waits), CATALOG, now=NOW)
+    assert (figures.pending, figures.oldest_pending) == (2, 30.0)

@@ -1,0 +1,46 @@
+"""What functions write as metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aws_lambda_powertools import Metrics
+
+from shared import metrics
+
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_functions_write_metrics_only_from_the_list() -> None:
+    called = {
+        str(path.relative_to(ROOT))
+        for folder in ("functions", "shared")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"\badd_metric\(|single_metric|log_metrics", path.read_text(encoding="utf-8"))
+    }
+    assert called == {"shared/metrics.py"}
+
+
+def test_names_are_given_once() -> None:
+    assert len({m.name for m in metrics.ALL}) == len(metrics.ALL)
+
+
+def test_a_count_of_nothing_costs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    written = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
+    metrics.emit(written, {metrics.REPAIRED: 0, metrics.REGISTERED: 0})
+    assert capsys.readouterr().out == ""
+
+
+def test_a_gauge_at_zero_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    written = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
+    metrics.emit(written, {metrics.PENDING: 0, metrics.REGISTERED: 2, metrics.REPAIRED: 0})
+    line = json.loads(capsys.readouterr().out)
+    names = {m["Name"] for m in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]}
+    assert names == {metrics.PENDING.name, metrics.REGISTERED.name}
+    assert line["service"] == "lifecycle"
