@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from constructs import IConstruct
 
+    from infra.cluster_side import ClusterSide
     from infra.queues import Queues
 
 _REGIONAL = "arn:<AWS::Partition>:ec2:<AWS::Region>"
@@ -26,6 +27,24 @@ _GLOBAL = "arn:<AWS::Partition>:iam::<AWS::AccountId>"
 
 _USED = "what a launch uses, of any account (AWS's images, shared subnets); launching also needs tags on what it makes"
 _MADE = "ids are made by EC2; the request or the resource must carry the cluster's tag"
+
+
+_CDKS = "the CDK's own provider of kubectl, which runs while deploying only; we change nothing in it"
+_BASIC = "arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
+_REGISTRY = "arn:<AWS::Partition>:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
+_PUBLIC = (
+    '{"Fn::If":["ClusterSideKubectlHandlerHasEcrPublic15D6E39C",{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},'
+    '":iam::aws:policy/AmazonElasticContainerRegistryPublicReadOnly"]]},{"Ref":"AWS::NoValue"}]}'
+)
+_PROVIDER = {
+    **{f"AwsSolutions::AwsSolutions-IAM4[Policy::{policy}]": _CDKS for policy in (_BASIC, _REGISTRY, _PUBLIC)},
+    "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "Lambda's own network interfaces, where the endpoint is private",
+    "AwsSolutions::AwsSolutions-L1": _CDKS,
+    "Serverless::Serverless-LambdaDLQ": "invoked by CloudFormation, which waits for its answer and rolls back without",
+    "Serverless::Serverless-LambdaDefaultMemorySize": _CDKS,
+    "Serverless::Serverless-LambdaLatestVersion": _CDKS,
+    "Serverless::Serverless-LambdaTracing": _CDKS,
+}
 
 
 def _wildcards(cluster: str) -> dict[str, str]:
@@ -45,7 +64,14 @@ def _wildcards(cluster: str) -> dict[str, str]:
 
 
 def acknowledge(
-    *, cluster: str, functions: IConstruct, nodes: IConstruct, queues: Queues, state: IConstruct, catalog_id: str
+    *,
+    cluster: str,
+    functions: IConstruct,
+    nodes: IConstruct,
+    queues: Queues,
+    state: IConstruct,
+    side: ClusterSide | None,
+    catalog_id: str,
 ) -> None:
     """Say what is meant to be so. ``catalog_id`` is the logical id of the catalog's bucket."""
     latest = "Python 3.13 until every locked package has wheels for a newer one"
@@ -77,6 +103,10 @@ def acknowledge(
     _say(queues.undelivered, {"AwsSolutions::AwsSolutions-SQS3": "the dead-letter queue of EventBridge and Lambda"})
     for queue in (*queues.dead_letters.values(), queues.undelivered):
         _say(queue, {"Serverless::Serverless-SQSRedrivePolicy": "a dead-letter queue itself"})
+    if side is not None:
+        _say(
+            side.provider, _PROVIDER | {f"AwsSolutions::AwsSolutions-IAM5[Resource::<{side.handler_id}.Arn>:*]": _CDKS}
+        )
     _say(
         state,
         {

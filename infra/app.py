@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra import assembly, options
 from infra.bundling import BundleError, report
+from infra.bytecode import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
             account=environ.get("CDK_DEFAULT_ACCOUNT"),
             region=environ.get("CDK_DEFAULT_REGION"),
         )
-    except (options.OptionError, BundleError) as error:
+    except (options.OptionError, BundleError, CompileError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     if not under_cli:

@@ -26,10 +26,11 @@ _TEMPLATE_SOURCES = (
     "infra",
     "shared/api/labels.py",
     "shared/hints.py",
+    "shared/metrics.py",
     "shared/settings.py",
     *(f"functions/{function}/settings.py" for function in sizes.FUNCTIONS),
 )
-_BUNDLE_SOURCES = ("functions", "shared", "requirements.lock")
+_CODE_SOURCES = ("functions", "shared", "requirements.lock")
 
 
 def make(
@@ -91,8 +92,8 @@ def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None
 
 def _key(cluster: str, context: Mapping[str, str]) -> str:
     sources = list(_TEMPLATE_SOURCES)
-    if context.get("bundle", "full") == "full":
-        sources += _BUNDLE_SOURCES
+    if context.get("bundle", "full") == "full" or context.get("clusterSide", "applied") == "applied":
+        sources += _CODE_SOURCES  # for the functions' bundles; for the kinds and the relay's image
     digest = hashlib.sha256()
     versions = {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs")}
     digest.update(json.dumps([cluster, dict(sorted(context.items())), versions]).encode())

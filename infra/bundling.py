@@ -3,6 +3,8 @@
 No container is needed: only wheels are installed, for Lambda's platform instead of this machine's. A bundle's folder is
 named by the hash of all that goes into it, so it is made once, and the same input gives the same bytes. "source"
 leaves all code out: a text stands for it, and the template is the same but for the assets' hashes.
+
+A bundle carries bytecode where Lambda's version of Python is at hand to make it (bytecode.py).
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import imports, lock, sizes
+from infra import bytecode, imports, lock, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from infra.options import Bundle
 
-LIMIT_MIB = 250
-"""Unpacked, with layers: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
+LIMIT_MIB = 60
+"""Unpacked. Lambda would take 250, but whatever a function brings it also has to fetch when it starts cold."""
 
 RUNTIME = frozenset({"boto3", "botocore", "s3transfer"})
 """Left to Lambda's runtime: 25 MiB less in each function, patched by AWS; we call nothing newer than it has. The
@@ -34,6 +36,7 @@ bundle's urllib3, six and python-dateutil come first on its path; they are the l
 
 UNUSED = frozenset(
     {
+        # the asyncio half of the Kubernetes client
         "aiohappyeyeballs",
         "aiohttp",
         "aiohttp-retry",
@@ -43,20 +46,51 @@ UNUSED = frozenset(
         "multidict",
         "propcache",
         "yarl",
+        # its models, its reading of kubeconfigs, and its streams into pods
+        "annotated-types",
+        "certifi",
+        "charset-normalizer",
+        "durationpy",
+        "idna",
+        "oauthlib",
+        "pydantic",
+        "pydantic-core",
+        "requests",
+        "requests-oauthlib",
+        "typing-inspection",
+        "websocket-client",
     }
 )
-"""What only the asyncio half of the Kubernetes client imports."""
+"""What only parts of the Kubernetes client import that we don't use."""
 
-PRUNED = ("kubernetes.aio", "kubernetes.client.api", "kubernetes.client.models")
-"""Modules below these are left out: 74 MiB of generated classes. We use the client's transport only, and its packages
-import these on first use; a test imports every function without them."""
+PRUNED = (
+    "kubernetes.aio",
+    "kubernetes.client.api",
+    "kubernetes.client.models",
+    "kubernetes.config",
+    "kubernetes.dynamic",
+    "kubernetes.informer",
+    "kubernetes.leaderelection",
+    "kubernetes.stream",
+    "kubernetes.watch",
+    "numpy.f2py",
+    "numpy.random",
+)
+"""Modules below these are left out: 74 MiB of generated classes, and what else is never imported. We use the client's
+transport only; a test imports every function without them."""
+
+EMPTIED = ("kubernetes/__init__.py", "kubernetes/utils/__init__.py")
+"""These import all of the client, which is half of a function's modules: in bundles they say nothing."""
 
 _JUNK_FOLDERS = frozenset({"__pycache__", "tests", "bin", "include"})
 _JUNK_SUFFIXES = frozenset({".pyc", ".pyi", ".pxd", ".h", ".a"})
 _JUNK_FILES = frozenset({".lock"})  # uv's own, in the folder that it installs into
 _JUNK_METADATA = frozenset({"RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json", "uv_cache.json"})
-_PIP_PLATFORMS = ("manylinux_2_28_aarch64", "manylinux2014_aarch64")  # pip takes the newer not to include the older
-_FORMAT = "1"  # of bundles; a change here makes all of them anew
+_PIP_PLATFORMS = ("manylinux_2_28", "manylinux2014")  # pip takes the newer not to include the older
+ARM = "aarch64"
+"""The machine that functions run on."""
+_FORMAT = "2"  # of bundles; a change here makes all of them anew
+_EMPTY = b"# Left empty: see infra/bundling.py.\n"
 _MIB = 1024 * 1024
 
 
@@ -64,8 +98,8 @@ class BundleError(RuntimeError):
     """A function's code can't be put together; the text says what is missing and what to do."""
 
 
-def bundles(checkout: Path, *, mode: Bundle) -> dict[str, Path]:
-    """The folder of each function's code, under ``build/bundles``.
+def bundles(checkout: Path, *, mode: Bundle, machine: str = ARM) -> dict[str, Path]:
+    """The folder of each function's code, under ``build/bundles``. Another ``machine`` is for measuring on it.
 
     Raises:
         BundleError: a handler is not there, a package is not locked or can't be fetched, or a bundle is too large.
@@ -83,9 +117,27 @@ def bundles(checkout: Path, *, mode: Bundle) -> dict[str, Path]:
             chosen = lock.closure(pins, _roots(checkout, function, distributions), without=RUNTIME | UNUSED)
         except (imports.MissingModuleError, lock.LockError) as error:
             raise BundleError(f"functions/{function}: {error}") from error
-        packages = _install(root / "packages", lock.requirements(chosen))
+        packages = _install(root / "packages", lock.requirements(chosen), machine)
         made[function] = _bundle(root / function, checkout, function, packages)
     return made
+
+
+def runtime(checkout: Path, *, machine: str) -> Path:
+    """A folder with what Lambda's own runtime brings, for measuring outside it.
+
+    Raises:
+        BundleError: a package is not locked or can't be fetched.
+    """
+    root = checkout / "build" / "bundles"
+    chosen = lock.closure(lock.parse((checkout / "requirements.lock").read_text()), ["boto3"])
+    packages = _install(root / "packages", lock.requirements(chosen), machine)
+    compiler = bytecode.compiler()
+    kept = root / "runtime" / f"{packages.name}-{compiler.version or 'source'}"
+    if not kept.is_dir():
+        with _making(kept) as folder:
+            shutil.copytree(packages, folder, dirs_exist_ok=True)
+            compiler.compile(folder)
+    return kept
 
 
 def report(assembly: Path) -> str:
@@ -129,15 +181,15 @@ def _roots(checkout: Path, function: str, distributions: Mapping[str, list[str]]
     return roots
 
 
-def _install(root: Path, requirements: str) -> Path:
-    kept = root / hashlib.sha256(f"{_FORMAT}\n{requirements}".encode()).hexdigest()[:16]
+def _install(root: Path, requirements: str, machine: str) -> Path:
+    kept = root / hashlib.sha256(f"{_FORMAT}\n{machine}\n{requirements}".encode()).hexdigest()[:16]
     if kept.is_dir():
         return kept
     with _making(kept) as folder:
         listed = folder.with_name("requirements.txt")
         listed.write_text(requirements)
         command = [
-            *_installer(),
+            *_installer(machine),
             "--target",
             str(folder),
             "--no-deps",
@@ -151,13 +203,13 @@ def _install(root: Path, requirements: str) -> Path:
     return kept
 
 
-def _installer() -> list[str]:
+def _installer(machine: str) -> list[str]:
     beside = Path(sys.executable).with_name("uv")
     uv = str(beside) if beside.is_file() else shutil.which("uv")
-    wheels = ["--only-binary", ":all:", "--python-version", "3.13"]
+    wheels = ["--only-binary", ":all:", "--python-version", bytecode.VERSION]
     if uv:
-        return [uv, "pip", "install", "--quiet", *wheels, "--python-platform", "aarch64-manylinux_2_28"]
-    platforms = [word for platform in _PIP_PLATFORMS for word in ("--platform", platform)]
+        return [uv, "pip", "install", "--quiet", *wheels, "--python-platform", f"{machine}-manylinux_2_28"]
+    platforms = [word for platform in _PIP_PLATFORMS for word in ("--platform", f"{platform}_{machine}")]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
     # pip holds some packages' requires-python against its own Python; the lock was judged for Lambda's.
     return [*pip, *wheels, "--ignore-requires-python", "--implementation", "cp", *platforms]
@@ -175,20 +227,27 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:
     ]
     sources += [(path, relative) for path in _files(packages) if not junk(relative := path.relative_to(packages))]
     digest = hashlib.sha256(_FORMAT.encode())
+    compiler = bytecode.compiler()
+    digest.update(compiler.version.encode())
     for path, relative in sources:
         digest.update(f"\0{relative.as_posix()}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
-    size = sum(path.stat().st_size for path, _ in sources) / _MIB
-    if size > LIMIT_MIB:
-        raise BundleError(f"functions/{function} would be {size:.0f} MiB, and Lambda takes {LIMIT_MIB} MiB")
     kept = root / digest.hexdigest()[:16]
     if not kept.is_dir():
         with _making(kept) as folder:
             for path, relative in sources:
                 target = folder / relative
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
-                target.chmod(0o644)  # whatever the umask: Lambda reads it as another user
+                if relative.as_posix() in EMPTIED:
+                    target.write_bytes(_EMPTY)
+                else:
+                    shutil.copyfile(path, target)
+            compiler.compile(folder)
+            for path in _files(folder):
+                path.chmod(0o644)  # whatever the umask: Lambda reads it as another user
+            size = sum(path.stat().st_size for path in _files(folder)) / _MIB
+            if size > LIMIT_MIB:
+                raise BundleError(f"functions/{function} would be {size:.0f} MiB, and {LIMIT_MIB} MiB is its limit")
     return kept
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aws_cdk import Stack
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -50,9 +50,10 @@ class ClusterAccess(Construct):
                 type="STANDARD",
             )
         if nodes.made:  # a role that was there before has its entry already, and a second one is refused
-            eks.CfnAccessEntry(
+            entry = eks.CfnAccessEntry(
                 self, "NodeEntry", cluster_name=cluster, principal_arn=nodes.role.role_arn, type="EC2_LINUX"
             )
+            entry.apply_removal_policy(RemovalPolicy.RETAIN)  # nodes that run go on when the stack is deleted
         self.relay = iam.Role(
             self,
             "Relay",

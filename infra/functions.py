@@ -85,6 +85,7 @@ class Functions(Construct):
         super().__init__(scope, id_)
         self.by_name: dict[str, lambda_.Function] = {}
         self.roles: dict[str, iam.Role] = {}
+        self.logs: dict[str, logs.LogGroup] = {}
         for name in sizes.FUNCTIONS:
             size = sizes.SIZES[name]
             log_group = logs.LogGroup(
@@ -115,9 +116,10 @@ class Functions(Construct):
                 on_failure=SqsDestination(on.queues.undelivered),
             )
             if options.subnets:
-                _into_vpc(function, options)
+                into_vpc(function, options)
             self.by_name[name] = function
             self.roles[name] = role
+            self.logs[name] = log_group
         for name, queue in on.queues.by_function.items():
             feed = sizes.FEEDS[name]
             self.by_name[name].add_event_source(
@@ -151,7 +153,8 @@ class Functions(Construct):
         return role
 
 
-def _into_vpc(function: lambda_.Function, options: Options) -> None:
+def into_vpc(function: lambda_.Function, options: Options) -> None:
+    """Put a function into the subnets and security groups that are named; its role must allow it."""
     # By name only: the CDK's own VPC objects would have to be looked up.
     resource = function.node.default_child
     assert isinstance(resource, lambda_.CfnFunction)

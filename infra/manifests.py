@@ -1,8 +1,8 @@
 """What Tenon needs in the cluster, as plain objects: kinds, what each function may do (RBAC), and the relay.
 
-``tenon manifests`` prints them; whoever applies them is not this module's business. The functions come in as Kubernetes
-groups, one each, so that a cluster's owner can read and narrow what each may do with the cluster's own tools. The
-relay needs a node to run on; while there is none, the sweep each minute finds it pending and launches one.
+The stack applies them (cluster_side.py), or ``tenon manifests`` prints them for whoever does. The functions come in as
+Kubernetes groups, one each, so that a cluster's owner can read and narrow what each may do with the cluster's own
+tools. The relay needs a node to run on; while there is none, the sweep each minute finds it pending and launches one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ NAMESPACE = "tenon"
 RELAY = "tenon-relay"
 LEASE_NAMESPACE = "kube-system"
 RELAY_REPLICAS = 2
+_RELAY_LABELS = {"app.kubernetes.io/name": RELAY, "app.kubernetes.io/part-of": "tenon"}
 HEALTH_PORT = 8080  # RelaySettings.health_port
 
 _READ = ("get", "list")
@@ -146,10 +147,12 @@ def access() -> list[Obj]:
     return objects
 
 
-def relay(*, cluster: str, bus: str, region: str, image: str) -> list[Obj]:
-    """The relay: a Deployment that watches and puts events on the bus, allowed by pod identity to do only that."""
-    labels = {"app.kubernetes.io/name": RELAY, "app.kubernetes.io/part-of": "tenon"}
-    account = {"kind": "ServiceAccount", "name": RELAY, "namespace": NAMESPACE}
+def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str = "") -> list[Obj]:
+    """The relay: a Deployment that watches and puts events on the bus, allowed by pod identity to do only that.
+
+    ``architecture`` is the image's (arm64, amd64) if it has one only.
+    """
+    labels = _RELAY_LABELS
     health = {"httpGet": {"path": "/healthz", "port": HEALTH_PORT}}
     container = {
         "name": "relay",
@@ -169,7 +172,7 @@ def relay(*, cluster: str, bus: str, region: str, image: str) -> list[Obj]:
             "readOnlyRootFilesystem": True,
         },
     }
-    pod = {
+    pod: Obj = {
         "serviceAccountName": RELAY,
         # Without it no pod is noticed before the next minute's sweep.
         "priorityClassName": "system-cluster-critical",
@@ -184,6 +187,8 @@ def relay(*, cluster: str, bus: str, region: str, image: str) -> list[Obj]:
         ],
         "containers": [container],
     }
+    if architecture:
+        pod["nodeSelector"] = {"kubernetes.io/arch": architecture}
     deployment = _object("apps/v1", "Deployment", RELAY, namespace=NAMESPACE, labels=labels)
     deployment["spec"] = {
         "replicas": RELAY_REPLICAS,
@@ -192,11 +197,15 @@ def relay(*, cluster: str, bus: str, region: str, image: str) -> list[Obj]:
     }
     budget = _object("policy/v1", "PodDisruptionBudget", RELAY, namespace=NAMESPACE, labels=labels)
     budget["spec"] = {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    return [*relay_access(), deployment, budget]
+
+
+def relay_access() -> list[Obj]:
+    """The relay's service account, and what it may do."""
+    account = {"kind": "ServiceAccount", "name": RELAY, "namespace": NAMESPACE}
     return [
-        _object("v1", "ServiceAccount", RELAY, namespace=NAMESPACE, labels=labels),
+        _object("v1", "ServiceAccount", RELAY, namespace=NAMESPACE, labels=_RELAY_LABELS),
         *_granted("Cluster", RELAY, RELAY_RULES, account),
-        deployment,
-        budget,
     ]
 
 

@@ -1,11 +1,13 @@
 """What nodes are on AWS: the role that their kubelets use, and the instance profile that gives it to them.
 
 A cluster that has a node role already (from node groups, or from Karpenter) keeps it by ``-c nodeRole=NAME``; then only
-the profile is made here.
+the profile is made here. What running nodes live by stays when the stack is deleted: without their role they could pull
+no image, and without its access entry the cluster would not know them.
 """
 
 from __future__ import annotations
 
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -36,4 +38,6 @@ class Nodes(Construct):
                 description="Nodes launched by Tenon",
                 managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in POLICIES],
             )
+            self.role.apply_removal_policy(RemovalPolicy.RETAIN)
         self.profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
+        self.profile.apply_removal_policy(RemovalPolicy.RETAIN)

@@ -247,7 +247,7 @@ def _by_setting(setting: str, function: str, on: Subjects) -> list[iam.PolicySta
             allowed = [_allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)]
         case "table_name":
             # Unavailable offerings, the call budget, wake-ups already sent, decisions; nothing is ever scanned.
-            actions = ("GetItem", "PutItem", "Query")
+            actions = ("BatchWriteItem", "GetItem", "PutItem", "Query")
             allowed = [_allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]
         case "catalog_bucket":
             allowed = [

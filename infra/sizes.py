@@ -44,9 +44,10 @@ SIZES = {
     LIFECYCLE: Size(memory=1024, timeout=60, reserved=1),
     DISRUPTION: Size(memory=1769, timeout=120),
     TERMINATION: Size(memory=512, timeout=60),
-    # The same decision as provisioning's. Short, so that its queue's visibility is no longer than a spot warning:
-    # drains are handed over in the first seconds, and what a kill loses after that any other decision makes good.
-    INTERRUPTION: Size(memory=1769, timeout=20),
+    # The same decision as provisioning's. Short, so that a warning whose first try died comes back, by the queue's
+    # visibility, a minute before EC2 takes the machine: time for a drain, and pods' own grace. Machines are given up in
+    # the first seconds, and what a kill loses after that any other decision makes good.
+    INTERRUPTION: Size(memory=1769, timeout=10),
     # One at a time: two refreshes at once would ask for the same pages twice.
     CATALOG: Size(memory=1024, timeout=300, reserved=1),
 }
@@ -69,8 +70,9 @@ FEEDS = {
     # Hints are sent anew each minute, so old ones are only noise after an outage.
     PROVISIONER: Feed(retention=3600),
     # Two minutes after a spot warning there is nothing left to drain. Large batches, because many warnings are one
-    # decision, and few at once, because only one can decide: two is the least that Lambda has.
-    INTERRUPTION: Feed(retention=300, batch=200, window=1, concurrency=2),
+    # decision, but no larger than the time-out allows; and few at once, because only one can decide: two is the least
+    # that Lambda has.
+    INTERRUPTION: Feed(retention=300, batch=100, window=1, concurrency=2),
     # Long drains are continued by delayed messages; four days outlast any outage that is noticed.
     TERMINATION: Feed(retention=4 * 86400, concurrency=5),
     DISRUPTION: Feed(retention=3600, concurrency=2),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aws_cdk import CfnElement, CfnOutput, Environment, Stack
 
 from infra import sizes
 from infra.acknowledgments import acknowledge
+from infra.alarms import Alarms
 from infra.cluster_access import ClusterAccess
+from infra.cluster_side import ClusterSide
+from infra.dashboard import Dashboard
 from infra.events import Bus, Events
 from infra.functions import Functions
 from infra.nodes import Nodes
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from constructs import Construct
 
     from infra.options import Options
+
+_CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 def stack_name(cluster: str) -> str:
@@ -73,12 +79,25 @@ class TenonStack(Stack):
         access = ClusterAccess(
             self, "ClusterAccess", cluster=options.cluster, functions=functions.roles, nodes=nodes, bus=bus
         )
+        alarms = Alarms(
+            self,
+            "Alarms",
+            cluster=options.cluster,
+            functions=functions,
+            queues=queues,
+            topic=options.alarm_topic,
+        )
+        Dashboard(self, "Dashboard", cluster=options.cluster, functions=functions, queues=queues, alarms=alarms)
+        side = None
+        if options.apply:
+            side = ClusterSide(self, "ClusterSide", options=options, access=access, checkout=_CHECKOUT)
         acknowledge(
             cluster=options.cluster,
             functions=functions,
             nodes=nodes,
             queues=queues,
             state=state,
+            side=side,
             catalog_id=self.get_logical_id(_resource(state.catalog)),
         )
         outputs = {

@@ -10,30 +10,41 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Clock:
-    """Cluster time, timezone-aware (UTC); never runs backwards."""
+    """Cluster time, timezone-aware (UTC); never runs backwards.
 
-    def __init__(self, start: datetime | None = None) -> None:
+    ``elapsed`` is what work takes, in seconds: real time, or ``time.process_time`` where other programs keep the
+    machine busy and would be measured too.
+    """
+
+    def __init__(self, start: datetime | None = None, *, elapsed: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
         self._start = start or datetime.now(UTC)
-        self._origin = time.monotonic()
+        self._elapsed = elapsed
+        self._origin = elapsed()
         self._skipped = timedelta()
 
     def now(self) -> datetime:
         """The cluster's time."""
         with self._lock:
-            return self._start + timedelta(seconds=time.monotonic() - self._origin) + self._skipped
+            return self._now()
 
     def turn_to(self, moment: datetime) -> timedelta:
         """Skip ahead to the moment; one that has passed changes nothing. Returns what was skipped."""
         with self._lock:
-            now = self._start + timedelta(seconds=time.monotonic() - self._origin) + self._skipped
-            ahead = max(moment - now, timedelta())
+            ahead = max(moment - self._now(), timedelta())
             self._skipped += ahead
             return ahead
 
     def sleep(self, seconds: float) -> None:
         """What ``time.sleep`` is on this clock: the time is skipped, nobody waits."""
         self.turn_to(self.now() + timedelta(seconds=seconds))
+
+    def _now(self) -> datetime:
+        return self._start + timedelta(seconds=self._elapsed() - self._origin) + self._skipped

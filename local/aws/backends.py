@@ -61,6 +61,13 @@ def eks(region: str) -> Any:  # noqa: ANN401 - see the module
     return eks_backends[ACCOUNT][region]
 
 
+def s3() -> Any:  # noqa: ANN401 - see the module
+    """S3's, which is one for all Regions."""
+    from moto.s3.models import s3_backends  # noqa: PLC0415 - the same
+
+    return s3_backends[ACCOUNT]["aws"]
+
+
 @contextlib.contextmanager
 def replaced(owner: object, name: str, value: object) -> Iterator[None]:
     """While entered, an attribute of one of moto's classes or modules is ours, whether it has one itself or not."""

@@ -23,6 +23,7 @@ from local.aws import account, backends, deploy, pricing, spot_history
 from local.aws.buses import Buses
 from local.aws.calls import Calls
 from local.aws.capacity import Capacity
+from local.aws.enforcement import Enforcement, own_credentials
 from local.aws.fleet import Fleets
 from local.aws.functions import Functions
 from local.aws.gate import Gate
@@ -95,6 +96,7 @@ class Cloud:
         self._concurrency = concurrency
         self._gate = Gate(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
         self._stack = contextlib.ExitStack()
+        self.enforcement = Enforcement(region=region, lock=self._gate.lock)
         self.instances = Instances(region=region, now=now, capacity=self.capacity, reservations=self.reservations)
         self.account: account.Account
         self.deployed: deploy.Deployed
@@ -121,6 +123,8 @@ class Cloud:
             # The models of services are read once a process, not once a world.
             boto3.DEFAULT_SESSION._session.register_component("data_loader", _models)  # noqa: SLF001 - boto3's own way in
             self._gate.guard(boto3.DEFAULT_SESSION)
+            self.enforcement.guard(boto3.DEFAULT_SESSION)
+            stack.enter_context(own_credentials())
             self._gate.serve(
                 "pricing",
                 lambda operation, body: pricing.answer(operation, body, prices=self.prices, region=self.region),
@@ -156,12 +160,13 @@ class Cloud:
         return self.account
 
     def deploy(self, assembly: Path) -> deploy.Deployed:
-        """Deploy the cloud assembly and connect its functions, queues and rules.
+        """Deploy the cloud assembly, connect its functions, queues and rules, and enforce their roles.
 
         Raises:
             DeployError: CloudFormation didn't complete it.
         """
         self.deployed = deploy.deploy(assembly, region=self.region)
+        self.enforcement.enforce(self.deployed.roles())
         self.functions = Functions(
             self.deployed.functions,
             region=self.region,
@@ -244,7 +249,14 @@ class Cloud:
             kept = float(backend.queues[queue_name].message_retention_period)
             return bool(message.sent_timestamp / 1000 + kept > cloud._now().timestamp())
 
+        def profiles_of(backend: Any, role_name: str) -> Any:  # noqa: ANN401 - moto's
+            # moto's own answers for a role that isn't there as for one without profiles.
+            backend.get_role(role_name)
+            return of_role(backend, role_name)
+
+        of_role = iam_models.IAMBackend.get_instance_profiles_for_role
         replacements = (
+            (iam_models.IAMBackend, "get_instance_profiles_for_role", profiles_of),
             (SQSBackend, "is_message_valid_based_on_retention_period", is_kept),
             (FleetResponses, "create_fleet", create_fleet),
             (SpotInstances, "describe_spot_price_history", describe_spot_price_history),

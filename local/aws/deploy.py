@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _STAGING = f"cdk-hnb659fds-assets-{backends.ACCOUNT}-{{region}}"
 
+_RELAY_ROLE = "RelayRoleArn"
+"""The stack's output that names the relay's role."""
+
 _WITHOUT_CONSTRAINT = "us-east-1"
 """The Region where S3 refuses a bucket that names its Region; all others ask for it."""
 
@@ -46,6 +49,7 @@ class Function:
     memory_mib: int
     reserved: int | None
     dead_letter_arn: str
+    role_arn: str = ""
 
     @property
     def short_name(self) -> str:
@@ -84,6 +88,23 @@ class Deployed:
     def logical_ids(self, kind: str) -> tuple[str, ...]:
         """The logical ids of one kind of resource, such as ``AWS::SQS::Queue``."""
         return tuple(name for name, resource in self.template["Resources"].items() if resource["Type"] == kind)
+
+    def roles(self) -> dict[str, str]:
+        """The role, by name, of each function that has one of the stack's, and of the relay."""
+        made = {self.physical[id_] for id_ in self.logical_ids("AWS::IAM::Role")}
+        named = {one.short_name: one.role_arn for one in self.functions.values()}
+        if _RELAY_ROLE in self.outputs:
+            named["relay"] = self.outputs[_RELAY_ROLE]
+        return {caller: role for caller, arn in named.items() if (role := arn.rsplit("/", 1)[-1]) in made}
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The Kubernetes groups of each role that has an access entry, by the role's name."""
+        return {
+            self.physical[properties["PrincipalArn"]["Fn::GetAtt"][0]]: tuple(properties.get("KubernetesGroups", ()))
+            for resource in self.template["Resources"].values()
+            if resource["Type"] == "AWS::EKS::AccessEntry"
+            if "Fn::GetAtt" in (properties := resource["Properties"])["PrincipalArn"]
+        }
 
     def function(self, short_name: str) -> Function:
         """The function that runs ``functions/<short_name>``; KeyError if there is none."""
@@ -201,6 +222,7 @@ def _functions(template: Mapping[str, Any], physical: Mapping[str, str]) -> dict
                 memory_mib=item["MemorySize"],
                 reserved=None if reserved is None else int(reserved),
                 dead_letter_arn=str(item.get("DeadLetterConfig", {}).get("TargetArn", "")),
+                role_arn=item["Role"],
             )
     return found
 

@@ -81,6 +81,7 @@ class Fleets:
         self._reservations = reservations
         self._launched = launched
         self._answers: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._architectures: dict[str, str] = {}
         self.calls: list[FleetCall] = []
 
     def create(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,14 +217,21 @@ class Fleets:
         if profile and profile not in self._profiles():
             said = f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile"
             return "InvalidParameterValue", f"{said} name"
-        images = self._backend.describe_images(ami_ids=[candidate.image_id])
+        architecture = self._architecture(candidate.image_id)
         architectures = _facts(candidate.instance_type)["ProcessorInfo"]["SupportedArchitectures"]
-        if images and images[0].architecture not in architectures:
+        if architecture and architecture not in architectures:
             said = f"The architecture '{','.join(architectures)}' of the specified instance type does not match "
-            return "InvalidParameterValue", f"{said}the architecture '{images[0].architecture}' of the specified AMI."
+            return "InvalidParameterValue", f"{said}the architecture '{architecture}' of the specified AMI."
         if capacity_type == SPOT and candidate.max_price is not None and candidate.max_price < price:
             return "SpotMaxPriceTooLow", f"Your Spot request price of {candidate.max_price} is lower than {price}."
         return None
+
+    def _architecture(self, image_id: str) -> str:
+        """The image's, looked up once; "" for an image that isn't there."""
+        if image_id not in self._architectures:
+            images = self._backend.describe_images(ami_ids=[image_id])
+            self._architectures[image_id] = str(images[0].architecture) if images else ""
+        return self._architectures[image_id]
 
     def _profiles(self) -> set[str]:
         return {profile.name for profile in backends.iam().instance_profiles.values()}

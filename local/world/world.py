@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gc
 import random
 import re
 import threading
+import time
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import boto3
 import msgspec
 import yaml
 
 from functions.relay.relay import Relay
 from infra import assembly, manifests
-from local.aws.account import SERVICE_CIDR
+from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
+from local.aws.enforcement import credentials
 from local.clock import Clock
 from local.faults import Faults, Site
 from local.kubelets.conduct import WELL, Conduct, Timing
@@ -30,16 +34,16 @@ from local.kubelets.kubelets import Kubelets
 from local.kubernetes import kinds
 from local.kubernetes.controllers import controllers
 from local.kubernetes.errors import ApiError
+from local.kubernetes.rbac import Rbac
 from local.kubernetes.server import ADMIN_TOKEN, Server
 from local.kubernetes.store import Store
 from local.kubernetes.wire import Response
 from local.world import shelf
 from local.world.cuts import requests_cut
-from local.world.identity import authenticate
+from local.world.identity import RELAY_TOKEN, Identities
 from local.world.machines import Ec2Machines
 from local.world.rest import Activity, quiet_time, unfinished
 from local.world.timeline import Timeline
-from shared import aws
 from shared.cluster.connect import to_server
 from shared.cluster.info import ClusterInfo
 
@@ -64,19 +68,28 @@ _FRAME = timedelta(seconds=1)
 _RELAY_PATIENCE = 0.05
 
 
+class NotAllowedError(RuntimeError):
+    """A function or the relay asked for what its role doesn't allow; the text says what, of AWS and of the cluster."""
+
+
 class StuckError(RuntimeError):
     """What was waited for didn't happen within the limit; the text says what is unfinished."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a world differs from the usual one. ``version`` is Kubernetes'; ``start`` the first moment of its clock."""
+    """How a world differs from the usual one.
+
+    ``version`` is Kubernetes'; ``start`` the first moment of its clock, ``elapsed`` what work takes on it
+    (:class:`local.clock.Clock`).
+    """
 
     version: str = "1.34"
     concurrency: int = 1
     timing: Timing | None = None
     conduct: Callable[[Machine], Conduct] = lambda _machine: WELL
     start: datetime | None = None
+    elapsed: Callable[[], float] = time.monotonic
     port: int = 0
     catalog: bool = True
     context: Mapping[str, str] = field(default_factory=dict)
@@ -98,16 +111,19 @@ class World:
         self.region = region
         self.seed = seed
         self.options = options or Options()
-        self.clock = Clock(self.options.start)
+        self.clock = Clock(self.options.start, elapsed=self.options.elapsed)
         self.faults = Faults(seed=seed)
         self.events = Timeline(now=self.clock.now)
         self.store = Store(now=self.clock.now, rng=random.Random(seed))  # noqa: S311 - names of simulated objects
+        self.rbac = Rbac(self.store)
+        self._identities = Identities()
         self._turning = turning
         self._wake = threading.Event()
         self._activity = Activity(now=self.clock.now)
         self._stack = contextlib.ExitStack()
         self._actors: list[Actor] = []
         self._dead: set[str] = set()
+        self._expected: set[str] = set()
         self._passing = threading.local()
         self.server: Server
         self.aws: Cloud
@@ -121,7 +137,13 @@ class World:
             self.store.subscribe(self.events.change)
             self.store.subscribe(self._activity.change)
             self.server = stack.enter_context(
-                Server(self.store, port=self.options.port, authenticate=authenticate(), intercept=self._intercept)
+                Server(
+                    self.store,
+                    port=self.options.port,
+                    authenticate=self._identities,
+                    authorize=self.rbac,
+                    intercept=self._intercept,
+                )
             )
             self.aws = stack.enter_context(
                 Cloud(
@@ -143,6 +165,10 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+        gc.unfreeze()  # functions freeze what they list of a large cluster; this world's cycles would stay for ever
+        asked = [text for text in self.not_allowed() if text not in self._expected]
+        if error is None and asked:
+            raise NotAllowedError("\n".join(asked))
 
     def _deploy(self) -> None:
         authority = base64.b64encode(self.server.ca_pem.encode()).decode()
@@ -152,12 +178,17 @@ class World:
             endpoint=self.server.url,
             certificate_authority=authority,
         )
-        context = {"bundle": "source", **self.options.context}
-        self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context))
+        context = {
+            "bundle": "source",
+            "clusterSide": "printed",
+            "nodeRoles": ROLE.format(cluster=self.cluster),
+            **self.options.context,
+        }
+        self._identities.admit(self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context)))
         self.aws.calls.observe(self.events.call)
         self.aws.calls.observe(self._activity.call)
         self.aws.functions.observe(self.events.invocation)
-        self.apply([*manifests.kinds(), *manifests.access()])
+        self.apply([*manifests.kinds(), *manifests.access(), *manifests.relay_access()])
         if self.options.catalog:
             self._stock_catalog()
 
@@ -184,11 +215,12 @@ class World:
             timing=self.options.timing,
             conduct=self.options.conduct,
         )
-        client = to_server(self.server.url, self.server.ca_pem, lambda: ADMIN_TOKEN)
+        client = to_server(self.server.url, self.server.ca_pem, lambda: RELAY_TOKEN)
         stack.callback(client.close)
+        key = credentials("relay")
         self.relay = Relay(
             client,
-            aws.events(),
+            boto3.client("events", aws_access_key_id=key.access_key, aws_secret_access_key=key.secret_key),
             bus=manifests.bus_name(self.cluster),
             cluster=self.cluster,
             now=self.clock.now,
@@ -393,6 +425,14 @@ class World:
     def dead_letters(self) -> list[Message]:
         """All messages in dead-letter queues."""
         return self.aws.dead_letters()
+
+    def expect_denials(self) -> None:
+        """What was denied so far is as it should be, and no reason for the world to end with an error."""
+        self._expected.update(self.not_allowed())
+
+    def not_allowed(self) -> list[str]:
+        """What was asked of AWS and of the cluster that the asker's role doesn't allow, one text each."""
+        return list(dict.fromkeys(map(str, [*self.aws.enforcement.denied, *self.rbac.refused])))
 
     def failures(self) -> list[str]:
         """Invocations that failed, one text each: which, when, why, and where."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.faults import Action
+from local.kubernetes import kinds
+from shared.cluster.lease import DURATION, NAMESPACE, name_of
 
 if TYPE_CHECKING:
     from local.world import World
@@ -82,11 +84,34 @@ def test_without_any_capacity_calls_are_bounded_and_pods_run_soon_after_it_retur
     world = spot_default
     world.aws.capacity.set("spot", "*", "*", 0)
     world.scale("default", "inflate", 3)
-    minutes = 5
+    minutes = 3
     world.run_for(timedelta(minutes=minutes))
     assert world.pods(phase="Running") == []
     assert world.instances() == []
     # The pods' own hint and a sweep a minute; in each at most three rounds, in a round a call for each of two launches.
     assert world.aws.calls.count()["ec2", "CreateFleet"] <= (minutes + 1) * 3 * 2
+    told = [e["message"] for e in world.store.list(kinds.EVENTS) if e["source"].get("component") == "tenon"]
+    assert any("capacity" in message for message in told)
     world.aws.capacity.set("spot", "*", "*", None)
+    returned = world.clock.now()
     world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=6))
+    # Looked for each minute; the rest is what a look takes.
+    assert min(h.at for h in world.events.of("claim launched")) - returned < timedelta(seconds=70)
+
+
+def test_a_lease_that_a_dead_function_left_costs_time_and_no_message(spot_default: World) -> None:
+    world = spot_default
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name_of(world.cluster), "namespace": NAMESPACE},
+        "spec": {
+            "holderIdentity": "disruption/dead",
+            "leaseDurationSeconds": int(DURATION.total_seconds()),
+            "renewTime": world.clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        },
+    }
+    world.apply(lease)
+    world.scale("default", "inflate", 3)
+    all_is_well(world, 3)
+    assert world.dead_letters() == []

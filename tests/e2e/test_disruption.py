@@ -182,9 +182,14 @@ def test_a_replacement_that_never_comes_leaves_everything_as_it_was(
         lambda: not any(CLAIM_MARK in c["metadata"].get("annotations", {}) for c in world.claims()),
         limit=timedelta(minutes=30),
     )
-    after = world.store.get(kinds.NODES, node["metadata"]["name"])
-    assert not after["spec"].get("taints")
+    name = node["metadata"]["name"]
+    assert not world.store.get(kinds.NODES, name)["spec"].get("taints")
+    (claim,) = [c for c in world.claims() if c["status"].get("nodeName") == name]
+    assert "DisruptionReason" not in {c["type"] for c in claim["status"]["conditions"]}
     assert running(world) == 1
+    told = {(e["reason"], e["involvedObject"]["name"]) for e in world.store.list(kinds.EVENTS)}
+    assert ("DisruptionUndone", claim["metadata"]["name"]) in told
+    assert "undone" in {row["outcome"]["S"] for row in decisions(world) if row["node"]["S"] == name}
 
 
 def test_dying_between_any_two_calls_leaves_no_node_tainted_and_nothing_launched_twice(

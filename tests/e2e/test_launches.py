@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from local.world import World
+
 if TYPE_CHECKING:
-    from local.world import World
+    from collections.abc import Callable
 
 BOTH = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
 
@@ -48,25 +50,58 @@ def pool(world: World, *requirements: dict[str, Any]) -> None:
     world.run_for(timedelta(seconds=30))
 
 
-@pytest.mark.long
-def test_a_thousand_pods_of_one_deployment_take_three_calls_at_most(spot_default: World) -> None:
-    world = spot_default
+def claims_of_first_plan(world: World) -> int:
+    """How many claims the first plan had; nothing more may have been bought while one of them was on its way."""
+    made = world.events.of("claim created")
+    launched = min(h.at for h in world.events.of("claim launched"))
+    first = {h.name for h in made if h.at < launched}
+    all_up = max((h.at for h in world.events.of("claim initialized") if h.name in first), default=launched)
+    assert all(h.name in first or h.at > all_up for h in made)
+    return len(first)
+
+
+def no_node_is_for_nothing(world: World) -> None:
+    assert len(world.instances()) == len(world.claims()) == len(world.nodes())
+    assert {p["spec"]["nodeName"] for p in world.pods(phase="Running")} == {
+        n["metadata"]["name"] for n in world.nodes()
+    }
+
+
+def pend(world: World, docs: list[dict[str, Any]], workloads: list[dict[str, Any]]) -> None:
+    """Have all pods pending before there is a pool for them."""
+    world.apply([doc for doc in docs if doc["kind"] == "AWSNodeTemplate"])
+    world.apply(workloads)
+    world.run_for(timedelta(seconds=30))
+    assert len(world.pending()) == 1000
+
+
+def test_a_thousand_pods_of_one_deployment_take_three_calls_at_most(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    pend(world, load("spot-default.yaml"), [workload("web", 1000, cpu="500m", memory="1Gi")])
     pool(world, BOTH)
-    world.apply(workload("web", 1000, cpu="500m", memory="1Gi"))
     world.run_until(lambda: running(world) == 1000, limit=timedelta(minutes=10))
     assert fleet_calls(world) <= 3
-    assert len(world.instances()) == len(world.claims())
+    assert len(world.instances()) == claims_of_first_plan(world)
+    no_node_is_for_nothing(world)
 
 
-@pytest.mark.long
-def test_a_thousand_pods_of_twenty_deployments_take_ten_calls_at_most(spot_default: World) -> None:
-    world = spot_default
+def test_a_thousand_pods_of_twenty_deployments_take_ten_calls_at_most(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    sizes = [(f"{100 + 50 * i}m", f"{256 * (1 + i % 5)}Mi") for i in range(20)]
+    pend(
+        world,
+        load("spot-default.yaml"),
+        [workload(f"web-{i}", 50, cpu=cpu, memory=memory) for i, (cpu, memory) in enumerate(sizes)],
+    )
     pool(world, BOTH)
-    for i in range(20):
-        world.apply(workload(f"web-{i}", 50, cpu=f"{100 + 50 * i}m", memory=f"{256 * (1 + i % 5)}Mi"))
     world.run_until(lambda: running(world) == 1000, limit=timedelta(minutes=10))
     assert fleet_calls(world) <= 10
-    assert len(world.instances()) == len(world.claims())
+    # The scheduler fills nodes as they come up, not as planned: for some pods there is no room left in the end, and
+    # more nodes are bought when all are up (2-7 % of the plan; consolidation joins them later).
+    assert len(world.instances()) <= 1.1 * claims_of_first_plan(world)
+    no_node_is_for_nothing(world)
 
 
 def test_when_a_zone_has_no_capacity_the_pods_run_in_another_within_one_more_round(spot_default: World) -> None:
@@ -94,3 +129,21 @@ def test_without_spot_capacity_the_pods_run_on_demand_where_that_is_allowed(spot
     bought = {n["metadata"]["labels"]["karpenter.sh/capacity-type"] for n in world.nodes()}
     assert bought == {"on-demand"}
     assert world.failures() == []
+
+
+@pytest.mark.parametrize(("region", "zones"), [("us-west-1", 2), ("ca-west-1", 3)])
+def test_a_region_with_few_zones_or_types_does_as_well(
+    region: str, zones: int, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    with World(cluster="demo", region=region) as world:
+        world.apply(load("spot-default.yaml"))
+        world.scale("default", "inflate", 5)
+        world.run_until_rest()
+        assert running(world) == 5
+        names = {f"{region}{letter}" for letter in "abc"[:zones]}
+        assert {n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in world.nodes()} <= names
+        world.scale("default", "inflate", 0)
+        world.run_until_rest()
+        assert world.instances() == []
+        assert world.dead_letters() == []
+        assert world.failures() == []

@@ -14,7 +14,9 @@ Resources = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="session")
 def cloud_assembly() -> Path:
-    return assembly.cached(cluster="demo", root=assembly.CHECKOUT, context={"bundle": "source"})
+    return assembly.cached(
+        cluster="demo", root=assembly.CHECKOUT, context={"bundle": "source", "clusterSide": "printed"}
+    )
 
 
 @pytest.fixture(scope="session")

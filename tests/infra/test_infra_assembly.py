@@ -12,7 +12,7 @@ import pytest
 from infra import assembly, bundling, sizes
 from infra.options import OptionError, clusters, parse
 
-SOURCE = {"bundle": "source"}
+SOURCE = {"bundle": "source", "clusterSide": "printed"}
 
 
 def resources(folder: Path, cluster: str = "demo") -> dict[str, dict[str, Any]]:
@@ -41,7 +41,7 @@ def test_the_template_is_the_same_with_the_functions_code_but_for_the_assets(
         code[name].mkdir(parents=True)
         (code[name] / "handler.py").write_text(f"# {name}\n")
     monkeypatch.setattr(bundling, "bundles", lambda _checkout, *, mode: code if mode == "full" else {})
-    full = assembly.synthesise(cluster="demo", out=tmp_path / "out")
+    full = assembly.synthesise(cluster="demo", out=tmp_path / "out", context={"clusterSide": "printed"})
 
     def masked(folder: Path) -> str:
         return re.sub(r"[0-9a-f]{64}\.zip", "ASSET", (folder / "tenon-demo.template.json").read_text())
@@ -90,6 +90,8 @@ def test_functions_of_a_private_cluster_are_in_its_network(tmp_path: Path) -> No
     ("context", "said"),
     [
         ({"bundle": "none"}, "-c bundle=none: must be full or source"),
+        ({"clusterSide": "no"}, "-c clusterSide=no: must be applied or printed"),
+        ({"kinds": False}, "-c kinds=False: must be applied or kept"),
         ({"subnets": "subnet-1"}, "needs both"),
         ({"reservedConcurrency": "maybe"}, "-c reservedConcurrency=maybe: must be true or false"),
         ({"nodeRoles": 3}, "-c nodeRoles=3: must be names separated by commas"),

@@ -1,15 +1,18 @@
 """What is uploaded as a function's code."""
 
+import os
 import re
 import subprocess
 import sys
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
+import kubernetes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import assembly, bundling, imports, lock, sizes
+from infra import assembly, bundling, bytecode, imports, lock, sizes
 
 LOCK = """\
 alpha==1.0 \\
@@ -159,33 +162,112 @@ importlib.import_module({module!r})
 """
 
 
-@pytest.mark.parametrize(
-    "function",
-    [f for f in sizes.FUNCTIONS if (assembly.CHECKOUT / "functions" / f / "handler.py").is_file()],
-)
-def test_a_function_starts_without_what_its_bundle_leaves_out(function: str) -> None:
-    program = REFUSE.format(
-        below=tuple(f"{name}." for name in bundling.PRUNED),
-        packages=sorted(name.replace("-", "_") for name in bundling.UNUSED),
-        module=f"functions.{function}.handler",
+def run_as_bundled(program: str, folder: Path) -> None:
+    """Run it where what bundles empty is empty: the packages' modules are found where they are installed."""
+    for name in bundling.EMPTIED:
+        package = Path(name).parent
+        (folder / package).mkdir(parents=True)
+        (installed,) = kubernetes.__path__
+        beside = Path(installed).parent / package
+        (folder / name).write_text(f"__path__.append({str(beside)!r})\n")
+    path = os.pathsep.join([str(folder), str(assembly.CHECKOUT)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_kubernetes_transport_works_without_what_bundles_leave_out() -> None:
-    program = REFUSE.format(
+def refusing(module: str) -> str:
+    """A program that imports the module without anything that bundles leave out."""
+    return REFUSE.format(
         below=tuple(f"{name}." for name in bundling.PRUNED),
         packages=sorted(name.replace("-", "_") for name in bundling.UNUSED),
-        module="kubernetes.client.api_client",
+        module=module,
     )
-    program += """
-from kubernetes.client.api_client import ApiClient
-from kubernetes.client.configuration import Configuration
-client = ApiClient(Configuration(host="https://127.0.0.1:1"))
-call = client.param_serialize("PATCH", "/api/v1/nodes/a", body={"metadata": {"labels": {"a": "b"}}},
-    header_params={"Content-Type": "application/merge-patch+json"}, auth_settings=["BearerToken"])
-assert call[0] == "PATCH", call
+
+
+@pytest.mark.parametrize("function", sizes.FUNCTIONS)
+def test_a_function_starts_without_what_its_bundle_leaves_out(function: str, tmp_path: Path) -> None:
+    run_as_bundled(refusing(f"functions.{function}.handler"), tmp_path)
+
+
+@pytest.mark.parametrize("function", sizes.FUNCTIONS)
+def test_a_function_starts_without_a_look_at_its_environment(function: str, tmp_path: Path) -> None:
+    """What is read at import can't be changed in a warm process, and fails where nobody can tell why."""
+    program = f"""
+import os, sys
+import boto3, numpy, kubernetes.client.rest, aws_lambda_powertools.metrics, aws_lambda_powertools.utilities.batch
+read = []
+class Watched(dict):
+    def __getitem__(self, key): read.append(key); return super().__getitem__(key)
+    def get(self, key, default=None): read.append(key); return super().get(key, default)
+os.environ = Watched(os.environ)
+import functions.{function}.handler
+assert not [key for key in read if key.startswith("TENON")], read
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_as_bundled(program, tmp_path)
+
+
+def test_the_kubernetes_transport_works_without_what_bundles_leave_out(tmp_path: Path) -> None:
+    program = refusing("shared.cluster.client")
+    program += """
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from kubernetes.client.configuration import Configuration
+from shared.cluster.client import Client
+class Answer(BaseHTTPRequestHandler):
+    def do_PATCH(self):
+        said = [self.headers[name] for name in ("Content-Type", "Authorization", "User-Agent")]
+        asked.append((self.path, *said, self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+    def log_message(self, *_): pass
+asked = []
+with HTTPServer(("127.0.0.1", 0), Answer) as server:
+    threading.Thread(target=server.handle_request).start()
+    made = Configuration(host=f"http://127.0.0.1:{server.server_port}")
+    made.api_key["authorization"] = "abc"
+    made.api_key_prefix["authorization"] = "Bearer"
+    client = Client(made)
+    client.patch("/api/v1/nodes/a", {"metadata": {"labels": {"a": "b"}}})
+    client.close()
+(one,) = asked
+assert one == ("/api/v1/nodes/a", "application/merge-patch+json", "Bearer abc", "tenon",
+               b'{"metadata": {"labels": {"a": "b"}}}'), one
+"""
+    run_as_bundled(program, tmp_path)
+
+
+def test_bytecode_is_made_by_lambdas_version_only_and_says_that_files_never_change(tmp_path: Path) -> None:
+    module(tmp_path, "one", "x = 1\n")
+    bytecode.Compiler().compile(tmp_path)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["one.py"]
+    bytecode.Compiler(executable=sys.executable, version="this").compile(tmp_path)
+    (made,) = tmp_path.glob("__pycache__/*.pyc")
+    data = made.read_bytes()
+    assert data[:4] == MAGIC_NUMBER
+    assert int.from_bytes(data[4:8], "little") == 0b01  # PEP 552: by hash, and not to be checked
+    assert b"/var/task/one.py" in data
+
+
+def test_what_is_no_python_does_not_reach_lambda(tmp_path: Path) -> None:
+    module(tmp_path, "one", "x =\n")
+    with pytest.raises(bytecode.CompileError, match=r"one\.py"):
+        bytecode.Compiler(executable=sys.executable, version="this").compile(tmp_path)
+
+
+def test_a_bundle_that_would_take_too_long_to_fetch_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module(tmp_path, "functions.__init__", "")
+    module(tmp_path, "functions.one.handler", "#" * 3 * 2**19)
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setattr(bundling, "LIMIT_MIB", 1)
+    with pytest.raises(bundling.BundleError, match=r"functions/one would be 2 MiB"):
+        bundling._bundle(tmp_path / "out", tmp_path, "one", tmp_path / "none")
+    assert not list((tmp_path / "out").glob("*"))

@@ -54,8 +54,8 @@ def test_an_invocation_that_eventbridge_could_not_finish_is_kept(of_type: Select
 
 
 def test_what_an_interruption_that_died_was_about_comes_back_within_a_spot_warning(functions: Functions) -> None:
-    assert functions[sizes.INTERRUPTION][1]["Timeout"] <= 20
-    assert sizes.visibility(sizes.INTERRUPTION) <= 120
+    assert functions[sizes.INTERRUPTION][1]["Timeout"] <= 10
+    assert sizes.visibility(sizes.INTERRUPTION) <= 60
 
 
 def test_the_table_forgets_by_itself(of_type: Select) -> None:

@@ -40,6 +40,16 @@ ROLE = resource(
     },
 )
 
+RIGHTS = resource(
+    "IAM::Policy",
+    PolicyName="queues",
+    Roles=[{"Ref": "Role"}],
+    PolicyDocument={
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": ["sqs:SendMessage", "sqs:ListQueues"], "Resource": "*"}],
+    },
+)
+
 
 def function(*, timeout: int = 10, **more: object) -> dict[str, Any]:
     return resource(
@@ -80,7 +90,9 @@ class Rig:
     folder: Path
 
     def deploy(self, **resources: object) -> None:
-        (self.folder / "template.json").write_text(json.dumps({"Resources": {"Role": ROLE, **resources}}))
+        (self.folder / "template.json").write_text(
+            json.dumps({"Resources": {"Role": ROLE, "Rights": RIGHTS, **resources}})
+        )
         artifact = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "template.json"}}
         (self.folder / "manifest.json").write_text(json.dumps({"artifacts": {"probe": artifact}}))
         self.cloud.deploy(self.folder)

@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from local.aws.capacity import Capacity
+from local.clock import Clock
 from local.faults import Action, Crash, Faults, Site
 from local.kubernetes import kinds
 from local.kubernetes.store import Store
-from local.world.identity import is_eks_token
+from local.world.identity import signed_with
 from local.world.rest import QUIET, Activity, quiet_time, unfinished
 from local.world.timeline import Timeline
 
@@ -24,11 +25,22 @@ def token(url: str) -> str:
 def test_only_a_presigned_identity_call_that_names_its_cluster_is_a_token() -> None:
     signed = "X-Amz-Credential=KEY/20261121/us-east-1/sts/aws4_request&X-Amz-SignedHeaders=host%3Bx-k8s-aws-id"
     good = f"https://sts.us-east-1.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15&{signed}"
-    assert is_eks_token(token(good))
-    assert not is_eks_token(token(good.replace("%3Bx-k8s-aws-id", "")))
-    assert not is_eks_token(token(good.replace("GetCallerIdentity", "AssumeRole")))
-    assert not is_eks_token(token(good.replace("sts.us-east-1.amazonaws.com", "example.com")))
-    assert not is_eks_token(good)
+    assert signed_with(token(good)) == "KEY"
+    assert not signed_with(token(good.replace("%3Bx-k8s-aws-id", "")))
+    assert not signed_with(token(good.replace("GetCallerIdentity", "AssumeRole")))
+    assert not signed_with(token(good.replace("sts.us-east-1.amazonaws.com", "example.com")))
+    assert not signed_with(good)
+
+
+def test_the_clock_counts_what_work_takes_and_what_is_skipped() -> None:
+    worked = [7.0]
+    clock = Clock(NOW, elapsed=lambda: worked[0])
+    worked[0] += 2
+    assert clock.now() == NOW + timedelta(seconds=2)
+    assert clock.turn_to(NOW + timedelta(seconds=5)) == timedelta(seconds=3)
+    clock.sleep(1)
+    assert clock.turn_to(NOW) == timedelta()
+    assert clock.now() == NOW + timedelta(seconds=6)
 
 
 def test_an_empty_cluster_is_at_rest_after_two_and_a_half_minutes() -> None:

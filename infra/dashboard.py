@@ -1,0 +1,161 @@
+"""One page that answers: are pods waiting, what does the cluster cost, what is Tenon doing, and is it well?
+
+Rows are in the order in which somebody asks. Tables by pool, type and node come from log lines by Logs Insights, which
+costs something only when the page is open; graphs are of the few metrics that alarms need anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from infra import naming, sizes
+from infra.alarms import custom
+from shared import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from infra.alarms import Alarms
+    from infra.functions import Functions
+    from infra.queues import Queues
+
+_WIDTH = 24
+_HEIGHT = 6
+_LONGEST_NAME = 255
+_FIVE = Duration.minutes(5)
+
+
+class Dashboard(Construct):
+    """The dashboard of one cluster."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, cluster: str, functions: Functions, queues: Queues, alarms: Alarms
+    ) -> None:
+        super().__init__(scope, id_)
+        logs = {name: functions.logs[name].log_group_name for name in sizes.FUNCTIONS}
+        self.page = cloudwatch.Dashboard(
+            self,
+            "Page",
+            dashboard_name=naming.name(cluster, "overview", longest=_LONGEST_NAME),
+            default_interval=Duration.hours(3),
+            widgets=[
+                [
+                    cloudwatch.AlarmStatusWidget(
+                        title=f"Tenon on {cluster}",
+                        alarms=[self._named(alarm, cluster) for alarm in alarms.by_name],
+                        width=_WIDTH,
+                        height=3,
+                    )
+                ],
+                _row(
+                    _graph("Pods that wait", [metrics.PENDING, metrics.UNSCHEDULABLE]),
+                    _graph("Seconds to claim, and to Ready", [metrics.TO_CLAIM_SECONDS, metrics.TO_READY_SECONDS]),
+                    _graph("Longest wait (s)", [metrics.OLDEST_PENDING_SECONDS]),
+                ),
+                _row(
+                    _graph("Nodes", [metrics.NODES]),
+                    _graph("USD per hour", [metrics.COST]),
+                    _graph("Requested of allocatable (%)", [metrics.CPU_UTILISATION, metrics.MEMORY_UTILISATION]),
+                ),
+                _row(
+                    _table(
+                        "Nodes and cost by NodePool, type and capacity type",
+                        logs[sizes.LIFECYCLE],
+                        [
+                            'filter message = "The cluster"',
+                            "sort @timestamp desc",
+                            "limit 1",
+                            "fields nodes, usd_per_hour, by_pool, by_type",
+                        ],
+                    ),
+                    _table(
+                        "What disruption did, and what it saved",
+                        logs[sizes.DISRUPTION],
+                        [
+                            'filter message = "Disrupting nodes"',
+                            "fields @timestamp, reason, pods, replacements, savings, why",
+                            "sort @timestamp desc",
+                            "limit 20",
+                        ],
+                    ),
+                ),
+                _row(
+                    _graph("Given up, USD per hour saved", [metrics.DISRUPTED, metrics.SAVED]),
+                    _graph("Interruptions", [metrics.WARNED, metrics.INTERRUPTED_LAUNCHES]),
+                    _graph("NodeClaims", [metrics.CREATED, metrics.LAUNCHED, metrics.NOT_LAUNCHED]),
+                ),
+                _row(
+                    _lines(
+                        "Errors",
+                        {n: f.metric_errors(period=_FIVE, statistic="Sum") for n, f in functions.by_name.items()},
+                    ),
+                    _lines(
+                        "Duration, p99 (ms)",
+                        {n: f.metric_duration(period=_FIVE, statistic="p99") for n, f in functions.by_name.items()},
+                    ),
+                    _lines(
+                        "Oldest message (s)",
+                        {
+                            n: q.metric_approximate_age_of_oldest_message(period=_FIVE, statistic="Maximum")
+                            for n, q in queues.by_function.items()
+                        },
+                    ),
+                ),
+                _row(
+                    _table(
+                        "Warnings and errors",
+                        [*logs.values()],
+                        [
+                            'filter level in ["WARNING", "ERROR", "CRITICAL"]',
+                            "fields @timestamp, service, message, why, error",
+                            "sort @timestamp desc",
+                            "limit 50",
+                        ],
+                    )
+                ),
+            ],
+        )
+
+    def _named(self, alarm: str, cluster: str) -> cloudwatch.IAlarm:
+        """An alarm by what it is called, so that the page can be made whether or not the alarm is there."""
+        arn = Stack.of(self).format_arn(
+            service="cloudwatch",
+            resource="alarm",
+            resource_name=naming.name(cluster, alarm, longest=_LONGEST_NAME),
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        return cloudwatch.Alarm.from_alarm_arn(self, alarm, arn)
+
+
+def _row(*widgets: cloudwatch.ConcreteWidget) -> list[cloudwatch.IWidget]:
+    """Widgets side by side, over the whole width."""
+    return [*widgets]
+
+
+def _graph(title: str, shown: Sequence[metrics.Metric]) -> cloudwatch.GraphWidget:
+    return _lines(title, {m.name: custom(m, period=_FIVE) for m in shown})
+
+
+def _lines(title: str, shown: Mapping[str, cloudwatch.Metric]) -> cloudwatch.GraphWidget:
+    return cloudwatch.GraphWidget(
+        title=title,
+        left=[m.with_(label=name) for name, m in shown.items()],
+        left_y_axis=cloudwatch.YAxisProps(min=0, show_units=False),
+        width=_WIDTH // 3,
+        height=_HEIGHT,
+    )
+
+
+def _table(title: str, logs: str | Sequence[str], query: Sequence[str]) -> cloudwatch.LogQueryWidget:
+    return cloudwatch.LogQueryWidget(
+        title=title,
+        log_group_names=[logs] if isinstance(logs, str) else [*logs],
+        query_lines=[*query],
+        view=cloudwatch.LogQueryVisualizationType.TABLE,
+        width=_WIDTH if not isinstance(logs, str) else _WIDTH // 2,
+        height=_HEIGHT,
+    )

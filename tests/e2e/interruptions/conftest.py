@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.world import Options, World
+from tests.e2e.interruptions.rig import small_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def quiet_world() -> Iterator[World]:
+    """A cluster of spot nodes with two vCPUs each, whose pool asks for nothing else."""
+    with World(cluster="demo") as made:
+        small_nodes(made)
+        yield made
+
+
+@pytest.fixture
+def world_alone() -> Iterator[World]:
+    """The same, where work takes processor time: what else runs on the machine is not measured."""
+    with World(cluster="demo", options=Options(elapsed=time.process_time)) as made:
+        small_nodes(made)
+        yield made

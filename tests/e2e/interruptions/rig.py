@@ -1,0 +1,192 @@
+"""What tests of interruptions ask of a world, and what they send it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from local.kubernetes import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from local.kubernetes.table import Change
+    from local.world import World
+
+GRACE = 30
+NOTICE = timedelta(minutes=2)
+SPOT = "EC2 Spot Instance Interruption Warning"
+STATE = "EC2 Instance State-change Notification"
+
+
+def deployment(
+    name: str, replicas: int, *, grace: int = GRACE, annotations: dict[str, str] | None = None
+) -> dict[str, Any]:
+    requests = {"cpu": "700m", "memory": "256Mi"}
+    spec = {
+        "terminationGracePeriodSeconds": grace,
+        "containers": [{"name": "c", "image": "x", "resources": {"requests": requests}}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}, "annotations": annotations or {}}, "spec": spec},
+        },
+    }
+
+
+def budget(name: str, most: int | str) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "maxUnavailable": most},
+    }
+
+
+def small_nodes(world: World, annotations: dict[str, str] | None = None, *, budgets: str = "100%") -> None:
+    """A pool of spot nodes with two vCPUs: two of our pods each."""
+    node_class = {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": "default"},
+        "spec": {
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "role": f"TenonNodeRole-{world.cluster}",
+            "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": world.cluster}}],
+            "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": world.cluster}}],
+        },
+    }
+    requirements = [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]},
+        {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
+    ]
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "default", "annotations": annotations or {}},
+        "spec": {
+            "template": {"spec": {"nodeClassRef": reference, "expireAfter": "Never", "requirements": requirements}},
+            "disruption": {
+                "consolidationPolicy": "WhenEmpty",
+                "consolidateAfter": "Never",
+                "budgets": [{"nodes": budgets}],
+            },
+        },
+    }
+    world.apply([node_class, pool])
+
+
+def fill(world: World, pods: int) -> None:
+    world.run_until(lambda: len(world.pods(phase="Running")) == pods, limit=timedelta(minutes=15))
+    world.run_for(timedelta(seconds=30))
+
+
+def instance_of(world: World, node: str) -> str:
+    return str(world.store.get(kinds.NODES, node)["spec"]["providerID"]).rpartition("/")[2]
+
+
+def nodes_of(world: World, instances: set[str]) -> set[str]:
+    return {n["metadata"]["name"] for n in world.nodes() if instance_of(world, n["metadata"]["name"]) in instances}
+
+
+def event(world: World, detail_type: str, detail: dict[str, Any], *, ago: float = 0, source: str = "aws.ec2") -> str:
+    moment = world.clock.now() - timedelta(seconds=ago)
+    return json.dumps(
+        {
+            "version": "0",
+            "id": "7bf73129-1428-4cd3-a780-95db273d1602",
+            "detail-type": detail_type,
+            "source": source,
+            "account": "123456789012",
+            "time": moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "region": world.region,
+            "resources": [],
+            "detail": detail,
+        }
+    )
+
+
+def send(world: World, *bodies: str) -> None:
+    (source,) = (s for s in world.aws.deployed.sources if "nterruption" in s.queue_name)
+    for body in bodies:
+        world.aws.queues.send(source.queue_name, body)
+
+
+def notes(world: World, node: str) -> dict[str, str]:
+    (claim,) = (c for c in world.claims() if c["status"].get("nodeName") == node)
+    found: dict[str, str] = claim["metadata"].get("annotations", {})
+    return found
+
+
+def is_going(world: World, node: str) -> bool:
+    return all(c["metadata"].get("deletionTimestamp") for c in world.claims() if c["status"].get("nodeName") == node)
+
+
+def interruptions(world: World) -> list[Any]:
+    return [i for i in world.aws.functions.invocations if i.function == "interruption"]
+
+
+def nothing_went_wrong(world: World) -> None:
+    """No invocation of the function failed, and none logged an exception."""
+    for invocation in interruptions(world):
+        assert invocation.ok, invocation.traceback
+        for line in invocation.logs:
+            assert line.get("level") != "ERROR", line
+            assert "exception" not in line, line
+
+
+def since(moment: datetime, happening: Any) -> float:  # noqa: ANN401 - a Happening
+    return float((happening.at - moment).total_seconds())
+
+
+def health(world: World, instance: str, start: datetime) -> str:
+    detail = {
+        "service": "EC2",
+        "eventTypeCategory": "scheduledChange",
+        "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
+        "startTime": start.strftime("%a, %d %b %Y %H:%M:%S GMT"),
+        "affectedEntities": [{"entityValue": instance}],
+    }
+    return event(world, "AWS Health Event", detail, source="aws.health")
+
+
+class Healthy:
+    """How many pods of each deployment are ready and staying, in every state that the cluster goes through."""
+
+    def __init__(self, world: World, least: Mapping[str, int]) -> None:
+        """``least`` are the pods of each deployment that its budget keeps."""
+        self._now = world.clock.now
+        self._least = least
+        self._ready: dict[str, set[str]] = {app: set() for app in least}
+        self.states = 0
+        self.broken: list[tuple[datetime, str, int]] = []
+        """When there were fewer than that, of which deployment, and how many were left."""
+        for pod in world.store.list(kinds.PODS):
+            self._see(pod, gone=False)
+        world.store.subscribe(self._change)
+
+    def _change(self, change: Change) -> None:
+        if change.kind.kind == "Pod" and self._see(change.object, gone=change.type == "DELETED"):
+            self.states += 1
+            for app, ready in self._ready.items():
+                if len(ready) < self._least[app]:
+                    self.broken.append((self._now(), app, len(ready)))
+
+    def _see(self, pod: dict[str, Any], *, gone: bool) -> bool:
+        app = pod["metadata"].get("labels", {}).get("app", "")
+        if app not in self._ready:
+            return False
+        conditions = {c["type"]: c["status"] for c in pod.get("status", {}).get("conditions", [])}
+        if conditions.get("Ready") == "True" and not gone and "deletionTimestamp" not in pod["metadata"]:
+            self._ready[app].add(pod["metadata"]["uid"])
+        else:
+            self._ready[app].discard(pod["metadata"]["uid"])
+        return True

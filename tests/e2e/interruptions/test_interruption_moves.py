@@ -1,0 +1,89 @@
+"""Machines that may go, or go some day, are moved in good time and a few at once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from local.kubernetes import kinds
+from local.world import World
+from tests.e2e.interruptions.rig import (
+    deployment,
+    fill,
+    health,
+    is_going,
+    nodes_of,
+    notes,
+    send,
+    small_nodes,
+)
+
+
+def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_each_has_its_replacement_first(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.apply([deployment("web", 60)])
+    fill(world, 60)
+    risky = [i.id for i in world.instances()]
+    assert len(risky) == 30
+    going: list[int] = []
+    began = world.clock.now()
+    world.aws.instances.rebalance(risky[:12])
+
+    def look() -> bool:
+        going.append(sum(1 for c in world.claims() if c["metadata"].get("deletionTimestamp")))
+        return not {i.id for i in world.instances()} & set(risky[:12])
+
+    world.run_until(look, limit=timedelta(minutes=20))
+    assert max(going) == 3
+    launched = [h.at for h in world.events.of("claim launched") if h.at >= began]
+    leaving = [h.at for h in world.events.of("claim leaving") if h.at >= began]
+    assert min(launched) <= min(leaving)
+    world.run_until(lambda: len(world.pods(phase="Running")) == 60, limit=timedelta(minutes=3))
+
+
+@pytest.mark.parametrize("choice", ["ignore", "cordon"])
+def test_a_pool_may_ignore_recommendations_or_only_cordon(choice: str) -> None:
+    with World(cluster="demo") as world:
+        small_nodes(world, {"tenon.sh/on-rebalance": choice})
+        world.apply([deployment("web", 4)])
+        fill(world, 4)
+        first = world.instances()[0].id
+        (node,) = nodes_of(world, {first})
+        world.aws.instances.rebalance([first])
+        world.run_for(timedelta(minutes=5))
+        assert not is_going(world, node)
+        unschedulable = world.store.get(kinds.NODES, node)["spec"].get("unschedulable", False)
+        assert unschedulable == (choice == "cordon")
+        assert len(world.pods(phase="Running")) == 4
+
+
+def test_a_machine_at_risk_stays_where_nothing_better_is_to_be_had(quiet_world: World) -> None:
+    world = quiet_world
+    world.apply([deployment("web", 2)])
+    fill(world, 2)
+    (instance,) = world.instances()
+    world.aws.capacity.set("spot", "*", "*", 0)
+    world.aws.instances.rebalance([instance.id])
+    world.run_for(timedelta(minutes=25))
+    assert [i.id for i in world.instances()] == [instance.id]
+    assert len(world.pods(phase="Running")) == 2
+
+
+def test_scheduled_maintenance_waits_for_the_pools_budget_until_its_date_is_near() -> None:
+    with World(cluster="demo") as world:
+        small_nodes(world, budgets="0")
+        world.apply([deployment("web", 4)])
+        fill(world, 4)
+        instance = world.instances()[0].id
+        (node,) = nodes_of(world, {instance})
+        start = world.clock.now() + timedelta(minutes=75)
+        send(world, health(world, instance, start))
+        world.run_for(timedelta(minutes=10))
+        assert not is_going(world, node)
+        assert "tenon.sh/maintenance-starts" in notes(world, node)
+        world.run_until(lambda: instance not in {i.id for i in world.instances()}, limit=timedelta(minutes=20))
+        assert world.clock.now() < start
+        world.run_until(lambda: len(world.pods(phase="Running")) == 4, limit=timedelta(minutes=3))

@@ -1,0 +1,185 @@
+"""EC2 takes a machine back: what ran there runs elsewhere in time, whatever else comes in by the queue."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+import boto3
+
+from local.kubelets.conduct import Timing
+from local.kubernetes import kinds
+from local.world import World
+from local.world.world import Options
+from tests.e2e.interruptions.rig import (
+    SPOT,
+    STATE,
+    budget,
+    deployment,
+    event,
+    fill,
+    instance_of,
+    is_going,
+    notes,
+    nothing_went_wrong,
+    send,
+    since,
+    small_nodes,
+)
+
+
+def test_pods_with_a_place_leave_at_once_and_the_others_when_the_machine_they_wait_for_has_joined(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.apply([deployment("web", 3)])
+    fill(world, 3)
+    (full,) = (n["metadata"]["name"] for n in world.nodes() if len(world.pods(node=n["metadata"]["name"])) == 2)
+    warned = world.clock.now()
+    world.interrupt_spot([instance_of(world, full)])
+    world.run_until(lambda: len(world.pods(phase="Running")) == 3 and not world.pods(node=full))
+    left = sorted(since(warned, h) for h in world.events.of("pod leaving") if h.at >= warned)
+    (joined,) = (since(warned, h) for h in world.events.of("node joined") if h.at >= warned)
+    (ready,) = (since(warned, h) for h in world.events.of("node ready") if h.at >= warned)
+    assert len(left) == 2
+    assert left[0] <= 10
+    assert joined <= left[1] <= ready + 2
+    nothing_went_wrong(world)
+
+
+def test_pods_with_a_long_grace_leave_at_once_and_get_of_it_what_the_deadline_leaves() -> None:
+    with World(cluster="demo", options=Options(timing=Timing(stop=(200.0, 200.0)))) as world:
+        small_nodes(world)
+        world.apply([deployment("patient", 1, grace=300), deployment("web", 1)])
+        fill(world, 2)
+        (node,) = world.nodes()
+        warned = world.clock.now()
+        world.interrupt_spot([i.id for i in world.instances()])
+        world.run_for(timedelta(seconds=20))
+        graces = {
+            p["metadata"]["labels"]["app"]: p["metadata"]["deletionGracePeriodSeconds"]
+            for p in world.pods(node=node["metadata"]["name"])
+            if p["metadata"].get("deletionTimestamp")
+        }
+        assert graces.keys() == {"patient"}
+        assert 85 <= graces["patient"] <= 105
+        world.run_until(lambda: not world.pods(node=node["metadata"]["name"]), limit=timedelta(minutes=3))
+        gone = {h.name.split("-")[0]: since(warned, h) for h in world.events.of("pod gone") if h.at >= warned}
+        assert 100 <= gone["default/patient"] <= 110
+        assert gone["default/web"] <= 110
+        world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
+
+
+def test_bad_input_is_put_aside_or_passed_over_without_an_exception(quiet_world: World) -> None:
+    world = quiet_world
+    world.apply([deployment("web", 2)])
+    fill(world, 2)
+    (instance,) = world.instances()
+    send(
+        world,
+        event(world, SPOT, {}),
+        event(world, "EC2 Spot Instance Something Else", {"instance-id": instance.id}),
+        '{"detail-type": "EC2 Spot Instance Interruption Warning", "source": "aws.ec2"}',
+        event(world, SPOT, {"instance-id": "i-0123456789abcdef0"}),
+        event(world, SPOT, {"instance-id": instance.id}, ago=400),
+        event(world, STATE, {"instance-id": instance.id, "state": "terminated"}, ago=1000),
+        event(world, STATE, {"instance-id": instance.id, "state": "running"}),
+    )
+    world.run_for(timedelta(minutes=3))
+    assert [i.id for i in world.instances()] == [instance.id]
+    reasons = [letter.attributes["reason"] for letter in world.dead_letters() if "nterruption" in letter.queue]
+    assert len(reasons) == 3
+    assert any("instance-id" in r for r in reasons)
+    assert any("Something Else" in r for r in reasons)
+    nothing_went_wrong(world)
+
+
+def test_drains_begin_while_somebody_else_decides_and_the_replacement_follows(quiet_world: World) -> None:
+    world = quiet_world
+    world.apply([deployment("web", 2)])
+    fill(world, 2)
+    (node,) = world.nodes()
+    lease = world.store.find(kinds.LEASES, "tenon-demo", namespace="kube-system")
+    assert lease is not None
+    held = {
+        "holderIdentity": "disruption/other",
+        "leaseDurationSeconds": 15,
+        "renewTime": world.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    world.store.patch(kinds.LEASES, "tenon-demo", {"spec": held}, namespace="kube-system", how="merge")
+    warned = world.clock.now()
+    world.interrupt_spot([i.id for i in world.instances()])
+    world.run_until(lambda: is_going(world, node["metadata"]["name"]), limit=timedelta(seconds=5))
+    world.run_until(
+        lambda: not world.pods(node=node["metadata"]["name"]) and len(world.pods(phase="Running")) == 2,
+        limit=timedelta(minutes=3),
+    )
+    created = [since(warned, h) for h in world.events.of("claim created") if h.at >= warned]
+    assert 10 <= min(created) <= 40
+    nothing_went_wrong(world)
+    assert world.dead_letters() == []
+
+
+def test_a_machine_that_was_taken_from_outside_is_finished_with_at_once(quiet_world: World) -> None:
+    world = quiet_world
+    world.apply([budget("held", 0), deployment("held", 2)])
+    fill(world, 2)
+    (instance,) = world.instances()
+    (node,) = world.nodes()
+    send(world, event(world, STATE, {"instance-id": instance.id, "state": "terminated"}))
+    world.run_until(
+        lambda: node["metadata"]["name"] not in {n["metadata"]["name"] for n in world.nodes()},
+        limit=timedelta(seconds=45),
+    )
+    world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
+
+
+def test_a_reclaimed_reservation_is_given_up_like_a_spot_instance_by_the_time_that_the_event_says(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.apply([deployment("web", 2)])
+    fill(world, 2)
+    (instance,) = world.instances()
+    (node,) = (n["metadata"]["name"] for n in world.nodes())
+    warned = world.clock.now()
+    ends = warned + timedelta(minutes=10)
+    about = "EC2 Capacity Reservation Instance Interruption Warning"
+    detail = {"instance-id": instance.id, "instance-termination-time": ends.isoformat(), "state": "running"}
+    send(world, event(world, about, detail))
+    world.run_until(lambda: is_going(world, node), limit=timedelta(seconds=10))
+    deadline = datetime.fromisoformat(notes(world, node)["karpenter.sh/nodeclaim-termination-timestamp"])
+    assert deadline == ends - timedelta(seconds=15)
+    world.run_until(lambda: instance.id not in {i.id for i in world.instances()}, limit=timedelta(minutes=3))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
+    (reason,) = {
+        e["reason"]
+        for e in world.store.list(kinds.EVENTS)
+        if e["involvedObject"]["kind"] == "NodeClaim" and e["type"] == "Warning"
+    }
+    assert reason == "CapacityReservationInterrupted"
+    nothing_went_wrong(world)
+
+
+def test_the_deployed_rules_let_samples_in_and_not_their_neighbours(quiet_world: World) -> None:
+    world = quiet_world
+    bus = boto3.client("events", region_name=world.region)
+    wanted = [
+        ("aws.ec2", SPOT, {"instance-id": "i-1", "instance-action": "terminate"}),
+        ("aws.ec2", "EC2 Instance Rebalance Recommendation", {"instance-id": "i-1"}),
+        ("aws.ec2", STATE, {"instance-id": "i-1", "state": "stopping"}),
+        ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", {"instance-id": "i-1"}),
+        ("aws.health", "AWS Health Event", {"service": "EC2", "eventTypeCategory": "scheduledChange"}),
+    ]
+    others = [
+        ("aws.ec2", STATE, {"instance-id": "i-1", "state": "running"}),
+        ("aws.ec2", "EC2 Spot Instance Request Fulfillment", {"instance-id": "i-1"}),
+        ("aws.health", "AWS Health Event", {"service": "RDS", "eventTypeCategory": "scheduledChange"}),
+        ("aws.health", "AWS Health Event", {"service": "EC2", "eventTypeCategory": "issue"}),
+        ("my.app", SPOT, {"instance-id": "i-1"}),
+    ]
+    before = len(world.aws.buses.deliveries)
+    for source, about, detail in [*wanted, *others]:
+        bus.put_events(Entries=[{"Source": source, "DetailType": about, "Detail": json.dumps(detail)}])
+    came = [d for d in world.aws.buses.deliveries[before:] if "nterruption" in d.target_arn]
+    assert [(d.event["source"], d.event["detail-type"], d.event["detail"]) for d in came] == wanted

@@ -1,0 +1,124 @@
+"""Half a cluster is warned in one second, and thousands of messages come at once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.interruptions.rig import (
+    GRACE,
+    SPOT,
+    STATE,
+    Healthy,
+    budget,
+    deployment,
+    event,
+    fill,
+    interruptions,
+    nodes_of,
+    nothing_went_wrong,
+    send,
+    since,
+)
+
+if TYPE_CHECKING:
+    from local.world import World
+
+
+@pytest.mark.long
+def test_two_hundred_of_four_hundred_nodes_that_are_warned_in_one_second_are_emptied_in_time(
+    world_alone: World,
+) -> None:
+    world = world_alone
+    world.apply([budget("guarded", "10%"), budget("held", 0)])
+    world.apply([deployment("web", 720), deployment("guarded", 40), deployment("held", 40)])
+    fill(world, 800)
+    assert len(world.nodes()) == 400
+    doomed = {i.id for i in world.instances()[::2]}
+    nodes = nodes_of(world, doomed)
+    held = {p["metadata"]["name"] for p in world.pods() if p["metadata"]["name"].startswith("held")}
+    there = {p["metadata"]["name"] for p in world.pods() if p["spec"]["nodeName"] in nodes}
+    guarded = {name for name in there if name.startswith("guarded")}
+    assert len(held & there) > 10
+    assert len(guarded) > 10
+    healthy = Healthy(world, {"guarded": 36, "held": 40})
+    mark, calls = len(world.events.all), world.aws.calls.count()["ec2", "CreateFleet"]
+    warned = world.clock.now()
+    world.interrupt_spot(sorted(doomed))
+    world.run_until(lambda: world.clock.now() > warned + timedelta(minutes=3))
+    happened = world.events.all[mark:]
+
+    tainted = {h.name: since(warned, h) for h in happened if h.what == "node cordoned" and h.name in nodes}
+    assert set(tainted) == nodes
+    assert max(tainted.values()) <= 10
+    asked = [since(warned, h) for h in happened if h.what == "call" and h.name == "ec2 CreateFleet"]
+    assert asked
+    assert len(asked) <= 20
+    assert max(asked) <= 15
+    assert world.aws.calls.count()["ec2", "CreateFleet"] - calls == len(asked)
+    gone = {
+        h.name.removeprefix("default/"): since(warned, h)
+        for h in happened
+        if h.what == "pod gone" and h.name.removeprefix("default/") in there
+    }
+    assert set(gone) == there
+    assert max(gone.values()) <= 110
+    # No budget is broken in any state until the deadline leaves a pod that it holds no more than its own grace; one
+    # that lets pods go, in turns, is never broken at all.
+    last = 105 - GRACE - 1
+    assert healthy.states > 100
+    assert {app for at, app, _ in healthy.broken if (at - warned).total_seconds() < last} == set()
+    assert {app for _, app, _ in healthy.broken} == {"held"}
+    leaving = {h.name.removeprefix("default/"): since(warned, h) for h in happened if h.what == "pod leaving"}
+    assert guarded <= set(leaving)
+    assert min(leaving[pod] for pod in held & there) >= last
+    assert not (held - there) & set(leaving)
+    assert len(world.pods(phase="Running")) == 800
+    nothing_went_wrong(world)
+    assert world.dead_letters() == []
+
+
+@pytest.mark.long
+def test_a_storm_of_ten_thousand_messages_is_worked_off_and_nothing_of_ours_is_lost(world_alone: World) -> None:
+    world = world_alone
+    world.apply([deployment("web", 40)])
+    fill(world, 40)
+    ours = [i.id for i in world.instances()]
+    assert len(ours) == 20
+    rng = random.Random(0)  # noqa: S311 - a test's
+    foreign = [
+        event(world, kind, {"instance-id": f"i-{rng.getrandbits(64):016x}", "state": "terminated"})
+        for kind in rng.choices([SPOT, STATE], k=8480)
+    ]
+    own = [event(world, SPOT, {"instance-id": i}) for i in ours] * 16
+    garbage = [rng.choice(["{", "[]", "null", "{}", '{"source": "aws.ec2"}']) for _ in range(200)]
+    doubled = rng.choices(foreign, k=1000)
+    storm = [*foreign, *own, *garbage, *doubled]
+    assert len(storm) == 10_000
+    rng.shuffle(storm)
+    began = world.clock.now()
+    send(world, *storm)
+    world.run_until(lambda: world.aws.queues.empty() and not world.aws.functions.running)
+    received = [m for m in world.aws.queues.delivered if "nterruption" in m.queue]
+    last = max(i.at + timedelta(seconds=i.latency) for i in interruptions(world) if i.at >= began)
+    assert last - began < timedelta(minutes=1)
+    assert len(received) >= 10_000
+    world.run_until(lambda: not {i.id for i in world.instances()} & set(ours), limit=timedelta(minutes=5))
+    given_up = Counter(
+        line["nodeclaim"] for i in interruptions(world) for line in i.logs if line["message"] == "A node is given up"
+    )
+    assert len(given_up) == 20
+    assert set(given_up.values()) == {1}
+    letters = world.dead_letters()
+    assert len(letters) == 200
+    assert all(letter.attributes["reason"] for letter in letters)
+    malformed = sum(
+        int(metric["tenon_interruption_malformed_total"][0]) for i in interruptions(world) for metric in i.metrics
+    )
+    assert malformed == 200
+    nothing_went_wrong(world)
+    world.run_until(lambda: len(world.pods(phase="Running")) == 40, limit=timedelta(minutes=5))

@@ -1,0 +1,183 @@
+"""Windows, budgets, time-outs and mistakes: when a node goes to the second, and when it must not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from local.kubernetes import kinds
+from local.kubernetes.errors import ApiError
+from shared import aws, decision_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from local.kubernetes.table import Change
+    from local.world import World
+
+    Load = Callable[[str], list[dict[str, Any]]]
+
+
+def pool(name: str = "default", *, disruption: dict[str, Any], **template: str) -> dict[str, Any]:
+    """A pool of on-demand machines."""
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {
+            "template": {
+                "spec": {
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "requirements": [
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                        {
+                            "key": "node.kubernetes.io/instance-type",
+                            "operator": "In",
+                            "values": ["c5.large", "m5.large", "m5.xlarge"],
+                        },
+                    ],
+                    **template,
+                }
+            },
+            "disruption": disruption,
+        },
+    }
+
+
+def start(world: World, load: Load, made: dict[str, Any], *, replicas: int) -> None:
+    """The pool, and a Deployment that runs on it."""
+    world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
+    world.apply(made)
+    world.apply([d for d in load("spot-default.yaml") if d["kind"] == "Deployment"])
+    world.scale("default", "inflate", replicas)
+    world.run_until(lambda: running(world) == replicas)
+
+
+def running(world: World) -> int:
+    return len([p for p in world.pods(phase="Running") if p["metadata"]["namespace"] == "default"])
+
+
+def events(world: World, reason: str, name: str = "") -> list[str]:
+    return [
+        e["message"]
+        for e in world.store.list(kinds.EVENTS)
+        if e["reason"] == reason and name in ("", e["involvedObject"]["name"])
+    ]
+
+
+def log(world: World, node: str) -> tuple[decision_log.Logged, ...]:
+    table = world.aws.deployed.function("disruption").environ["TENON_TABLE_NAME"]
+    return decision_log.last(aws.dynamodb(), table, node, limit=50)
+
+
+def test_ttl_seconds_after_empty_is_kept_to_the_second(spot_default: World) -> None:
+    world = spot_default
+    world.scale("default", "inflate", 3)
+    world.run_until_rest()
+    (node,) = world.nodes()
+    world.scale("default", "inflate", 0)
+    world.run_until(lambda: not world.nodes())
+    name = node["metadata"]["name"]
+    last = max(h.at for h in world.events.of("pod gone") if h.about["node"] == name)
+    (left,) = world.events.of("claim leaving")
+    (ended,) = [h for h in world.events.of("call") if h.name == "ec2 TerminateInstances"]
+    # What functions work in the meantime takes as long as the machine makes it; waiting is what is promised.
+    runs = [h for h in world.events.of("invocation") if last <= h.at <= ended.at]
+    working = timedelta(seconds=sum(h.about["latency"] for h in runs))
+    assert left.at - last >= timedelta(seconds=30)
+    assert ended.at - last - working <= timedelta(seconds=35)
+    (logged,) = [d for d in log(world, name) if d.outcome == decision_log.TAKEN]
+    assert logged.reason == "Empty"
+    assert logged.savings is not None
+
+
+def test_expiry_waits_for_its_window_says_so_and_then_goes(world: World, load: Load) -> None:
+    now = world.clock.now()
+    opens = now.replace(second=0, microsecond=0) + timedelta(minutes=50)
+    closed = {"nodes": "0", "schedule": f"{now.minute} {now.hour} * * *", "duration": "50m"}
+    made = pool(
+        disruption={"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s", "budgets": [closed]},
+        expireAfter="20m",
+    )
+    start(world, load, made, replicas=1)
+    (first,) = world.nodes()
+    name = first["metadata"]["name"]
+    world.run_until(lambda: bool(events(world, "DisruptionBlocked", name)), limit=timedelta(minutes=30))
+    assert "budgets" in events(world, "DisruptionBlocked", name)[0]
+    refused = log(world, name)[0]
+    assert (refused.outcome, refused.reason, refused.blocked_by) == ("refused", "Expired", "NodePool default")
+    world.run_until(lambda: world.clock.now() >= opens - timedelta(seconds=5))
+    assert world.events.of("claim leaving") == []
+    world.run_until(lambda: bool(world.events.of("claim leaving")), limit=timedelta(minutes=10))
+    assert world.events.of("claim leaving")[0].at >= opens
+    world.run_until(lambda: running(world) == 1 and name not in {n["metadata"]["name"] for n in world.nodes()})
+
+
+def test_a_budget_whose_cron_nobody_can_read_keeps_all_nodes_and_the_pool_says_so(world: World, load: Load) -> None:
+    disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
+    start(world, load, pool(disruption=disruption), replicas=2)
+    bad = {"nodes": "10%", "schedule": "61 * * * *", "duration": "1h"}
+    world.apply(pool(disruption={**disruption, "budgets": [bad]}))
+    world.scale("default", "inflate", 0)
+    world.run_until(lambda: running(world) == 0)
+    world.run_for(timedelta(minutes=10))
+    assert len(world.nodes()) >= 1
+    assert world.events.of("claim leaving") == []
+    stored = world.store.get(world.store.kind("karpenter.sh/v1", "NodePool"), "default")
+    (valid,) = [c for c in stored["status"]["conditions"] if c["type"] == "ValidationSucceeded"]
+    assert valid["status"] == "False"
+    assert "spec.disruption.budgets[0].schedule" in valid["message"]
+    world.apply(pool(disruption=disruption))
+    world.run_until(lambda: not world.nodes())
+    assert world.failures() == []
+
+
+@pytest.mark.parametrize("budget", [{"nodes": "-1"}, {"nodes": "150%"}, {"nodes": "1", "reasons": ["Boredom"]}])
+def test_a_budget_that_means_nothing_is_refused_where_it_is_written(world: World, budget: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as refused:
+        world.apply(pool(disruption={"budgets": [budget]}))
+    assert refused.value.status == 422
+    assert "budgets" in refused.value.message
+
+
+def test_a_pool_that_is_deleted_while_its_nodes_are_being_disrupted_breaks_nothing(world: World, load: Load) -> None:
+    disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
+    start(world, load, pool(disruption=disruption), replicas=3)
+    world.run_until_rest()
+    kind = world.store.kind("karpenter.sh/v1", "NodePool")
+
+    def delete(change: Change) -> None:
+        marked = "tenon.sh/disruption" in change.object["metadata"].get("annotations", {})
+        if change.kind.kind == "NodeClaim" and marked and world.store.find(kind, "default") is not None:
+            world.store.delete(kind, "default")
+
+    world.store.subscribe(delete)
+    world.scale("default", "inflate", 1)
+    world.run_until(lambda: world.store.find(kind, "default") is None, limit=timedelta(minutes=10))
+    world.run_for(timedelta(minutes=5))
+    claims = world.claims()
+    assert not [c for c in claims if "tenon.sh/disruption" in c["metadata"].get("annotations", {})]
+    assert len(world.instances()) == len(claims)
+    assert world.failures() == []
+    assert world.dead_letters() == []
+
+
+def test_other_security_groups_in_the_class_replace_the_nodes_that_have_the_old_ones(world: World, load: Load) -> None:
+    disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s"}
+    start(world, load, pool(disruption=disruption), replicas=1)
+    (old,) = world.nodes()
+    ec2 = aws.ec2()
+    vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
+    group = ec2.create_security_group(GroupName="tighter", Description="tighter", VpcId=vpc)["GroupId"]
+    kind = world.store.kind("karpenter.k8s.aws/v1", "EC2NodeClass")
+    world.store.patch(kind, "default", {"spec": {"securityGroupSelectorTerms": [{"id": group}]}})
+    name = old["metadata"]["name"]
+    world.run_until(lambda: name not in {n["metadata"]["name"] for n in world.nodes()}, limit=timedelta(minutes=30))
+    (taken,) = [d for d in log(world, name) if d.outcome == decision_log.TAKEN]
+    assert taken.reason == "Drifted"
+    assert group in taken.why
+    (instance,) = world.instances()
+    described = ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
+    assert [g["GroupId"] for g in described["SecurityGroups"]] == [group]

@@ -1,0 +1,78 @@
+"""A hint is never believed: one that says what isn't so, in good form, costs a look and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from shared import hints
+
+if TYPE_CHECKING:
+    from local.world import World
+
+
+def forge(world: World, queue: str, about: str, keys: list[str], *, source: str = hints.RELAY) -> None:
+    """Put on a queue what EventBridge would have put there, had somebody been let in to say it."""
+    envelope = {
+        "version": "0",
+        "id": "00000000-0000-0000-0000-000000000000",
+        "account": "123456789012",
+        "region": world.region,
+        "resources": [],
+        "time": world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "source": source,
+        "detail-type": about,
+        "detail": {"cluster": world.cluster, "keys": keys},
+    }
+    world.send_garbage(queue, json.dumps(envelope))
+
+
+def what_is_there(world: World) -> dict[str, Any]:
+    return {
+        "nodes": sorted((n["metadata"]["uid"], json.dumps(n["spec"])) for n in world.nodes()),
+        "claims": sorted(c["metadata"]["uid"] for c in world.claims()),
+        "going": [
+            o["metadata"]["name"] for o in (*world.nodes(), *world.claims()) if "deletionTimestamp" in o["metadata"]
+        ],
+        "pods": sorted((p["metadata"]["uid"], p["spec"].get("nodeName", "")) for p in world.pods()),
+        "instances": sorted(i.id for i in world.instances()),
+    }
+
+
+def test_well_formed_lies_change_nothing(spot_default: World) -> None:
+    world = spot_default
+    world.scale("default", "inflate", 3)
+    world.run_until_rest()
+    assert len(world.pods(phase="Running")) == 3
+    before = what_is_there(world)
+    nodes = [node["metadata"]["name"] for node in world.nodes()]
+    claims = [claim["metadata"]["name"] for claim in world.claims()]
+    pods = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in world.pods()]
+    instances = [instance.id for instance in world.instances()]
+    forge(world, "disruption", hints.NODES_EMPTIED, [*nodes, "nobody"])
+    forge(world, "disruption", hints.WAKE_UP, nodes, source=hints.SELF)
+    forge(world, "termination", hints.NODES_DELETING, [*nodes, "nobody"])
+    forge(world, "termination", hints.NODE_CLAIMS_DELETING, [*claims, "nobody"])
+    forge(world, "termination", hints.DRAIN, [*nodes, *claims], source=hints.SELF)
+    forge(world, "termination", hints.INSTANCES_ORPHANED, instances, source=hints.SELF)
+    forge(world, "provisioning", hints.PODS_UNSCHEDULABLE, [*pods, "default/nobody"])
+    forge(world, "provisioning", hints.NODE_POOLS_CHANGED, ["nobody"])
+    world.run_for(timedelta(minutes=5))
+    assert what_is_there(world) == before
+    assert world.failures() == []
+    assert world.dead_letters() == []
+
+
+def test_a_lie_about_another_cluster_is_buried_with_its_reason(spot_default: World) -> None:
+    world = spot_default
+    body = {
+        "source": hints.RELAY,
+        "detail-type": hints.NODES_DELETING,
+        "time": world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "detail": {"cluster": "other", "keys": ["n"]},
+    }
+    world.send_garbage("termination", json.dumps(body))
+    world.run_for(timedelta(seconds=30))
+    (letter,) = world.dead_letters()
+    assert 'for cluster "other"' in letter.attributes["reason"]

@@ -1,0 +1,68 @@
+"""A node that joins is taken in at once: until it is, none of its pods can run."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from shared.api import labels as names
+
+if TYPE_CHECKING:
+    from local.aws.functions import Invocation
+    from local.kubernetes.table import Change
+    from local.world import World
+
+NODES = 8
+
+
+def test_the_unregistered_taint_goes_by_a_look_within_two_seconds_of_each_nodes_joining(spot_default: World) -> None:
+    world = spot_default
+    joined: dict[str, datetime] = {}
+    taken_in: dict[str, datetime] = {}
+    looks: list[Invocation] = []
+
+    def watch(change: Change) -> None:
+        if change.kind.kind != "Node" or change.type == "DELETED":
+            return
+        name = change.object["metadata"]["name"]
+        taints = {t["key"] for t in change.object["spec"].get("taints", [])}
+        if names.UNREGISTERED_TAINT in taints:
+            joined.setdefault(name, world.clock.now())
+        elif name in joined:
+            taken_in.setdefault(name, world.clock.now())
+
+    world.store.subscribe(watch)
+    world.aws.functions.observe(lambda i: looks.append(i) if "lifecycle" in i.function else None)
+    world.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "apart"},
+            "spec": {
+                "replicas": NODES,
+                "selector": {"matchLabels": {"app": "apart"}},
+                "template": {
+                    "metadata": {"labels": {"app": "apart"}},
+                    "spec": {
+                        "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}],
+                        "affinity": {
+                            "podAntiAffinity": {
+                                "requiredDuringSchedulingIgnoredDuringExecution": [
+                                    {
+                                        "topologyKey": "kubernetes.io/hostname",
+                                        "labelSelector": {"matchLabels": {"app": "apart"}},
+                                    }
+                                ]
+                            }
+                        },
+                    },
+                },
+            },
+        }
+    )
+    world.run_until(lambda: len(world.pods(phase="Running")) == NODES)
+    assert len(joined) == NODES
+    assert taken_in.keys() == joined.keys()
+    for name, at in joined.items():
+        look = max(i.at for i in looks if i.at <= taken_in[name])
+        assert timedelta() <= look - at <= timedelta(seconds=2)

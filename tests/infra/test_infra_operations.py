@@ -1,0 +1,78 @@
+"""The alarms and the dashboard of a synthesised stack."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra import options, sizes
+from shared import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
+Resources = dict[str, dict[str, Any]]
+
+
+@pytest.fixture
+def alarms(of_type: Callable[[str], Resources]) -> dict[str, dict[str, Any]]:
+    found = of_type("AWS::CloudWatch::Alarm").values()
+    return {p["AlarmName"]: p for p in found}
+
+
+def test_every_alarm_names_an_entry_of_the_runbooks(alarms: dict[str, dict[str, Any]]) -> None:
+    entries = set(re.findall(r"^## (\S+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    named = {p["AlarmDescription"].rsplit("#", 1)[1] for p in alarms.values()}
+    assert named == entries
+
+
+def test_every_function_has_alarms_for_its_errors_and_its_duration(alarms: dict[str, dict[str, Any]]) -> None:
+    for function in sizes.FUNCTIONS:
+        (errors,) = (p for name, p in alarms.items() if name.endswith(f"-{function}-errors"))
+        assert errors["MetricName"] == "Errors"
+        (slow,) = (p for name, p in alarms.items() if name.endswith(f"-{function}-slow"))
+        assert slow["Threshold"] < sizes.SIZES[function].timeout * 1000
+
+
+def test_a_dead_letter_in_any_queue_is_an_alarm(
+    alarms: dict[str, dict[str, Any]], of_type: Callable[[str], Resources]
+) -> None:
+    (dead,) = (p for name, p in alarms.items() if name.endswith("-dead-letters"))
+    watched = {
+        dimension["Value"]["Fn::GetAtt"][0]
+        for part in dead["Metrics"]
+        if "MetricStat" in part
+        for dimension in part["MetricStat"]["Metric"]["Dimensions"]
+    }
+    queues = of_type("AWS::SQS::Queue")
+    feeding = {id_ for id_, queue in queues.items() if "RedrivePolicy" in queue}
+    assert watched == set(queues) - feeding
+
+
+def test_alarms_look_only_at_metrics_that_are_written(alarms: dict[str, dict[str, Any]]) -> None:
+    written = {(m.name, m.by) for m in metrics.ALL}
+    for alarm in alarms.values():
+        if alarm.get("Namespace") == metrics.NAMESPACE:
+            (dimension,) = alarm["Dimensions"]
+            assert (alarm["MetricName"], dimension["Value"]) in written
+
+
+def test_the_dashboard_shows_every_metric_but_those_of_failures_in_the_logs(
+    of_type: Callable[[str], Resources],
+) -> None:
+    (page,) = of_type("AWS::CloudWatch::Dashboard").values()
+    body = json.dumps(page["DashboardBody"])
+    for metric in (metrics.PENDING, metrics.TO_CLAIM_SECONDS, metrics.NODES, metrics.COST, metrics.DISRUPTED):
+        assert metric.name in body
+    for function in sizes.FUNCTIONS:
+        assert f"Functions{function.capitalize()}Logs" in body
+
+
+def test_a_topic_that_is_no_topic_is_refused_before_anything_is_made() -> None:
+    with pytest.raises(options.OptionError, match="alarmTopic"):
+        options.parse({"alarmTopic": "arn:aws:sqs:us-east-1:123456789012:q"}, cluster="c")

@@ -1,0 +1,31 @@
+"""Nothing in the template changes unseen."""
+
+import difflib
+from typing import Any
+
+from tests.infra import snapshot
+
+
+def test_the_template_says_what_it_said_before(template: dict[str, Any]) -> None:
+    before, now = snapshot.KEPT.read_text(), snapshot.words(template)
+    changed = "\n".join(
+        difflib.unified_diff(before.splitlines(), now.splitlines(), "snapshot.txt", "the template", lineterm="", n=1)
+    )
+    assert not changed, f"If that is meant, run: python -m tests.infra.snapshot\n{changed}"
+
+
+def test_a_permission_that_is_widened_shows_as_one_line(template: dict[str, Any]) -> None:
+    policies = [r for r in template["Resources"].values() if r["Type"] == "AWS::IAM::Policy"]
+    (statement,) = (
+        one
+        for policy in policies
+        for one in policy["Properties"]["PolicyDocument"]["Statement"]
+        if one.get("Sid") == "TerminateOwned"
+    )
+    before = snapshot.words(template)
+    narrow = statement.pop("Condition")
+    try:
+        widened = snapshot.words(template)
+    finally:
+        statement["Condition"] = narrow
+    assert len(set(widened.splitlines()) - set(before.splitlines())) == 1

@@ -1,0 +1,114 @@
+"""Who may reach queues, functions, the bus and the bucket from outside, by their own policies: nobody but who must."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from local.aws import policies
+from local.aws.policies import Request, Statement
+from tests.infra.resolving import resolved
+
+Select = Callable[[str], dict[str, dict[str, Any]]]
+EVENTS = "service:events.amazonaws.com"
+FOREIGN = "arn:aws:iam::999999999999:root"
+OWN = "arn:aws:iam::123456789012:role/somebody"
+EVERYTHING = policies.parse({"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
+"""The policy of an administrator: what a resource's own policy still refuses is refused to everybody."""
+
+
+@pytest.fixture(scope="module")
+def queue_policies(of_type: Select) -> dict[str, tuple[Statement, ...]]:
+    """Each queue's own policy, by its logical id."""
+    found: dict[str, tuple[Statement, ...]] = dict.fromkeys(of_type("AWS::SQS::Queue"), ())
+    for policy in of_type("AWS::SQS::QueuePolicy").values():
+        for queue in policy["Queues"]:
+            found[queue["Ref"]] += policies.parse(resolved(policy["PolicyDocument"]))
+    return found
+
+
+def sent(queue: str, *, by: str, secure: bool = True, source: str = "") -> Request:
+    context = {"aws:SecureTransport": [str(secure).lower()], **({"aws:SourceArn": [source]} if source else {})}
+    return Request(action="sqs:SendMessage", resource=f"{queue}.Arn", principal=by, context=context)
+
+
+def feeding(of_type: Select, queue: str) -> set[str]:
+    """The ARNs of the rules that lead to a queue, at once or when they fail."""
+    return {
+        f"{id_}.Arn"
+        for id_, rule in of_type("AWS::Events::Rule").items()
+        for target in rule["Targets"]
+        if queue in (target["Arn"]["Fn::GetAtt"][0], target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0])
+    }
+
+
+def test_a_queue_takes_messages_from_the_rules_that_lead_to_it_and_from_no_other(
+    queue_policies: Mapping[str, tuple[Statement, ...]], of_type: Select
+) -> None:
+    rules = {f"{id_}.Arn" for id_ in of_type("AWS::Events::Rule")}
+    strangers = {"arn:aws:events:us-east-1:999999999999:rule/theirs", "arn:aws:events:us-east-1:123456789012:rule/mine"}
+    for queue, policy in queue_policies.items():
+        let_in = {r for r in rules | strangers if policies.allows(sent(queue, by=EVENTS, source=r), resource=policy)}
+        assert let_in == feeding(of_type, queue)
+        assert not policies.allows(sent(queue, by=EVENTS), resource=policy)
+        assert not policies.allows(sent(queue, by="service:sns.amazonaws.com"), resource=policy)
+
+
+def test_another_account_can_neither_send_nor_receive_nor_purge_whatever_its_own_policies_say(
+    queue_policies: Mapping[str, tuple[Statement, ...]],
+) -> None:
+    for queue, policy in queue_policies.items():
+        for action in ("SendMessage", "ReceiveMessage", "DeleteMessage", "PurgeQueue", "SetQueueAttributes"):
+            request = Request(
+                action=f"sqs:{action}",
+                resource=f"{queue}.Arn",
+                principal=FOREIGN,
+                context={"aws:SecureTransport": ["true"]},
+            )
+            assert not policies.allows(request, identity=EVERYTHING, resource=policy, same_account=False)
+
+
+def test_plain_http_is_refused_to_the_accounts_own_administrator(
+    queue_policies: Mapping[str, tuple[Statement, ...]],
+) -> None:
+    for queue, policy in queue_policies.items():
+        assert policies.allows(sent(queue, by=OWN), identity=EVERYTHING, resource=policy)
+        assert not policies.allows(sent(queue, by=OWN, secure=False), identity=EVERYTHING, resource=policy)
+        rule = "HintsBus.Arn"
+        assert not policies.allows(sent(queue, by=EVENTS, secure=False, source=rule), resource=policy)
+
+
+def test_the_catalog_is_read_and_written_by_tls_and_by_this_account_only(of_type: Select) -> None:
+    (policy,) = of_type("AWS::S3::BucketPolicy").values()
+    statements = policies.parse(resolved(policy["PolicyDocument"]))
+    for action in ("s3:GetObject", "s3:PutObject"):
+
+        def request(principal: str, secure: str, version: str, action: str = action) -> Request:
+            return Request(
+                action=action,
+                resource="StateCatalog.Arn/x".replace("StateCatalog", policy["Bucket"]["Ref"]),
+                principal=principal,
+                context={"aws:SecureTransport": [secure], "s3:TlsVersion": [version]},
+            )
+
+        assert policies.allows(request(OWN, "true", "1.3"), identity=EVERYTHING, resource=statements)
+        assert not policies.allows(request(OWN, "false", "1.2"), identity=EVERYTHING, resource=statements)
+        assert not policies.allows(request(OWN, "true", "1.1"), identity=EVERYTHING, resource=statements)
+        foreign = request(FOREIGN, "true", "1.3")
+        assert not policies.allows(foreign, identity=EVERYTHING, resource=statements, same_account=False)
+
+
+def test_only_rules_of_the_stack_invoke_a_function(of_type: Select) -> None:
+    rules = {f"{id_}.Arn" for id_ in of_type("AWS::Events::Rule")}
+    for permission in of_type("AWS::Lambda::Permission").values():
+        assert permission["Principal"] == "events.amazonaws.com"
+        assert resolved(permission["SourceArn"]) in rules
+    assert not of_type("AWS::Lambda::Url")
+
+
+def test_the_bus_lets_no_other_account_in_and_a_rule_hears_only_those_who_may_speak(of_type: Select) -> None:
+    assert not of_type("AWS::Events::EventBusPolicy")  # without one, a bus is its own account's
+    for rule in of_type("AWS::Events::Rule").values():
+        if "EventBusName" in rule:
+            # PutEvents in another's name is refused to each of our roles (tests/integration/least_privilege)
+            assert rule["EventPattern"]["source"] in (["tenon.relay"], ["tenon.functions"])

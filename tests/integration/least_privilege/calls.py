@@ -1,0 +1,368 @@
+"""Calls to AWS, each with those of Tenon's roles that may make it; to every other role it is forbidden.
+
+The last part asks IAM directly: for actions that no code of ours would call, but that a role must not have either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from local.aws.policies import Request
+from tests.integration.least_privilege.conftest import OWNED, Made, tag_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ALL = frozenset({"provisioner", "lifecycle", "disruption", "termination", "interruption", "catalog", "relay"})
+LAUNCHES = frozenset({"provisioner", "disruption", "interruption"})
+RESOLVES = LAUNCHES | {"lifecycle"}
+NOBODY: frozenset[str] = frozenset()
+_ONLY_CLUSTER = {"kubernetes.io/cluster/demo": "owned"}
+_OTHERS = {"kubernetes.io/cluster/other": "owned", "karpenter.sh/nodepool": "default"}
+_SPOT_ROLE = "arn:aws:iam::123456789012:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """``what`` it does, in words; ``params`` from what is there; ``may`` are the roles that may."""
+
+    what: str
+    service: str
+    operation: str
+    params: Callable[[Made], Mapping[str, Any]]
+    may: frozenset[str] = NOBODY
+    region: str = "us-east-1"
+
+    def __str__(self) -> str:
+        return self.what
+
+
+def _fleet(
+    template: Callable[[Made], str], tags: Mapping[str, str], *, volume: Mapping[str, str] | None = None
+) -> Callable[[Made], Mapping[str, Any]]:
+    def params(made: Made) -> Mapping[str, Any]:
+        subnet = next(iter(made.cloud.account.subnets.values()))
+        by_type = {"fleet": tags, "instance": tags, "volume": tags if volume is None else volume}
+        return {
+            "Type": "instant",
+            "LaunchTemplateConfigs": [
+                {
+                    "LaunchTemplateSpecification": {"LaunchTemplateId": template(made), "Version": "$Latest"},
+                    "Overrides": [{"InstanceType": "m5.large", "SubnetId": subnet}],
+                }
+            ],
+            "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "spot"},
+            "TagSpecifications": [
+                {"ResourceType": type_, "Tags": tag_list(dict(given))} for type_, given in by_type.items() if given
+            ],
+        }
+
+    return params
+
+
+def _template(name: str, tags: Mapping[str, str]) -> Callable[[Made], Mapping[str, Any]]:
+    given = [{"ResourceType": "launch-template", "Tags": tag_list(dict(tags))}] if tags else []
+    return lambda _: {"LaunchTemplateName": name, "LaunchTemplateData": {}, "TagSpecifications": given}
+
+
+def _tag(resource: Callable[[Made], str], tags: Mapping[str, str]) -> Callable[[Made], Mapping[str, Any]]:
+    return lambda made: {"Resources": [resource(made)], "Tags": tag_list(dict(tags))}
+
+
+def _instances(instance: Callable[[Made], str]) -> Callable[[Made], Mapping[str, Any]]:
+    return lambda made: {"InstanceIds": [instance(made)]}
+
+
+def _profile(name: str, tags: Mapping[str, str]) -> Callable[[Made], Mapping[str, Any]]:
+    return lambda _: {"InstanceProfileName": name, "Tags": tag_list(dict(tags))}
+
+
+def _fill(profile: str, role: Callable[[Made], str]) -> Callable[[Made], Mapping[str, Any]]:
+    return lambda made: {"InstanceProfileName": profile, "RoleName": role(made)}
+
+
+def _node_role(made: Made) -> str:
+    return made.cloud.deployed.outputs["NodeRoleArn"].rsplit("/", 1)[-1]
+
+
+def _event(source: str, bus: str) -> Callable[[Made], Mapping[str, Any]]:
+    entry = {"Source": source, "DetailType": "Nodes Emptied", "Detail": "{}", "EventBusName": bus}
+    return lambda _: {"Entries": [entry]}
+
+
+def _to(queue: str) -> Callable[[Made], Mapping[str, Any]]:
+    return lambda made: {"QueueUrl": made.queue(queue), "MessageBody": "{}"}
+
+
+def _at(queue: str) -> Callable[[Made], Mapping[str, Any]]:
+    return lambda made: {"QueueUrl": made.queue(queue)}
+
+
+def _in_table(made: Made) -> Mapping[str, Any]:
+    return {"TableName": made.table, "Key": {}}
+
+
+def _object(key: str) -> Callable[[Made], Mapping[str, Any]]:
+    return lambda made: {"Bucket": made.bucket, "Key": key}
+
+
+def _fixed(**params: Any) -> Callable[[Made], Mapping[str, Any]]:  # noqa: ANN401 - what an API takes
+    return lambda _: params
+
+
+def _ec2(what: str, operation: str, params: Callable[[Made], Mapping[str, Any]], may: frozenset[str] = NOBODY) -> Call:
+    return Call(what=what, service="ec2", operation=operation, params=params, may=may)
+
+
+_LAUNCHING = (
+    _ec2("launch tagged", "CreateFleet", _fleet(lambda m: m.own_template, OWNED), LAUNCHES),
+    _ec2("launch without a pool's tag", "CreateFleet", _fleet(lambda m: m.own_template, _ONLY_CLUSTER)),
+    _ec2("launch for another cluster", "CreateFleet", _fleet(lambda m: m.own_template, _OTHERS)),
+    _ec2("launch from another's template", "CreateFleet", _fleet(lambda m: m.others_template, OWNED)),
+    _ec2("launch an untagged volume", "CreateFleet", _fleet(lambda m: m.bare_template, OWNED, volume={})),
+    _ec2("launch with a role that isn't the nodes'", "CreateFleet", _fleet(lambda m: m.administrators_template, OWNED)),
+    _ec2("run untagged instances", "RunInstances", _fixed(ImageId="ami-1", MinCount=1, MaxCount=1)),
+    _ec2("make a template", "CreateLaunchTemplate", _template("new", _ONLY_CLUSTER), LAUNCHES),
+    _ec2("make an untagged template", "CreateLaunchTemplate", _template("new", {})),
+    _ec2("make another's template", "CreateLaunchTemplate", _template("new", _OTHERS)),
+    _ec2(
+        "delete an own template",
+        "DeleteLaunchTemplate",
+        lambda made: {"LaunchTemplateId": made.own_template},
+        frozenset({"lifecycle"}),
+    ),
+    _ec2("delete another's template", "DeleteLaunchTemplate", lambda made: {"LaunchTemplateId": made.others_template}),
+)
+_TAGGING = (
+    _ec2("say which claim an instance is", "CreateTags", _tag(lambda m: m.node, {"Name": "n"}), LAUNCHES),
+    _ec2("tag an own volume", "CreateTags", _tag(lambda m: m.own_volume, {"Name": "n"})),
+    _ec2("give an own instance to somebody", "CreateTags", _tag(lambda m: m.node, {"Owner": "me"})),
+    _ec2("take an instance into the cluster", "CreateTags", _tag(lambda m: m.untagged, OWNED)),
+    _ec2("rename another's instance", "CreateTags", _tag(lambda m: m.others, {"Name": "n"})),
+    _ec2("take tags off", "DeleteTags", _tag(lambda m: m.node, {"Name": "n"})),
+)
+_ENDING = (
+    _ec2("terminate a node", "TerminateInstances", _instances(lambda m: m.node), frozenset({"termination"})),
+    _ec2("terminate a node group's node", "TerminateInstances", _instances(lambda m: m.managed)),
+    _ec2("terminate another cluster's node", "TerminateInstances", _instances(lambda m: m.others)),
+    _ec2("terminate what is nobody's", "TerminateInstances", _instances(lambda m: m.untagged)),
+    _ec2("stop a node", "StopInstances", _instances(lambda m: m.node)),
+)
+_READING = (
+    _ec2("see instances", "DescribeInstances", _fixed(), RESOLVES | {"termination"}),
+    _ec2("see images", "DescribeImages", _fixed(), RESOLVES),
+    _ec2("see instance types", "DescribeInstanceTypes", _fixed(), frozenset({"catalog"})),
+    _ec2("see templates", "DescribeLaunchTemplates", _fixed(), frozenset({"lifecycle"})),
+    *(
+        Call(what=f"{operation} in another Region", service="ec2", operation=operation, params=_fixed(), region="eu-x")
+        for operation in ("DescribeInstances", "DescribeImages", "DescribeInstanceTypes", "DescribeLaunchTemplates")
+    ),
+    Call(what="see prices", service="pricing", operation="GetProducts", params=_fixed(), may=frozenset({"catalog"})),
+)
+_ROLES = (
+    Call(
+        what="make a profile",
+        service="iam",
+        operation="CreateInstanceProfile",
+        params=_profile("tenon-demo-1", _ONLY_CLUSTER),
+        may=RESOLVES,
+    ),
+    Call(what="make an untagged profile", service="iam", operation="CreateInstanceProfile",
+         params=_profile("tenon-demo-1", {})),
+    Call(what="make a profile of another name", service="iam", operation="CreateInstanceProfile",
+         params=_profile("mine", _ONLY_CLUSTER)),
+    Call(what="fill a profile", service="iam", operation="AddRoleToInstanceProfile",
+         params=_fill("tenon-demo-1", _node_role), may=RESOLVES),
+    Call(what="fill a profile with another role", service="iam", operation="AddRoleToInstanceProfile",
+         params=_fill("tenon-demo-1", lambda _: "Administrator")),
+    Call(what="fill another's profile", service="iam", operation="AddRoleToInstanceProfile",
+         params=_fill("others", _node_role)),
+    Call(what="look up a role's profiles", service="iam", operation="ListInstanceProfilesForRole",
+         params=_fixed(RoleName="any"), may=RESOLVES),
+    Call(what="see a profile", service="iam", operation="GetInstanceProfile",
+         params=_fixed(InstanceProfileName="any"), may=RESOLVES),
+    Call(what="make a role", service="iam", operation="CreateRole", params=_fixed(RoleName="mine")),
+    Call(what="widen an own role", service="iam", operation="PutRolePolicy", params=_fill("", _node_role)),
+    Call(what="give the nodes' role more", service="iam", operation="AttachRolePolicy", params=_fill("", _node_role)),
+)  # fmt: skip
+_QUEUES = (
+    Call(what="hand over to termination", service="sqs", operation="SendMessage", params=_to("TerminationQueueUrl"),
+         may=frozenset({"lifecycle", "disruption", "termination", "interruption"})),
+    Call(what="wake up disruption", service="sqs", operation="SendMessage", params=_to("DisruptionQueueUrl"),
+         may=frozenset({"disruption"})),
+    Call(what="ask for provisioning", service="sqs", operation="SendMessage", params=_to("ProvisionerQueueUrl")),
+    Call(what="forge an interruption", service="sqs", operation="SendMessage", params=_to("InterruptionQueueUrl")),
+    Call(what="send to a queue of others", service="sqs", operation="SendMessage",
+         params=_fixed(QueueUrl="https://sqs/123456789012/others", MessageBody="")),
+    *(
+        Call(what=f"bury in {name}'s dead letters", service="sqs", operation="SendMessage",
+             params=_to(f"{name.capitalize()}DeadLetterQueueUrl"), may=frozenset({name}))
+        for name in ("provisioner", "disruption", "termination", "interruption")
+    ),
+    *(
+        Call(what=f"receive {name}'s messages", service="sqs", operation="ReceiveMessage",
+             params=_at(f"{name.capitalize()}QueueUrl"), may=frozenset({name}))
+        for name in ("provisioner", "disruption", "termination", "interruption")
+    ),
+    *(
+        Call(what=f"purge {output}", service="sqs", operation="PurgeQueue", params=_at(output))
+        for output in (
+            *(f"{name}{kind}QueueUrl" for name in ("Provisioner", "Disruption", "Termination", "Interruption")
+              for kind in ("", "DeadLetter")),
+            "UndeliveredQueueUrl",
+        )
+    ),
+)  # fmt: skip
+_KEEPING = (
+    Call(what="keep a record", service="dynamodb", operation="PutItem", params=_in_table, may=LAUNCHES),
+    Call(what="delete records", service="dynamodb", operation="DeleteItem", params=_in_table),
+    Call(what="scan the table", service="dynamodb", operation="Scan", params=_in_table),
+    Call(what="delete the table", service="dynamodb", operation="DeleteTable", params=_in_table),
+    Call(what="write another table", service="dynamodb", operation="PutItem", params=_fixed(TableName="others")),
+    Call(what="read the catalog", service="s3", operation="GetObject", params=_object("there"),
+         may=RESOLVES | {"catalog"}),
+    Call(what="see that the catalog is missing", service="s3", operation="GetObject", params=_object("missing"),
+         may=RESOLVES | {"catalog"}),
+    Call(what="write the catalog", service="s3", operation="PutObject", params=_object("there"),
+         may=frozenset({"catalog"})),
+    Call(what="delete the catalog", service="s3", operation="DeleteObject", params=_object("there")),
+    Call(what="read another bucket", service="s3", operation="GetObject", params=_fixed(Bucket="others", Key="k")),
+    Call(what="list another bucket", service="s3", operation="ListObjectsV2", params=_fixed(Bucket="others")),
+    Call(what="write another bucket", service="s3", operation="PutObject", params=_fixed(Bucket="others", Key="k")),
+)  # fmt: skip
+_REST = (
+    Call(what="reach the cluster", service="eks", operation="DescribeCluster", params=_fixed(name="demo"),
+         may=RESOLVES | {"termination"}),
+    Call(what="reach another cluster", service="eks", operation="DescribeCluster", params=_fixed(name="other")),
+    Call(what="delete the cluster", service="eks", operation="DeleteCluster", params=_fixed(name="demo")),
+    Call(what="read a public parameter", service="ssm", operation="GetParameter",
+         params=_fixed(Name="/aws/service/eks/x"), may=RESOLVES),
+    Call(what="read a secret parameter", service="ssm", operation="GetParameter", params=_fixed(Name="/prod/db")),
+    Call(what="write a public parameter", service="ssm", operation="PutParameter",
+         params=_fixed(Name="/aws/service/eks/x")),
+    Call(what="say a hint", service="events", operation="PutEvents",
+         params=_event("tenon.functions", "tenon-demo"), may=frozenset({"provisioner", "interruption"})),
+    Call(what="say a hint as the relay", service="events", operation="PutEvents",
+         params=_event("tenon.relay", "tenon-demo"), may=frozenset({"relay"})),
+    Call(what="say a hint as EC2", service="events", operation="PutEvents", params=_event("aws.ec2", "tenon-demo")),
+    Call(what="say a hint on the default bus", service="events", operation="PutEvents",
+         params=_event("tenon.functions", "default")),
+    Call(what="say a hint as the relay on the default bus", service="events", operation="PutEvents",
+         params=_event("tenon.relay", "default")),
+)  # fmt: skip
+
+CALLS: tuple[Call, ...] = (*_LAUNCHING, *_TAGGING, *_ENDING, *_READING, *_ROLES, *_QUEUES, *_KEEPING, *_REST)
+
+
+_HERE = "arn:aws:ec2:us-east-1:123456789012"
+_WITHOUT_POOL = {"aws:RequestTag/kubernetes.io/cluster/demo": ["owned"]}
+_WITHOUT_CLUSTER = {"aws:RequestTag/karpenter.sh/nodepool": ["x"]}
+_TAGGED = {**_WITHOUT_POOL, **_WITHOUT_CLUSTER}
+_OWN = {"aws:ResourceTag/kubernetes.io/cluster/demo": ["owned"], "aws:ResourceTag/karpenter.sh/nodepool": ["x"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Something that nobody may, asked of IAM directly."""
+
+    action: str
+    resource: Callable[[Made], str]
+    context: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def request(self, made: Made) -> Request:
+        context = {"aws:RequestedRegion": ["us-east-1"], "aws:SecureTransport": ["true"], **self.context}
+        return Request(action=self.action, resource=self.resource(made), context=context)
+
+
+def _is(text: str) -> Callable[[Made], str]:
+    return lambda _: text
+
+
+def _arn(made: Made, logical: str, shape: str) -> str:
+    (name,) = (physical for id_, physical in made.cloud.deployed.physical.items() if id_.startswith(logical))
+    return shape.format(name)
+
+
+_LOGS = "arn:aws:logs:us-east-1:123456789012:log-group:{}"
+ASKED: tuple[Asked, ...] = (
+    Asked(action="ec2:DeleteVpc", resource=_is(f"{_HERE}:vpc/vpc-1")),
+    Asked(action="ec2:DeleteSubnet", resource=_is(f"{_HERE}:subnet/subnet-1")),
+    Asked(action="ec2:ModifyInstanceAttribute", resource=_is(f"{_HERE}:instance/i-1"), context=_OWN),
+    Asked(action="ec2:ModifyLaunchTemplate", resource=_is(f"{_HERE}:launch-template/lt-1"), context=_OWN),
+    Asked(action="ec2:ModifyLaunchTemplate", resource=_is(f"{_HERE}:launch-template/lt-1"), context=_TAGGED),
+    Asked(action="ec2:RunInstances", resource=_is(f"{_HERE}:key-pair/k"), context=_TAGGED),
+    Asked(action="ec2:RunInstances", resource=_is(f"{_HERE}:instance/*"), context=_WITHOUT_CLUSTER),
+    Asked(action="ec2:RunInstances", resource=_is(f"{_HERE}:instance/*"), context=_WITHOUT_POOL),
+    Asked(
+        action="ec2:CreateTags",
+        resource=_is(f"{_HERE}:instance/*"),
+        context={**_WITHOUT_CLUSTER, "ec2:CreateAction": ["RunInstances"]},
+    ),
+    Asked(action="ec2:CreateVolume", resource=_is(f"{_HERE}:volume/*"), context=_TAGGED),
+    Asked(
+        action="ec2:CopyVolumes",
+        resource=_is(f"{_HERE}:volume/*"),
+        context={**_TAGGED, "ec2:CreateAction": ["RunInstances"]},
+    ),
+    Asked(
+        action="ec2:CreateTags",
+        resource=_is(f"{_HERE}:snapshot/*"),
+        context={**_TAGGED, "ec2:CreateAction": ["RunInstances"]},
+    ),
+    Asked(
+        action="ec2:CreateTags",
+        resource=_is(f"{_HERE}:volume/*"),
+        context={**_TAGGED, "ec2:CreateAction": ["CreateVolume"]},
+    ),
+    Asked(
+        action="iam:PassRole",
+        resource=lambda made: made.cloud.deployed.outputs["NodeRoleArn"],
+        context={"iam:PassedToService": ["lambda.amazonaws.com"]},
+    ),
+    Asked(
+        action="iam:DeleteRole",
+        resource=lambda made: made.cloud.deployed.outputs["NodeRoleArn"],
+        context={"iam:PassedToService": ["ec2.amazonaws.com"]},
+    ),
+    Asked(action="iam:DeleteRole", resource=_is("arn:aws:iam::123456789012:role/any")),
+    Asked(action="iam:DeleteInstanceProfile", resource=_is("arn:aws:iam::123456789012:instance-profile/any")),
+    Asked(
+        action="iam:DeleteInstanceProfile",
+        resource=_is("arn:aws:iam::123456789012:instance-profile/tenon-demo-1"),
+        context=_TAGGED,
+    ),
+    Asked(
+        action="iam:CreateServiceLinkedRole",
+        resource=_is(_SPOT_ROLE.replace("spot", "eks")),
+        context={"iam:AWSServiceName": ["spot.amazonaws.com"]},
+    ),
+    Asked(action="iam:CreateServiceLinkedRole", resource=_is(_SPOT_ROLE), context={"iam:AWSServiceName": ["eks"]}),
+    Asked(
+        action="iam:DeleteServiceLinkedRole",
+        resource=_is(_SPOT_ROLE),
+        context={"iam:AWSServiceName": ["spot.amazonaws.com"]},
+    ),
+    Asked(
+        action="events:DeleteEventBus",
+        resource=_is("arn:aws:events:us-east-1:123456789012:event-bus/tenon-demo"),
+        context={"events:source": ["tenon.functions"]},
+    ),
+    Asked(
+        action="events:DeleteEventBus",
+        resource=_is("arn:aws:events:us-east-1:123456789012:event-bus/tenon-demo"),
+        context={"events:source": ["tenon.relay"]},
+    ),
+    Asked(action="s3:DeleteBucket", resource=lambda made: f"arn:aws:s3:::{made.bucket}"),
+    Asked(action="ssm:DeleteParameter", resource=_is("arn:aws:ssm:us-east-1::parameter/aws/service/eks/x")),
+    Asked(action="logs:PutLogEvents", resource=_is(_LOGS.format("others"))),
+    Asked(action="sqs:SendMessage", resource=_is("arn:aws:sqs:us-east-1:123456789012:others")),
+    Asked(action="sqs:ReceiveMessage", resource=_is("arn:aws:sqs:us-east-1:123456789012:others")),
+    *(
+        Asked(
+            action="logs:DeleteLogGroup",
+            resource=lambda made, name=name: _arn(made, f"Functions{name.capitalize()}Logs", _LOGS),  # type: ignore[misc]  # a bound default
+        )
+        for name in sorted(ALL - {"relay"})
+    ),
+)

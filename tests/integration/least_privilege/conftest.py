@@ -1,0 +1,114 @@
+"""An account with Tenon's stack in it, other people's things beside it, and every role enforced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+from infra import assembly
+from local.aws.cloud import Cloud
+from local.clock import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CLUSTER = "demo"
+OWNED = {"kubernetes.io/cluster/demo": "owned", "karpenter.sh/nodepool": "default"}
+
+
+def tag_list(tags: dict[str, str]) -> list[Any]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """The cloud, and the ids of what tests call about."""
+
+    cloud: Cloud
+    node: str
+    """An instance of a pool of the cluster."""
+    managed: str
+    """An instance of the cluster's own that belongs to no pool: a node group's."""
+    others: str
+    """An instance of another cluster."""
+    untagged: str
+    own_volume: str
+    own_template: str
+    others_template: str
+    bare_template: str
+    """The cluster's own, but it tags nothing that it makes."""
+    administrators_template: str
+    """The cluster's own, but with a profile whose role isn't the nodes'."""
+
+    def queue(self, name: str) -> str:
+        return self.cloud.deployed.outputs[name]
+
+    @property
+    def bucket(self) -> str:
+        return self.cloud.deployed.outputs["CatalogBucket"]
+
+    @property
+    def table(self) -> str:
+        return self.cloud.deployed.outputs["TableName"]
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Made]:
+    clock = Clock(datetime(2026, 11, 21, 12, tzinfo=UTC))
+    with Cloud(now=clock.now, sleep=clock.sleep) as cloud:
+        account = cloud.prepare(cluster=CLUSTER, version="1.34", endpoint="https://127.0.0.1", certificate_authority="")
+        context = {"bundle": "source", "clusterSide": "printed"}
+        cloud.deploy(assembly.cached(cluster=CLUSTER, root=assembly.CHECKOUT, context=context))
+        ec2, iam, s3 = boto3.client("ec2"), boto3.client("iam"), boto3.client("s3")
+        trust = '{"Version": "2012-10-17", "Statement": []}'
+        iam.create_role(RoleName="Administrator", AssumeRolePolicyDocument=trust)
+        iam.create_instance_profile(InstanceProfileName="administrators")
+        iam.add_role_to_instance_profile(InstanceProfileName="administrators", RoleName="Administrator")
+        s3.put_object(Bucket=cloud.deployed.outputs["CatalogBucket"], Key="there", Body=b"")
+        s3.create_bucket(Bucket="others")
+        s3.put_object(Bucket="others", Key="k", Body=b"")
+        image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+
+        def instance(tags: dict[str, str]) -> str:
+            made: Any = {"TagSpecifications": [{"ResourceType": "instance", "Tags": tag_list(tags)}]} if tags else {}
+            ran = ec2.run_instances(
+                ImageId=image, MinCount=1, MaxCount=1, SubnetId=next(iter(account.subnets.values())), **made
+            )
+            return ran["Instances"][0]["InstanceId"]
+
+        def template(name: str, tags: dict[str, str], profile: str, *, tagging: bool = True) -> str:
+            data: Any = {
+                "ImageId": image,
+                "IamInstanceProfile": {"Name": profile},
+                "SecurityGroupIds": [account.security_group_id],
+                "TagSpecifications": [
+                    {"ResourceType": type_, "Tags": tag_list(OWNED)}
+                    for type_ in ("instance", "volume", "network-interface", "spot-instances-request")
+                    if tagging
+                ],
+            }
+            given: Any = [{"ResourceType": "launch-template", "Tags": tag_list(tags)}]
+            answer = ec2.create_launch_template(
+                LaunchTemplateName=name, LaunchTemplateData=data, TagSpecifications=given
+            )
+            return answer["LaunchTemplate"]["LaunchTemplateId"]
+
+        volume = ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
+        ec2.create_tags(Resources=[volume], Tags=tag_list(OWNED))
+        nodes_profile = cloud.deployed.outputs["NodeInstanceProfile"]
+        yield Made(
+            cloud=cloud,
+            node=instance(OWNED),
+            managed=instance({"kubernetes.io/cluster/demo": "owned"}),
+            others=instance({"kubernetes.io/cluster/other": "owned", "karpenter.sh/nodepool": "default"}),
+            untagged=instance({}),
+            own_volume=volume,
+            own_template=template("own", OWNED, nodes_profile),
+            others_template=template("others", {"kubernetes.io/cluster/other": "owned"}, nodes_profile),
+            bare_template=template("bare", OWNED, nodes_profile, tagging=False),
+            administrators_template=template("administrators", OWNED, "administrators"),
+        )

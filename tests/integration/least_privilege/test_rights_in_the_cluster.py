@@ -1,0 +1,197 @@
+"""What each function and the relay may do in the cluster, asked of the embedded API by tokens as they bring them."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from infra import manifests
+from local.aws.enforcement import credentials
+from local.kubernetes import kinds
+from local.kubernetes.kinds import Kind
+from local.kubernetes.rbac import Rbac
+from local.kubernetes.server import Server
+from local.kubernetes.store import Store
+from local.world.identity import RELAY_TOKEN, Identities
+from shared.cluster.connect import to_server
+from shared.cluster.errors import ApiError
+from shared.cluster.token import presign
+from tests.integration.least_privilege.calls import ALL, LAUNCHES, NOBODY, RESOLVES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from local.kubernetes.access import User
+    from tests.integration.least_privilege.conftest import Made
+
+CLAIMS = Kind("karpenter.sh", "v1", "nodeclaims", "NodeClaim")
+POOLS = Kind("karpenter.sh", "v1", "nodepools", "NodePool")
+CLASSES = Kind("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass")
+WATCHES = RESOLVES | {"relay"}
+CLUSTER = RESOLVES | {"termination"}
+
+
+class Right(NamedTuple):
+    """A verb on a kind, or on what is below it, in a namespace, and who may."""
+
+    verb: str
+    kind: Kind
+    below: str = ""
+    namespace: str = ""
+    may: frozenset[str] = NOBODY
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.kind.plural}{self.below and '/'}{self.below} {self.namespace}".strip()
+
+
+RIGHTS = (
+    Right("list", kinds.PODS, may=CLUSTER | {"relay"}),
+    Right("watch", kinds.PODS, may=WATCHES),
+    Right("delete", kinds.PODS, namespace="default", may=frozenset({"termination"})),
+    Right("create", kinds.PODS, "eviction", "default", may=frozenset({"termination"})),
+    Right("create", kinds.PODS, "binding", "default"),
+    Right("create", kinds.PODS, "exec", "default"),
+    Right("create", kinds.PODS, namespace="default"),
+    Right("patch", kinds.PODS, namespace="default"),
+    Right("patch", kinds.NODES, may=frozenset({"lifecycle", "disruption", "termination", "interruption"})),
+    Right("delete", kinds.NODES, may=frozenset({"termination"})),
+    Right("create", kinds.NODES),
+    Right("list", CLAIMS, may=CLUSTER | {"relay"}),
+    Right("create", CLAIMS, may=LAUNCHES),
+    Right("delete", CLAIMS, may=CLUSTER),
+    Right("update", CLAIMS),
+    Right("create", POOLS),
+    Right("patch", POOLS),
+    Right("delete", POOLS),
+    Right("patch", POOLS, "status", may=frozenset({"lifecycle"})),
+    Right("patch", CLASSES),
+    Right("delete", CLASSES),
+    Right("patch", CLASSES, "status", may=frozenset({"lifecycle"})),
+    Right("create", kinds.EVENTS, namespace="default", may=CLUSTER),
+    Right("patch", kinds.LEASES, namespace="kube-system", may=LAUNCHES),
+    Right("patch", kinds.LEASES, namespace="default"),
+    Right("delete", kinds.LEASES, namespace="kube-node-lease", may=frozenset({"lifecycle"})),
+    Right("delete", kinds.LEASES, namespace="kube-system"),
+    *(
+        Right(verb, kind, namespace="default")
+        for kind in (kinds.SECRETS, kinds.CONFIG_MAPS, kinds.SERVICE_ACCOUNTS)
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    ),
+    *(
+        Right(verb, kind)
+        for kind in (kinds.CLUSTER_ROLES, kinds.CLUSTER_ROLE_BINDINGS, kinds.CUSTOM_RESOURCE_DEFINITIONS)
+        for verb in ("create", "patch", "delete", "escalate", "bind")
+    ),
+    *(Right(verb, kinds.DEPLOYMENTS, namespace="default") for verb in ("create", "patch", "delete")),
+    *(Right(verb, kinds.POD_DISRUPTION_BUDGETS, namespace="default") for verb in ("create", "patch", "delete")),
+)
+
+
+ACCESS = [*manifests.access()[1:], *manifests.relay_access()]
+GIVEN = {
+    (group, resource, obj["metadata"].get("namespace", ""))
+    for obj in ACCESS
+    for rule in obj.get("rules", [])
+    for group in rule["apiGroups"]
+    for resource in rule["resources"]
+}
+NEVER = (
+    # In each group that anything is given in: everything else there, and the verb that nobody ever needs.
+    *(
+        Right(verb, Kind(group, "v1", "others", "Other"), namespace=namespace)
+        for group, namespace in sorted({(group, namespace) for group, _, namespace in GIVEN})
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    ),
+    *(
+        Right("deletecollection", Kind(group, "v1", resource, "Any"), namespace=namespace)
+        for group, resource, namespace in sorted(GIVEN)
+    ),
+)
+
+
+class Cluster(NamedTuple):
+    server: Server
+    identities: Identities
+    rbac: Rbac
+
+
+@pytest.fixture(scope="module")
+def cluster(made: Made) -> Iterator[Cluster]:
+    store = Store(now=lambda: datetime.now(UTC))
+    identities, rbac = Identities(), Rbac(store)
+    identities.admit(made.cloud.deployed)
+    store.create(kinds.NAMESPACES, {"metadata": {"name": manifests.NAMESPACE}})
+    for obj in (*manifests.kinds(), *manifests.access()[1:], *manifests.relay_access()):
+        kind = store.kind(obj["apiVersion"], obj["kind"])
+        store.create(kind, obj, namespace=obj["metadata"].get("namespace", ""))
+    with Server(store, authenticate=identities, authorize=rbac) as server:
+        yield Cluster(server, identities, rbac)
+
+
+def token(caller: str) -> str:
+    if caller == "relay":
+        return RELAY_TOKEN
+    return presign(credentials(caller), region="us-east-1", cluster="demo")
+
+
+def allows(rbac: Rbac, user: User | None, right: Right) -> bool:
+    plural = f"{right.kind.plural}/{right.below}" if right.below else right.kind.plural
+    kind = Kind(right.kind.group, right.kind.version, plural, right.kind.kind)
+    return user is not None and rbac(user, right.verb, kind, right.namespace, "x")
+
+
+@pytest.mark.parametrize("right", [*RIGHTS, *NEVER], ids=str)
+def test_a_right_is_given_to_those_who_need_it_and_to_nobody_else(right: Right, cluster: Cluster) -> None:
+    may = {caller for caller in ALL if allows(cluster.rbac, cluster.identities(token(caller)), right)}
+    assert may == right.may
+
+
+RULES = [
+    (obj["metadata"]["name"], index, part)
+    for obj in ACCESS
+    for index in range(len(obj.get("rules", [])))
+    for part in ("resources", "verbs")
+]
+
+
+@pytest.mark.parametrize(("name", "index", "part"), RULES)
+def test_any_rule_that_is_widened_is_found(name: str, index: int, part: str, cluster: Cluster) -> None:
+    store = Store(now=lambda: datetime.now(UTC))
+    store.create(kinds.NAMESPACES, {"metadata": {"name": manifests.NAMESPACE}})
+    for obj in copy.deepcopy(ACCESS):
+        if obj["metadata"]["name"] == name and len(obj.get("rules", [])) > index:
+            obj["rules"][index][part] = ["*"]
+        store.create(store.kind(obj["apiVersion"], obj["kind"]), obj, namespace=obj["metadata"].get("namespace", ""))
+    users = {caller: cluster.identities(token(caller)) for caller in ALL}
+    rbac = Rbac(store)
+    assert [
+        r for r in (*RIGHTS, *NEVER) for caller, user in users.items() if caller not in r.may and allows(rbac, user, r)
+    ]
+
+
+def test_the_catalog_function_is_nobody_in_the_cluster(cluster: Cluster) -> None:
+    assert cluster.identities(token("catalog")) is None
+    client = to_server(cluster.server.url, cluster.server.ca_pem, lambda: token("catalog"))
+    with pytest.raises(ApiError) as refused:
+        client.get("/api/v1/nodes/x")
+    client.close()
+    assert refused.value.status == 401
+
+
+def test_what_is_not_given_is_forbidden_over_https_with_the_reason(cluster: Cluster) -> None:
+    client = to_server(cluster.server.url, cluster.server.ca_pem, lambda: token("provisioner"))
+    with pytest.raises(ApiError) as refused:
+        client.get("/api/v1/namespaces/kube-system/secrets/x")
+    client.close()
+    assert refused.value.status == 403
+    assert 'cannot get resource "secrets"' in str(refused.value)
+
+
+def test_a_token_for_nobody_is_refused(cluster: Cluster) -> None:
+    stranger = presign(credentials("stranger"), region="us-east-1", cluster="demo")
+    assert cluster.identities(stranger) is None
+    assert cluster.identities("k8s-aws-v1.x") is None
+    assert cluster.identities(None) is None
