@@ -14,7 +14,18 @@ import sys
 import time
 from pathlib import Path
 
-MODULES = ("main_job", "scheduling", "launching", "cluster_state", "disruption", "steady_load", "interruptions")
+MODULES = (
+    "main_job",
+    "scheduling",
+    "launching",
+    "cluster_state",
+    "command_line",
+    "disruption",
+    "steady_load",
+    "interruptions",
+    "bundles",
+    "cost_model",
+)
 RESULTS = Path(__file__).parent / "RESULTS.md"
 _PARTS = re.MULTILINE | re.DOTALL
 _HEAD = """# Results

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from pathlib import Path  # noqa: TC003 (typer reads the annotations when it runs)
 from typing import Annotated
 
 import typer
 
 from cli.catalog import catalog
+from cli.cluster.failing import CommandError
+from cli.explain.command import explain
 from cli.manifests import manifests
+from cli.nodes.command import nodes
+from cli.plan.command import plan
+from cli.report.command import report
 from cli.simulate import simulate
+from cli.status.command import status
 
 app = typer.Typer(
     name="tenon",
     help="Just-in-time nodes for Amazon EKS, with no controller in the cluster.",
+    epilog="Exit codes: 0 done; 1 it could not be done; 2 asked for what is not there; 130 interrupted. "
+    "Colours only on a terminal, and never with NO_COLOR. docs/cli.md shows each command.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
 
 
+app.command()(plan)
+app.command()(explain)
+app.command()(nodes)
+app.command()(report)
+app.command()(status)
 app.command()(simulate)
 app.command()(manifests)
 app.command()(catalog)
@@ -47,6 +61,12 @@ def demo(
     ] = None,
     region: Annotated[str, typer.Option(help="The AWS Region that the world plays in.")] = "us-east-1",
     seed: Annotated[int, typer.Option(help="Another seed, other delays and prices; the same seed, the same run.")] = 0,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the run as JSON, for `tenon report FILE`.")
+    ] = None,
+    report_to: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write the run as one HTML page.")
+    ] = None,
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the world up and print its kubeconfig.")] = False,
     only_json: Annotated[bool, typer.Option("--json", help="Print only the result, one line of JSON.")] = False,
@@ -68,8 +88,10 @@ def demo(
       tenon demo --fault spot-capacity=us-east-1a:0 --fault throttle=CreateFleet:4
 
       tenon demo --keep
+
+      tenon demo --report run.html
     """
-    from cli.demo.command import DEFAULT_MANIFEST, Request, Scale, UsageError, run  # noqa: PLC0415 (slow to import)
+    from cli.demo.command import DEFAULT_MANIFEST, Request, Scale, run  # noqa: PLC0415 (slow to import)
     from cli.demo.faults import Fault  # noqa: PLC0415 (the same)
     from cli.demo.interruptions import Interrupt  # noqa: PLC0415 (the same)
 
@@ -77,7 +99,7 @@ def demo(
         scales = tuple(Scale.parse(s) for s in scale or ())
         faults = tuple(Fault.parse(f) for f in fault or ())
         taken = None if interrupt is None else Interrupt.parse(interrupt)
-    except (UsageError, ValueError) as error:
+    except (CommandError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     request = Request(
         manifests=tuple(manifest or (DEFAULT_MANIFEST,)),
@@ -88,6 +110,8 @@ def demo(
         only_json=only_json,
         region=region,
         seed=seed,
+        record=record,
+        report=report_to,
     )
     raise typer.Exit(run(request))
 

@@ -82,12 +82,13 @@ def read(paths: Sequence[Path]) -> Document:
     """
     found = Document()
     for path in paths:
-        for value in _values(path):
+        for value in values(path):
             _add(found, value, str(path))
     return found
 
 
-def _values(path: Path) -> Iterable[Any]:
+def values(path: Path) -> Iterable[Any]:
+    """The JSON values of a file."""
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
         if data[:2] == b"\x1f\x8b":
@@ -141,7 +142,7 @@ def question(document: Document, *, now: datetime) -> Question:
     Raises:
         DocumentError: the options or the instance types can't be read.
     """
-    types = tuple(_instance_type(raw, i) for i, raw in enumerate(document.instance_types))
+    types = tuple(instance_type(raw, i) for i, raw in enumerate(document.instance_types))
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for raw in document.objects:
         by_kind.setdefault(str(raw.get("kind")), []).append(raw)
@@ -178,23 +179,29 @@ def question(document: Document, *, now: datetime) -> Question:
     )
     problem = Problem(
         snapshot=snapshot,
-        instance_types={p.name: _types_for(p.name, types, document.types_for_pool) for p in pools},
+        instance_types={p.name: types_for(p.name, types, document.types_for_pool) for p in pools},
         pods=frozenset(p.key for p in pods if is_pending(p)),
-        options=_options(document.options),
+        options=options(document.options),
     )
     return Question(problem, refused, tuple(invalid))
 
 
-def _types_for(
+def types_for(
     pool: str, types: tuple[InstanceType, ...], named: Mapping[str, Sequence[str]]
 ) -> tuple[InstanceType, ...]:
+    """The types that a document gives to the pool; all of them if it names none."""
     if pool not in named:
         return types
     names = set(named[pool])
     return tuple(t for t in types if t.name in names)
 
 
-def _options(raw: Mapping[str, Any]) -> Options:
+def options(raw: Mapping[str, Any]) -> Options:
+    """The options of a document.
+
+    Raises:
+        DocumentError: one of them is unknown.
+    """
     preference = raw.get("preferencePolicy") or "Respect"
     min_values = raw.get("minValuesPolicy") or "Strict"
     if preference not in _PREFERENCE_POLICIES:
@@ -233,7 +240,12 @@ def _objects(
     return tuple(found)
 
 
-def _instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (any JSON)
+def instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (any JSON)
+    """An instance type of a document.
+
+    Raises:
+        DocumentError: something is missing or of the wrong shape.
+    """
     try:
         systems = raw.get("os") or []
         labels = dict(raw.get("labels") or {})

@@ -15,13 +15,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from cli.cluster.failing import UsageError
 from cli.demo import picture
 from cli.demo.figures import Figures, compute
 from cli.demo.interruptions import drain_then_provision
 from cli.demo.story import Story
+from cli.report import recording as recordings
+from cli.report.command import save
+from cli.report.recorder import Recorder
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
-from local.world import StuckError, World
+from local.world import Options, StuckError, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from cli.demo.faults import Fault
-    from cli.demo.interruptions import Interrupt
+    from cli.demo.interruptions import Interrupt, Moved
+    from cli.report.recording import Recording
     from local.world.timeline import Happening
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -42,10 +47,6 @@ PLACEHOLDER = "CLUSTER"
 _FRAMES_A_SECOND = 8
 _PLAIN_WIDTH = 140
 """Columns of text that goes to a file or a pipe."""
-
-
-class UsageError(ValueError):
-    """What the user asked for can't be done; the text says what can."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the command line asks for."""
+    """What the command line asks for. ``elapsed`` is what work takes in the world (:class:`local.clock.Clock`)."""
 
     manifests: tuple[str, ...] = (DEFAULT_MANIFEST,)
     scales: tuple[Scale, ...] = ()
@@ -86,6 +87,9 @@ class Request:
     region: str = "us-east-1"
     seed: int = 0
     faults: tuple[Fault, ...] = ()
+    elapsed: Callable[[], float] = time.monotonic
+    record: Path | None = None
+    report: Path | None = None
 
 
 def documents(manifest: str, *, cluster: str) -> list[dict[str, Any]]:
@@ -135,7 +139,12 @@ class Demo:
         docs = _latest(d for m in request.manifests for d in documents(m, cluster=request.cluster))
         compared = self._compare(docs)
         with self._console.status("Starting a cluster, AWS and Tenon on this machine …"):
-            world = World(cluster=request.cluster, region=request.region, seed=request.seed)
+            world = World(
+                cluster=request.cluster,
+                region=request.region,
+                seed=request.seed,
+                options=Options(elapsed=request.elapsed),
+            )
             stack = contextlib.ExitStack()
             stack.enter_context(world)
         with stack:
@@ -145,14 +154,20 @@ class Demo:
                 self._say(f"[dim]wrong:[/dim] {fault.told}")
             start = world.clock.now()
             self._shown = len(world.events.all)
+            title = f"{request.cluster} in {request.region}, {', '.join(request.manifests)}"
+            recorder = Recorder(world, _price_of(world), title) if request.record or request.report else None
             self._apply(world, docs)
             interrupted = False
             for label, deployment, replicas in self._steps(world):
+                if recorder is not None:
+                    recorder.mark(label)
                 self._go(world, start, label, deployment, replicas)
                 interrupted = interrupted or self._interrupt(world, start)
             figures = self._figures(world, time.monotonic() - began)
             if figures.interruptions is not None:
                 figures = replace(figures, interruptions=figures.interruptions.compared(compared))
+            if recorder is not None:
+                self._keep(recorder.recording())
             if not request.quiet:
                 self._conclude(figures)
             if request.keep:
@@ -228,8 +243,8 @@ class Demo:
             self._go(world, start, f"EC2 takes {len(taken)} spot instances back", "", 0)
         return bool(taken)
 
-    def _compare(self, docs: Sequence[dict[str, Any]]) -> float | None:
-        """How long the interruption would take without replacements at once: in a world of its own, before ours."""
+    def _compare(self, docs: Sequence[dict[str, Any]]) -> Moved | None:
+        """What the interruption would come to without replacements at once: in a world of its own, before ours."""
         request = self._request
         if request.interrupt is None:
             return None
@@ -242,6 +257,7 @@ class Demo:
                 cluster=request.cluster,
                 region=request.region,
                 seed=request.seed,
+                elapsed=request.elapsed,
             )
 
     def _tell(self, world: World, story: Story) -> None:
@@ -275,6 +291,13 @@ class Demo:
             self._console.print()
             self._console.print(_table(figures))
         print(json.dumps(figures.as_json()))  # noqa: T201 (the result, for programs; never wrapped or coloured)
+
+    def _keep(self, recording: Recording) -> None:
+        if self._request.record is not None:
+            recordings.write(recording, self._request.record)
+            self._say(f"\nrecorded in {self._request.record}")
+        if self._request.report is not None:
+            self._say(f"\nreport in {save(recording, self._request.report)}")
 
     def _stay(self, world: World) -> None:
         KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
@@ -355,6 +378,8 @@ def _table(figures: Figures) -> Table:
             ("warning → drained", _seconds(of.seconds_warning_to_drained)),
             ("warning → pods run elsewhere", _seconds(of.seconds_warning_to_running)),
             ("… by drain, then provision", _seconds(of.seconds_drain_then_provision)),
+            ("a pod did not run for", _seconds(of.seconds_pod_away)),
+            ("… by drain, then provision", _seconds(of.seconds_pod_away_drain_then_provision)),
         ]
     for name, value in rows:
         table.add_row(f"[dim]{name}[/dim]", value)

@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.world import World
+from local.world import Options, World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
     from typing import Any
 
@@ -53,8 +53,8 @@ class Interruptions:
     """What came of spot warnings; the names are the JSON's. Times are the longest, in seconds of cluster time.
 
     ``replacement_before_drain_end`` counts warned nodes that were still draining when the last replacement was
-    launched, or that needed none. ``seconds_drain_then_provision`` is what ``seconds_warning_to_running`` would be
-    without replacements at once.
+    launched, or that needed none. ``seconds_pod_away`` is how long a pod did not run, from where it was told to stop to
+    where its successor runs. The last two are what both times would be without replacements at once.
     """
 
     warned: int
@@ -63,11 +63,31 @@ class Interruptions:
     seconds_warning_to_replacement: float | None
     seconds_warning_to_drained: float | None
     seconds_warning_to_running: float | None
+    seconds_pod_away: float | None
     seconds_drain_then_provision: float | None = None
+    seconds_pod_away_drain_then_provision: float | None = None
 
-    def compared(self, seconds: float | None) -> Interruptions:
-        """With the time of a world that only drains."""
-        return replace(self, seconds_drain_then_provision=seconds)
+    def compared(self, other: Moved | None) -> Interruptions:
+        """With the times of a world that only drains."""
+        if other is None:
+            return self
+        return replace(
+            self,
+            seconds_drain_then_provision=other.seconds_to_running,
+            seconds_pod_away_drain_then_provision=other.seconds_away,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """How pods came from some nodes to others, in seconds of cluster time; None where they haven't.
+
+    ``seconds_to_running`` is until as many as those nodes had have begun to run elsewhere, ``seconds_away`` the longest
+    that one was gone: the n-th that leaves is followed by the n-th that comes.
+    """
+
+    seconds_to_running: float | None = None
+    seconds_away: float | None = None
 
 
 def compute(happenings: Sequence[Happening]) -> Interruptions | None:
@@ -84,34 +104,42 @@ def compute(happenings: Sequence[Happening]) -> Interruptions | None:
     created = {h.name for h in happenings if h.what == "claim created" and warned_at <= h.at <= warned_at + NOTICE}
     launched = [h.at for h in happenings if h.what == "claim launched" and h.name in created]
     replaced = max(launched, default=None)
+    moved = follow(happenings, nodes, warned_at)
     return Interruptions(
         warned=len(warnings),
         drained_in_time=sum(at <= warned_at + NOTICE for at in drained.values()),
         replacement_before_drain_end=sum(replaced is None or replaced <= at for at in drained.values()),
         seconds_warning_to_replacement=_seconds(replaced, warned_at),
         seconds_warning_to_drained=_seconds(max(drained.values(), default=None), warned_at),
-        seconds_warning_to_running=running_again(happenings, nodes, warned_at),
+        seconds_warning_to_running=moved.seconds_to_running,
+        seconds_pod_away=moved.seconds_away,
     )
 
 
-def running_again(happenings: Sequence[Happening], nodes: Iterable[str], since: datetime) -> float | None:
-    """Seconds until as many workload pods as those nodes had have begun to run elsewhere; None: they haven't."""
+def follow(happenings: Sequence[Happening], nodes: Iterable[str], since: datetime) -> Moved:
+    """How the workload pods of those nodes have come to run elsewhere."""
     nodes = set(nodes)
     on: dict[str, str] = {}
+    left: dict[str, datetime] = {}
+    back: list[datetime] = []
     for h in happenings:
-        if h.at >= since:
-            break
-        if h.what == "pod bound" and _is_workload(h):
-            on[h.name] = h.about["node"]
-        elif h.what == "pod gone":
-            on.pop(h.name, None)
+        if not _is_workload(h):
+            continue
+        if h.at < since:
+            if h.what == "pod bound":
+                on[h.name] = h.about["node"]
+            elif h.what == "pod gone":
+                on.pop(h.name, None)
+        elif h.what in ("pod leaving", "pod gone") and h.about["node"] in nodes:
+            left.setdefault(h.name, h.at)
+        elif h.what == "pod running" and h.about["node"] not in nodes:
+            back.append(h.at)
     lost = sum(node in nodes for node in on.values())
-    elsewhere = [
-        h.at
-        for h in happenings
-        if h.what == "pod running" and h.at >= since and _is_workload(h) and h.about["node"] not in nodes
-    ]
-    return _seconds(sorted(elsewhere)[lost - 1], since) if 0 < lost <= len(elsewhere) else None
+    if not 0 < lost <= len(back):
+        return Moved()
+    back.sort()
+    away = [_seconds(there, gone) or 0.0 for gone, there in zip(sorted(left.values()), back, strict=False)]
+    return Moved(seconds_to_running=_seconds(back[lost - 1], since), seconds_away=max(away, default=None))
 
 
 def drain_then_provision(
@@ -122,12 +150,13 @@ def drain_then_provision(
     cluster: str,
     region: str,
     seed: int,
-) -> float | None:
-    """``seconds_warning_to_running`` of the same cluster if the warned machines were only drained.
+    elapsed: Callable[[], float],
+) -> Moved:
+    """What becomes of the same cluster's pods if the warned machines are only drained.
 
     ``scale`` is the deployment, if there is one, and the replicas at which the interruption comes.
     """
-    with World(cluster=cluster, region=region, seed=seed) as world:
+    with World(cluster=cluster, region=region, seed=seed, options=Options(elapsed=elapsed)) as world:
         world.apply(docs)
         if world.store.find(kinds.DEPLOYMENTS, scale[0], namespace="default") is not None:
             world.scale("default", *scale)
@@ -142,12 +171,12 @@ def drain_then_provision(
                 world.store.delete(kind, claim["metadata"]["name"])
         world.run_until(
             lambda: (
-                running_again(world.events.all, nodes, since) is not None
+                follow(world.events.all, nodes, since).seconds_to_running is not None
                 or (world.at_rest() and len(world.pods(phase="Running")) >= pods)
             ),
             limit=_PATIENCE,
         )
-        return running_again(world.events.all, nodes, since)
+        return follow(world.events.all, nodes, since)
 
 
 def _nodes_of(instances: set[str], happenings: Iterable[Happening]) -> set[str]:

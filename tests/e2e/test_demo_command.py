@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.demo.command import KUBECONFIG, Scale, UsageError, documents
+from cli.cluster.failing import UsageError
+from cli.demo.command import KUBECONFIG, Scale, documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,158 @@
+"""The pictures of docs/: what the commands show of one scene on the local world, and the report of a run of the demo.
+
+``make pictures`` draws them anew. Terminals become SVG, the page PNG by a Chromium that is on the machine.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+
+from cli.cluster import live
+from cli.demo.command import Demo, Request, Scale
+from cli.explain import answer, pods
+from cli.nodes import view, watching
+from cli.plan import planning, showing, whatif
+from cli.report.page import page
+from cli.report.recording import read
+from local.world import World
+from shared import host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cli.cluster.facts import Facts
+    from cli.report.recording import Recording
+
+IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+_MANIFESTS = Path(__file__).resolve().parent.parent / "cli" / "demo" / "manifests"
+_WIDTH = 118
+_THEME = TerminalTheme(
+    (22, 27, 34),
+    (230, 233, 239),
+    [(71, 80, 99), (240, 118, 110), (70, 195, 147), (240, 167, 61), (122, 162, 255), (205, 141, 219), (79, 182, 214),
+     (230, 233, 239)],
+    [(152, 162, 179), (240, 118, 110), (70, 195, 147), (240, 167, 61), (122, 162, 255), (205, 141, 219), (79, 182, 214),
+     (255, 255, 255)],
+)  # fmt: skip
+_FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+_FONTS = '"DejaVu Sans Mono", Menlo, Consolas, "Liberation Mono", monospace'
+_LONER: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "trainer", "namespace": "default"},
+    "spec": {
+        "nodeSelector": {"kubernetes.io/arch": "arm64"},
+        "containers": [
+            {"name": "main", "image": "trainer:1", "resources": {"requests": {"cpu": "2", "memory": "8Gi"}}}
+        ],
+    },
+}
+
+
+def main() -> int:
+    """Draw all pictures."""
+    chromium = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+    if chromium is None:
+        print("Chromium is needed on PATH for the report's picture", file=sys.stderr)
+        return 1
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    terminals()
+    report(recorded(), chromium)
+    return 0
+
+
+def terminals() -> None:
+    """What plan, explain and nodes show of one cluster."""
+    with World(cluster="shop") as world, tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "kubeconfig"
+        config.write_text(world.kubectl_config())
+        os.environ["KUBECONFIG"] = str(config)
+        world.apply(_MANIFESTS / "consolidation.yaml")
+        world.apply(_MANIFESTS / "spot-default.yaml")
+        world.scale("default", "inflate", 14)
+        world.run_until_rest()
+        world.apply(_LONER)
+        world.run_until(lambda: any(h.what == "invocation" and h.name == "provisioner" for h in world.events.all[-5:]))
+        world.scale("default", "inflate", 17)
+        world.run_until(lambda: any(h.what == "claim created" for h in world.events.all[-20:]))
+        where = live.Where(cluster="shop")
+        with (
+            host.using(host.Host(environ=os.environ, now=world.clock.now, sleep=world.clock.sleep)),
+            live.reading_only(where),
+        ):
+            facts = live.read(live.connect(where), where, now=world.clock.now())
+            shot("nodes", "tenon nodes", lambda console: _nodes(console, facts))
+            shot("explain", "tenon explain pod trainer", lambda console: _explain(console, facts))
+            shot("plan", "tenon plan --what-if deployment/inflate=60", lambda console: _plan(console, facts))
+
+
+def _nodes(console: Console, facts: Facts) -> None:
+    taken = watching.table(facts)
+    console.print(view.render(taken, taken.rows, name=facts.name, width=console.width))
+
+
+def _explain(console: Console, facts: Facts) -> None:
+    answer.show(console, pods.explain(facts, "default/trainer"), now=facts.now)
+
+
+def _plan(console: Console, facts: Facts) -> None:
+    changes = [whatif.parse("deployment/inflate=60", namespace="default")]
+    asked = whatif.apply(facts, changes)
+    made = planning.make(asked, asked.stock.offers(asked.snapshot), should_stop=bool)
+    showing.show(console, asked, made, question="deployment/inflate=60")
+
+
+def shot(name: str, title: str, draw: Callable[[Console], None]) -> None:
+    """Draw on a terminal of our own, and keep it as SVG without fonts from the network."""
+    console = Console(
+        record=True, file=io.StringIO(), force_terminal=True, width=_WIDTH, color_system="truecolor", highlight=False
+    )
+    draw(console)
+    svg = console.export_svg(title=title, theme=_THEME, unique_id=f"tenon-{name}")
+    svg = _FONT_FACE.sub("", svg).replace("Fira Code, monospace", _FONTS.replace('"', "'"))
+    (IMAGES / f"{name}.svg").write_text(svg)
+    print(IMAGES / f"{name}.svg")
+
+
+def recorded() -> Recording:
+    """A run of the demo that grows and shrinks."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.json"
+        steps = Scale(deployment="inflate", steps=(5, 40, 12, 60, 8, 0))
+        request = Request(scales=(steps,), record=path, only_json=True, quiet=True)
+        Demo(request, Console(file=io.StringIO())).run()
+        return read(path)
+
+
+def report(recording: Recording, chromium: str) -> None:
+    """The page, light and dark."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (needed here alone)
+
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        path = Path(folder) / "report.html"
+        path.write_text(page(recording), encoding="utf-8")
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for scheme in ("light", "dark"):
+            tab = browser.new_page(viewport={"width": 1180, "height": 1000}, color_scheme=scheme)
+            tab.goto(path.as_uri())
+            tab.wait_for_selector("body[data-ready]")
+            tab.locator("#timeline").focus()
+            for _ in range(4):
+                tab.keyboard.press("ArrowDown")
+            tab.screenshot(path=IMAGES / f"report-{scheme}.png", full_page=True)
+            print(IMAGES / f"report-{scheme}.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

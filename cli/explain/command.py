@@ -1,0 +1,75 @@
+"""``tenon explain``: which object, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from cli import asking
+from cli.cluster.failing import UsageError, one_line
+
+_KINDS = {
+    "pod": "pod", "pods": "pod", "po": "pod",
+    "node": "node", "nodes": "node", "no": "node",
+    "nodepool": "nodepool", "nodepools": "nodepool", "np": "nodepool", "provisioner": "nodepool",
+    "nodeclaim": "nodeclaim", "nodeclaims": "nodeclaim", "nc": "nodeclaim",
+}  # fmt: skip
+
+
+def _complete_kind(incomplete: str) -> list[str]:
+    return [k for k in ("pod", "node", "nodepool", "nodeclaim") if k.startswith(incomplete)]
+
+
+def explain(
+    kind: Annotated[
+        str, typer.Argument(help="pod, node, nodepool or nodeclaim; or KIND/NAME.", autocompletion=_complete_kind)
+    ],
+    name: Annotated[str, typer.Argument(help="Its name; NAMESPACE/NAME for a pod.")] = "",
+    file: asking.File = None,
+    namespace: asking.Namespace = "default",
+    context: asking.Context = "",
+    cluster: asking.Cluster = "",
+    region: asking.Region = "",
+    *,
+    aws: asking.Aws = False,
+    as_json: asking.Json = False,
+) -> None:
+    """Say why a pod waits, a node is kept, or a pool or claim doesn't launch.
+
+    The reason first, then each constraint with its answer, the nearest miss, and what the decision log and events say.
+
+    For example:
+
+      tenon explain pod web-7d9f8-x2kq -n shop
+
+      tenon explain node ip-10-0-1-17.ec2.internal
+
+      tenon explain nodepool default
+
+      tenon explain nodeclaim/default-x7k2p --json
+    """
+    with one_line("explain"):
+        if not name:
+            kind, _, name = kind.partition("/")
+        what = _KINDS.get(kind.lower())
+        if what is None or not name:
+            raise UsageError(f'"{kind} {name}" is not pod, node, nodepool or nodeclaim with a name')
+        with asking.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
+            from cli import look  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.explain import answer, claims, nodes, pods, pools  # noqa: PLC0415 (the same)
+
+            match what:
+                case "pod":
+                    found = pods.explain(facts, name if "/" in name else f"{namespace}/{name}")
+                case "node":
+                    found = nodes.explain(facts, name)
+                case "nodepool":
+                    found = pools.explain(facts, name)
+                case _:
+                    found = claims.explain(facts, name)
+            if as_json:
+                typer.echo(json.dumps(answer.as_json(found)))
+            else:
+                answer.show(look.console(), found, now=facts.now, notes=facts.notes)

@@ -1,0 +1,192 @@
+"""Why a pod waits: each of its constraints asked of each NodePool by itself, then all together.
+
+What a pool can't meet alone is the reason; the pool that fails least is the nearest, and what the pod would get there
+without its failing constraints is the nearest miss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cli import look
+from cli.cluster.failing import UsageError
+from cli.explain import constraints, rooms
+from cli.explain.answer import Explanation, Section
+from cli.explain.constraints import CAPACITY, LIMITS, TOGETHER
+from cli.explain.interview import Asked, Tried, interview
+from cli.plan.planning import launched
+from shared.api.pods import is_daemon, is_pending, is_terminal, is_terminating
+from shared.api.quantity import QuantityError, format_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cli.cluster.facts import Facts
+    from cli.explain.constraints import Constraint
+    from shared.api.kubernetes import Pod
+    from shared.launch.supply import Supply
+    from shared.scheduling.decision import Decision, PlannedClaim, Refusal
+
+_NEAR = 3
+
+
+def explain(facts: Facts, key: str) -> Explanation:
+    """Why the pod (namespace/name) is where it is, or nowhere.
+
+    Raises:
+        UsageError: there is no such pod.
+    """
+    if key in facts.unreadable:
+        return Explanation(
+            subject=f"Pod {key}", state="can't be read", reason=facts.unreadable[key].message, criterion="unreadable"
+        )
+    pod = next((p for p in facts.snapshot.pods if p.key == key), None)
+    if pod is None:
+        raise UsageError(f"there is no pod {key}{_near(facts, key)}")
+    settled = _not_waiting(pod)
+    if settled is not None:
+        return replace(settled, said=facts.history.events(pod.ref))
+    supply = facts.stock.offers(facts.snapshot)
+    decision = launched(facts, supply)
+    refusal = decision.errors.get(key)
+    answer = _placed(facts, pod, decision) if refusal is None else _refused(facts, supply, pod, refusal)
+    return answer.with_words(facts.history.events(pod.ref))
+
+
+def _near(facts: Facts, key: str) -> str:
+    space, _, name = key.partition("/")
+    like = [p.key for p in facts.snapshot.pods if p.metadata.name == name and p.key != key]
+    like += sorted(p.key for p in facts.snapshot.pods if is_pending(p) and p.key.startswith(f"{space}/"))
+    return f"; there is {', '.join(like[:_NEAR])}" if like else ""
+
+
+def _not_waiting(pod: Pod) -> Explanation | None:  # noqa: PLR0911 (one question after the other)
+    subject = f"Pod {pod.key}"
+    if is_terminal(pod):
+        return Explanation(subject=subject, state="has ended", reason=f"its phase is {pod.status.phase}")
+    if is_terminating(pod):
+        return Explanation(subject=subject, state="is being deleted", reason="it takes no new place")
+    if pod.spec.node_name:
+        node = pod.spec.node_name
+        return Explanation(
+            subject=subject,
+            state=f"is on {node}",
+            reason=f"it has its place; `tenon explain node {node}` says why the node is kept",
+        )
+    if pod.spec.scheduling_gates:
+        gates = ", ".join(g.name for g in pod.spec.scheduling_gates)
+        reason = f"its scheduling gates hold it back: {gates}; whoever set them has to remove them"
+        return Explanation(subject=subject, state="waits", reason=reason, criterion="gates")
+    if is_daemon(pod):
+        return Explanation(
+            subject=subject,
+            state="waits",
+            reason="a DaemonSet owns it: it goes to the node that it was made for, and no node is bought for it",
+            criterion="daemon",
+        )
+    if pod.status.nominated_node_name:
+        reason = f"it preempts others on {pod.status.nominated_node_name} and gets their place"
+        return Explanation(subject=subject, state="waits", reason=reason, criterion="nominated")
+    return None
+
+
+def _placed(facts: Facts, pod: Pod, decision: Decision) -> Explanation:
+    subject = f"Pod {pod.key}"
+    place = next((name for name, pods in decision.existing.items() if pod.key in pods), None)
+    if place is not None:
+        ready = {n.metadata.name for n in facts.snapshot.nodes}
+        what = f"node {place} has room for it" if place in ready else f"{place} is on its way for it"
+        return Explanation(subject=subject, state="waits for the scheduler", reason=what, criterion="room")
+    claim = next(c for c in decision.claims if pod.key in c.pods)
+    reason = f"nothing is in its way: the next decision asks for {_machine(claim)} for it"
+    others = len(claim.pods) - 1
+    more = f" and {look.plural(others, 'other pod')}" if others else ""
+    return Explanation(subject=subject, state="waits for a new node", reason=reason + more, criterion="launch")
+
+
+def _machine(claim: PlannedClaim) -> str:
+    c = claim.cheapest
+    return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {look.usd(c.price)}/h) of NodePool {claim.node_pool}"
+
+
+def _refused(facts: Facts, supply: Supply, pod: Pod, refusal: Refusal) -> Explanation:
+    subject = f"Pod {pod.key}"
+    try:
+        wants = constraints.of(pod)
+    except QuantityError:
+        return Explanation(subject=subject, state="has no place", reason=refusal.message, criterion="unreadable")
+    there = rooms.survey(facts, supply, pod)
+    if not facts.snapshot.node_pools:
+        return Explanation(
+            subject=subject,
+            state="has no place",
+            reason=f"there is no NodePool that could launch a node for it; {there.summary}",
+            criterion="no pool",
+            sections=there.sections,
+        )
+    tried = sorted((interview(facts, supply, pod, pool, wants) for pool in facts.snapshot.node_pools), key=_farness)
+    nearest = tried[0]
+    if nearest.blocked:
+        criterion, reason = "pool", f"NodePool {nearest.pool} can't launch: {nearest.blocked}"
+    elif nearest.failed:
+        criterion, reason = nearest.failed[0]
+        among = f" (the nearest of {len(tried)})" if len(tried) > 1 else ""
+        reason = f"NodePool {nearest.pool}{among}: {reason}"
+    else:
+        criterion, reason = "rule", refusal.message
+    return Explanation(
+        subject=subject,
+        state="has no place",
+        reason=reason,
+        criterion=criterion,
+        nearest=_nearest(facts, supply, pod, wants, nearest, there),
+        sections=(*(Section(title=f"NodePool {t.pool}", checks=t.checks) for t in tried), *there.sections),
+    )
+
+
+def _farness(tried: Tried) -> tuple[bool, int, str]:
+    return bool(tried.blocked), len(tried.failed), tried.pool
+
+
+def _nearest(
+    facts: Facts, supply: Supply, pod: Pod, wants: Sequence[Constraint], nearest: Tried, there: rooms.Rooms
+) -> tuple[str, ...]:
+    """What would give it a place: each single change that does, or all that are needed; and the nearest node."""
+    lines: list[str] = []
+    pool = next(p for p in facts.snapshot.node_pools if p.name == nearest.pool)
+    if not nearest.blocked:
+        ask = Asked(facts, supply, pool)
+        criteria = {c for c, _ in nearest.failed}
+        for want in wants:
+            if criteria and want.criterion not in criteria and TOGETHER not in criteria:
+                continue
+            lines += _way(ask, pod, want)
+        if LIMITS in criteria:
+            claim = _first(ask.decide(pod, among=True, available=False))
+            if claim is not None:
+                lines.append(f"with higher limits it would get {_machine(claim)}")
+        if CAPACITY in criteria:
+            claim = _first(ask.decide(pod, among=True, limits=True))
+            if claim is not None:
+                lines.append(f"with capacity it would get {_machine(claim)}")
+    lines += there.nearest
+    return tuple(lines)
+
+
+def _way(ask: Asked, pod: Pod, want: Constraint) -> list[str]:
+    """What the pod would get if it asked for less of that: of a resource as much as there is, else none at all."""
+    most = ask.most(want.criterion if "/" in want.criterion else want.what.split(" ")[0])
+    amounts = constraints.amounts(pod)
+    name = next((n for n in amounts if want.what == f"{n} {format_quantity(n, amounts[n])}"), "")
+    if name and 0 < most < amounts[name]:
+        less = constraints.asking(pod, {**amounts, name: most})
+        claim = _first(ask.decide(less, among=True, limits=True, available=False))
+        if claim is not None:
+            return [f"with {name} {format_quantity(name, most)} it would get {_machine(claim)}"]
+    claim = _first(ask.decide(want.without, among=True, limits=True, available=False))
+    return [] if claim is None else [f"{want.relief} it would get {_machine(claim)}"]
+
+
+def _first(decision: Decision) -> PlannedClaim | None:
+    return decision.claims[0] if decision.claims else None

@@ -1,0 +1,181 @@
+"""Why a NodePool launches or doesn't: its class, its types, its limits, and how many of its nodes may go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli import look
+from cli.cluster.facts import cost, prices_of
+from cli.cluster.failing import UsageError
+from cli.explain.answer import Check, Explanation, Section
+from cli.plan.planning import launched
+from shared.api import labels as names
+from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
+from shared.api.taints import format_taint
+from shared.disruption.budgets import allowed
+from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
+from shared.scheduling.pools import build_market, daemons_of
+
+if TYPE_CHECKING:
+    from cli.cluster.facts import Facts
+    from shared.api.nodepool import NodePool
+    from shared.launch.supply import Supply
+
+
+def explain(facts: Facts, name: str) -> Explanation:
+    """Why the pool launches nothing, or what it could launch.
+
+    Raises:
+        UsageError: there is no such pool.
+    """
+    invalid = next(
+        (i for i in facts.snapshot.invalid if i.ref.name == name and i.ref.kind in {"NodePool", "Provisioner"}), None
+    )
+    pool = next((p for p in facts.snapshot.node_pools if p.name == name), None)
+    if pool is None and invalid is not None:
+        return Explanation(
+            subject=str(invalid.ref),
+            state="can't be used",
+            reason=invalid.problems[0],
+            criterion="invalid",
+            sections=(
+                Section(
+                    title="What is wrong with it",
+                    checks=tuple(
+                        Check(what=p.partition(":")[0], ok=False, detail=p.partition(": ")[2]) for p in invalid.problems
+                    ),
+                ),
+            ),
+        ).with_words(facts.history.events(invalid.ref))
+    if pool is None:
+        there = ", ".join(sorted(p.name for p in facts.snapshot.node_pools)) or "none"
+        raise UsageError(f'there is no NodePool "{name}" (there: {there})')
+    supply = facts.stock.offers(facts.snapshot)
+    sections = (
+        Section(title="Launching", checks=_launching(facts, supply, pool)),
+        Section(title="Nodes", checks=_nodes(facts, supply, pool)),
+        Section(title="May go now", checks=_budgets(facts, pool)),
+    )
+    first = next((c for c in sections[0].checks if c.ok is False), None)
+    if first is not None:
+        state, reason, criterion = "launches nothing", f"{first.what}: {first.detail}", first.what
+    else:
+        state, reason, criterion = "can launch", _waiting(facts, supply, pool), "ready"
+    return Explanation(
+        subject=str(pool.ref), state=state, reason=reason, criterion=criterion, sections=sections
+    ).with_words(facts.history.events(pool.ref))
+
+
+def _waiting(facts: Facts, supply: Supply, pool: NodePool) -> str:
+    decision = launched(facts, supply)
+    own = [c for c in decision.claims if c.node_pool == pool.name]
+    if own:
+        pods = sum(len(c.pods) for c in own)
+        return f"the next decision asks it for {look.plural(len(own), 'node')} for {look.plural(pods, 'pod')}"
+    refused = [r for r in decision.errors.values() if pool.name in r.criteria]
+    if refused:
+        waiting, why = look.plural(len(refused), "pod"), refused[0].criteria[pool.name]
+        return f"{waiting} can't be placed, and it isn't the one for them: {why}"
+    return "no pod waits for a node of it"
+
+
+def _launching(facts: Facts, supply: Supply, pool: NodePool) -> tuple[Check, ...]:
+    if pool.metadata.deletion_timestamp is not None:
+        return (Check(what="being deleted", ok=False, detail="its nodes are drained, and nothing new comes"),)
+    obstacle = supply.not_ready.get(pool.name)
+    wanted = pool.spec.template.spec.node_class_ref
+    checks = [Check(what="node class", ok=obstacle is None, detail=obstacle or f"{wanted.kind} {wanted.name} is ready")]
+    if obstacle is not None:
+        return tuple(checks)
+    if pool.spec.replicas is not None:
+        checks.append(Check(what="replicas", ok=None, detail=f"static: {pool.spec.replicas} nodes, whatever pods ask"))
+    else:
+        checks += _types(facts, supply, pool)
+    checks += _limits(facts, pool)
+    taints = ", ".join(format_taint(t) for t in pool.spec.template.spec.taints)
+    checks.append(
+        Check(what="taints", ok=None, detail=f"{taints}: only pods that tolerate them come" if taints else "none")
+    )
+    checks.append(
+        Check(
+            what="weight",
+            ok=None,
+            detail=f"{pool.spec.weight} of {max(p.spec.weight for p in facts.snapshot.node_pools)} at most",
+        )
+    )
+    return tuple(checks)
+
+
+def _types(facts: Facts, supply: Supply, pool: NodePool) -> list[Check]:
+    all_types = supply.instance_types.get(pool.name, ())
+    market = build_market(
+        [pool], supply.instance_types, daemons_of(facts.snapshot.daemon_sets), {}, {"cpu", "memory", "pods"}
+    )
+    if pool.name in market.refused:
+        return [Check(what="instance types", ok=False, detail=market.refused[pool.name])]
+    if not len(market.price):
+        possible = [t for t in all_types if t.offerings]
+        out = sum(not o.available for t in possible for o in t.offerings)
+        why = f"none of {len(all_types)} is allowed by its requirements and can be had now"
+        return [
+            Check(
+                what="instance types", ok=False, detail=why + (f"; {out} offerings have no capacity now" if out else "")
+            )
+        ]
+    least = market.price.min(1)
+    row = int(least.argmin())
+    at = dict(market.offerings[int(market.price[row].argmin())])
+    place = f"{at.get(names.CAPACITY_TYPE, '')}, {at.get(names.ZONE, '')}"
+    cheapest = f"{market.name_of(row)}, {place}, {look.usd(float(least[row]))}/h"
+    return [
+        Check(
+            what="instance types", ok=True, detail=f"{len(market.price)} of {len(all_types)} are allowed and can be had"
+        ),
+        Check(what="the cheapest", ok=None, detail=cheapest),
+    ]
+
+
+def _limits(facts: Facts, pool: NodePool) -> list[Check]:
+    try:
+        limits = parse_resources(pool.spec.limits)
+        claims = [c for c in facts.snapshot.node_claims if c.metadata.labels.get(names.NODEPOOL) == pool.name]
+        used = add(*(parse_resources(c.status.capacity) for c in claims)) if claims else {}
+    except QuantityError as error:
+        return [Check(what="limits", ok=False, detail=str(error))]
+    used = {**used, NODES: len(claims)}
+    if not limits:
+        return [Check(what="limits", ok=None, detail="none")]
+    return [
+        Check(
+            what=f"limit on {name}",
+            ok=used.get(name, 0) < limit,
+            detail=f"{_amount(name, used.get(name, 0))} of {_amount(name, limit)} are taken",
+        )
+        for name, limit in sorted(limits.items())
+    ]
+
+
+def _amount(name: str, amount: int) -> str:
+    return str(amount) if name == NODES else format_quantity(name, amount)
+
+
+def _nodes(facts: Facts, supply: Supply, pool: NodePool) -> tuple[Check, ...]:
+    own = [n for n in facts.snapshot.nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name]
+    price, _ = cost(own, prices_of(supply))
+    coming = [
+        c for c in facts.snapshot.node_claims
+        if c.metadata.labels.get(names.NODEPOOL) == pool.name and not c.status.node_name
+    ]  # fmt: skip
+    detail = f"{len(own)}, {look.usd(price)}/h" + (f", {len(coming)} on their way" if coming else "")
+    return (Check(what="nodes", ok=None, detail=detail),)
+
+
+def _budgets(facts: Facts, pool: NodePool) -> tuple[Check, ...]:
+    return tuple(
+        Check(
+            what=reason,
+            ok=None,
+            detail=look.plural(allowed(pool, facts.snapshot, reason=reason, now=facts.now), "node"),
+        )
+        for reason in (EMPTY, DRIFTED, UNDERUTILIZED)
+    )

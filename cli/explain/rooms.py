@@ -1,0 +1,102 @@
+"""Why no node that is there takes a pod: what each lacks, counted, and the one that lacks least."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cli import look
+from cli.explain import constraints
+from cli.explain.answer import Check, Section
+from shared.api.quantity import PODS, format_quantity
+from shared.api.taints import REPELLING, format_taint, untolerated
+from shared.scheduling.nodes import take_inventory
+from shared.scheduling.pools import daemons_of, required_alternatives
+from shared.scheduling.requirements import RequirementError
+
+if TYPE_CHECKING:
+    from cli.cluster.facts import Facts
+    from shared.api.kubernetes import Pod
+    from shared.api.quantity import Resources
+    from shared.launch.supply import Supply
+    from shared.scheduling.nodes import Place
+    from shared.scheduling.requirements import Requirements
+
+_SHOWN = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rooms:
+    """``summary`` in one clause; ``nearest`` a line about the node that lacks least, if any is near."""
+
+    summary: str
+    nearest: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+
+def survey(facts: Facts, supply: Supply, pod: Pod) -> Rooms:
+    """What stands in the way on every node and claim that is there."""
+    snapshot = facts.snapshot
+    places = take_inventory(snapshot, supply.instance_types, daemons_of(snapshot.daemon_sets), frozenset()).places
+    if not places:
+        return Rooms(summary="there is no node", nearest=(), sections=())
+    asked = {**constraints.amounts(pod), PODS: 1}
+    try:
+        alternatives = required_alternatives(pod.spec)
+    except RequirementError:
+        alternatives = ()
+    lacking = [(p, _lacks(p, pod, asked, alternatives)) for p in places]
+    counted = Counter(kind for _, lacks in lacking for kind in lacks)
+    checks = [
+        Check(what=kind, ok=False, detail=f"on {count} of {look.plural(len(places), 'node')}")
+        for kind, count in counted.most_common(_SHOWN)
+    ]
+    free = sum(not lacks for _, lacks in lacking)
+    if free:
+        checks.append(
+            Check(
+                what="rules about other pods or volumes", ok=False, detail=f"on {look.plural(free, 'node')} with room"
+            )
+        )
+    near = min(lacking, key=lambda one: (len(one[1]), sum(one[1].values()), one[0].name))
+    nearest = (
+        (f"nearest node {near[0].name}: {', '.join(_told(near[0], near[1], asked))}",) if len(near[1]) == 1 else ()
+    )
+    title = f"Nodes that are there · {len(places)}"
+    return Rooms(
+        summary=f"none of {look.plural(len(places), 'node')} that are there takes it",
+        nearest=nearest,
+        sections=(Section(title=title, checks=tuple(checks)),),
+    )
+
+
+def _lacks(place: Place, pod: Pod, asked: Resources, alternatives: tuple[Requirements, ...]) -> dict[str, float]:
+    """What is in the way, in words that nodes have in common, with how far off it is (1: wholly)."""
+    found: dict[str, float] = {}
+    taint = untolerated(pod.spec.tolerations, place.taints, effects=REPELLING)
+    if taint is not None:
+        found[f"taint {format_taint(taint)} isn't tolerated"] = 1.0
+    wrong = [
+        [key for key, allowed in sorted(a.items()) if not allowed.has(place.labels.get(key))] for a in alternatives
+    ]
+    least = min(wrong, key=len, default=[])
+    for key in least:
+        found[f"label {key} isn't what it asks for"] = 1.0
+    for name, amount in sorted(asked.items()):
+        room = place.room.get(name, 0)
+        if amount > room:
+            found[f"too little {name} is free"] = (amount - max(room, 0)) / amount
+    return found
+
+
+def _told(place: Place, lacks: dict[str, float], asked: Resources) -> list[str]:
+    told = []
+    for what in lacks:
+        name = what.removeprefix("too little ").removesuffix(" is free")
+        if name in asked and what.startswith("too little"):
+            room = format_quantity(name, max(0, place.room.get(name, 0)))
+            told.append(f"{name} {format_quantity(name, asked[name])} is asked, {room} is free")
+        else:
+            told.append(what)
+    return told

@@ -1,0 +1,160 @@
+"""``tenon plan``: asks for the facts, makes the plan and shows it; nothing is ever written."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli import asking
+from cli.cluster.failing import UsageError, one_line
+
+if TYPE_CHECKING:
+    from cli.cluster.facts import Facts
+    from cli.plan.planning import Plan
+
+
+def plan(
+    file: asking.File = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="deployment/web=50 (statefulset/… too; NAMESPACE/NAME or --namespace) or nodepool=FILE; may be given "
+            "again."
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CAPACITY",
+            help="As if there were none of it, and its nodes lost: spot, a zone, an instance type or a family; may be "
+            "given again.",
+        ),
+    ] = None,
+    namespace: asking.Namespace = "default",
+    search: Annotated[float, typer.Option(min=0, help="Seconds to look for savings.")] = 2.0,
+    context: asking.Context = "",
+    cluster: asking.Cluster = "",
+    region: asking.Region = "",
+    *,
+    aws: asking.Aws = False,
+    as_json: asking.Json = False,
+) -> None:
+    """Show what would be launched now, what disruption would do then, and the cost per hour before and after.
+
+    Asks the cluster of your kubeconfig and AWS, or files; it only ever reads.
+
+    For example:
+
+      tenon plan
+
+      tenon plan --what-if deployment/web=50 --what-if nodepool=pools.yaml
+
+      tenon plan --without spot
+
+      tenon plan --without us-east-1a --json
+
+      kubectl get pods,nodes,nodeclaims,nodepools,ec2nodeclasses,daemonsets,pdb,pv,pvc,sc -A -o json | tenon plan -f -
+    """
+    with one_line("plan"), asking.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
+        from cli import look  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli.plan import showing, whatif  # noqa: PLC0415 (the same)
+
+        changes = [whatif.parse(text, namespace=namespace) for text in what_if or ()]
+        asked = whatif.apply(facts, changes)
+        made = _made(facts, asked, tuple(without or ()), search)
+        if as_json:
+            typer.echo(json.dumps(answer(asked, made)))
+            return
+        question = [*(what_if or ()), *(f"without {what}" for what in without or ())]
+        showing.show(look.console(), asked, made, question=", ".join(question))
+
+
+def _made(before: Facts, facts: Facts, without: tuple[str, ...], search: float) -> Plan:
+    from dataclasses import replace  # noqa: PLC0415 (beside the others)
+
+    from cli.cluster import stock  # noqa: PLC0415 (slow to import)
+    from cli.cluster.facts import running_cost  # noqa: PLC0415 (the same)
+    from cli.plan import planning, whatif  # noqa: PLC0415 (the same)
+
+    supply = facts.stock.offers(facts.snapshot)
+    lost = whatif.nodes_of(facts.snapshot, without)
+    if without:
+        _known(facts, supply, without)
+        supply = stock.without(supply, without)
+    end = time.monotonic() + search
+    made = planning.make(facts, supply, lost=lost, should_stop=lambda: time.monotonic() >= end)
+    cost, unpriced = running_cost(before.snapshot, supply)
+    return replace(made, before=cost, unpriced=unpriced)
+
+
+def _known(facts: Facts, supply: Any, without: tuple[str, ...]) -> None:  # noqa: ANN401 (a Supply, whose module is slow to import)
+    """Refuse words that mean nothing here, rather than answer as if all were well."""
+    words = {
+        word
+        for types in supply.instance_types.values()
+        for t in types
+        for o in t.offerings
+        for word in (t.name, t.name.partition(".")[0], o.zone, o.capacity_type)
+    }
+    unknown = [w for w in without if w not in words]
+    if unknown and facts.snapshot.node_pools:
+        raise UsageError(
+            f'--without "{unknown[0]}" is no capacity type, zone, instance type or family that a NodePool here '
+            "could buy"
+        )
+
+
+def answer(facts: Facts, made: Plan) -> dict[str, Any]:
+    """The plan as plain JSON values; USD per hour, times in UTC."""
+    from cli.cluster.facts import prices_of  # noqa: PLC0415 (slow to import)
+    from cli.simulate import answer as decided  # noqa: PLC0415 (the same)
+
+    after = made.after(prices_of(made.supply))
+    return {
+        "cluster": facts.name,
+        "at": facts.now.isoformat(),
+        "notes": list(facts.notes),
+        "invalid": [{"object": str(i.ref), "problems": list(i.problems)} for i in made.snapshot.invalid],
+        "costPerHour": {
+            "before": round(made.before, 6),
+            "after": round(after, 6),
+            "launches": round(made.bought, 6),
+            "savings": round(made.disruption.savings, 6),
+            "unpricedNodes": made.unpriced,
+        },
+        "lostNodes": list(made.lost),
+        "launches": decided(made.launches, {}),
+        "disruption": {
+            "actions": [
+                {
+                    "reason": a.reason,
+                    "message": a.message,
+                    "nodes": list(a.nodes),
+                    "podsToMove": sorted(key for r in a.removals for key in r.pods),
+                    "savings": round(a.savings, 6),
+                    "replacements": [
+                        {
+                            "nodePool": c.node_pool,
+                            "instanceType": c.cheapest.instance_type,
+                            "zone": c.cheapest.zone,
+                            "capacityType": c.cheapest.capacity_type,
+                            "price": c.cheapest.price,
+                        }
+                        for c in a.replacements
+                    ],
+                }
+                for a in made.disruption.actions
+            ],
+            "kept": [
+                {"node": r.node, "nodeClaim": r.claim, "reason": r.reason, "message": r.message}
+                for r in made.disruption.refused
+            ],
+            "waiting": [
+                {"node": w.node, "reason": w.reason, "due": w.due.isoformat()} for w in made.disruption.waiting
+            ],
+            "searchEnded": made.disruption.ended,
+        },
+    }

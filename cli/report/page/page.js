@@ -1,0 +1,236 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  const detail = document.getElementById("detail");
+  const color = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
+  const usd = (v) => v == null ? "–" : "$" + v.toFixed(Math.abs(v) > 0 && Math.abs(v) < 0.1 ? 4 : 2) + "/h";
+  const pad = (n) => String(n).padStart(2, "0");
+
+  // Short runs are told in minutes and seconds since the start, long ones by date and time (UTC).
+  const clock = (s) => {
+    if (data.end <= 3 * 3600) {
+      const whole = Math.round(s);
+      const hours = Math.floor(whole / 3600);
+      return (hours ? hours + ":" + pad(Math.floor(whole / 60) % 60) : Math.floor(whole / 60)) + ":" + pad(whole % 60);
+    }
+    const at = new Date(data.start * 1000 + s * 1000).toISOString();
+    return data.end > 2 * 86400 ? at.slice(5, 10) + " " + at.slice(11, 16) : at.slice(11, 16);
+  };
+
+  // --- theme ---
+  const button = document.getElementById("theme");
+  const wanted = window.matchMedia("(prefers-color-scheme: dark)");
+  let dark = wanted.matches;
+  const charts = new Map();
+  const paint = () => {
+    root.classList.toggle("dark", dark);
+    root.style.colorScheme = dark ? "dark" : "light";
+    button.textContent = dark ? "Light" : "Dark";
+    button.setAttribute("aria-pressed", String(dark));
+    for (const made of charts.values()) made.destroy();
+    drawn();
+  };
+  button.addEventListener("click", () => { dark = !dark; paint(); });
+  wanted.addEventListener("change", (e) => { dark = e.matches; paint(); });
+
+  // --- charts ---
+  const NICE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600];
+  const LEFT = 64, RIGHT = 26, sync = uPlot.sync("time");
+  const column = (i) => data.samples.map((s) => s[i]);
+  const times = column(0);
+  if (times.length) {
+    times.push(data.end);
+  }
+  const closed = (i) => { const c = column(i); if (c.length) c.push(c[c.length - 1]); return c; };
+
+  // Made anew with each theme: a legend keeps the colours that it was made with.
+  function chart(id, series, format) {
+    const element = document.getElementById(id);
+    const values = series.map((s) => closed(s.column));
+    if (!times.length || values.every((c) => c.every((v) => v == null))) {
+      element.textContent = "Nothing was recorded of this.";
+      element.removeAttribute("tabindex");
+      return;
+    }
+    const axis = (more) => Object.assign({
+      stroke: () => color("quiet"), grid: { stroke: () => color("line"), width: 1 },
+      ticks: { stroke: () => color("line"), width: 1 }, font: "12px system-ui, sans-serif",
+    }, more);
+    const stepped = uPlot.paths.stepped({ align: 1 });
+    const options = {
+      width: element.clientWidth, height: 210, padding: [10, RIGHT, 0, 0],
+      cursor: { sync: { key: sync.key }, drag: { x: true, y: false }, points: { size: 7 } },
+      scales: { x: { time: false, range: () => [0, Math.max(data.end, 1)] }, y: { range: (u, low, high) => [0, Math.max(high * 1.12, 1e-9)] } },
+      axes: [
+        axis({ values: (u, splits) => splits.map(clock), space: 80, incrs: NICE }),
+        axis({ size: LEFT, values: (u, splits) => splits.map(format) }),
+      ],
+      series: [{ label: "at", value: (u, v) => v == null ? "–" : clock(v) }].concat(series.map((s) => ({
+        label: s.label, stroke: () => color(s.color), width: s.width || 2, paths: stepped, points: { show: false },
+        fill: s.fill ? () => color(s.color) + "22" : undefined, dash: s.dash, value: (u, v) => v == null ? "–" : format(v),
+      }))),
+      hooks: { drawAxes: [marks] },
+    };
+    const made = new uPlot(options, [times].concat(values), element);
+    if (!charts.has(id)) {
+      new ResizeObserver(() => charts.get(id).setSize({ width: element.clientWidth, height: 210 })).observe(element);
+      element.addEventListener("keydown", (e) => walk(charts.get(id), e));
+      element.addEventListener("blur", () => charts.get(id).setCursor({ left: -10, top: -10 }));
+    }
+    charts.set(id, made);
+  }
+
+  // A thin line with its name where a step of the run begins.
+  function marks(u) {
+    const { ctx } = u;
+    ctx.save();
+    ctx.font = 11 * devicePixelRatio + "px system-ui, sans-serif";
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
+    ctx.fillStyle = color("quiet");
+    ctx.strokeStyle = color("line");
+    for (const [at, label] of data.marks) {
+      const x = u.valToPos(at, "x", true);
+      ctx.beginPath();
+      ctx.moveTo(x, u.bbox.top);
+      ctx.lineTo(x, u.bbox.top + u.bbox.height);
+      ctx.stroke();
+      ctx.fillText(label, x + 4 * devicePixelRatio, u.bbox.top + 11 * devicePixelRatio);
+    }
+    ctx.restore();
+  }
+
+  function walk(u, e) {
+    const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
+    if (!(e.key in steps)) return;
+    e.preventDefault();
+    const last = times.length - 1;
+    const before = u.cursor.idx == null || u.cursor.left < 0 ? -1 : u.cursor.idx;
+    const next = Math.min(last, Math.max(0, before + steps[e.key]));
+    u.setCursor({ left: u.valToPos(times[next], "x"), top: 20 });
+    say([clock(times[next]), ...u.series.slice(1).map((s, i) => s.label + " " + (u.data[i + 1][next] ?? "unknown"))].join(", "));
+  }
+
+  function drawn() {
+    chart("cost", [
+      { column: 2, label: "least possible", color: "bound", dash: [5, 4], width: 1.5 },
+      { column: 1, label: "cost", color: "cost", fill: true },
+    ], usd);
+    chart("pods", [
+      { column: 3, label: "on nodes", color: "placed", fill: true },
+      { column: 4, label: "pending", color: "pending" },
+    ], (v) => String(Math.round(v)));
+  }
+
+  // --- nodes ---
+  const timeline = document.getElementById("timeline");
+  const share = (s) => 100 * Math.min(1, Math.max(0, s / Math.max(data.end, 1)));
+  const make = (tag, name, text) => {
+    const made = document.createElement(tag);
+    if (name) made.className = name;
+    if (text != null) made.textContent = text;
+    return made;
+  };
+  const bar = (lane, name, from, to) => {
+    if (from == null) return;
+    const made = make("span", name);
+    made.style.left = share(from) + "%";
+    made.style.width = Math.max(0, share(to) - share(from)) + "%";
+    lane.append(made);
+  };
+  const rows = data.spans.map((s, i) => {
+    const row = make("div", "row");
+    row.id = "node-" + i;
+    row.setAttribute("role", "option");
+    row.setAttribute("aria-selected", "false");
+    const name = make("div", "name", s.name.split(".")[0] + " ");
+    name.append(make("i", "", s.instance_type || ""));
+    const lane = make("div", "lane");
+    const end = s.gone ?? data.end;
+    const first = s.asked ?? s.launched ?? s.ready ?? s.leaving ?? s.gone;
+    const ready = s.ready ?? s.leaving ?? end;
+    bar(lane, "boot", first, Math.min(ready, end));
+    if (s.ready != null) bar(lane, s.capacity_type || "on-demand", s.ready, s.leaving ?? end);
+    bar(lane, "drain", s.leaving ?? (s.asked == null && s.ready == null ? s.gone : null), end);
+    row.append(name, lane);
+    row.setAttribute("aria-label", words(s).map((w) => w.join(" ")).join(", "));
+    row.addEventListener("mousemove", (e) => show(s, e.clientX, e.clientY));
+    row.addEventListener("mouseleave", hide);
+    row.addEventListener("click", () => choose(i));
+    return row;
+  });
+  const axis = make("div", "row axis");
+  axis.append(make("div", "name"), make("div", "lane"));
+  const step = NICE.find((s) => data.end / s <= 9) ?? NICE[NICE.length - 1];
+  for (let at = 0; at < data.end * 0.97; at += step) {
+    const tick = make("span", "", clock(at));
+    tick.style.left = share(at) + "%";
+    axis.lastChild.append(tick);
+  }
+  axis.setAttribute("aria-hidden", "true");
+  timeline.append(axis, ...rows);
+  if (!rows.length) timeline.append(make("p", "quiet", "No node came or went."));
+
+  function words(s) {
+    const found = [["", s.name]];
+    const machine = [s.instance_type, s.capacity_type, s.zone].filter(Boolean).join(", ");
+    if (machine) found.push(["machine", machine]);
+    if (s.price != null) found.push(["price", usd(s.price)]);
+    if (s.pool) found.push(["pool", s.pool]);
+    if (s.most_pods) found.push(["most pods", String(s.most_pods)]);
+    if (s.asked != null) found.push(["asked for", clock(s.asked)]);
+    if (s.ready != null) found.push(["ready", clock(s.ready) + (s.asked != null ? " (after " + Math.round(s.ready - s.asked) + " s)" : "")]);
+    if (s.gone != null) found.push(["gone", clock(s.gone)]);
+    if (s.why) found.push(["why", s.why]);
+    return found;
+  }
+
+  function show(s, x, y) {
+    detail.replaceChildren();
+    for (const [key, value] of words(s)) {
+      if (!key) { detail.append(make("b", "", value)); continue; }
+      const line = make("div");
+      line.append(make("span", "", key), make("span", "", value));
+      detail.append(line);
+    }
+    detail.hidden = false;
+    const box = detail.getBoundingClientRect();
+    detail.style.left = Math.max(8, Math.min(x + 14, innerWidth - box.width - 8)) + "px";
+    detail.style.top = Math.max(8, Math.min(y + 14, innerHeight - box.height - 8)) + "px";
+  }
+  function hide() { detail.hidden = true; }
+  function say(text) {
+    detail.replaceChildren(make("div", "", text));
+    detail.hidden = false;
+    detail.style.left = "16px";
+    detail.style.top = innerHeight - 60 + "px";
+  }
+
+  let chosen = -1;
+  function choose(i) {
+    rows[chosen]?.classList.remove("on");
+    rows[chosen]?.setAttribute("aria-selected", "false");
+    chosen = Math.min(rows.length - 1, Math.max(0, i));
+    const row = rows[chosen];
+    if (!row) return;
+    row.classList.add("on");
+    row.setAttribute("aria-selected", "true");
+    timeline.setAttribute("aria-activedescendant", row.id);
+    row.scrollIntoView({ block: "nearest" });
+    const box = row.lastChild.getBoundingClientRect();
+    show(data.spans[chosen], box.left + 40, box.bottom);
+  }
+  timeline.addEventListener("keydown", (e) => {
+    const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
+    if (e.key === "Escape") hide();
+    if (!(e.key in steps)) return;
+    e.preventDefault();
+    choose(chosen + steps[e.key]);
+  });
+  timeline.addEventListener("blur", hide);
+  document.addEventListener("keydown", (e) => { if (e.key === "Escape") hide(); });
+
+  paint();
+  document.body.dataset.ready = "true";
+})();

@@ -1,0 +1,1 @@
+"""``tenon status``: is Tenon itself well?"""

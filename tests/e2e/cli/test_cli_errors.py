@@ -1,0 +1,203 @@
+"""What goes wrong at an operator's desk is one line that says what to do, and an exit code; help and completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+
+from local.faults import Action
+from local.kubernetes.server import Server
+from local.kubernetes.store import Store
+from tests.e2e.cli.conftest import Desk, Said, call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHECKOUT = Path(__file__).parent.parent.parent.parent
+COMMANDS = (["plan"], ["explain", "pod", "web"], ["nodes", "--once"], ["report"])
+TENON = [sys.executable, "-c", "import sys; sys.argv[0] = 'tenon'; from cli.main import run; run()"]
+
+
+def told(done: Said, command: str, *words: str, code: int = 1) -> None:
+    """One line, of that command, with these words."""
+    assert done.code == code, done.out + done.err
+    assert done.out == ""
+    assert done.err.startswith(f"tenon {command}: ")
+    assert done.err.count("\n") == 1
+    for word in words:
+        assert word in done.err
+
+
+def kubeconfig(path: Path, server: str, *, context: str = "here") -> dict[str, str]:
+    """A kubeconfig for a server without TLS."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": context,
+        "clusters": [{"name": context, "cluster": {"server": server}}],
+        "users": [{"name": "me", "user": {"token": "t"}}],
+        "contexts": [{"name": context, "context": {"cluster": context, "user": "me"}}],
+    }
+    path.write_text(json.dumps(config))
+    return {"KUBECONFIG": str(path)}
+
+
+@pytest.fixture
+def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine on which nobody has signed in to AWS."""
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_a_kubeconfig_it_says_how_to_get_one(command: list[str]) -> None:
+    done = call(*command, "--cluster", "prod", env={"KUBECONFIG": "/nowhere/config"})
+    told(done, command[0], "no cluster to talk to", "aws eks update-kubeconfig", "files")
+
+
+def test_a_context_that_isnt_there_is_named(tmp_path: Path) -> None:
+    env = kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
+    told(call("plan", "--context", "other", env=env), "plan", "other")
+
+
+def test_a_cluster_that_cant_be_reached_is_told_apart(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    env = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{port}")
+    told(call("nodes", "--cluster", "prod", env=env), "nodes", "can't be reached", "VPN")
+
+
+class _Old(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = b'{"major": "1", "minor": "21+", "gitVersion": "v1.21.14-eks"}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
+        """Nothing."""
+
+
+@pytest.fixture
+def old_cluster(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A kubeconfig for a cluster of years ago."""
+    with HTTPServer(("127.0.0.1", 0), _Old) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield kubeconfig(tmp_path / "config", f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+        thread.join()
+
+
+def test_an_old_cluster_is_told_which_version_is_needed(old_cluster: dict[str, str]) -> None:
+    done = call("plan", "--cluster", "prod", env=old_cluster)
+    told(done, "plan", "Kubernetes 1.21+", "needs 1.25 or newer", "upgrade")
+
+
+def test_without_aws_credentials_it_says_how_to_sign_in(no_aws: None, tmp_path: Path) -> None:
+    _ = no_aws
+    with Server(Store(now=lambda: datetime.now(UTC))) as server:
+        path = tmp_path / "config"
+        path.write_text(server.kubeconfig())
+        env = {"KUBECONFIG": str(path)}
+        told(call("plan", "--cluster", "prod", "--region", "us-east-1", env=env), "plan", "no AWS credentials", "sso")
+        told(call("plan", "--cluster", "prod", env=env), "plan", "no AWS Region", "--region")
+
+
+def test_a_token_that_isnt_accepted_and_a_user_who_may_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    with Server(Store(now=lambda: datetime.now(UTC))) as server:
+        path.write_text(server.kubeconfig("wrong"))
+        done = call("plan", "--cluster", "prod", "--region", "us-east-1", env={"KUBECONFIG": str(path)})
+        told(done, "plan", "doesn't accept your token", "access entry")
+    with Server(Store(now=lambda: datetime.now(UTC)), authorize=lambda *_: False) as server:
+        path.write_text(server.kubeconfig())
+        done = call("plan", "--cluster", "prod", "--region", "us-east-1", env={"KUBECONFIG": str(path)})
+        told(done, "plan", "forbidden", "get and list")
+
+
+def test_what_aws_denies_is_named(desk: Desk) -> None:
+    denied = Action(
+        code="AccessDeniedException",
+        message="User: arn:aws:iam::1:user/me is not authorized to perform: lambda:GetFunctionConfiguration on x",
+    )
+    desk.world.faults.call("lambda", "GetFunctionConfiguration", denied, times=10)
+    told(desk.tenon("plan"), "plan", "AWS denies lambda:GetFunctionConfiguration", "docs/cli.md")
+
+
+def test_files_that_are_no_cluster_are_said_so(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    for text, said in (
+        ("{", "not the JSON"),
+        ("[1]", "not the JSON"),
+        ("{}", "neither Kubernetes objects"),
+        ("", "empty"),
+    ):
+        broken.write_text(text)
+        told(call("plan", "-f", str(broken)), "plan", "broken.json", said, code=2)
+    told(call("plan", "-f", str(tmp_path / "none.json")), "plan", "No such file", code=2)
+    told(call("explain", "thing", "x"), "explain", "is not pod, node, nodepool or nodeclaim", code=2)
+
+
+@pytest.mark.parametrize("command", ["plan", "explain", "nodes", "report", "simulate", "catalog", "manifests", "demo"])
+def test_every_command_explains_itself(command: str) -> None:
+    said = call(command, "--help", env={"COLUMNS": "120"})
+    assert said.code == 0
+    if command != "simulate":
+        assert f"tenon {command}" in said.out.split("For example:")[1]
+
+
+def test_the_exit_codes_are_in_the_help() -> None:
+    said = call("--help", env={"COLUMNS": "160"})
+    assert "Exit codes: 0 done; 1 it could not be done; 2 asked for what is not there; 130 interrupted." in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("tenon ex", "explain"), ("tenon explain nodep", "nodepool"), ("tenon nodes --sort pr", "price")],
+)
+def test_the_shell_completes(words: str, expected: str) -> None:
+    done = subprocess.run(
+        TENON,
+        cwd=CHECKOUT,
+        env={
+            **os.environ,
+            "_TENON_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert expected in done.stdout.split()
+
+
+def test_there_are_no_colours_in_a_pipe_or_with_no_color(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_text(
+        '{"instanceTypes": [], "objects": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}]}'
+    )
+    for env in ({}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}):
+        shown = call("explain", "pod", "web", "-f", str(file), env=env)
+        assert shown.code == 0, shown.err
+        assert not any(f"\x1b[{code}m" in shown.out for code in range(30, 48))
+    assert "\x1b[" not in call("explain", "pod", "web", "-f", str(file)).out

@@ -1,0 +1,99 @@
+"""`tenon explain node | nodepool | nodeclaim` in a living cluster: the reason first, and what was said before."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shared.disruption.command import EMPTY
+
+if TYPE_CHECKING:
+    from tests.e2e.cli.conftest import Desk
+
+CONSOLIDATING = "cli/demo/manifests/consolidation.yaml"
+
+
+@pytest.fixture
+def busy(desk: Desk) -> Desk:
+    """Five replicas running on machines of their own."""
+    desk.world.apply("cli/demo/manifests/spot-default.yaml")
+    desk.world.scale("default", "inflate", 5)
+    desk.world.run_until_rest()
+    return desk
+
+
+def _node(desk: Desk) -> str:
+    name: str = desk.world.nodes()[0]["metadata"]["name"]
+    return name
+
+
+def _annotate(desk: Desk, what: Any, name: str, key: str) -> None:  # noqa: ANN401 (a kind of the store's)
+    desk.world.store.patch(what, name, {"metadata": {"annotations": {key: "true"}}})
+
+
+def test_a_used_node_is_kept_by_its_pools_policy(busy: Desk) -> None:
+    told = busy.tenon("explain", "node", _node(busy).partition(".")[0])
+    assert told.code == 0, told.err
+    assert told.lines[0] == f"Node {_node(busy)} is kept"
+    assert told.lines[1] == "  consolidationPolicy: WhenEmpty: NodePool default lets only empty nodes go"
+
+
+def test_an_empty_node_waits_and_then_goes(busy: Desk) -> None:
+    world, node = busy.world, _node(busy)
+    world.scale("default", "inflate", 0)
+    world.run_for(timedelta(seconds=12))
+    waits = busy.tenon("explain", "node", node)
+    assert waits.lines[0].endswith(" waits to go"), waits.out
+    assert "it is empty, and goes in" in waits.lines[1]
+    assert "(consolidateAfter 30s)" in waits.lines[1]
+    world.run_until(lambda: any(h.what == "claim leaving" for h in world.events.all))
+    leaves = busy.tenon("explain", "node", node)
+    assert leaves.lines[0].endswith(" is leaving"), leaves.out
+    assert leaves.lines[1].startswith("  Empty: empty for 3")
+    assert f"{EMPTY} taken" in leaves.out, "the decision log's last words"
+
+
+def test_a_claim_says_how_far_it_has_come(desk: Desk) -> None:
+    world = desk.world
+    world.apply("cli/demo/manifests/spot-default.yaml")
+    world.scale("default", "inflate", 1)
+    world.run_until(lambda: bool(world.events.of("claim launched")))
+    name = world.claims()[0]["metadata"]["name"]
+    told = desk.tenon("explain", "nodeclaim", name)
+    assert told.lines[0] == f"NodeClaim {name} waits for its node"
+    assert "it is given up in 14m" in told.lines[1]
+    world.run_until_rest()
+    assert desk.tenon("explain", f"nc/{name}").lines[0] == f"NodeClaim {name} is up"
+    missing = desk.tenon("explain", "nodeclaim", "nope")
+    assert missing.code == 2
+    assert f"(there: {name})" in missing.err
+
+
+def test_a_pool_that_can_launch_and_one_that_cant(busy: Desk) -> None:
+    world = busy.world
+    able = busy.tenon("explain", "nodepool", "default")
+    assert able.code == 0, able.err
+    assert able.lines[0] == "Provisioner default can launch"
+    assert able.lines[1] == "  no pod waits for a node of it"
+    pool = world.store.list(world.store.kind("karpenter.sh/v1alpha5", "Provisioner"))[0]
+    kind = world.store.kind("karpenter.sh/v1alpha5", "Provisioner")
+    world.store.patch(kind, "default", {"spec": {"limits": {"resources": {"cpu": "1"}}}})
+    full = busy.tenon("explain", "nodepool", "default")
+    assert full.lines[0] == "Provisioner default launches nothing"
+    assert full.lines[1].startswith("  limit on cpu: ")
+    wanted = "providerRef" if "providerRef" in pool["spec"] else "provider"
+    world.store.patch(kind, "default", {"spec": {wanted: {"name": "nowhere"}}})
+    lost = busy.tenon("explain", "np", "default")
+    assert lost.lines[1].startswith("  node class: there is no valid EC2NodeClass or AWSNodeTemplate"), lost.out
+    assert busy.tenon("explain", "nodepool", "nope").code == 2
+
+
+def test_what_keeps_a_node_is_named(busy: Desk) -> None:
+    world = busy.world
+    kind = world.store.kind("v1", "Node")
+    _annotate(busy, kind, _node(busy), "karpenter.sh/do-not-disrupt")
+    told = busy.tenon("explain", "node", _node(busy), "--json").json
+    assert told["criterion"] == "may be disrupted"
+    assert told["reason"] == "may be disrupted: annotation karpenter.sh/do-not-disrupt is set"

@@ -1,0 +1,211 @@
+"""`tenon explain pod` names the reason first: one case for each thing that can keep a pod from a place."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.demo.faults import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.e2e.cli.conftest import Desk, Said
+
+ZONES = ("us-east-1a", "us-east-1b")
+
+
+def machine(name: str, cpu: int, *, available: bool = True, **more: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "arch": "amd64",
+        "os": "linux",
+        "capacity": {"cpu": str(cpu), "memory": f"{cpu * 4}Gi", "pods": "58", **more},
+        "overhead": {"cpu": "100m", "memory": "500Mi"},
+        "offerings": [
+            {"zone": z, "capacityType": kind, "price": cpu * price, "available": available}
+            for z in ZONES
+            for kind, price in (("spot", 0.02), ("on-demand", 0.05))
+        ],
+    }
+
+
+def pool(name: str = "default", *, limits: dict[str, str] | None = None, taint: str = "") -> dict[str, Any]:
+    taints = [{"key": taint, "value": "yes", "effect": "NoSchedule"}] if taint else []
+    requirements = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}]
+    ref = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {
+            "template": {"spec": {"nodeClassRef": ref, "requirements": requirements, "taints": taints}},
+            "limits": limits or {},
+        },
+    }
+
+
+def pod(*, requests: dict[str, str] | None = None, volumes: list[Any] | None = None, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 (any fields of a pod)
+    asked = {"cpu": "500m"} if requests is None else requests
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": asked}}], "volumes": volumes or [], **spec},
+        "status": {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+        },
+    }
+
+
+def volume_in(zone: str) -> list[dict[str, Any]]:
+    term = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "shop"},
+            "spec": {"volumeName": "pv-1"},
+            "status": {"phase": "Bound"},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "pv-1"},
+            "spec": {
+                "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
+            },
+        },
+    ]
+
+
+def beside(app: str) -> dict[str, Any]:
+    term = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+TYPES = [machine("m5.large", 2), machine("m5.xlarge", 4)]
+
+CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], str, list[str], str]] = {
+    "resources": (
+        pod(requests={"cpu": "64", "memory": "1Gi"}), [pool()], TYPES,
+        "resources", ["cpu", "needs 64", "3900m on m5.xlarge"], "with cpu 3900m it would get a new m5.xlarge",
+    ),
+    "arch": (
+        pod(nodeSelector={"kubernetes.io/arch": "riscv64"}), [pool()], TYPES,
+        "arch", ["kubernetes.io/arch", "riscv64"], "without kubernetes.io/arch=riscv64 it would get",
+    ),
+    "zone of its volume": (
+        pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]),
+        [pool(), *volume_in("us-east-1f")], TYPES,
+        "volumes", ["volume data", "us-east-1f"], "without its volume data it would get",
+    ),
+    "taint": (
+        pod(), [pool(taint="dedicated")], TYPES,
+        "taints", ["doesn't tolerate", "dedicated=yes:NoSchedule"], "if it tolerated that it would get",
+    ),
+    "affinity to a missing app": (
+        pod(affinity=beside("cache")), [pool()], TYPES,
+        "affinity", ["no pod of its affinity", "app=cache"], "without its affinity to pods",
+    ),
+    "limits": (
+        pod(requests={"cpu": "3"}), [pool(limits={"cpu": "3"})], TYPES,
+        "limits", ["limit leaves cpu 3", "smallest machine for the pod has 4"], "with higher limits it would get",
+    ),
+    "no capacity": (
+        pod(), [pool()], [machine("m5.large", 2, available=False), machine("m5.xlarge", 4, available=False)],
+        "capacity", ["EC2 has just had no capacity", "8 offerings of 8"], "with capacity it would get",
+    ),
+    "pod-eni": (
+        pod(requests={"cpu": "1", "vpc.amazonaws.com/pod-eni": "1"}), [pool()], TYPES,
+        "vpc.amazonaws.com/pod-eni", ["lacks vpc.amazonaws.com/pod-eni"], "without vpc.amazonaws.com/pod-eni 1",
+    ),
+    "unknown label": (
+        pod(nodeSelector={"team": "a"}), [pool()], TYPES,
+        "label", ["have no label team"], "without team=a it would get",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_reason_comes_first_with_the_nearest_miss(case: str, tmp_path: Path, tenon: Callable[..., Said]) -> None:
+    asked, others, types, criterion, words, nearest = CASES[case]
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"objects": [asked, *others], "instanceTypes": types}))
+    told = tenon("explain", "pod", "web", "-n", "shop", "-f", str(file))
+    assert told.code == 0, told.err
+    assert told.lines[0] == "Pod shop/web has no place"
+    for word in words:
+        assert word in told.lines[1]
+    assert nearest in told.lines[2]
+    plain = tenon("explain", "pod/shop/web", "-f", str(file), "--json").json
+    assert plain["criterion"] == criterion
+    failed = [c["what"] for s in plain["checks"] for c in s["checks"] if c["ok"] is False]
+    assert failed
+    assert plain["nearest"]
+
+
+def test_of_several_pools_the_one_that_lacks_least_is_told_first(tmp_path: Path, tenon: Callable[..., Said]) -> None:
+    asked = pod(nodeSelector={"kubernetes.io/arch": "riscv64"})
+    file = tmp_path / "cluster.json"
+    pools = [pool("a", taint="dedicated"), pool("b")]
+    file.write_text(json.dumps({"objects": [asked, *pools], "instanceTypes": TYPES}))
+    told = tenon("explain", "pod", "shop/web", "-f", str(file))
+    assert told.lines[1].startswith("  NodePool b (the nearest of 2): ")
+    assert told.out.index("NodePool b\n") < told.out.index("NodePool a\n")
+
+
+def test_constraints_that_only_fail_together_are_told_so(tmp_path: Path, tenon: Callable[..., Said]) -> None:
+    big = machine("m5.xlarge", 4)
+    big["offerings"] = [o for o in big["offerings"] if o["zone"] == "us-east-1a"]
+    asked = pod(requests={"cpu": "3"}, nodeSelector={"topology.kubernetes.io/zone": "us-east-1b"})
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"objects": [asked, pool()], "instanceTypes": [machine("m5.large", 2), big]}))
+    plain = tenon("explain", "pod/shop/web", "-f", str(file), "--json").json
+    assert plain["criterion"] == "together"
+    assert any("without topology.kubernetes.io/zone=us-east-1b" in line for line in plain["nearest"])
+    assert any("without cpu 3" in line for line in plain["nearest"])
+
+
+def test_a_pod_that_can_be_placed_is_told_where(tmp_path: Path, tenon: Callable[..., Said]) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"objects": [pod(), pool()], "instanceTypes": TYPES}))
+    told = tenon("explain", "po", "shop/web", "-f", str(file))
+    assert told.lines[0] == "Pod shop/web waits for a new node"
+    assert "a new m5.large (spot, us-east-1a, $0.0400/h) of NodePool default" in told.lines[1]
+
+
+def test_a_gated_pod_a_pod_that_runs_and_one_that_isnt_there(tmp_path: Path, tenon: Callable[..., Said]) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"objects": [pod(schedulingGates=[{"name": "quota"}]), pool()], "instanceTypes": TYPES}))
+    assert "quota" in tenon("explain", "pod", "shop/web", "-f", str(file)).lines[1]
+    file.write_text(json.dumps({"objects": [pod(nodeName="n1"), pool()], "instanceTypes": TYPES}))
+    assert tenon("explain", "pod", "shop/web", "-f", str(file)).lines[0] == "Pod shop/web is on n1"
+    missing = tenon("explain", "pod", "web", "-f", str(file))
+    assert missing.code == 2
+    assert missing.err == "tenon explain: there is no pod default/web; there is shop/web\n"
+
+
+def test_what_ec2_has_just_lacked_is_the_reason_in_a_living_cluster(desk: Desk) -> None:
+    world = desk.world
+    Fault.parse("spot-capacity=all:0").arm(world)
+    world.apply("cli/demo/manifests/spot-default.yaml")
+    kind = world.store.kind("karpenter.sh/v1alpha5", "Provisioner")
+    requirements = [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c5.large"]},
+    ]
+    world.store.patch(kind, "default", {"spec": {"requirements": requirements}})
+    world.scale("default", "inflate", 1)
+    world.run_until(lambda: any(h.what == "call" and h.name == "ec2 CreateFleet" for h in world.events.all))
+    world.settle()
+    waiting = world.pending()[0]["metadata"]["name"]
+    told = desk.tenon("explain", "pod", waiting)
+    assert told.code == 0, told.err
+    assert told.lines[0] == f"Pod default/{waiting} has no place"
+    assert told.lines[1].startswith("  NodePool default: EC2 has just had no capacity for any machine that would do")

@@ -1,0 +1,82 @@
+"""`tenon nodes` as an operator looks at it: once, in a pipe, and live while the cluster changes."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared import host
+from tests.e2e.cli.conftest import CLUSTER, Desk, call
+
+if TYPE_CHECKING:
+    from local.world import World
+
+
+@pytest.fixture
+def busy(desk: Desk) -> Desk:
+    """Five replicas running on machines of their own."""
+    desk.world.apply("cli/demo/manifests/spot-default.yaml")
+    desk.world.scale("default", "inflate", 5)
+    desk.world.run_until_rest()
+    return desk
+
+
+def test_once_it_shows_every_node_with_its_price_and_fill(busy: Desk) -> None:
+    shown = busy.tenon("nodes", "--once")
+    assert shown.code == 0, shown.err
+    names = [n["metadata"]["name"].partition(".")[0] for n in busy.world.nodes()]
+    assert all(name in shown.out for name in names)
+    assert f"{CLUSTER} in us-east-1 · {len(names)} node" in shown.lines[0]
+    assert "/h · $" in shown.lines[0]
+    assert "5 pods running" in shown.lines[1] or "pods running" in shown.lines[1]
+    assert "\x1b[" not in shown.out
+    plain = busy.tenon("nodes", "--json").json
+    assert plain["costPerHour"] == pytest.approx(sum(n["price"] for n in plain["nodes"]))
+    assert sum(n["pods"] for n in plain["nodes"]) == 5
+    assert {n["state"] for n in plain["nodes"]} == {"ready"}
+
+
+def test_nodes_are_filtered_and_sorted(busy: Desk) -> None:
+    world = busy.world
+    every = busy.tenon("nodes", "--json", "--sort", "-cpu").json["nodes"]
+    assert [n["cpu"] for n in every] == sorted((n["cpu"] for n in every), reverse=True)
+    assert busy.tenon("nodes", "--json", "-l", "karpenter.sh/nodepool=other").json["nodes"] == []
+    kept = busy.tenon("nodes", "--json", "-l", "karpenter.sh/nodepool in (default),!nope").json["nodes"]
+    assert len(kept) == len(world.nodes())
+
+
+@pytest.mark.parametrize(("arguments", "said"), [(["--sort", "size"], "--sort"), (["-l", "a in"], "is no selector")])
+def test_what_isnt_understood_is_said_in_one_line(arguments: list[str], said: str) -> None:
+    done = call("nodes", *arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_live_it_follows_the_cluster_until_ctrl_c(busy: Desk) -> None:
+    world = busy.world
+    world.scale("default", "inflate", 0)
+    frames = 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal frames
+        frames += 1
+        if frames > 30:
+            raise KeyboardInterrupt
+        with host.using(host.Host(environ={}, now=world.clock.now, sleep=world.clock.sleep)):
+            world.run_for(timedelta(seconds=seconds))
+
+    terminal = {"FORCE_COLOR": "1", "COLUMNS": "120", "LINES": "40", "KUBECONFIG": str(busy.kubeconfig)}
+    with host.using(host.Host(environ=os.environ, now=world.clock.now, sleep=sleep)):
+        shown = call("nodes", "--cluster", CLUSTER, "--interval", "4", env=terminal)
+    assert shown.code == 0, shown.err
+    assert "\x1b[" in shown.out
+    assert [word for word in ("ready", "empty", "leaving", "no nodes") if word not in shown.out] == []
+    assert _gone(world)
+
+
+def _gone(world: World) -> bool:
+    return not world.nodes() and not world.instances()

@@ -1,0 +1,155 @@
+"""`tenon plan`: what would happen to a cluster, as it is and as it might be, and that asking changes nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bench.command_line import dumped, listed
+from bench.disruption import wasteful
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from local.world import World
+    from tests.e2e.cli.conftest import Desk, Said
+
+READING = ("Describe", "Get", "List", "Query", "Head")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[str, ...]:
+    """Twenty half-empty nodes with 150 pods, as files."""
+    cluster = wasteful(20, 150, seed=1)
+    (tmp_path / "cluster.json").write_text(json.dumps(dumped(cluster)))
+    (tmp_path / "types.json.gz").write_bytes(gzip.compress(json.dumps(listed(cluster)).encode()))
+    return "-f", str(tmp_path / "cluster.json"), "-f", str(tmp_path / "types.json.gz")
+
+
+def test_a_dump_is_told_what_would_go_and_what_that_saves(tenon: Callable[..., Said], small: tuple[str, ...]) -> None:
+    plain = tenon("plan", *small, "--search", "20", "--json").json
+    cost = plain["costPerHour"]
+    actions = plain["disruption"]["actions"]
+    gone = [node for a in actions for node in a["nodes"]]
+    assert actions[0]["reason"] == "Underutilized"
+    assert 0 < len(gone) <= 2, "a budget of a tenth"
+    assert cost["after"] == pytest.approx(cost["before"] - cost["savings"])
+    assert cost["savings"] > 0
+    shown = tenon("plan", *small, "--search", "20")
+    assert shown.lines[0].endswith(f"20 nodes · 150 pods · ${cost['before']:.2f}/h")
+    assert f"Would then remove {len(gone)} node" in shown.out
+    assert shown.lines[-1].startswith("20 → ")
+    assert "\x1b[" not in shown.out
+
+
+def test_more_replicas_are_launched_for_in_the_plan_alone(tenon: Callable[..., Said], small: tuple[str, ...]) -> None:
+    said = tenon("plan", *small, "--what-if", "replicaset/rs=2000", "--json")
+    assert said.code == 0, said.err
+    plain = said.json
+    placed = sum(len(c["pods"]) for c in plain["launches"]["nodeClaims"])
+    room = sum(len(pods) for pods in plain["launches"]["existingNodes"].values())
+    assert placed + room == 2000 - 150
+    assert placed > 0
+    assert plain["costPerHour"]["after"] == pytest.approx(
+        plain["costPerHour"]["before"] + plain["costPerHour"]["launches"] - plain["costPerHour"]["savings"], abs=1e-5
+    )
+
+
+def test_fewer_replicas_leave_nodes_to_remove(tenon: Callable[..., Said], small: tuple[str, ...]) -> None:
+    plain = tenon("plan", *small, "--what-if", "rs/rs=0", "--json").json
+    assert {a["reason"] for a in plain["disruption"]["actions"]} == {"Empty"}
+    assert len(plain["disruption"]["actions"]) == 2
+    assert {k["message"] for k in plain["disruption"]["kept"]} >= {
+        "the disruption budgets of NodePool default allow no more Empty nodes now"
+    }
+
+
+def test_a_pool_that_isnt_applied_yet_takes_part(
+    tenon: Callable[..., Said], small: tuple[str, ...], tmp_path: Path
+) -> None:
+    pool = tmp_path / "pools.yaml"
+    pool.write_text(
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: big}\nspec:\n  weight: 50\n  template:\n"
+        "    spec:\n      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}\n"
+        "      requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [c5.32x]}]\n"
+    )
+    plain = tenon("plan", *small, "--what-if", f"nodepool={pool}", "--what-if", "rs/rs=2000", "--json").json
+    claims = plain["launches"]["nodeClaims"]
+    assert {c["nodePool"] for c in claims} == {"big"}
+    assert {c["cheapest"]["instanceType"] for c in claims} == {"c5.32x"}
+
+
+def test_a_zone_that_is_lost_is_planned_for_elsewhere(tenon: Callable[..., Said], small: tuple[str, ...]) -> None:
+    plain = tenon("plan", *small, "--without", "us-east-1a", "--json").json
+    assert len(plain["lostNodes"]) == 7
+    assert {c["cheapest"]["zone"] for c in plain["launches"]["nodeClaims"]} <= {"us-east-1b", "us-east-1c"}
+    assert not plain["launches"]["errors"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--what-if", "web=50"], "is not of the form deployment/NAME=REPLICAS"),
+        (["--what-if", "deployment/web=50"], "there is no deployment default/web"),
+        (["--what-if", "nodepool=/nowhere.yaml"], "/nowhere.yaml: No such file"),
+        (["--without", "spott"], '"spott" is no capacity type'),
+    ],
+)
+def test_what_cant_be_asked_is_said_in_one_line(
+    arguments: list[str], said: str, tenon: Callable[..., Said], small: tuple[str, ...]
+) -> None:
+    done = tenon("plan", *small, *arguments)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert said in done.err
+
+
+def _state(world: World) -> Any:  # noqa: ANN401 (plain values)
+    version = max(int(o["metadata"]["resourceVersion"]) for o in [*world.pods(), *world.nodes(), *world.claims()])
+    return version, [i.id for i in world.instances()], world.aws.queues.empty()
+
+
+def test_in_a_living_cluster_it_says_what_would_come_and_touches_nothing(desk: Desk) -> None:
+    world = desk.world
+    world.apply("cli/demo/manifests/spot-default.yaml")
+    world.scale("default", "inflate", 5)
+    world.run_until_rest()
+    before, calls = _state(world), len(world.events.of("call"))
+    asked = desk.tenon("plan", "--what-if", "deployment/inflate=12", "--json")
+    assert asked.code == 0, asked.err
+    plain = asked.json
+    assert plain["cluster"] == "demo in us-east-1"
+    assert (
+        sum(len(c["pods"]) for c in plain["launches"]["nodeClaims"])
+        + sum(len(p) for p in plain["launches"]["existingNodes"].values())
+        == 7
+    )
+    assert {c["cheapest"]["capacityType"] for c in plain["launches"]["nodeClaims"]} == {"spot"}
+    lost = desk.tenon("plan", "--without", "spot")
+    assert lost.code == 0, lost.err
+    assert "No place for 5 pods" in lost.out
+    world.settle()
+    assert _state(world) == before
+    assert all(h.name.split()[1].startswith(READING) for h in world.events.of("call")[calls:])
+
+
+def test_the_plan_comes_true(desk: Desk) -> None:
+    world = desk.world
+    world.apply("cli/demo/manifests/spot-default.yaml")
+    world.run_until_rest()
+    planned = desk.tenon("plan", "--what-if", "deployment/inflate=5", "--json").json
+    world.scale("default", "inflate", 5)
+    world.run_until_rest()
+    machines = sorted((c["cheapest"]["instanceType"], len(c["pods"])) for c in planned["launches"]["nodeClaims"])
+    labels = [n["metadata"]["labels"] for n in world.nodes()]
+    assert (
+        sorted(
+            (one["node.kubernetes.io/instance-type"], len(world.pods(node=n["metadata"]["name"])))
+            for one, n in zip(labels, world.nodes(), strict=True)
+        )
+        == machines
+    )

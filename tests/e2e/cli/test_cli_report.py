@@ -1,0 +1,252 @@
+"""`tenon report`: the page that a run becomes, looked at in a real browser, by eye and by keyboard."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.report.page import page
+from cli.report.recording import Decided, Mark, Recording, Sample, Span, read, spent
+from tests.e2e.cli.conftest import Desk, Said, call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser, Page
+
+CHECKOUT = Path(__file__).parent.parent.parent.parent
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed on this machine")
+START = datetime(2026, 5, 1, 12, tzinfo=UTC)
+SPANS = [
+    Span(
+        name="ip-10-0-1-1.ec2.internal",
+        pool="default",
+        instance_type="m5.large",
+        zone="us-east-1a",
+        capacity_type="spot",
+        price=0.04,
+        asked=2.0,
+        launched=4.0,
+        ready=40.0,
+        leaving=300.0,
+        gone=310.0,
+        most_pods=3,
+        why="Empty: empty for 30 s </script><b>",
+    ),
+    Span(name="ip-10-0-1-2.ec2.internal", capacity_type="on-demand", price=0.1, asked=60.0, launched=62.0, ready=95.0),
+]
+RUN = Recording(
+    title="demo <&> {{data}}",
+    start=START,
+    end=600.0,
+    spans=SPANS,
+    samples=[
+        Sample(0.0, 0.0, 0.0, 0, 3),
+        Sample(4.0, 0.04, 0.0, 0, 3),
+        Sample(41.0, 0.04, 0.03, 3, 0),
+        Sample(62.0, 0.14, 0.09, 9, 1),
+        Sample(310.0, 0.1, 0.06, 6, 0),
+    ],
+    decisions=[
+        Decided(at=300.0, node=SPANS[0].name, outcome="taken", reason="Empty", why="empty for 30 s", savings=0.04),
+        Decided(at=310.0, node=SPANS[1].name, outcome="refused", reason="Underutilized", why="budgets allow no more"),
+    ],
+    marks=[Mark(0.0, "web 0 → 9")],
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (only where there is a browser)
+
+    with sync_playwright() as playwright:
+        # root in a container has no user namespaces to make a sandbox of
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def look(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Opens a recording's page; afterwards, the browser may have said nothing and asked for nothing."""
+    said: list[str] = []
+    opened: list[Page] = []
+
+    def opens(recording: Recording = RUN, *, scheme: Any = "light", **options: Any) -> Page:  # noqa: ANN401 (playwright's)
+        path = tmp_path / "report.html"
+        path.write_text(page(recording), encoding="utf-8")
+        tab = browser.new_page(color_scheme=scheme, **options)
+        opened.append(tab)
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.on("request", lambda asked: said.append(asked.url) if asked.url != path.as_uri() else None)
+        tab.goto(path.as_uri())
+        tab.wait_for_selector("body[data-ready]")
+        return tab
+
+    yield opens
+    for tab in opened:
+        tab.close()
+    assert said == []
+
+
+@needs_chromium
+def test_it_draws_charts_nodes_and_decisions(look: Callable[..., Page]) -> None:
+    tab = look()
+    assert tab.title() == "demo <&> {{data}}"
+    assert tab.locator("canvas").count() == 2
+    assert tab.locator("#timeline .row:not(.axis)").count() == 2
+    assert tab.locator("#timeline .lane .spot").count() == 1
+    assert "least possible" in tab.locator("#cost").inner_text()
+    rows = tab.locator(".scroll tbody tr")
+    assert rows.count() == 2
+    assert rows.first.inner_text().split() == [
+        "5:00",
+        "ip-10-0-1-1",
+        "taken",
+        "Empty",
+        "empty",
+        "for",
+        "30",
+        "s",
+        "−$0.0400",
+    ]
+    for chart in ("cost", "pods"):
+        drawn = tab.locator(f"#{chart} canvas").evaluate(
+            "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
+        )
+        assert drawn > 10, "a canvas with nothing on it has one colour"
+
+
+@needs_chromium
+def test_hovering_a_node_tells_its_story(look: Callable[..., Page]) -> None:
+    tab = look()
+    assert tab.locator("#detail").is_hidden()
+    tab.locator("#timeline .row:not(.axis)").first.hover()
+    told = tab.locator("#detail").inner_text()
+    for words in ("ip-10-0-1-1.ec2.internal", "m5.large, spot, us-east-1a", "$0.0400/h", "after 38 s", "Empty: empty"):
+        assert words in told
+
+
+@needs_chromium
+def test_everything_is_reached_by_keyboard(look: Callable[..., Page]) -> None:
+    tab = look()
+    reached = []
+    for _ in range(6):
+        tab.keyboard.press("Tab")
+        reached.append(tab.evaluate("document.activeElement.id || document.activeElement.className"))
+    assert reached == ["skip", "theme", "cost", "pods", "timeline", "scroll"]
+    tab.locator("#cost").focus()
+    tab.keyboard.press("End")
+    assert "10:00" in tab.locator("#detail").inner_text()
+    assert "cost 0.1" in tab.locator("#detail").inner_text()
+    tab.locator("#timeline").focus()
+    tab.keyboard.press("ArrowDown")
+    assert tab.locator("#timeline").get_attribute("aria-activedescendant") == "node-0"
+    assert "ip-10-0-1-1" in tab.locator("#detail").inner_text()
+    tab.keyboard.press("ArrowDown")
+    assert tab.locator("[role=option][aria-selected=true]").get_attribute("id") == "node-1"
+    tab.keyboard.press("Escape")
+    assert tab.locator("#detail").is_hidden()
+
+
+@needs_chromium
+def test_it_is_dark_where_the_system_is_and_by_its_button(look: Callable[..., Page]) -> None:
+    def ground(tab: Page) -> str:
+        found: str = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        return found
+
+    light = look()
+    assert ground(light) == "rgb(255, 255, 255)"
+    light.locator("#theme").press("Enter")
+    assert ground(light) == "rgb(18, 22, 29)"
+    assert ground(look(scheme="dark")) == "rgb(18, 22, 29)"
+
+
+@needs_chromium
+def test_a_run_in_which_nothing_happened_is_a_page_too(look: Callable[..., Page]) -> None:
+    tab = look(Recording(title="quiet", start=START, end=0.0))
+    assert "No node came or went." in tab.inner_text("#timeline")
+    assert "None was made." in tab.inner_text("main")
+
+
+@needs_chromium
+def test_it_fits_a_small_screen(look: Callable[..., Page]) -> None:
+    tab = look(viewport={"width": 390, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_it_asks_no_network_for_anything() -> None:
+    made = page(RUN)
+    assert "default-src 'none'" in made
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", made)
+    assert len(made) < 100_000
+    assert "</script><b>" not in made
+
+
+def test_what_was_paid_is_the_area_under_the_cost() -> None:
+    total, least = spent(RUN)
+    assert total == pytest.approx((0.04 * 58 + 0.14 * 248 + 0.1 * 290) / 3600)
+    assert least is not None
+    assert least == pytest.approx((0.03 * 21 + 0.09 * 248 + 0.06 * 290) / 3600)
+
+
+def test_the_demo_records_a_run_and_the_page_is_made_of_it(tmp_path: Path) -> None:
+    run, html = tmp_path / "run.json", tmp_path / "run.html"
+    tenon = [sys.executable, "-c", "from cli.main import run; run()"]
+    command = [*tenon, "demo", "--json", "--scale", "inflate=5,1,0", "--record", str(run), "--report", str(html)]
+    subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=True)
+    recorded = read(run)
+    assert [m.label for m in recorded.marks] == ["inflate 0 → 5", "inflate 5 → 1", "inflate 1 → 0"]
+    assert all(0 <= s.asked <= s.launched <= s.ready <= s.leaving <= s.gone for s in recorded.spans)  # type: ignore[operator] # all are known here
+    assert {d.reason for d in recorded.decisions} == {"Empty"}
+    assert {d.node for d in recorded.decisions} == {s.name for s in recorded.spans}
+    assert all(s.bound is not None and s.bound <= s.cost + 1e-9 for s in recorded.samples), "no placing beats the bound"
+    assert max(s.placed or 0 for s in recorded.samples) == 5
+    assert html.read_text() == page(recorded)
+    again = call("report", str(run), "-o", str(tmp_path / "again.html"))
+    assert again.code == 0, again.err
+    assert (tmp_path / "again.html").read_text() == html.read_text()
+
+
+def test_a_living_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Path) -> None:
+    world = desk.world
+    world.apply("cli/demo/manifests/spot-default.yaml")
+    world.scale("default", "inflate", 5)
+    world.run_until_rest()
+    world.scale("default", "inflate", 0)
+    world.run_until(lambda: any(h.what == "node gone" for h in world.events.all))
+    world.scale("default", "inflate", 2)
+    world.run_until_rest()
+    html = tmp_path / "cluster.html"
+    said: Said = desk.tenon("report", "-o", str(html), "--days", "0.1")
+    assert said.code == 0, said.err
+    assert "decisions" in said.out
+    text = html.read_text()
+    assert "Of nodes that are gone only the decision is known" in text
+    assert all(n["metadata"]["name"] in text for n in world.nodes())
+    assert "Empty" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "No such file"), ("{}", "not a recording"), ('{"version": 9}', "not a recording")]
+)
+def test_what_is_no_recording_is_said_in_one_line(content: str | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_text(content)
+    done = call("report", str(path))
+    assert done.code == 2
+    assert said in done.err
+    assert done.err.count("\n") == 1

@@ -1,0 +1,86 @@
+"""`tenon status` in a cluster that is well, and in ones that aren't."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import boto3
+
+from infra import naming, sizes
+from tests.e2e.cli.conftest import CLUSTER, Desk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANIFEST = "cli/demo/manifests/spot-default.yaml"
+
+
+def test_a_cluster_that_is_well_says_so_and_exits_with_0(desk: Desk) -> None:
+    desk.world.apply(MANIFEST)
+    desk.world.run_until_rest()
+    shown = desk.tenon("status")
+    assert shown.code == 0, shown.out + shown.err
+    assert shown.lines[0] == f"{CLUSTER} · all is well"
+    for name in (*sizes.FUNCTIONS, "provisioning", "undelivered"):
+        assert any(line.split()[:1] == [name] for line in shown.lines), name
+
+
+def test_a_dead_letter_is_told_and_exits_with_1(desk: Desk) -> None:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=naming.queue(CLUSTER, "termination", fifo=False))["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="garbage")
+    desk.world.run_until_rest()
+    found = desk.tenon("status", "--json")
+    assert found.code == 1
+    (queue,) = (q for q in found.json["queues"] if q["name"] == "termination")
+    assert (queue["waiting"], queue["dead"]) == (0, 1)
+    assert found.json["well"] is False
+
+
+def test_an_alarm_that_is_on_is_told_with_its_runbook(desk: Desk) -> None:
+    name = naming.name(CLUSTER, "pods-waiting", longest=255)
+    cloudwatch = boto3.client("cloudwatch")
+    cloudwatch.put_metric_alarm(
+        AlarmName=name,
+        AlarmDescription="A pod waits. What to do: docs/runbooks.md#pods-waiting",
+        Namespace="Tenon",
+        MetricName="tenon_pods_pending_oldest_seconds",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=300,
+        ComparisonOperator="GreaterThanThreshold",
+        Statistic="Maximum",
+    )
+    cloudwatch.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="test")
+    shown = desk.tenon("status")
+    assert shown.code == 1
+    assert any("pods-waiting" in line and "docs/runbooks.md#pods-waiting" in line for line in shown.lines)
+
+
+def test_a_class_that_isnt_ready_is_told_with_its_field(desk: Desk, tmp_path: Path) -> None:
+    manifest = tmp_path / "class.yaml"
+    manifest.write_text(
+        """
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: nowhere}
+spec:
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {absent: such}}]
+  securityGroupSelectorTerms: [{tags: {absent: such}}]
+"""
+    )
+    desk.world.apply(str(manifest))
+    desk.world.run_until_rest()
+    found = desk.tenon("status", "--json")
+    assert found.code == 1
+    wrong = {u["condition"]: u for u in found.json["unready"] if u["name"] == "nowhere"}
+    assert "SubnetsReady" in wrong
+    assert "SecurityGroupsReady" in wrong
+
+
+def test_what_isnt_deployed_is_said_in_its_place(desk: Desk) -> None:
+    boto3.client("lambda").delete_function(FunctionName=naming.function(CLUSTER, "catalog"))
+    shown = desk.tenon("status")
+    assert shown.code == 1
+    assert any(line.split()[:1] == ["catalog"] and "not deployed" in line for line in shown.lines)
