@@ -61,6 +61,15 @@ synth: .venv/ready ## the CloudFormation template in cdk.out/, checked by cfn-li
 bench: .venv/ready ## the figures of README and docs
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: pictures
+pictures: .venv/ready ## the pictures of docs/, drawn anew (needs a Chromium)
+	@$(BIN)/python -m bench.pictures
+
+.PHONY: docs
+docs: .venv/ready ## the documentation as a site in build/site, its reference written anew from the code
+	@$(BIN)/python -m docs.generate
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 .PHONY: lock
 lock: .venv/ready ## pin every dependency anew
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

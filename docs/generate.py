@@ -1,0 +1,102 @@
+"""Writes the pages that follow from the code: ``python -m docs.generate``; ``--check`` only compares.
+
+Kinds come from their CustomResourceDefinitions, permissions from the synthesised template, settings from each
+function's own model, metrics from shared/metrics.py, events from where they are recorded, costs from what was measured.
+What the code can't say of itself is in docs/meanings.py; a meaning that is missing or left over is an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from bench import cost_model
+from docs import events, kinds, permissions
+from docs.markdown import complete, table
+from docs.meanings import CONTEXT, SETTINGS_MEANINGS
+from infra import functions, options, sizes
+from shared import metrics, settings
+from shared.api import crds
+
+DOCS = Path(__file__).resolve().parent
+_NOTICE = "<!-- Written by docs/generate.py; change what it reads, then run `make docs`. -->\n\n"
+
+
+def pages() -> dict[str, str]:
+    """Every page, by its path in docs."""
+    found = {f"reference/{d['spec']['names']['kind'].lower()}.md": kinds.page(d) for d in crds.load()}
+    found |= {
+        "reference/metrics.md": _metrics(),
+        "reference/settings.md": _settings(),
+        "reference/events.md": events.page(),
+        "reference/iam.md": permissions.page(),
+        "cost-model.md": cost_model.page(),
+    }
+    return {name: _NOTICE + text.rstrip() + "\n" for name, text in found.items()}
+
+
+def _metrics() -> str:
+    rows = [(f"`{m.name}`", m.by, m.unit.value, m.statistic, m.about) for m in metrics.ALL]
+    return "\n".join(
+        [
+            "# Metrics",
+            "",
+            (
+                f"In CloudWatch, namespace `{metrics.NAMESPACE}`, with the one dimension `{metrics.SERVICE}` (the "
+                "function). They are written with the log lines (embedded metric format), so they cost no calls; a "
+                "count of nothing isn't written. What is asked for by NodePool, instance type or node is in the log "
+                "lines themselves; the dashboard has the queries."
+            ),
+            "",
+            *table(("metric", "by", "unit", "statistic", "meaning"), rows),
+        ]
+    )
+
+
+def _settings() -> str:
+    lines = ["# Settings", "", "## Of a deployment", "", "As `-c KEY=VALUE` of `cdk deploy`, or in `cdk.json`.", ""]
+    complete("context key", set(options.KEYS), set(CONTEXT))
+    lines += table(("key", "meaning"), [(f"`{key}`", CONTEXT[key]) for key in options.KEYS])
+    used: dict[str, list[str]] = defaultdict(list)
+    for function in sizes.FUNCTIONS:
+        for name in functions.setting_names(function):
+            used[name].append(function)
+    complete("setting", set(used), set(SETTINGS_MEANINGS))
+    lines += ["", "## Of the functions", "", "Environment variables; the stack sets exactly those that it reads.", ""]
+    read = [(f"`{settings.variable(n)}`", ", ".join(by), SETTINGS_MEANINGS[n]) for n, by in sorted(used.items())]
+    lines += table(("variable", "read by", "meaning"), read)
+    lines += ["", "## Sizes", "", "In `infra/sizes.py`, with the reason for each.", ""]
+    large = [
+        (name, f"{s.memory} MiB", f"{s.timeout} s", "the account's" if s.reserved is None else str(s.reserved))
+        for name, s in sizes.SIZES.items()
+    ]
+    return "\n".join([*lines, *table(("function", "memory", "time-out", "reserved concurrency"), large)])
+
+
+def stale() -> list[str]:
+    """The pages that are not what the code says, by their path in docs."""
+    return [name for name, text in pages().items() if not _is(DOCS / name, text)]
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+def main() -> int:
+    """Write the pages, or with ``--check`` say which are not current (exit code 1)."""
+    if "--check" in sys.argv[1:]:
+        names = stale()
+        if names:
+            print(f"not current, run `make docs`: {', '.join(names)}", file=sys.stderr)
+        return 1 if names else 0
+    for name, text in pages().items():
+        path = DOCS / name
+        path.parent.mkdir(exist_ok=True)
+        if not _is(path, text):
+            path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

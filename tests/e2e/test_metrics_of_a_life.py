@@ -1,0 +1,54 @@
+"""Every metric is written by somebody, over a life with a launch, a disruption and a spot warning."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from docs.meanings import EVENTS
+from local.kubernetes import kinds
+from shared import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from local.world import World
+
+FAILURES = {
+    metrics.LIFECYCLE_FAILURES,
+    metrics.NOT_LAUNCHED,
+    metrics.REPAIRED,
+    metrics.CATALOG_STALE,
+    metrics.CATALOG_MALFORMED,
+    metrics.MOVED,
+}
+"""Counts of what goes wrong, or that EC2 announces days ahead: nothing of it happens here, and nothing is written."""
+
+
+def test_every_metric_is_written_over_a_life_by_the_function_that_it_is_of(
+    spot_default: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    world = spot_default
+    name = next(d["metadata"]["name"] for d in load("spot-default.yaml") if d["kind"] == "Deployment")
+    world.scale("default", name, 5)
+    world.run_until(lambda: len(world.pods(phase="Running")) >= 5)
+    world.interrupt_spot([world.instances()[0].id])
+    world.run_for(timedelta(minutes=3))
+    world.send_garbage("interruption")
+    world.scale("default", name, 0)
+    world.run_until(lambda: not world.nodes())
+    world.run_for(timedelta(minutes=16))
+
+    written = {
+        (metric["Name"], invocation.function)
+        for invocation in world.aws.functions.invocations
+        for line in invocation.metrics
+        for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+    }
+    known = {(m.name, m.by) for m in metrics.ALL}
+    assert written <= known
+    assert {(m.name, m.by) for m in metrics.ALL if m not in FAILURES} <= written, json.dumps(sorted(known - written))
+    reasons = {e["reason"] for e in world.store.list(kinds.EVENTS) if e.get("reportingComponent") == "tenon"}
+    assert reasons
+    assert reasons <= set(EVENTS)
