@@ -24,6 +24,7 @@ MODULES = (
     "steady_load",
     "interruptions",
     "bundles",
+    "function_sizes",
     "cost_model",
 )
 RESULTS = Path(__file__).parent / "RESULTS.md"

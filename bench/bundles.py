@@ -7,6 +7,7 @@ start is not counted. boto3 lies beside the bundle, as in Lambda's runtime.
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
 import subprocess
@@ -69,5 +70,6 @@ def run() -> list[dict[str, str]]:
 
 def _import(python: str, function: str, folders: list[Path]) -> float:
     program = _IMPORT.format(paths=[str(folder) for folder in folders], function=function)
-    done = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True)
+    environ = {**os.environ, **sizes.RUNTIME}
+    done = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True, env=environ)
     return float(done.stdout)

@@ -144,11 +144,16 @@ def node_class(cluster: str) -> dict[str, Any]:
     }
 
 
+_ONE = {"nodes": node, "nodeclaims": claim}
+
+
 class Recital:
     """The answers: lists in pages, and the changes that a watch tells of."""
 
     def __init__(self, nodes: int, pods: int) -> None:
         self._nodes = nodes
+        self._placed = pods
+        self._deleted: set[str] = set()
         self._version = _VERSION
         waiting = [pod(i, nodes=nodes) for i in range(-PENDING, 0)]
         self._pending = _items(waiting)
@@ -166,19 +171,37 @@ class Recital:
         self._lease: dict[str, Any] = {"metadata": {"name": "lease", "namespace": "kube-system"}, "spec": {}}
 
     def get(self, path: str, query: dict[str, str]) -> bytes:
-        """A page of a list, or the one object there is to be read by itself: the lease."""
+        """A page of a list, or one object by itself: the lease, a node, a claim."""
         if "/leases/" in path:
             return self._stored(self._lease)
-        plural = path.rsplit("/", 1)[-1]
-        if plural == "pods" and query.get("fieldSelector", "").startswith("spec.nodeName=,"):
+        above, plural = path.rsplit("/", 2)[-2:]
+        if above in _ONE:
+            return self._stored(self._one(above, plural))
+        on = query.get("fieldSelector", "").partition("spec.nodeName=")[2]
+        if plural == "pods" and on.startswith(","):
             self._version += CHANGED + _OTHER_KINDS
             pages = [self._pending]
+        elif plural == "pods" and on:
+            there = range(int(on.partition("-")[2]), self._placed, self._nodes)
+            pages = [_items([pod(i, nodes=self._nodes) for i in there])]
         else:
             pages = self._pods if plural == "pods" else self._lists.get(plural, [b""])
         number = int(query.get("continue") or 0)
         more = str(number + 1) if number + 1 < len(pages) else ""
         metadata = json.dumps({"resourceVersion": str(self._version), "continue": more}).encode()
         return b'{"metadata":%b,"items":[%b]}' % (metadata, pages[number])
+
+    def delete(self, path: str) -> bytes:
+        """What was deleted: the object, as its finalizers still hold it, also when it is read later by itself."""
+        above, name = path.rsplit("/", 2)[-2:]
+        self._deleted.add(name)
+        return self._stored(self._one(above, name) if above in _ONE else {"metadata": {"name": name}})
+
+    def _one(self, plural: str, name: str) -> dict[str, Any]:
+        found = _ONE[plural](int(name.rpartition("-")[2]))
+        if name in self._deleted:
+            found["metadata"]["deletionTimestamp"] = _STAMP
+        return found
 
     def write(self, path: str, body: dict[str, Any]) -> bytes:
         """What was created or changed, as it would be stored."""
@@ -225,6 +248,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         self._write(200)
+
+    def do_DELETE(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._answer(200, self.recital.delete(urlsplit(self.path).path))
 
     def _write(self, status: int) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -72,7 +72,7 @@ def environment(function: str, on: Subjects, nodes: Nodes) -> dict[str, str]:
     }
     if function in queues.dead_letters:
         known["dead_letter_queue_url"] = queues.dead_letters[function].queue_url
-    return {settings.variable(name): known[name] for name in setting_names(function)}
+    return {**sizes.RUNTIME, **{settings.variable(name): known[name] for name in setting_names(function)}}
 
 
 class Functions(Construct):

@@ -1,0 +1,135 @@
+"""A canned cluster beside a local account: what a function's real handler needs to run in this process.
+
+The Kubernetes API is canned and in another process (bench/canned.py); AWS is the local one, in this process.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from moto.ec2 import ec2_backends
+
+from bench.canned import canned
+from local.aws.cloud import Cloud
+from local.world import shelf
+from shared import host
+from shared.instances import store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+CLUSTER = "demo"
+REGION = "us-east-1"
+TABLE = "tenon"
+BUCKET = "tenon-catalog"
+ACCOUNT = "123456789012"
+PROFILE = "KarpenterInstanceProfile"
+_AT_ONCE = 500
+_QUEUES = ("termination", "disruption", "dead-letters", "feeding")
+
+
+def launch(nodes: int) -> None:
+    """Have EC2 know the machines of the canned claims."""
+    ec2 = boto3.client("ec2")
+    for first in range(0, nodes, _AT_ONCE):
+        count = min(_AT_ONCE, nodes - first)
+        image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+        ran = ec2.run_instances(ImageId=image, InstanceType="m5.large", MinCount=count, MaxCount=count)
+        made = {i["InstanceId"]: first + n for n, i in enumerate(ran["Instances"])}
+        for instance in ec2_backends[ACCOUNT][REGION].all_instances():
+            if instance.id in made:
+                instance.id = f"i-{made[instance.id]:017x}"
+        tags = {f"kubernetes.io/cluster/{CLUSTER}": "owned"}
+        ec2.create_tags(
+            Resources=[f"i-{n:017x}" for n in made.values()], Tags=[{"Key": k, "Value": v} for k, v in tags.items()]
+        )
+
+
+@contextlib.contextmanager
+def account(nodes: int, pods: int, *, stocked: bool = True) -> Iterator[Mapping[str, str]]:
+    """Gives the environment variables of any function, for a cluster of that size.
+
+    ``stocked``: there is a catalog already.
+    """
+    now = datetime.now(UTC)
+    raw = shelf.taken(region=REGION, seed=0, now=now)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        os.environ.setdefault(name, "x")
+    with (
+        canned(nodes, pods) as (url, authority),
+        Cloud(now=lambda: datetime.now(UTC), sleep=lambda _: None, region=REGION) as cloud,
+    ):
+        cloud.prepare(
+            cluster=CLUSTER,
+            version="1.34",
+            endpoint=url,
+            certificate_authority=base64.b64encode(authority.encode()).decode(),
+        )
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        keys: Any = [("pk", "HASH"), ("sk", "RANGE")]
+        boto3.client("dynamodb").create_table(
+            TableName=TABLE,
+            KeySchema=[{"AttributeName": n, "KeyType": t} for n, t in keys],
+            AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        queues = {name: boto3.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in _QUEUES}
+        with host.using(host.Host(environ={})):
+            if stocked:
+                store.save(boto3.client("s3"), BUCKET, CLUSTER, raw)
+        yield {
+            "TENON_CLUSTER_NAME": CLUSTER,
+            "TENON_EVENT_BUS_NAME": "tenon-demo",
+            "TENON_TABLE_NAME": TABLE,
+            "TENON_CATALOG_BUCKET": BUCKET,
+            "TENON_NODE_INSTANCE_PROFILE": PROFILE,
+            "TENON_TERMINATION_QUEUE_URL": queues["termination"],
+            "TENON_DISRUPTION_QUEUE_URL": queues["disruption"],
+            "TENON_DEAD_LETTER_QUEUE_URL": queues["dead-letters"],
+        }
+
+
+def scheduled() -> dict[str, Any]:
+    """The event of a schedule, as EventBridge sends it."""
+    return {
+        "version": "0",
+        "id": "m",
+        "source": "aws.events",
+        "detail-type": "Scheduled Event",
+        "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "detail": {},
+    }
+
+
+def batch(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The bodies as SQS hands them to a function."""
+    return {
+        "Records": [
+            {
+                "messageId": f"m-{number}",
+                "receiptHandle": "x",
+                "body": json.dumps(body),
+                "attributes": {"ApproximateReceiveCount": "1"},
+                "eventSourceARN": f"arn:aws:sqs:{REGION}:{ACCOUNT}:feeding",
+            }
+            for number, body in enumerate(bodies)
+        ]
+    }
+
+
+def context(function: str, *, run: int = 0, seconds: float = 120) -> Any:  # noqa: ANN401 (Lambda's own)
+    """What Lambda hands to a handler that has that long left."""
+    return SimpleNamespace(
+        function_name=function,
+        memory_limit_in_mb=1024,
+        invoked_function_arn="arn:x",
+        aws_request_id=f"run-{run}",
+        get_remaining_time_in_millis=lambda: int(seconds * 1000),
+    )
