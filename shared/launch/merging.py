@@ -1,8 +1,9 @@
 """Fewer CreateFleet calls: claims that nearly agree are made to agree, where that costs next to nothing.
 
 The cheapest plan for many pods ends in a few odd machines, each of which would be a call of its own, and calls are
-scarcer than money: five at once, two a second, for the whole account. A small claim may take a larger one's types,
-because whatever holds the larger one's pods holds its own.
+scarcer than money: five at once, two a second, for the whole account. Claims that would be the same machine, but for
+what else could hold their pods, all take the types that hold the pods of each; that costs nothing but some choice. A
+small claim may take a larger one's types, because whatever holds the larger one's pods holds its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace as replace_fields
 
 from shared.api import labels
 from shared.api.quantity import add, largest, parse_resources
@@ -28,6 +30,9 @@ FEW, FEW_COST = 3, 0.03
 """So few calls are aimed at if the decision's price grows by no more than this share of it."""
 MANY, MANY_COST = 4, 0.05
 """Else so many, or as near to it as this share brings them: one less than the account has at once."""
+
+ENOUGH = 0.75
+"""Claims give up no more than a quarter of their types to be launched with others of the same cheapest offering."""
 
 
 @dataclass
@@ -57,9 +62,9 @@ def fewer_launches(claims: Sequence[PlannedClaim], *, limited: Collection[str] =
     same claims.
     """
     price = sum(c.cheapest.price for c in claims)
-    groups = _merged(_groups(claims), limited, down_to=FEW, cost=FEW_COST * price)
+    groups = _merged(_alike(claims), limited, down_to=FEW, cost=FEW_COST * price)
     if len(groups) > FEW:
-        groups = _merged(_groups(claims), limited, down_to=MANY, cost=MANY_COST * price)
+        groups = _merged(_alike(claims), limited, down_to=MANY, cost=MANY_COST * price)
     found = {at: _as(claims[at], group.model) for group in groups for at in group.members}
     return tuple(found[at] for at in range(len(claims)))
 
@@ -114,6 +119,38 @@ def _merged(groups: list[_Group], limited: Collection[str], *, down_to: int, cos
         groups[j].needs = largest(groups[j].needs, groups[i].needs)
         del groups[i]
     return groups
+
+
+def _alike(claims: Sequence[PlannedClaim]) -> list[_Group]:
+    """The claims' groups, those of the same cheapest offering as one where they have enough types in common."""
+    found: list[_Group] = []
+    for group in _groups(claims):
+        for at, other in enumerate(found):
+            model = _common(other, group)
+            if model is not None:
+                needs = largest(other.needs, group.needs)
+                found[at] = _Group(other.terms, model, [*other.members, *group.members], needs)
+                break
+        else:
+            found.append(group)
+    return found
+
+
+def _common(one: _Group, other: _Group) -> PlannedClaim | None:
+    """The machine that either group's claims may be; None: they differ in more than some types."""
+    a, b = one.model, other.model
+    if one.terms != other.terms or a.cheapest != b.cheapest or any(r.min_values is not None for r in a.requirements):
+        return None
+    theirs = set(b.instance_types)
+    types = tuple(name for name in a.instance_types if name in theirs)
+    if len(types) < ENOUGH * max(len(a.instance_types), len(b.instance_types)):
+        return None
+    requirements = tuple(
+        replace_fields(r, values=list(types)) if labels.canonical(r.key) == labels.INSTANCE_TYPE else r
+        for r in a.requirements
+    )
+    # Whatever holds the pods of both has the most that either asks for, of each resource.
+    return replace(a, instance_types=types, requirements=requirements, requests=largest(a.requests, b.requests))
 
 
 def _groups(claims: Sequence[PlannedClaim]) -> list[_Group]:

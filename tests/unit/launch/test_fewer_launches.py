@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +50,40 @@ def test_the_odd_machine_at_the_end_of_many_is_bought_as_one_of_them() -> None:
     assert groups(planned) == 4
     assert groups(made) == FEW
     assert price(made) - price(planned) == 6  # the machine of 2 cores has become one of 8
+
+
+def of_types(*types: str, cpu: int, memory: int, least: int | None = None) -> PlannedClaim:
+    """A claim that may be any of the types; 40 others are added, on which all such claims agree."""
+    names = (*types, *(f"r5.{n}" for n in range(40)))
+    return replace(
+        claim(64),
+        instance_types=names,
+        requirements=(
+            NodeSelectorRequirement(
+                key="node.kubernetes.io/instance-type", operator="In", values=list(names), min_values=least
+            ),
+        ),
+        requests={"cpu": cpu, "memory": memory},
+        cheapest=Cheapest(instance_type=types[0], zone="a", capacity_type="spot", price=1.0),
+    )
+
+
+def test_machines_that_differ_only_in_what_else_they_could_be_are_launched_together() -> None:
+    planned = (of_types("c5", "c6", cpu=8, memory=1), of_types("c5", "m5", cpu=4, memory=2))
+    made = fewer_launches(planned)
+    assert groups(made) == 1
+    assert made[0].instance_types == ("c5", *planned[0].instance_types[2:])
+    assert made[0].requirements[0].values == list(made[0].instance_types)
+    assert [(c.requests, c.pods, c.cheapest) for c in made] == [(c.requests, c.pods, c.cheapest) for c in planned]
+
+
+def test_machines_with_too_little_in_common_or_a_least_number_of_types_stay_apart() -> None:
+    many = tuple(f"m5.{n}" for n in range(20))
+    apart = (of_types("c5", cpu=8, memory=1), of_types("c5", *many, cpu=4, memory=2))
+    bound = (of_types("c5", "c6", cpu=8, memory=1, least=42), of_types("c5", "m5", cpu=4, memory=2, least=42))
+    dearer = (of_types("c5", "c6", cpu=8, memory=1), of_types("c6", cpu=4, memory=2))
+    for planned in (apart, bound, dearer):
+        assert fewer_launches(planned) == planned
 
 
 def test_few_launches_stay_as_they_are() -> None:
