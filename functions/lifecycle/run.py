@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -45,7 +46,10 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The tools of one run, and its report. ``now`` is when it began."""
+    """The tools of one run, and its report.
+
+    ``now`` is when it began; ``counting`` is held by whoever changes the report.
+    """
 
     settings: LifecycleSettings
     client: Client
@@ -53,13 +57,15 @@ class Run:
     logger: Logger
     now: datetime
     report: Report = field(default_factory=Report)
+    counting: Lock = field(default_factory=Lock)
 
     def each(self, ref: object, work: Callable[[], None]) -> None:
         """Do the work for one object; what goes wrong with it doesn't stop the others."""
         try:
             work()
         except (ApiError, ClientError) as error:
-            self.report.failures += 1
+            with self.counting:
+                self.report.failures += 1
             self.logger.warning("An object will be looked at again", extra={"object": str(ref), "why": str(error)})
 
     def update(self, resource: Resource, obj: O, change: Callable[[O], O]) -> None:

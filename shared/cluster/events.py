@@ -62,7 +62,7 @@ class Recorder:
             _log.warning("the event %s on %s was not written: %s", reason, ref, error)
             return
         if len(self._said) >= _MOST_REMEMBERED:
-            self._said = {key: at for key, at in self._said.items() if now - at < AGAIN_AFTER}
+            self._said = {key: at for key, at in dict(self._said).items() if now - at < AGAIN_AFTER}
         self._said[name] = now
 
     def _write(self, ref: ObjectRef, type_: EventType, reason: str, message: str, name: str, now: datetime) -> None:

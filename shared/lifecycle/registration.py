@@ -37,6 +37,8 @@ EPHEMERAL_TAINTS = frozenset(
 )
 """Taints that a starting node carries by itself and loses by itself (with ``*.csi.*/agent-not-ready`` ones)."""
 _AGENT_NOT_READY = "agent-not-ready"
+_OF_THE_CLAIM_ALONE = frozenset({names.TERMINATION_TIMESTAMP, names.PLANNED_PODS})
+"""Annotations that a node doesn't get: all that watch nodes would be sent the names of its pods."""
 
 
 def node_after(node: Node, claim: NodeClaim) -> Node:
@@ -47,7 +49,7 @@ def node_after(node: Node, claim: NodeClaim) -> Node:
     """
     metadata = node.metadata
     if not _is_registered(node):
-        annotations = {k: v for k, v in claim.metadata.annotations.items() if k != names.TERMINATION_TIMESTAMP}
+        annotations = {k: v for k, v in claim.metadata.annotations.items() if k not in _OF_THE_CLAIM_ALONE}
         metadata = replace(
             metadata,
             labels={**metadata.labels, **claim.metadata.labels, names.REGISTERED: "true"},

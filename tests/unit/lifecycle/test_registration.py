@@ -54,6 +54,12 @@ def test_a_node_that_joins_gets_its_claims_labels_taints_owner_and_finalizer() -
     assert [o.uid for o in node.metadata.owner_references] == ["claim-uid"]
 
 
+def test_the_names_of_the_pods_it_was_bought_for_stay_on_the_claim() -> None:
+    asked = claim()
+    asked = replace(asked, metadata=replace(asked.metadata, annotations={"x": "y", names.PLANNED_PODS: "a/b,a/c"}))
+    assert node_after(joined(), asked).metadata.annotations == {"x": "y"}
+
+
 def test_doing_it_twice_changes_nothing_more() -> None:
     once = node_after(joined(ready=True), claim())
     assert node_after(once, claim()) == once
