@@ -19,6 +19,7 @@ CONTEXT = {
     "reservedConcurrency": "`true` (usual) reserves one execution each for lifecycle and catalog; `false` for accounts "
     "whose quota has none to give.",
     "alarmTopic": "ARN of an SNS topic that alarms tell; without it they only change their state.",
+    "tracing": "`active` has Lambda send each invocation's trace to X-Ray (about a dollar a month); `off` otherwise.",
 }
 
 SETTINGS_MEANINGS = {

@@ -80,7 +80,7 @@ def acknowledge(
         {
             "AwsSolutions::AwsSolutions-L1": latest,
             "Serverless::Serverless-LambdaLatestVersion": latest,
-            "Serverless::Serverless-LambdaTracing": "the X-Ray SDK costs 250 ms of each cold start; logs carry the ids",
+            "Serverless::Serverless-LambdaTracing": "costs a dollar a month: by -c tracing=active; logs carry the ids",
             "Serverless::Serverless-LambdaDLQ": "the failure destination keeps the same event, and the error with it",
             "Serverless::Serverless-LambdaEventSourceMappingDestination": (
                 "SQS sources have none: what fails goes to the queue's own dead-letter queue"

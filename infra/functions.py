@@ -110,6 +110,7 @@ class Functions(Construct):
                 environment=environment(name, on, nodes),
                 role=role,
                 log_group=log_group,
+                tracing=lambda_.Tracing.ACTIVE if options.tracing else lambda_.Tracing.DISABLED,
                 # Asynchronous invocations come from EventBridge: sweeps that a minute later come again.
                 retry_attempts=_ASYNC_RETRIES,
                 max_event_age=_ASYNC_AGE,

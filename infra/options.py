@@ -25,6 +25,7 @@ KEYS = (
     "securityGroups",
     "reservedConcurrency",
     "alarmTopic",
+    "tracing",
 )
 """Every context key that means something here."""
 
@@ -46,7 +47,8 @@ class Options:
     an existing role for nodes instead of a new one, and ``node_roles`` others that node classes may name. ``subnets``
     and ``security_groups`` put the functions into a VPC, which a cluster whose endpoint is private needs. ``reserve``
     reserves concurrency, which a new account's quota may not have to give. ``alarm_topic`` is the ARN of the SNS topic
-    that alarms tell; without it they only change their state.
+    that alarms tell; without it they only change their state. ``tracing`` has Lambda send a trace of each invocation
+    to X-Ray.
     """
 
     cluster: str
@@ -60,6 +62,7 @@ class Options:
     security_groups: tuple[str, ...] = ()
     reserve: bool = True
     alarm_topic: str = ""
+    tracing: bool = False
 
 
 def _names(context: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -114,6 +117,7 @@ def parse(context: Mapping[str, object], *, cluster: str) -> Options:
     side = _one_of(context, "clusterSide", "applied", "printed")
     kinds = _one_of(context, "kinds", "applied", "kept")
     reserve = _one_of(context, "reservedConcurrency", "true", "false")
+    tracing = _one_of(context, "tracing", "off", "active")
     subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
     if bool(subnets) != bool(security_groups):
         raise OptionError("-c subnets and -c securityGroups: the functions' VPC needs both")
@@ -129,4 +133,5 @@ def parse(context: Mapping[str, object], *, cluster: str) -> Options:
         security_groups=security_groups,
         reserve=reserve == "true",
         alarm_topic=_topic(context),
+        tracing=tracing == "active",
     )

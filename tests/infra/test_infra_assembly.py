@@ -86,9 +86,18 @@ def test_functions_of_a_private_cluster_are_in_its_network(tmp_path: Path) -> No
     assert len(joining) == len(sizes.FUNCTIONS)
 
 
+def test_invocations_are_traced_where_that_is_asked_for_and_only_there(cloud_assembly: Path, tmp_path: Path) -> None:
+    out = assembly.synthesise(cluster="demo", out=tmp_path, context={**SOURCE, "tracing": "active"})
+    for folder, mode, roles in ((out, {"Mode": "Active"}, len(sizes.FUNCTIONS)), (cloud_assembly, None, 0)):
+        assert all(function.get("TracingConfig") == mode for function in of_type(folder, "AWS::Lambda::Function"))
+        allowed = [p for p in of_type(folder, "AWS::IAM::Policy") if "xray:PutTraceSegments" in json.dumps(p)]
+        assert len(allowed) == roles
+
+
 @pytest.mark.parametrize(
     ("context", "said"),
     [
+        ({"tracing": "on"}, "-c tracing=on: must be off or active"),
         ({"bundle": "none"}, "-c bundle=none: must be full or source"),
         ({"clusterSide": "no"}, "-c clusterSide=no: must be applied or printed"),
         ({"kinds": False}, "-c kinds=False: must be applied or kept"),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
@@ -12,11 +13,12 @@ from infra import assembly, bundling, options
 from infra.stack import TenonStack
 
 
-def test_cdk_nag_finds_nothing_that_has_no_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [{}, {"tracing": "active"}], ids=["by-default", "traced"])
+def test_cdk_nag_finds_nothing_that_has_no_reason(said: dict[str, str], tmp_path: Path) -> None:
     app = App(outdir=str(tmp_path), analytics_reporting=False)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     code = {name: str(path) for name, path in bundling.bundles(assembly.CHECKOUT, mode="source").items()}
-    TenonStack(app, options=options.parse({}, cluster="demo"), code=code)
+    TenonStack(app, options=options.parse(said, cluster="demo"), code=code)
     app.synth()
     reports = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
     found = [
