@@ -108,6 +108,8 @@ _DECIDES = (sizes.PROVISIONER, sizes.DISRUPTION, sizes.INTERRUPTION)
 
 RELAY_RULES: tuple[Rule, ...] = (
     ("", ("nodes", "pods"), ("list", "watch")),
+    # A budget that has room again lets a drain go on.
+    ("policy", ("poddisruptionbudgets",), ("list", "watch")),
     ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list", "watch")),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list", "watch")),
 )

@@ -16,6 +16,7 @@ from functions.relay.sightings import (
     Changed,
     Listed,
     Sighted,
+    SightedClaim,
     SightedNode,
     SightedObject,
     SightedPod,
@@ -70,7 +71,9 @@ class Noticer:
         """By hint, the keys of objects that are still in the state that the hint is about."""
 
     def notice(self, change: Change) -> Iterator[Notice]:
-        """The hints that a change is worth."""
+        """The hints that a change is worth. Budgets bear on drains alone (drains.py)."""
+        if change.resource == resources.POD_DISRUPTION_BUDGETS:
+            return
         if isinstance(change, Changed):
             if change.gone:
                 yield from self._gone(change.resource, change.object.key)
@@ -104,9 +107,9 @@ class Noticer:
             yield from self._pod(obj)
         elif isinstance(obj, SightedNode):
             yield from self._node(obj, known=known)
-        elif resource == resources.NODE_CLAIMS:
+        elif isinstance(obj, SightedClaim):
             yield from self._claim(obj)
-        else:
+        elif isinstance(obj, SightedObject):
             yield from self._pool(resource, obj)
 
     def _gone(self, resource: Resource, key: str) -> Iterator[Notice]:
@@ -183,7 +186,7 @@ class Noticer:
             if after.ours and not self._occupants[key]:
                 yield Notice(hints.NODES_EMPTIED, key)
 
-    def _claim(self, claim: SightedObject) -> Iterator[Notice]:
+    def _claim(self, claim: SightedClaim) -> Iterator[Notice]:
         self._claims.add(claim.key)
         if self._begins(resources.NODE_CLAIMS, claim.key, deleting=claim.metadata.deletion_timestamp is not None):
             yield Notice(hints.NODE_CLAIMS_DELETING, claim.key)

@@ -12,10 +12,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from functions.relay.batches import Batches
+from functions.relay.drains import Drains
 from functions.relay.noticing import Noticer
 from functions.relay.publishing import Publisher
 from functions.relay.sightings import KINDS
 from functions.relay.watching import LONGEST_WAIT, Watcher
+from shared import hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +57,7 @@ class Relay:
         self._changed = changed
         self._lock = threading.RLock()
         self._noticer = Noticer()
+        self._drains = Drains()
         self._batches = Batches()
         self._again: dict[str, datetime] = {}
         self._versions: dict[Resource, int] = {}
@@ -81,6 +84,7 @@ class Relay:
     def offer(self, change: Change, now: datetime) -> None:
         """Take note of a change."""
         with self._lock:
+            self._drains.see(change)
             for notice in self._noticer.notice(change):
                 self._batches.add(notice.about, (notice.key,), now)
             for about, keys in self._noticer.standing.items():
@@ -96,16 +100,15 @@ class Relay:
                 if moment <= now:
                     self._batches.add(about, sorted(self._noticer.standing[about]), now)
                     self._again[about] = now + AGAIN
+            if freed := self._drains.take(now):
+                self._batches.add(hints.DRAINS_FREED, freed, now)
         return self._send(now)
 
     def due(self) -> datetime | None:
         """When there is something to send next."""
         with self._lock:
-            moments = [*self._again.values()]
-            batch = self._batches.due()
-            if batch is not None:
-                moments.append(batch)
-            return min(moments, default=None)
+            moments = [*self._again.values(), self._batches.due(), self._drains.due(self._now())]
+            return min((moment for moment in moments if moment is not None), default=None)
 
     def caught_up(self, version_of: Callable[[Resource], int]) -> bool:
         """Whether every change that the server has made so far has been taken note of: a testing aid.

@@ -1,10 +1,12 @@
 """What the relay reads of each object, and how it learns of it.
 
-Only these fields are decoded, so that watching 100,000 pods costs little, and no spec or secret can leave by mistake.
+Only these fields are decoded, so that watching 100,000 pods costs little, and no spec or secret can leave by mistake. A
+list holds all pods at once: what many of them have in common is kept once, and what nobody asks for is dropped at once.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -12,12 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api import labels as names
-from shared.api.meta import ObjectMeta, Struct
+from shared.api import nodeclaim
+from shared.api.meta import LabelSelector, ObjectMeta, Struct
 from shared.cluster import resources
 
 if TYPE_CHECKING:
     from shared.cluster.resources import Resource
 
+_ASKED_FOR = frozenset({"PodScheduled", "Ready"})
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _DAEMON_OWNERS = frozenset({"DaemonSet", "Node"})
 
@@ -28,6 +32,14 @@ class Owner(Struct):
     kind: str = ""
 
 
+class Protection(Struct, rename=None):
+    """The annotations that keep a pod from being disrupted, as they stand."""
+
+    current: str = msgspec.field(name=names.DO_NOT_DISRUPT, default="")
+    evict: str = msgspec.field(name=names.LEGACY_DO_NOT_DISRUPT[0], default="")
+    consolidate: str = msgspec.field(name=names.LEGACY_DO_NOT_DISRUPT[1], default="")
+
+
 class PodMetadata(Struct):
     """A pod's metadata, as far as the relay looks."""
 
@@ -35,7 +47,14 @@ class PodMetadata(Struct):
     namespace: str = ""
     resource_version: str = ""
     deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: Protection = Protection()
     owner_references: list[Owner] = []
+
+    def __post_init__(self) -> None:
+        """Share the labels' texts."""
+        for key, value in self.labels.items():
+            self.labels[key] = sys.intern(value)
 
 
 class SightedCondition(Struct):
@@ -57,6 +76,10 @@ class PodStatus(Struct):
 
     phase: str = ""
     conditions: list[SightedCondition] = []
+
+    def __post_init__(self) -> None:
+        """Keep the conditions that somebody asks for."""
+        self.conditions[:] = [c for c in self.conditions if c.type in _ASKED_FOR]
 
 
 class SightedPod(Struct):
@@ -92,8 +115,18 @@ class SightedPod(Struct):
     @property
     def occupies(self) -> str:
         """The node that isn't empty because of this pod; "" when it is none's."""
-        counts = not self.is_daemon and self.metadata.deletion_timestamp is None and self.status.phase not in _FINISHED
+        counts = not self.is_daemon and self.metadata.deletion_timestamp is None and not self.is_finished
         return self.spec.node_name if counts else ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.status.phase in _FINISHED
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it counts as healthy: one that doesn't may be evicted where a healthy one may not."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
 
 class SightedTaint(Struct):
@@ -152,8 +185,65 @@ class SightedNode(Struct):
         )
 
 
+class ClaimStatus(Struct):
+    """A claim's node, and how far it is."""
+
+    node_name: str = ""
+    conditions: list[SightedCondition] = []
+
+
+class SightedClaim(Struct):
+    """A claim, as far as the relay looks."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: ClaimStatus = ClaimStatus()
+
+    @property
+    def key(self) -> str:
+        """The claim's name."""
+        return self.metadata.name
+
+    @property
+    def has_drain(self) -> bool:
+        """Whether its drain has begun."""
+        return self.metadata.deletion_timestamp is not None and any(
+            c.type == nodeclaim.DRAINED for c in self.status.conditions
+        )
+
+
+class BudgetSpec(Struct):
+    """Which pods a budget is for."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(Struct):
+    """How many of them may go now."""
+
+    disruptions_allowed: int = 0
+    observed_generation: int = 0
+
+
+class SightedBudget(Struct):
+    """A PodDisruptionBudget, as far as the relay looks."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it would let a pod go: the eviction API trusts no status that is older than the spec."""
+        return self.status.disruptions_allowed > 0 and self.status.observed_generation >= self.metadata.generation
+
+
 class SightedObject(Struct):
-    """A claim, a pool or a class: only its metadata matters."""
+    """A pool or a class: only its metadata matters."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -163,14 +253,15 @@ class SightedObject(Struct):
         return self.metadata.name
 
 
-Sighted = SightedPod | SightedNode | SightedObject
+Sighted = SightedPod | SightedNode | SightedClaim | SightedBudget | SightedObject
 
 POOL_KINDS = (resources.NODE_POOLS, resources.NODE_CLASSES, resources.PROVISIONERS, resources.NODE_TEMPLATES)
 
 KINDS: dict[Resource, type[Sighted]] = {
     resources.PODS: SightedPod,
     resources.NODES: SightedNode,
-    resources.NODE_CLAIMS: SightedObject,
+    resources.NODE_CLAIMS: SightedClaim,
+    resources.POD_DISRUPTION_BUDGETS: SightedBudget,
     **dict.fromkeys(POOL_KINDS, SightedObject),
 }
 """What is watched, and how it is decoded."""

@@ -18,8 +18,9 @@ from functions.termination.listed import Listings
 from functions.termination.looks import Looks
 from shared import host
 from shared.api import labels as names
+from shared.api import nodeclaim
 from shared.api.kubernetes import Node
-from shared.api.meta import ObjectMeta, is_true
+from shared.api.meta import ObjectMeta, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.pods import is_terminating
 from shared.cluster import resources, writes
@@ -52,15 +53,28 @@ class Drain:
         self._looks = Looks(self._client, settings)
         self._emptying = Emptying(client=self._client, recorder=self._recorder, logger=logger)
         self._ending = Ending(self._client, self._looks, logger=logger)
+        self._freed: set[str] = set()
 
     def follow(self, claim_name: str) -> None:
         """Go on with a claim, if it is being deleted and its next look is due. One that isn't costs one request."""
+        self._follow(claim_name, early=False)
+
+    def follow_freed(self, claim_name: str) -> None:
+        """Go on with a drain that has begun, due or not: what held it has changed. Once an invocation."""
+        if claim_name not in self._freed:
+            self._freed.add(claim_name)
+            self._follow(claim_name, early=True)
+
+    def _follow(self, claim_name: str, *, early: bool) -> None:
         now = host.current().now()
         try:
             claim = writes.read(self._client, resources.NODE_CLAIMS, claim_name, NodeClaim)
         except NotFoundError:
             return
-        if claim.metadata.deletion_timestamp is None or not continuing.is_due(claim, now=now):
+        if claim.metadata.deletion_timestamp is None:
+            return
+        has_begun = condition(claim.status.conditions, nodeclaim.DRAINED) is not None
+        if not (continuing.is_due(claim, now=now) or (early and has_begun)):
             return
         try:
             claim = writes.update(self._client, resources.NODE_CLAIMS, claim, _with_deadline)

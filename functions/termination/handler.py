@@ -1,4 +1,4 @@
-"""Termination: woken by deletions, by its own delayed messages, and by orphans that lifecycle found."""
+"""Termination: woken by deletions, by what frees a drain, by its own delayed messages, and by orphans."""
 
 from __future__ import annotations
 
@@ -56,6 +56,8 @@ def _follow(drain: Drain, hint: hints.Hint) -> None:
     if hint.about == hints.INSTANCES_ORPHANED:
         drain.terminate_orphans(hint.keys)
         return
-    follow = drain.follow_node if hint.about == hints.NODES_DELETING else drain.follow
+    follow = {hints.NODES_DELETING: drain.follow_node, hints.DRAINS_FREED: drain.follow_freed}.get(
+        hint.about, drain.follow
+    )
     for key in hint.keys:
         follow(key)

@@ -27,10 +27,10 @@ class Looks:
         self._later: dict[timedelta, list[str]] = {}
 
     def again(self, claim: NodeClaim, awaited: Awaited, *, latest: datetime | None = None) -> None:
-        """Look at the claim again in a while, never later than ``latest``; not if another look has seen to it."""
+        """Look at the claim again in a while, never later than ``latest``; not if another look sees to it."""
         now = host.current().now()
         wait = continuing.delay(claim, awaited, latest=latest, now=now)
-        if self._reserve(claim, now + wait):
+        if not continuing.is_planned(claim, until=now + wait, now=now) and self._reserve(claim, now + wait):
             self._later.setdefault(wait, []).append(claim.name)
 
     def send(self) -> None:

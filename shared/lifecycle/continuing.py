@@ -2,7 +2,9 @@
 
 The time of the next look stands on the claim. A hint that comes before it is surplus; one that comes after it looks,
 and moves the time on if nobody else has since, so of two that come together one goes on and the other ends. A chain
-that was lost is taken up by whatever hint comes after that time.
+that was lost is taken up by whatever hint comes after that time. Only the relay's word that what held the drain has
+changed is followed before its time, if the drain has begun at all: such a look leaves the chain alone, unless it has
+reason to look again earlier.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shared.api.nodeclaim import NodeClaim
 
 NEXT_LOOK = "tenon.sh/next-look"
@@ -38,16 +42,25 @@ class Awaited(Enum):
     """Nothing moves: a budget, a finalizer or a volume holds."""
 
 
+def next_look(annotations: Mapping[str, str]) -> datetime | None:
+    """When the claim of these annotations is looked at next; None when that isn't known."""
+    try:
+        moment = datetime.fromisoformat(annotations.get(NEXT_LOOK, ""))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
 def is_due(claim: NodeClaim, *, now: datetime) -> bool:
     """Whether a hint that arrives now is to be followed."""
-    stamped = claim.metadata.annotations.get(NEXT_LOOK)
-    if stamped is None:
-        return True
-    try:
-        moment = datetime.fromisoformat(stamped)
-    except ValueError:
-        return True
-    return moment.tzinfo is None or now >= moment - _SLACK
+    moment = next_look(claim.metadata.annotations)
+    return moment is None or now >= moment - _SLACK
+
+
+def is_planned(claim: NodeClaim, *, until: datetime, now: datetime) -> bool:
+    """Whether the chain goes on by itself until that moment, so that it needs no other look."""
+    moment = next_look(claim.metadata.annotations)
+    return moment is not None and not is_due(claim, now=now) and moment <= until
 
 
 def is_overdue(claim: NodeClaim, *, now: datetime) -> bool:

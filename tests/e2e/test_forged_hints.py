@@ -54,6 +54,7 @@ def test_well_formed_lies_change_nothing(spot_default: World) -> None:
     forge(world, "disruption", hints.WAKE_UP, nodes, source=hints.SELF)
     forge(world, "termination", hints.NODES_DELETING, [*nodes, "nobody"])
     forge(world, "termination", hints.NODE_CLAIMS_DELETING, [*claims, "nobody"])
+    forge(world, "termination", hints.DRAINS_FREED, [*nodes, *claims, "nobody"])
     forge(world, "termination", hints.DRAIN, [*nodes, *claims], source=hints.SELF)
     forge(world, "termination", hints.INSTANCES_ORPHANED, instances, source=hints.SELF)
     forge(world, "provisioning", hints.PODS_UNSCHEDULABLE, [*pods, "default/nobody"])

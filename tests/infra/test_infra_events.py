@@ -35,6 +35,7 @@ def test_each_hint_of_the_relay_goes_to_whoever_looks_at_it(of_type: Select, fun
         hints.NODES_EMPTIED: {("queue", sizes.DISRUPTION)},
         hints.NODES_DELETING: {("queue", sizes.TERMINATION)},
         hints.NODE_CLAIMS_DELETING: {("queue", sizes.TERMINATION)},
+        hints.DRAINS_FREED: {("queue", sizes.TERMINATION)},
     }
 
 

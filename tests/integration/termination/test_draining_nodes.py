@@ -10,7 +10,8 @@ import pytest
 
 from shared import hints
 from shared.api import labels as names
-from shared.cluster.resources import PODS
+from shared.cluster.resources import NODE_CLAIMS, PODS
+from shared.lifecycle import continuing
 
 if TYPE_CHECKING:
     from local.kubernetes.table import Change
@@ -96,6 +97,76 @@ def test_hints_that_come_before_the_next_look_cost_one_request_and_write_nothing
         rig.deliver(rig.due.pop()[1])
     assert [method for method, _ in rig.requests] == ["GET", "GET"]
     assert rig.due == waiting
+
+
+def evictions(rig: Rig) -> int:
+    """How often an eviction has been asked for."""
+    return sum("eviction" in path for _, path in rig.requests)
+
+
+def held_for_long(rig: Rig) -> None:
+    """A drain that a budget has held for so long that its next look is minutes ahead."""
+    rig.a_node("old")
+    rig.pod("web", "old")
+    rig.budget("web", 1)
+    rig.delete("claim-old")
+    rig.run(until=lambda: rig.due[0][0] - rig.now > timedelta(minutes=5))
+    rig.turn(1)
+
+
+def test_a_drain_that_is_freed_goes_on_at_once_and_stays_one_chain_of_looks(rig: Rig) -> None:
+    held_for_long(rig)
+    rig.pod("web-again", "new")  # from now on the budget allows it
+    freed = rig.now
+    rig.tell(hints.DRAINS_FREED, "claim-old")
+    rig.step()
+    assert rig.now == freed
+    (pod,) = (p for p in rig.pods() if p["metadata"]["name"] == "web")
+    assert "deletionTimestamp" in pod["metadata"]
+    rig.stop("web")
+    rig.run(until=lambda: not rig.claims())
+    assert rig.now - freed < timedelta(seconds=30)
+    rig.run()
+    assert rig.due == []
+
+
+def test_a_drain_that_is_said_to_be_freed_and_is_not_keeps_its_next_look_and_says_nothing_new(rig: Rig) -> None:
+    held_for_long(rig)
+    waiting, before = list(rig.due), rig.stored_claim("claim-old")
+    asked = evictions(rig)
+    rig.tell(hints.DRAINS_FREED, "claim-old", "nobody")
+    rig.tell(hints.DRAINS_FREED, "claim-old")
+    rig.step()
+    assert evictions(rig) == asked + 1
+    assert rig.due == waiting
+    assert rig.stored_claim("claim-old") == before
+    assert len(rig.events("FailedDraining")) == 1
+
+
+def test_a_drain_that_waits_to_begin_is_not_begun_by_what_is_said_to_be_freed(rig: Rig) -> None:
+    rig.a_node("old")
+    rig.pod("web", "old")
+    stamp = {"metadata": {"annotations": {continuing.NEXT_LOOK: (rig.now + timedelta(seconds=15)).isoformat()}}}
+    rig.client.patch(NODE_CLAIMS.path("claim-old"), stamp)
+    rig.client.delete(NODE_CLAIMS.path("claim-old"))
+    rig.tell(hints.DRAINS_FREED, "claim-old")
+    rig.step()
+    assert rig.due == []
+    assert evictions(rig) == 0
+    rig.turn(15)
+    rig.tell(hints.NODE_CLAIMS_DELETING, "claim-old")
+    rig.step()
+    assert evictions(rig) == 1
+
+
+def test_a_claim_that_is_said_to_be_freed_and_stays_is_left_alone(rig: Rig) -> None:
+    rig.a_node("old")
+    rig.pod("web", "old")
+    before = rig.stored_claim("claim-old"), rig.nodes(), rig.pods()
+    rig.tell(hints.DRAINS_FREED, "claim-old")
+    rig.step()
+    assert (rig.stored_claim("claim-old"), rig.nodes(), rig.pods()) == before
+    assert rig.due == []
 
 
 def test_a_sweep_tells_only_of_drains_whose_next_look_is_overdue(rig: Rig) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shared.api.meta import ObjectMeta
 from shared.api.nodeclaim import NodeClaim
-from shared.lifecycle.continuing import NEXT_LOOK, Awaited, delay, is_due
+from shared.lifecycle.continuing import NEXT_LOOK, Awaited, delay, is_due, is_planned
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -26,6 +26,15 @@ def test_a_hint_before_the_next_look_is_surplus() -> None:
 def test_a_garbled_time_doesnt_stop_a_drain() -> None:
     assert is_due(claim(next_look="tomorrow"), now=NOW)
     assert is_due(claim(next_look="2026-05-01T12:00:00"), now=NOW)
+
+
+def test_a_look_that_is_planned_early_enough_needs_no_other() -> None:
+    ahead = claim(next_look=(NOW + timedelta(seconds=10)).isoformat())
+    assert is_planned(ahead, until=NOW + timedelta(seconds=10), now=NOW)
+    assert not is_planned(ahead, until=NOW + timedelta(seconds=9), now=NOW)
+    assert not is_planned(ahead, until=NOW + timedelta(minutes=9), now=NOW + timedelta(seconds=10))
+    assert not is_planned(claim(), until=NOW + timedelta(minutes=9), now=NOW)
+    assert not is_planned(claim(next_look="tomorrow"), until=NOW + timedelta(minutes=9), now=NOW)
 
 
 def test_a_drain_that_a_budget_blocks_for_two_days_is_looked_at_a_bounded_number_of_times() -> None:

@@ -20,6 +20,7 @@ from functions.relay.sightings import (
     PodSpec,
     PodStatus,
     Sighted,
+    SightedClaim,
     SightedCondition,
     SightedNode,
     SightedObject,
@@ -82,10 +83,12 @@ def node(
     )
 
 
-def named(name: str, *, generation: int = 1, uid: str = "u", deleting: bool = False) -> SightedObject:
-    return SightedObject(
-        metadata=ObjectMeta(name=name, generation=generation, uid=uid, deletion_timestamp=NOW if deleting else None)
-    )
+def named(name: str, *, generation: int = 1, uid: str = "u") -> SightedObject:
+    return SightedObject(metadata=ObjectMeta(name=name, generation=generation, uid=uid))
+
+
+def claim(name: str, *, deleting: bool = False) -> SightedClaim:
+    return SightedClaim(metadata=ObjectMeta(name=name, deletion_timestamp=NOW if deleting else None))
 
 
 def seen(noticer: Noticer, resource: Resource, *objects: Sighted, gone: bool = False) -> list[Notice]:
@@ -184,13 +187,13 @@ def test_deletions_are_told_once_and_again_for_another_of_the_same_name() -> Non
     seen(noticer, resources.NODES, node())
     assert seen(noticer, resources.NODES, node(deleting=True)) == [(hints.NODES_DELETING, "n1")]
     assert seen(noticer, resources.NODES, node(deleting=True)) == []
-    assert seen(noticer, resources.NODE_CLAIMS, named("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
+    assert seen(noticer, resources.NODE_CLAIMS, claim("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
     assert not any(noticer.standing.values())
     seen(noticer, resources.NODES, node(deleting=True), gone=True)
-    seen(noticer, resources.NODE_CLAIMS, named("c"), gone=True)
+    seen(noticer, resources.NODE_CLAIMS, claim("c"), gone=True)
     seen(noticer, resources.NODES, node())
     assert seen(noticer, resources.NODES, node(deleting=True)) == [(hints.NODES_DELETING, "n1")]
-    assert seen(noticer, resources.NODE_CLAIMS, named("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
+    assert seen(noticer, resources.NODE_CLAIMS, claim("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
 
 
 def test_a_pool_is_told_when_its_spec_changes_and_not_for_its_status() -> None:
