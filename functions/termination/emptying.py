@@ -63,6 +63,8 @@ class Emptying:
         self._say(claim, node, step, held)
         if moved:
             return Awaited.PODS
+        if step.drained:
+            return Awaited.VOLUMES
         return Awaited.PLACE if step.stay and not held else Awaited.NOBODY
 
     def _evict(self, pod: Pod, node: Node, *, grace: int | None = None) -> str:

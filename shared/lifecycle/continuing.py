@@ -13,6 +13,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from shared.api import nodeclaim
+from shared.api.meta import condition
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,8 +41,10 @@ class Awaited(Enum):
     """Pods stay until there is a place for them, which ends this wait before its time."""
     INSTANCE = "instance"
     """The instance is shutting down."""
+    VOLUMES = "volumes"
+    """No pod is left, and volumes are being detached."""
     NOBODY = "nobody"
-    """Nothing moves: a budget, a finalizer or a volume holds."""
+    """Nothing moves: a budget or a pod's protection holds."""
 
 
 def next_look(annotations: Mapping[str, str]) -> datetime | None:
@@ -72,14 +77,19 @@ def delay(claim: NodeClaim, awaited: Awaited, *, latest: datetime | None, now: d
     """How long to wait for the next look, in whole seconds; never past the moment ``latest``.
 
     A second or few while pods move, a few for an instance; while something holds, a twentieth of the time waited so
-    far, a quarter of an hour at most, so that two days of waiting cost some three hundred looks.
+    far, a quarter of an hour at most, so that two days of waiting cost some three hundred looks. Volumes are waited for
+    since the last pod went, however long that took.
     """
     if awaited is Awaited.INSTANCE:
         wait = timedelta(seconds=3)
     elif awaited is Awaited.PLACE:
         wait = timedelta(seconds=10)
     else:
-        waited = now - (claim.metadata.deletion_timestamp or now)
+        begun = claim.metadata.deletion_timestamp
+        if awaited is Awaited.VOLUMES:
+            drained = condition(claim.status.conditions, nodeclaim.DRAINED)
+            begun = drained.last_transition_time if drained is not None and drained.status == "True" else now
+        waited = now - (begun or now)
         longest = timedelta(seconds=5) if awaited is Awaited.PODS else _LONGEST
         wait = min(max(timedelta(seconds=waited // timedelta(seconds=_SHARE)), _SOON), longest)
     return wait if latest is None or latest <= now else min(wait, latest - now)

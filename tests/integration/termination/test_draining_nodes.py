@@ -10,7 +10,7 @@ import pytest
 
 from shared import hints
 from shared.api import labels as names
-from shared.cluster.resources import NODE_CLAIMS, PODS
+from shared.cluster.resources import NODE_CLAIMS, PODS, VOLUME_ATTACHMENTS
 from shared.lifecycle import continuing
 
 if TYPE_CHECKING:
@@ -141,6 +141,26 @@ def test_a_drain_that_is_said_to_be_freed_and_is_not_keeps_its_next_look_and_say
     assert rig.due == waiting
     assert rig.stored_claim("claim-old") == before
     assert len(rig.events("FailedDraining")) == 1
+
+
+def test_volumes_that_come_off_soon_after_a_long_wait_are_not_waited_for_longer(rig: Rig) -> None:
+    held_for_long(rig)
+    attached = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": "va"},
+        "spec": {"attacher": "ebs.csi.aws.com", "nodeName": "old", "source": {"persistentVolumeName": "pv"}},
+    }
+    rig.client.create(VOLUME_ATTACHMENTS.path(), attached)
+    rig.stop("web")
+    rig.tell(hints.DRAINS_FREED, "claim-old")
+    gone, looks = rig.now + timedelta(seconds=60), rig.invocations
+    rig.run(until=lambda: rig.due[0][0] > gone)
+    rig.now = gone
+    rig.client.delete(VOLUME_ATTACHMENTS.path("va"))
+    rig.run(until=lambda: not rig.claims())
+    assert rig.now - gone < timedelta(seconds=15)
+    assert rig.invocations - looks < 60
 
 
 def test_a_drain_that_waits_to_begin_is_not_begun_by_what_is_said_to_be_freed(rig: Rig) -> None:

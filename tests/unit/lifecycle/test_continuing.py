@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from shared.api.meta import ObjectMeta
-from shared.api.nodeclaim import NodeClaim
+from shared.api.meta import ObjectMeta, with_condition
+from shared.api.nodeclaim import DRAINED, NodeClaim, NodeClaimStatus
 from shared.lifecycle.continuing import NEXT_LOOK, Awaited, delay, is_due, is_planned
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -43,6 +44,17 @@ def test_a_drain_that_a_budget_blocks_for_two_days_is_looked_at_a_bounded_number
         now += delay(blocked, Awaited.NOBODY, latest=None, now=now)
         looks += 1
     assert looks < 350
+
+
+def test_volumes_are_waited_for_since_the_last_pod_went() -> None:
+    """However long pods held the drain before."""
+    now = NOW + timedelta(days=2)
+    held = claim()
+    assert delay(held, Awaited.VOLUMES, latest=None, now=now) == timedelta(seconds=1)
+    conditions = with_condition([], DRAINED, status=True, reason="Drained", now=now - timedelta(minutes=5))
+    drained = replace(held, status=NodeClaimStatus(conditions=conditions))
+    assert delay(drained, Awaited.VOLUMES, latest=None, now=now) == timedelta(seconds=15)
+    assert delay(drained, Awaited.NOBODY, latest=None, now=now) == timedelta(minutes=15)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(Awaited), st.integers(1, 10_000))
