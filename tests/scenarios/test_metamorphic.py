@@ -15,6 +15,7 @@ from tests.scenarios.test_random_problems import decide, total
 from tests.scenarios.workloads import PREFERENCES, RULES
 
 Raw = dict[str, Any]
+FRESH = settings.get_profile("fresh")
 MANY = 400
 MORE = 1.02
 """A better offer never raises the total by more than this."""
@@ -77,7 +78,7 @@ def test_a_pod_that_goes_takes_nobody_elses_place(raw: Raw, which: int) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=MANY)
+@settings(FRESH, max_examples=MANY)
 @given(raw=problems(pools=UNLIMITED), which=ANY_ONE)
 def test_a_pod_that_goes_takes_nobody_elses_place_in_hundreds_of_problems(raw: Raw, which: int) -> None:
     _one_less(raw, which)
@@ -90,7 +91,7 @@ def test_a_type_more_never_costs_more(raw: Raw, which: int) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=MANY)
+@settings(FRESH, max_examples=MANY)
 @given(raw=LIKE_PRICED, which=ANY_ONE)
 def test_a_type_more_never_costs_more_in_hundreds_of_problems(raw: Raw, which: int) -> None:
     _one_type_more(raw, which)
@@ -103,7 +104,7 @@ def test_a_lower_price_never_costs_more(raw: Raw, which: int, factor: float) -> 
 
 
 @pytest.mark.long
-@settings(max_examples=MANY)
+@settings(FRESH, max_examples=MANY)
 @given(raw=LIKE_PRICED, which=ANY_ONE, factor=st.sampled_from((0.99, 0.9, 0.5)))
 def test_a_lower_price_never_costs_more_in_hundreds_of_problems(raw: Raw, which: int, factor: float) -> None:
     _cheaper(raw, which, factor)

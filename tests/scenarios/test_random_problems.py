@@ -20,6 +20,7 @@ from tests.scenarios import checker, lonely
 from tests.scenarios.problems import problems
 
 Raw = dict[str, Any]
+FRESH = settings.get_profile("fresh")
 MANY = 1000
 """Examples of a property in the long run; together they are thousands of problems."""
 
@@ -70,7 +71,7 @@ def test_any_problem_is_decided_rightly(raw: Raw) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=MANY)
+@settings(FRESH, max_examples=MANY)
 @given(raw=problems())
 def test_thousands_of_problems_are_decided_rightly(raw: Raw) -> None:
     _right(raw)
@@ -83,7 +84,7 @@ def test_the_order_of_objects_changes_no_byte(raw: Raw, seed: int) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=MANY // 2)
+@settings(FRESH, max_examples=MANY // 2)
 @given(raw=problems(), seed=st.integers(0, 1000))
 def test_the_order_of_objects_changes_no_byte_of_thousands(raw: Raw, seed: int) -> None:
     _alike(raw, seed)
@@ -96,7 +97,7 @@ def test_no_pod_is_refused_that_could_have_a_machine_to_itself(raw: Raw) -> None
 
 
 @pytest.mark.long
-@settings(max_examples=MANY // 5)
+@settings(FRESH, max_examples=MANY // 5)
 @given(raw=problems())
 def test_no_pod_of_hundreds_of_problems_is_refused_that_could_have_a_machine_to_itself(raw: Raw) -> None:
     _none_refused_idly(raw)
