@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from shared.scheduling.domains import Domains
     from shared.scheduling.kinds import Judge
 
     Ints = NDArray[np.int64]
@@ -33,8 +34,9 @@ MARK = "\0bundle "
 class Bundler:
     """Binds the pods of one run together; knows what each bundle holds."""
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Judge, domains: Domains) -> None:
         self._judge = judge
+        self._domains = domains
         self.members: dict[str, list[tuple[Group, Ints, str]]] = {}
         self._made = 0
 
@@ -61,7 +63,7 @@ class Bundler:
         for group in sorted((g for g in groups if g.near), key=lambda g: g.sizes[0][1][0]):
             if all(present.get(t) for t in group.near):
                 made.append(group)  # on the ground, beside those that are there
-            elif all(t in group.host.match or present.get(t) for t in group.near):
+            elif all(t in group.host.match and not present.get(t) for t in group.near):
                 alike.setdefault(group.near, []).append(group)
         for same in alike.values():
             made += self._with_themselves(same)
@@ -79,7 +81,10 @@ class Bundler:
         return [g for g in made if g.sizes]
 
     def _with_themselves(self, groups: Sequence[Group]) -> list[Group]:
-        """All pods of groups with one affinity on one host: as many as the roomiest machine holds, smallest first."""
+        """All pods of groups with one affinity on one host: as many as the roomiest machine holds, smallest first.
+
+        And no more than their spread lets any one domain have.
+        """
         waiting = [(g, r, p) for g in groups for r, many in g.sizes for p in many]
         waiting.sort(key=lambda w: (int(w[1].sum()), w[2]))
         total = np.zeros_like(waiting[0][1])
@@ -87,13 +92,15 @@ class Bundler:
         joined: dict[int, Group] = {}
         room = np.zeros((0, len(total)), np.int64)
         rules = HostRules()
+        match: dict[int, int] = {}
         for group, requests, pod in waiting:
             together = _host([rules, group.host])
-            if not _borne(together):
+            counted = {t: match.get(t, 0) + group.rules.match.get(t, 0) for t in (*match, *group.rules.match)}
+            if not _borne(together) or not self._spread([*joined.values(), group], counted):
                 continue
             with_it = room if id(group) in joined else self._shared([*joined.values(), group])
             if (with_it >= total + requests).all(1).any():
-                room, rules = with_it, together
+                room, rules, match = with_it, together, counted
                 joined[id(group)] = group
                 total = total + requests
                 taken.append((group, requests, pod))
@@ -105,6 +112,15 @@ class Bundler:
             rest = [(r, [p for p in many if p not in gone]) for r, many in group.sizes]
             group.sizes = [(r, many) for r, many in rest if many]
         return [bundle, *groups]
+
+    def _spread(self, groups: Sequence[Group], counted: Mapping[int, int]) -> bool:
+        """Whether the spread of these groups lets one domain have so many more pods, by rule."""
+        return all(
+            counted[term] <= max((self._domains.left(term, even, v) for v in even.eligible), default=0)
+            for group in groups
+            for term, even in group.rules.even.items()
+            if counted.get(term)
+        )
 
     def _shared(self, groups: Sequence[Group]) -> Ints:
         """What the rows hold to which pods of all these groups may go together."""

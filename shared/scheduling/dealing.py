@@ -15,6 +15,7 @@ import numpy as np
 
 from shared.scheduling.filling import Item
 from shared.scheduling.kinds import NO_CAP, HostRules
+from shared.scheduling.requirements import both
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +50,8 @@ class Group:
     sizes: list[tuple[Ints, list[str]]]
     tried: int | None = None
     kinds: dict[Pins, Kind | None] = field(default_factory=dict)
+    others: dict[Pins, list[Kind]] = field(default_factory=dict)
+    """Where alternatives of the affinity lead to different machines: the kinds of all that do, cheapest first."""
 
     @property
     def count(self) -> int:
@@ -109,10 +112,13 @@ class Dealer:
         return self._choices(group, self._keys(group))
 
     def _keys(self, group: Group) -> tuple[str, ...]:
-        """The labels whose value has to be settled: what the class has rules about, and what others count it by."""
+        """The labels whose value has to be settled: what the class has rules about, and what others count it by.
+
+        Where only pods that run already have a rule about it, it is enough to keep out of their domains.
+        """
         rules, domains = group.rules, self._domains
         terms = {*rules.even, *rules.apart, *rules.together}
-        terms |= {t for t in rules.match if t in domains.active}
+        terms |= {t for t in rules.match if t in domains.asked}
         return tuple(sorted({domains.keys[t] for t in terms}))
 
     def _choices(self, group: Group, keys: tuple[str, ...]) -> list[Choice]:
@@ -144,9 +150,10 @@ class Dealer:
         if pins in group.kinds:
             return group.kinds[pins]
         found: list[tuple[float, int, Kind]] = []
+        barred = self._domains.barred(group.rules)
         for i, requirements in group.alternatives:
             kind = self._judge.kind(
-                requirements,
+                both(requirements, barred) if barred else requirements,
                 group.pods.tolerations,
                 group.host,
                 soft=group.wishes.soft,
@@ -158,9 +165,14 @@ class Dealer:
                 found.append((self._judge.cost(kind, group.sizes[0][0]), i, kind))
         best: Kind | None = None
         if found:
-            _, group.tried, best = min(found, key=lambda f: (f[0], f[1]))
+            ordered = sorted(found, key=lambda f: (f[0], f[1]))
+            _, group.tried, best = ordered[0]
             if len(found) > 1:
-                best = replace(best, places=np.logical_or.reduce([k.places for _, _, k in found]))
+                places = np.logical_or.reduce([k.places for _, _, k in found])
+                best = replace(best, places=places)
+                distinct = {k.mask_key: replace(k, places=places) for _, _, k in reversed(ordered) if k.buyable}
+                if len(distinct) > 1:
+                    group.others[pins] = list(distinct.values())[::-1]
         group.kinds[pins] = best
         return best
 

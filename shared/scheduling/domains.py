@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.scheduling.kinds import NO_CAP
+from shared.scheduling.requirements import Requirements, ValueSet, both
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,8 @@ class DomainRules:
 class Domains:
     """The counts of every term in every domain, and where pods stand that want none of a term near them.
 
-    ``active`` are the terms that somebody has a rule about, ``wanted`` the spread that others ask of a term.
+    ``active`` are the terms that somebody has a rule about, ``asked`` those of them that pods without a place have one
+    about, ``wanted`` the spread that others ask of a term.
     """
 
     def __init__(self, keys: Mapping[int, str]) -> None:
@@ -59,6 +61,7 @@ class Domains:
         self.guarded: dict[int, dict[str, int]] = {}
         self.wanted: dict[int, Even] = {}
         self.active: set[int] = set()
+        self.asked: set[int] = set()
 
     def add(self, term: int, value: str, n: int) -> None:
         """Counts n pods of a term in a domain."""
@@ -70,6 +73,15 @@ class Domains:
         self.active.add(term)
         found = self.guarded.setdefault(term, {})
         found[value] = found.get(value, 0) + n
+
+    def barred(self, rules: DomainRules) -> Requirements:
+        """Where pods with these rules may not go since pods that run already want none of them there."""
+        found: Requirements = {}
+        for term in sorted(t for t in rules.match if t in self.active and t not in self.asked):
+            values = frozenset(v for v, n in self.guarded.get(term, {}).items() if n)
+            if values:
+                found = both(found, {self.keys[term]: ValueSet(values, complement=True, absent=True)})
+        return found
 
     def count(self, term: int, value: str) -> int:
         """How many pods of a term a domain has."""

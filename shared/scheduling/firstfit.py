@@ -192,8 +192,9 @@ class FirstFit:
         return False
 
     def _near(self, group: Group) -> tuple[int, ...]:
-        """The rules whose pods must be on the host already: all, but those the pod is the first of."""
-        return tuple(t for t in group.near if not group.host.match.get(t) or self._anywhere(t))
+        """The rules whose pods must be on the host already: all, unless the pod is the first of all of them."""
+        first = all(group.host.match.get(t) and not self._anywhere(t) for t in group.near)
+        return () if first else group.near
 
     def _anywhere(self, term: int) -> bool:
         present = self._ground.hosts.present.get(term)

@@ -7,7 +7,7 @@ serves well) is priced at once. Only what is strictly cheaper is kept, so this n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import numpy as np
 from shared.scheduling.dealing import Group
 from shared.scheduling.filling import Item, fill_rows, front, holds, holds_each
 from shared.scheduling.packing import Bin, Lot, Option, as_item, fitting, lots_of, prices, variety
+from shared.scheduling.spare import Spare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,13 +75,17 @@ class Improver:
             self._improve(mine, weight)
 
     def _improve(self, bins: list[Bin], weight: int) -> None:
-        tried: set[tuple[int, ...]] = set()
+        tried: set[tuple[object, ...]] = set()
         waste = self._waste(bins)
         while self._budget > 0 and bins:
             ranked = nsmallest(max(_WORST, _ALL_AT_ONCE), bins, key=lambda b: (-waste[id(b)], b.content[0][1][0]))
+            fewer = self._one_emptied(bins, ranked, weight) if len(bins) <= _ALL_AT_ONCE else None
+            if fewer is not None:
+                bins, waste = fewer, self._waste(fewer)
+                continue
             gained = False
             for chosen in self._subsets(ranked, len(bins)):
-                key = tuple(sorted(id(b) for b in chosen))
+                key = tuple(sorted([_looks(b) for b in chosen]))
                 if key in tried:
                     continue
                 tried.add(key)
@@ -97,10 +102,71 @@ class Improver:
             if not gained:
                 return
 
+    def _one_emptied(self, bins: list[Bin], ranked: Sequence[Bin], weight: int) -> list[Bin] | None:
+        """The bins after one of them, the worst first, was emptied into the others; None where that never pays."""
+        for bin_ in ranked if len(bins) > 1 else ():
+            others = [b for b in bins if b is not bin_]
+            rest = self._emptied(bin_, others, weight)
+            if rest is not None:
+                return others + rest
+        return None
+
+    def _emptied(self, bin_: Bin, others: Sequence[Bin], weight: int) -> list[Bin] | None:
+        """The bin's pods in the room that others have left, and machines for the rest; None if that saves nothing."""
+        packer = self._packer
+        takers = [b for b in others if not self._is_choosy(b)]
+        if self._budget <= 0 or not takers:
+            return None
+        lots = lots_of([replace(i, pods=list(pods)) for i, pods in bin_.content], hosts=True)
+        counts = [lot.count for lot in lots]
+        self._budget -= len(lots) + 4
+        known = [(b, b.content, b.used, b.offerings) for b in takers]
+        for b in takers:
+            b.content = list(b.content)
+        spare = Spare(self._market, takers)
+        for lot in lots:
+            spare.put(lot)
+        spare.close()
+        rest = [lot for lot in lots if lot.count]
+        if [lot.count for lot in lots] != counts:
+            before = bin_.price(self._market)
+            packer.limits.give(bin_.row)
+            made = self._bought(rest, before, weight) if rest else []
+            if made is not None:
+                packer.bins = [b for b in packer.bins if b is not bin_]
+                return made
+            packer.limits.take(bin_.row)
+        for b, content, used, offerings in known:
+            b.content, b.used, b.offerings = content, used, offerings
+        return None
+
+    def _is_choosy(self, bin_: Bin) -> bool:
+        """Whether its claim must keep several values of a label, so that what comes may cost it these."""
+        return self._packer.strict and bool(self._market.pools[self._market.pool_of[bin_.row]].min_values)
+
+    def _bought(self, lots: Sequence[Lot], below: float, weight: int) -> list[Bin] | None:
+        """Machines for these lots that cost less than that, bought; None where there are none."""
+        hosts = any(lot.kind.host.cap for lot in lots)
+        tier = (self._weights == weight)[self._market.pool_of]
+        counts = np.array([lot.count for lot in lots], np.int64)
+        plan = self._best(lots, counts, tier, below, hosts=hosts, first=False)
+        if (
+            plan is None
+            or plan.price >= below - _LEAST_GAIN
+            or not self._packer.limits.affordable_rows([part.row for part in plan.parts])
+        ):
+            return None
+        return [
+            self._packer.open(
+                part.row,
+                part.custom,
+                [pair for lot, n in zip(lots, part.counts.tolist(), strict=True) if n for pair in lot.take(n)],
+            )
+            for part in plan.parts
+        ]
+
     def _subsets(self, ranked: Sequence[Bin], count: int) -> Iterator[list[Bin]]:
-        """Which bins to take apart together: all if few; then the worst alone, and with others that may share."""
-        if 1 < count <= _ALL_AT_ONCE:
-            yield list(ranked)
+        """Which bins to take apart together: the worst alone, and with others that may share; last all, if few."""
         worst = ranked[:_WORST]
         for i, first in enumerate(worst):
             later = [b for b in worst[i + 1 :] if (b.offerings & first.offerings).any()][:_MATES]
@@ -112,6 +178,8 @@ class Improver:
                     yield [first, later[j], later[k]]
             if len(later) >= _FOUR - 1:
                 yield [first, *later[: _FOUR - 1]]
+        if 1 < count <= _ALL_AT_ONCE:
+            yield list(ranked)
 
     def _waste(self, bins: Sequence[Bin]) -> dict[int, float]:
         """What each bin costs beyond what its pods are worth, by its id."""
@@ -123,37 +191,62 @@ class Improver:
     def _again(self, chosen: Sequence[Bin], weight: int) -> list[Bin] | None:
         """The pods of these bins in other machines that cost less; None if none are found."""
         before = sum(b.price(self._market) for b in chosen)
+        original = [item for b in chosen for item, _ in b.content]
         items = [
             Item(item.kind, item.requests, list(pods), item.worth, item.owner, item.where)
             for b in chosen
             for item, pods in b.content
         ]
-        hosts = any(i.kind.host.cap for i in items)
-        lots = lots_of(items, hosts=hosts)
         tier = (self._weights == weight)[self._market.pool_of]
-        counts = np.array([lot.count for lot in lots], np.int64)
         packer = self._packer
         for b in chosen:
             packer.limits.give(b.row)
-        plan = self._best(lots, counts, tier, before, hosts=hosts, first=len(chosen) > 1)
-        if (
-            plan is None
-            or plan.price >= before - _LEAST_GAIN
-            or not packer.limits.affordable_rows([part.row for part in plan.parts])
-        ):
+        found: tuple[_Plan, list[Lot], list[Item]] | None = None
+        least = before - _LEAST_GAIN
+        for reading in self._readings(items):
+            hosts = any(i.kind.host.cap for i in reading)
+            lots = lots_of(reading, hosts=hosts)
+            counts = np.array([lot.count for lot in lots], np.int64)
+            plan = self._best(lots, counts, tier, before, hosts=hosts, first=len(chosen) > 1)
+            if (
+                plan is not None
+                and plan.price < least
+                and packer.limits.affordable_rows([part.row for part in plan.parts])
+            ):
+                found, least = (plan, lots, reading), plan.price - _LEAST_GAIN
+            if self._budget <= 0:
+                break
+        if found is None:
             for b in chosen:
                 packer.limits.take(b.row)
             return None
+        plan, lots, reading = found
         gone = {id(b) for b in chosen}
         packer.bins = [b for b in packer.bins if id(b) not in gone]
-        owners = {
-            id(i): original for i, original in zip(items, (item for b in chosen for item, _ in b.content), strict=True)
-        }
+        owners = {id(new): old if new.kind is old.kind else new for new, old in zip(reading, original, strict=True)}
         made: list[Bin] = []
         for part in plan.parts:
             content = [pair for lot, n in zip(lots, part.counts.tolist(), strict=True) if n for pair in lot.take(n)]
             made.append(packer.open(part.row, part.custom, [(owners[id(i)], pods) for i, pods in content]))
         return made
+
+    def _readings(self, items: list[Item]) -> Iterator[list[Item]]:
+        """The items as they are; then with all pods that may choose alike by another alternative of their affinity.
+
+        Which alternative serves best shows only beside other pods, long after one was chosen by what a pod costs.
+        """
+        yield items
+        alike: dict[tuple[int, ...], dict[int, tuple[Kind, ...]]] = {}
+        for item in items:
+            kinds = _alternatives(item)
+            if kinds:
+                alike.setdefault((item.kind.mask_key, *(k.mask_key for k in kinds)), {})[id(item)] = kinds
+        for (now, *masks), members in alike.items():
+            for n, mask in enumerate(masks):
+                if mask != now:
+                    yield [
+                        replace(i, kind=members[id(i)][n], pods=list(i.pods)) if id(i) in members else i for i in items
+                    ]
 
     def _best(
         self, lots: Sequence[Lot], counts: Ints, tier: Bools, below: float, *, hosts: bool, first: bool
@@ -305,6 +398,21 @@ def _bearable(lots: Sequence[Lot], counts: Ints) -> bool:
             for term, cap in lot.kind.host.cap.items():
                 caps[term] = min(caps.get(term, cap), cap)
     return all(present.get(term, 0) <= cap for term, cap in caps.items())
+
+
+def _alternatives(item: Item) -> tuple[Kind, ...]:
+    """The kinds among which the item's pods may choose; none where there is but one."""
+    return tuple(item.owner.others.get(tuple(item.where.items()), ())) if isinstance(item.owner, Group) else ()
+
+
+def _looks(bin_: Bin) -> tuple[object, ...]:
+    """What is equal for bins of which one may be taken apart as well as the other."""
+    content: dict[tuple[object, ...], int] = {}
+    for item, pods in bin_.content:
+        masks = (item.kind.mask_key, *(k.mask_key for k in _alternatives(item)))
+        key = (masks, item.kind.host.key, item.requests.tobytes())
+        content[key] = content.get(key, 0) + len(pods)
+    return (bin_.row, bin_.custom, tuple(sorted(content.items())))
 
 
 def _belongs_together(bin_: Bin) -> bool:

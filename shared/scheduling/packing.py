@@ -147,12 +147,18 @@ class Option:
 
 
 class Packer:
-    """Buys machines for items. Bins stay open, so that items that come later may use what room they have left."""
+    """Buys machines for items. Bins stay open, so that items that come later may use what room they have left.
 
-    def __init__(self, market: Market, limits: Limits, *, strict: bool) -> None:
+    ``thrifty``: of pods that bear few of their like on a host, so many come to one that a pod costs least, not as many
+    as it bears; ``torn`` says whether that made, or would have made, a difference.
+    """
+
+    def __init__(self, market: Market, limits: Limits, *, strict: bool, thrifty: bool = False) -> None:
         self.market = market
         self.limits = limits
         self.strict = strict
+        self.thrifty = thrifty
+        self.torn = False
         self.bins: list[Bin] = []
         self._chosen: dict[object, list[tuple[Ints, Floats, int]]] = {}
 

@@ -19,13 +19,15 @@ from shared.scheduling.filling import Item, value
 from shared.scheduling.firstfit import FirstFit
 from shared.scheduling.ground import Ground
 from shared.scheduling.improving import Improver
+from shared.scheduling.kinds import tolerations_key
 from shared.scheduling.limits import Limits
 from shared.scheduling.packing import Packer
 from shared.scheduling.relaxation import Wishes, all_wishes, give_up_one, no_wishes, requirements
+from shared.scheduling.requirements import signature
 from shared.scheduling.topology import Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,8 +46,11 @@ _DOMAINS = 5
 _BUDGET = 1500
 """How many fillings of an item into all rows second thoughts may take: some tens of milliseconds."""
 _BUDGET_OF_MANY = 80
+_HANDFUL = 60
+_BUDGET_OF_A_HANDFUL = 4000
 _IMPROVED = 2
 """So many of the plans get second thoughts, the best."""
+_IMPROVED_OF_A_HANDFUL = 4
 _ALL = 1 << 30
 _ONE_BY_ONE = 5000
 """Up to so many pods are also placed one by one where the counted plan leaves some without a place."""
@@ -67,6 +72,10 @@ def best_plan(
     for favourite in domains:
         plans.append(Planner(judge, spaces, classes, options, favourite))
         plans[-1].run()
+    if pods <= _FEW and any(p.packer.torn for p in plans):
+        for favourite in sorted({"", min(plans, key=Planner.rank).favourite}):
+            plans.append(Planner(judge, spaces, classes, options, favourite, thrifty=True))
+            plans[-1].run()
     left_out = pods <= _ONE_BY_ONE and counted.leaves_some_out()
     if domains or left_out or (pods <= _FEW and counted.is_entangled()):
         luckier = domains if left_out or counted.meets_two_rules() else ()
@@ -74,11 +83,13 @@ def best_plan(
             plans.append(Planner(judge, spaces, classes, options, favourite))
             plans[-1].run_one_by_one(cautious=cautious)
         plans = _fair(plans)
-    tried = sorted(plans, key=Planner.rank)[: _IMPROVED if pods <= _FEW else 1]
+    improved = _IMPROVED_OF_A_HANDFUL if pods <= _HANDFUL else _IMPROVED if pods <= _FEW else 1
+    tried = sorted(plans, key=Planner.rank)[:improved]
     if pods <= _FEW and counted.meets_two_rules():
         tried += [plan for plan in plans[-1:] if plan not in tried]
+    budget = _BUDGET_OF_A_HANDFUL if pods <= _HANDFUL else _BUDGET if pods <= _FEW else _BUDGET_OF_MANY
     for plan in tried:
-        plan.improve(_BUDGET if pods <= _FEW else _BUDGET_OF_MANY)
+        plan.improve(budget)
     return min(tried, key=Planner.rank)
 
 
@@ -102,9 +113,11 @@ class Planner:
         classes: Sequence[tuple[PodClass, list[Sized]]],
         options: Options,
         favourite: str = "",
+        *,
+        thrifty: bool = False,
     ) -> None:
         self._judge = judge
-        self._favourite = favourite
+        self.favourite = favourite
         self.given_up = 0
         self._options = options
         market, inventory = judge.market, judge.inventory
@@ -112,7 +125,7 @@ class Planner:
         self.topology = Topology(judge, spaces, [c for c, _ in classes])
         self.ground = Ground(inventory, market.resources)
         self.limits = Limits(market, inventory)
-        self.packer = Packer(market, self.limits, strict=options.min_values_policy != "BestEffort")
+        self.packer = Packer(market, self.limits, strict=options.min_values_policy != "BestEffort", thrifty=thrifty)
         self.unplaced: list[Group] = []
         self._classes = classes
         for pods, _ in classes:
@@ -124,7 +137,7 @@ class Planner:
             if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
         ]
         self.topology.count_running(self.ground, inventory, guarding)
-        self._bundler = Bundler(judge)
+        self._bundler = Bundler(judge, self.topology.domains)
 
     def expand(self, pods: Iterable[str]) -> list[str]:
         """The keys of pods, those of bundles taken apart."""
@@ -152,7 +165,7 @@ class Planner:
             self.packer,
             self._group,
             cautious=cautious,
-            favourite=self._favourite,
+            favourite=self.favourite,
         )
         self.unplaced = plan.run(waiting)
         self.given_up = plan.given_up
@@ -177,6 +190,9 @@ class Planner:
         """Second thoughts on what is bought."""
         loosen(self.packer)
         Improver(self.packer, budget).run()
+        if self.unplaced:
+            settle(self.packer, strict=self.packer.strict)
+            self.unplaced = self._round(self.unplaced)  # what became smaller may have left limits room for them
         self._finish()
 
     def _finish(self) -> None:
@@ -188,6 +204,7 @@ class Planner:
             self._drop(bin_)
         if self.unplaced:
             self._even_out()
+            self._first_by_name()
 
     def choice_of_domains(self) -> tuple[str, ...]:
         """The domains, a few, that machines may be bought in under rules about zones or other labels."""
@@ -286,6 +303,54 @@ class Planner:
                 found = max(found, -(-over // weight) if weight else _ALL)
         return found
 
+    def _first_by_name(self) -> None:
+        """Of pods that are alike in all that counts, lets the first by name have the places there are.
+
+        Or who of them is left out would hang on how others happened to be packed.
+        """
+        known: dict[int, object] = {}
+        left: dict[object, list[list[str]]] = {}
+        for group in self.unplaced:
+            for requests, pods in group.sizes:
+                left.setdefault((self._like(group.pods, known), requests.tobytes()), []).append(pods)
+        placed: dict[object, list[list[str]]] = {}
+        for item, pods in self._content():
+            if isinstance(item.owner, Group) and not any(p in self._bundler.members for p in pods):
+                key: object = (self._like(item.owner.pods, known), item.requests.tobytes())
+                if key in left:
+                    placed.setdefault(key, []).append(pods)
+        for key, many in placed.items():
+            lists = [*many, *left[key]]
+            names = iter(sorted(pod for pods in lists for pod in pods))
+            for pods in lists:
+                pods[:] = [next(names) for _ in pods]
+
+    def _content(self) -> Iterator[tuple[Item, list[str]]]:
+        """What is on all machines and places; but for volumes on places that count them."""
+        for bin_ in self.packer.bins:
+            yield from bin_.content
+        for place, content in self.ground.content.items():
+            for item, pods in content:
+                if not (item.kind.mounted and self.ground.inventory.places[place].volume_limits):
+                    yield item, pods
+
+    def _like(self, pods: PodClass, known: dict[int, object]) -> object:
+        """What is equal for classes whose pods may stand in for one another, whatever their labels are."""
+        found = known.get(id(pods))
+        if found is None:
+            group = self._group(pods, all_wishes(pods), [])
+            found = known[id(pods)] = (
+                tuple(signature(a) for a in pods.alternatives),
+                tuple(signature(a) for a in pods.preferred_nodes),
+                tolerations_key(pods.tolerations),
+                tuple(sorted(group.rules.match.items())),
+                tuple(sorted(group.rules.even.items(), key=lambda e: e[0])),
+                (group.rules.apart, group.rules.guards, group.rules.together),
+                (group.host.key, group.near),
+                pods.ports,
+            )
+        return found
+
     def left_out(self) -> set[str]:
         """The pods without a place."""
         return {key for g in self.unplaced for _, pods in g.sizes for key in self.expand(pods)}
@@ -299,7 +364,8 @@ class Planner:
         """Makes the rules of the groups count."""
         domains = self.topology.domains
         for group in groups:
-            domains.active |= {*group.rules.even, *group.rules.apart, *group.rules.together}
+            domains.asked |= {*group.rules.even, *group.rules.apart, *group.rules.together}
+            domains.active |= domains.asked
             for term, even in group.rules.even.items():
                 known = domains.wanted.get(term)
                 if known is None or even.max_skew < known.max_skew:
@@ -329,7 +395,7 @@ class Planner:
     def _deal(self, groups: Sequence[Group]) -> list[Item]:
         """Deals all groups out; those whose affinity is about pods without a place wait for these."""
         domains = self.topology.domains
-        dealer = Dealer(self._judge, self.topology, self.ground, domains, self._favourite)
+        dealer = Dealer(self._judge, self.topology, self.ground, domains, self.favourite)
         queue = sorted(groups, key=self._urgency)
         while queue:
             later: list[Group] = []
@@ -364,7 +430,7 @@ class Planner:
             group.sizes.append((item.requests, item.pods))
 
     def _urgency(self, group: Group) -> tuple[bool, bool, bool, list[int], str]:
-        kind = Dealer(self._judge, self.topology, self.ground, self.topology.domains, self._favourite).kind(group, ())
+        kind = Dealer(self._judge, self.topology, self.ground, self.topology.domains, self.favourite).kind(group, ())
         biggest = group.sizes[0][0]
         settled = not (group.rules.even or group.rules.apart or group.rules.together)
         follows = any(term not in group.rules.match for term in group.rules.even)  # it is even with others: these first

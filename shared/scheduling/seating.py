@@ -93,8 +93,7 @@ class Seating:
         own = self._own(lot) if lot.count else None
         if own is None:
             return
-        bears = min(lot.kind.host.cap[t] // w for t, w in lot.kind.host.match.items() if t in lot.kind.host.cap)
-        each = min(bears, int(most(lot.requests, own.free).max()))
+        each = self._each(own, lot)
         if each:
             made = -(-lot.count // each)
             counts = np.full(made, each)
@@ -103,6 +102,25 @@ class Seating:
             self._seats += [[] for _ in range(made)]
             self._mix[new] = own.number
             self._put(lot, new, counts)
+
+    def _each(self, mix: _Mix, lot: Lot) -> int:
+        """How many pods of the lot a machine of theirs takes: the most it bears, or so many that one costs least.
+
+        The most may need a dear machine; fewer on each need more machines, which others may not find to share.
+        """
+        rules = lot.kind.host
+        bears = min(rules.cap[t] // w for t, w in rules.match.items() if t in rules.cap)
+        taken = np.minimum(most(lot.requests, mix.free), bears)
+        fullest = int(taken.max())
+        if fullest <= 1:
+            return fullest
+        taken = np.minimum(taken, lot.count)
+        cost = np.where(taken > 0, mix.price / np.maximum(taken, 1), np.inf)
+        cheapest = int(taken[np.lexsort((-taken, cost))[0]])
+        if cheapest == min(fullest, lot.count):
+            return fullest
+        self._packer.torn = True
+        return cheapest if self._packer.thrifty else fullest
 
     def _share(self, lot: Lot, places: Ints, limits: Ints, mixes: Sequence[_Mix | None]) -> None:
         """Puts what fits of a lot into these seats, first seat first; each takes at most its limit."""
