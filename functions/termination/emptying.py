@@ -14,7 +14,14 @@ from shared.api import nodeclaim
 from shared.api.meta import condition, with_condition
 from shared.api.pods import is_terminating
 from shared.cluster import resources, writes
-from shared.cluster.errors import ConflictError, NotFoundError, TooManyRequestsError
+from shared.cluster.errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnavailableError,
+)
 from shared.lifecycle import draining
 from shared.lifecycle.continuing import Awaited
 
@@ -26,6 +33,9 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.lifecycle.draining import Step
+
+_INTERNAL = 500
+"""The eviction API's answer for a pod that two budgets cover; a server that can't serve says something else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +78,13 @@ class Emptying:
         return Awaited.PLACE if step.stay and not held else Awaited.NOBODY
 
     def _evict(self, pod: Pod, node: Node, *, grace: int | None = None) -> str:
-        """Why the pod can't leave now; "" when it goes, or is gone."""
+        """Why the pod can't leave now; "" when it goes, or is gone.
+
+        Whatever the server says of one pod (two budgets cover it, a webhook denies it) holds that pod and no other.
+
+        Raises:
+            UnauthorizedError, UnavailableError: the server said nothing of the pod.
+        """
         try:
             self.client.evict(
                 pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid, grace_period_seconds=grace
@@ -77,6 +93,12 @@ class Emptying:
             return f"pod {pod.key} can't leave now: {error.message}"
         except (NotFoundError, ConflictError):
             return ""
+        except UnauthorizedError:
+            raise
+        except ApiError as error:
+            if isinstance(error, UnavailableError) and error.status != _INTERNAL:
+                raise
+            return f"pod {pod.key} can't be evicted: {error.message}"
         self.recorder.record(pod.ref, "Normal", "Evicted", f"node {node.metadata.name} is being removed")
         return ""
 

@@ -33,6 +33,8 @@ CONNECT_SECONDS = 3.0
 READ_SECONDS = 30.0
 ATTEMPTS = 5
 PAGE = 500
+_JUDGED = frozenset({429, 500})
+"""What the eviction API answers when it has looked at the pod and doesn't let it go."""
 _FIRST_WAIT = 0.1
 _LONGEST_WAIT = 5.0
 _WATCH_SECONDS = 300
@@ -230,6 +232,8 @@ class Client:
             TooManyRequestsError: a budget holds (``by_budget``), or the server is throttling; never retried here.
             NotFoundError: the pod is gone.
             ConflictError: another pod has taken the name.
+            ApiError: this pod can't be evicted: two budgets cover it (500), or an admission webhook says no. Not
+                retried here either. Of an :class:`UnavailableError`, ``status`` says whether the server answered.
         """
         options: dict[str, Any] = {}
         if uid:
@@ -248,7 +252,7 @@ class Client:
             f"/api/v1/namespaces/{namespace}/pods/{name}/eviction",
             body=body,
             repeatable=True,
-            throttled=False,
+            final=_JUDGED,
         )
 
     def watch(
@@ -292,7 +296,7 @@ class Client:
         query: Sequence[tuple[str, str]] = (),
         content_type: str = _JSON,
         repeatable: bool | None = None,
-        throttled: bool = True,
+        final: frozenset[int] = frozenset(),
     ) -> bytes:
         answer = self._retried(
             method,
@@ -301,7 +305,7 @@ class Client:
             query=query,
             content_type=content_type,
             repeatable=repeatable,
-            throttled=throttled,
+            final=final,
         )
         assert isinstance(answer, bytes)
         return answer
@@ -315,11 +319,14 @@ class Client:
         query: Sequence[tuple[str, str]] = (),
         content_type: str = _JSON,
         repeatable: bool | None = None,
-        throttled: bool = True,
+        final: frozenset[int] = frozenset(),
         read_seconds: float = READ_SECONDS,
         stream: bool = False,
     ) -> bytes | urllib3.BaseHTTPResponse:
-        """Send, and send again where a repeat is harmless: what was throttled or never sent always is."""
+        """Send, and send again where a repeat is harmless: what was throttled or never sent always is.
+
+        Answers of ``final`` status are told at once.
+        """
         again = method in _REPEATABLE if repeatable is None else repeatable
         attempt = 0
         while True:
@@ -327,7 +334,7 @@ class Client:
             try:
                 return self._send(method, path, body, query, content_type, read_seconds, stream=stream)
             except errors.TooManyRequestsError as error:
-                if not throttled or attempt >= self._attempts:
+                if error.status in final or attempt >= self._attempts:
                     raise
                 wait = error.retry_after or 0.0
             except _NeverSentError:
@@ -335,7 +342,7 @@ class Client:
                     raise
                 wait = 0.0
             except errors.UnavailableError as error:
-                if not again or attempt >= self._attempts:
+                if not again or error.status in final or attempt >= self._attempts:
                     raise
                 wait = error.retry_after or 0.0
             backoff = min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * self._jitter()

@@ -189,13 +189,13 @@ class Rig:
             {"status": {"phase": "Running", "conditions": READY}},
         )
 
-    def budget(self, app: str, least: int) -> None:
+    def budget(self, app: str, least: int, *, name: str = "") -> None:
         self.client.create(
             POD_DISRUPTION_BUDGETS.path(namespace="default"),
             {
                 "apiVersion": "policy/v1",
                 "kind": "PodDisruptionBudget",
-                "metadata": {"name": app, "namespace": "default"},
+                "metadata": {"name": name or app, "namespace": "default"},
                 "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": app}}},
             },
         )

@@ -10,7 +10,7 @@ import pytest
 
 from shared import hints
 from shared.api import labels as names
-from shared.cluster.resources import NODE_CLAIMS, PODS, VOLUME_ATTACHMENTS
+from shared.cluster.resources import NODE_CLAIMS, POD_DISRUPTION_BUDGETS, PODS, VOLUME_ATTACHMENTS
 from shared.lifecycle import continuing
 
 if TYPE_CHECKING:
@@ -80,6 +80,30 @@ def test_a_drain_that_a_budget_blocks_for_two_days_costs_little_is_told_once_and
     assert "disruption budget" in told["message"]
     rig.run()
     assert rig.claims() == rig.nodes() == []
+
+
+def test_a_pod_that_two_budgets_cover_holds_its_own_node_alone_and_that_is_told(rig: Rig) -> None:
+    for name in ("old", "other"):
+        rig.a_node(name)
+    rig.pod("web", "old")
+    rig.pod("api", "old", app="api")
+    rig.pod("else", "other", app="else")
+    rig.budget("web", 0)
+    rig.budget("web", 0, name="web-again")
+    rig.after_each = lambda: [
+        rig.stop(p["metadata"]["name"]) for p in rig.pods() if "deletionTimestamp" in p["metadata"]
+    ]
+    for claim in ("claim-old", "claim-other"):
+        rig.delete(claim)
+    rig.run(until=lambda: rig.invocations >= 8)
+    assert [p["metadata"]["name"] for p in rig.pods()] == ["web"]
+    assert [c["metadata"]["name"] for c in rig.claims()] == ["claim-old"]
+    (told,) = rig.events("FailedDraining")
+    assert "default/web can't be evicted" in told["message"]
+    assert "more than one PodDisruptionBudget" in told["message"]
+    rig.client.delete(POD_DISRUPTION_BUDGETS.path("web-again", namespace="default"))
+    rig.run()
+    assert rig.pods() == rig.claims() == rig.nodes() == []
 
 
 def test_hints_that_come_before_the_next_look_cost_one_request_and_write_nothing(rig: Rig) -> None:
