@@ -167,7 +167,8 @@ def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str 
         "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
         "livenessProbe": {**health, "initialDelaySeconds": 10, "periodSeconds": 10},
         "readinessProbe": {**health, "periodSeconds": 5},
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+        # a first list of 100,000 pods takes 260 MiB at its peak
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

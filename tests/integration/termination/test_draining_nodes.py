@@ -90,9 +90,13 @@ def test_a_pod_that_two_budgets_cover_holds_its_own_node_alone_and_that_is_told(
     rig.pod("else", "other", app="else")
     rig.budget("web", 0)
     rig.budget("web", 0, name="web-again")
-    rig.after_each = lambda: [
-        rig.stop(p["metadata"]["name"]) for p in rig.pods() if "deletionTimestamp" in p["metadata"]
-    ]
+
+    def kubelets() -> None:
+        for pod in rig.pods():
+            if "deletionTimestamp" in pod["metadata"]:
+                rig.stop(pod["metadata"]["name"])
+
+    rig.after_each = kubelets
     for claim in ("claim-old", "claim-other"):
         rig.delete(claim)
     rig.run(until=lambda: rig.invocations >= 8)
