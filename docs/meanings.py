@@ -102,6 +102,7 @@ PURPOSES = {
     "ReachCluster": "The cluster's endpoint and certificate authority; the API itself is guarded by RBAC.",
     "ReadCatalog": "Read instance types and prices.",
     "ReadInstances": "See instances. EC2 limits this to no resource, so it is limited to the Region.",
+    "ReadSpotRequests": "See whether EC2 does take a warned spot instance back: a forged warning overrides nothing.",
     "ReadPlaces": "See what a class selects: subnets, security groups, images, reservations; and instances.",
     "ReadPrices": "On-demand prices. The Pricing API has no resources.",
     "ReadPublicParameters": "AWS's own public parameters, which name images; never the account's.",

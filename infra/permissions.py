@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 WILDCARDS = {
     "ReadInstances": "ec2:DescribeInstances takes no resource; limited to the Region",
+    "ReadSpotRequests": "ec2:DescribeSpotInstanceRequests takes no resource; limited to the Region",
     "ReadTemplates": "ec2:DescribeLaunchTemplates takes no resource; limited to the Region",
     "ReadPlaces": "EC2's Describe calls take no resource; limited to the Region",
     "ReadTypes": "EC2's Describe calls take no resource; limited to the Region",
@@ -209,6 +210,11 @@ def _clear(on: Subjects) -> list[iam.PolicyStatement]:
     ]
 
 
+def _doubt(on: Subjects) -> list[iam.PolicyStatement]:
+    # Whether EC2 bears out a warning; what it says of instances is read with the places.
+    return [_any_resource("ReadSpotRequests", ["ec2:DescribeSpotInstanceRequests"], on.in_region)]
+
+
 def _refresh(on: Subjects) -> list[iam.PolicyStatement]:
     types = (
         "ec2:DescribeAvailabilityZones",
@@ -287,7 +293,7 @@ def statements(function: str, settings: Iterable[str], on: Subjects) -> list[iam
         sizes.DISRUPTION: lambda: [*reach, *_resolve(on), *_launch(on)],
         sizes.TERMINATION: lambda: [*reach, *look, *_terminate(on)],
         # Replaces at once what is taken back; giving up is deleting a claim, which termination follows.
-        sizes.INTERRUPTION: lambda: [*reach, *_resolve(on), *_launch(on)],
+        sizes.INTERRUPTION: lambda: [*reach, *_resolve(on), *_launch(on), *_doubt(on)],
         sizes.CATALOG: lambda: _refresh(on),
     }
     return [*purposes[function](), *(s for setting in settings for s in _by_setting(setting, function, on))]

@@ -44,6 +44,12 @@ def ec2() -> EC2Client:
     return host.current().once("aws:ec2", lambda: boto3.client("ec2", config=_config()))
 
 
+def hurried() -> EC2Client:
+    """EC2 for a look that nobody waits long for: asked once, and given up after two seconds."""
+    once = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1})
+    return host.current().once("aws:hurried", lambda: boto3.client("ec2", config=_config().merge(once)))
+
+
 def fleet() -> EC2Client:
     """EC2 without any retry: for CreateFleet, the scarce call."""
     once = _config().merge(Config(retries={"mode": "standard", "total_max_attempts": 1}))

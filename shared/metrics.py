@@ -126,6 +126,9 @@ INTERRUPTED_LAUNCHES = _counted(
 INTERRUPTION_MALFORMED = _counted(
     "tenon_interruption_malformed_total", "interruption", "Messages about machines that nobody could read."
 )
+INTERRUPTION_CONTRADICTED = _counted(
+    "tenon_interruption_contradicted_total", "interruption", "Events about own machines that EC2 says are not so."
+)
 CATALOG_STALE = _counted(
     "tenon_catalog_stale_parts", "catalog", "Parts of the catalog (types, prices) that were kept from before."
 )

@@ -52,6 +52,7 @@ def _measure(report: Report, received: int) -> None:
         metrics.MOVED: report["moved"],
         metrics.INTERRUPTED_LAUNCHES: report["replacements"],
         metrics.INTERRUPTION_MALFORMED: report["malformed"],
+        metrics.INTERRUPTION_CONTRADICTED: report["contradicted"],
     }
     metrics.emit(written, values)
     if report.total():

@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Literal
 
 Counted = Literal[
-    "given_up", "marked", "moved", "cordoned", "replacements", "foreign", "stale", "doubled", "malformed"
+    "given_up", "marked", "moved", "cordoned", "replacements",
+    "foreign", "stale", "doubled", "contradicted", "malformed",
 ]  # fmt: skip
-"""Machines, but for ``foreign``, ``stale``, ``doubled`` and ``malformed``, which are messages."""
+"""Machines, but for ``foreign``, ``stale``, ``doubled``, ``contradicted`` and ``malformed``, which are messages."""
 Report = Counter[Counted]

@@ -1,17 +1,20 @@
 """What a batch of notices leads to: machines that go are given up and replaced at once, the others move in good time.
 
-In this order, because any line may be the last: scarce offerings are remembered, every machine that goes is given up
-(its drain will begin whatever comes next), one decision replaces them all, and the drains begin: pods with a place that
-is there leave at once, the others when the machine they wait for has joined. If somebody else is deciding, the decision
-is tried again. Machines that only may go, or go some day, are replaced first and given up after that.
+EC2 is asked first whether it bears the events out. Then in this order, because any line may be the last: scarce
+offerings are remembered, every machine that goes is given up (its drain will begin whatever comes next), one decision
+replaces them all, and the drains begin: pods with a place that is there leave at once, the others when the machine they
+wait for has joined. If somebody else is deciding, the decision is tried again. Machines that only may go, or go some
+day, are replaced first and given up after that.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from functions.interruption.asking import ask
 from functions.interruption.claims import Claims
 from functions.interruption.taking import Giving, Taking
 from shared import host
@@ -24,7 +27,9 @@ from shared.cluster.reading import read
 from shared.instances.store import CatalogMissingError
 from shared.interruption import moving
 from shared.interruption.deadline import is_ours, stamp
-from shared.interruption.notice import Ask
+from shared.interruption.notice import Ask, Basis
+from shared.interruption.witness import ASKED_FOR, Verdict, weigh
+from shared.launch.instances import instance_id
 from shared.lifecycle import staying
 from shared.provisioning.provisioning import Provisioning
 
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.interruption.moving import Move
+    from shared.interruption.notice import Notice
     from shared.lifecycle.staying import Stays
     from shared.provisioning import report as provisioning
     from shared.snapshot import Snapshot
@@ -46,6 +52,23 @@ if TYPE_CHECKING:
 _LEASE_TRIES = 8
 _LEASE_WAIT_SECONDS = 0.5
 """Decisions take a second or few; after that the message comes back, and drains wait for nobody."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """An event about a claim of ours that EC2 doesn't contradict.
+
+    ``bounded``: the machine goes when the event says, whatever holds its pods; otherwise nobody but the event says so.
+    """
+
+    message: Message
+    claim: NodeClaim
+    bounded: bool
+
+    @property
+    def notice(self) -> Notice:
+        """What the event comes down to."""
+        return self.message.event.notice
 
 
 class Responding:
@@ -71,9 +94,9 @@ class Responding:
             ApiError: nothing could be looked up.
         """
         messages = [m for m in messages if m.event.notice.ask is not Ask.NOTHING and not self._is_stale(m)]
-        ours = self._ours(messages)
-        failed = self._give_up_all([(m, c) for m, c in ours if m.event.notice.ask is Ask.GIVE_UP])
-        marked = [(m, c) for m, c in ours if m.event.notice.ask in (Ask.RISK, Ask.MAINTENANCE)]
+        ours, failed = self._borne_out(self._ours(messages))
+        failed |= self._give_up_all([h for h in ours if h.notice.ask is Ask.GIVE_UP])
+        marked = [(h.message, h.claim) for h in ours if h.notice.ask in (Ask.RISK, Ask.MAINTENANCE)]
         failed |= self._mark_all(marked)
         if marked or sweep:
             self._move(fresh=bool(marked))
@@ -93,25 +116,52 @@ class Responding:
         self._report["foreign"] += len(messages) - len({m.id for m, _ in found})
         return found
 
+    def _borne_out(self, ours: Sequence[tuple[Message, NodeClaim]]) -> tuple[list[Heard], set[str]]:
+        """What is left to follow once EC2 was asked, and the messages to ask about again."""
+        now = host.current().now()
+        open_ = [(m, c) for m, c in ours if not is_ours(c)]
+        named: dict[str, set[Basis]] = {}
+        for message, claim in open_:
+            if message.event.notice.basis is not Basis.UNASKED:
+                named.setdefault(instance_id(claim.status.provider_id), set()).add(message.event.notice.basis)
+        seen = ask(named, logger=self._logger) if named else {}
+        heard: list[Heard] = []
+        again: set[str] = set()
+        for message, claim in open_:
+            age = now - message.event.time
+            machine = seen.get(instance_id(claim.status.provider_id))
+            verdict = weigh(message.event.notice.basis, machine, age=age)
+            if verdict is Verdict.FALSE:
+                self._report["contradicted"] += 1
+                self._logger.warning(
+                    "EC2 contradicts an event, which is dropped",
+                    extra={"nodeclaim": claim.name, "reason": message.event.notice.reason, "why": str(machine)},
+                )
+                continue
+            unconfirmed = verdict is Verdict.UNCONFIRMED
+            if verdict is Verdict.NOT_YET or (unconfirmed and age < ASKED_FOR):
+                again.add(message.id)
+            if verdict is not Verdict.NOT_YET:
+                heard.append(Heard(message=message, claim=claim, bounded=not unconfirmed))
+        return heard, again
+
     # --- machines that go ---
 
-    def _give_up_all(self, ours: Sequence[tuple[Message, NodeClaim]]) -> set[str]:
+    def _give_up_all(self, ours: Sequence[Heard]) -> set[str]:
         now = host.current().now()
         givings: dict[str, Giving] = {}
         asked: dict[str, list[str]] = {}
         scarce: dict[str, NodeClaim] = {}
         again: dict[str, NodeClaim] = {}
-        for message, claim in ours:
-            notice = message.event.notice
-            if is_ours(claim):
-                continue
-            by = notice.by or now
+        for heard in ours:
+            message, claim, notice = heard.message, heard.claim, heard.notice
+            by = (notice.by or now) if heard.bounded else None
             known = givings.get(claim.name)
-            if known is not None and known.by is not None and known.by <= by:
+            if known is not None and (by is None or (known.by is not None and known.by <= by)):
                 self._report["doubled"] += 1
                 asked[claim.name].append(message.id)
                 continue
-            if claim.metadata.deletion_timestamp is not None and stamp(claim, by, now=now) is None:
+            if claim.metadata.deletion_timestamp is not None and (by is None or stamp(claim, by, now=now) is None):
                 # Done before; but if that try didn't live to replace it, this one does.
                 self._report["doubled"] += not message.again
                 if message.again:
@@ -131,7 +181,7 @@ class Responding:
         undecided = [g.claim for name, g in givings.items() if g.undecided and name not in lost]
         if (givings or again) and not self._replace([*undecided, *again.values()], givings.values()):
             # One message that comes back is enough to decide for all.
-            failed.add(next(iter(again), ours[0][0].id))
+            failed.add(next(iter(again), ours[0].message.id))
         for giving in givings.values():
             self._recorder.record(giving.claim.ref, "Warning", giving.reason, giving.message)
         return failed

@@ -77,7 +77,8 @@ Asked = tuple[str, str, dict[str, list[str]]]
 _FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances in its caller's name
 _EC2_READS = (
     "AvailabilityZones", "CapacityReservations", "Images", "InstanceTypeOfferings", "InstanceTypes", "Instances",
-    "LaunchTemplates", "PlacementGroups", "SecurityGroups", "SpotPriceHistory", "Subnets", "Volumes",
+    "LaunchTemplates", "PlacementGroups", "SecurityGroups", "SpotInstanceRequests", "SpotPriceHistory", "Subnets",
+    "Volumes",
 )  # fmt: skip
 
 

@@ -236,6 +236,10 @@ class Cloud:
                 )
             )
 
+        def describe_spot_instance_requests(response: Any) -> Any:  # noqa: ANN401 - moto's
+            filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
+            return ActionResult({"SpotInstanceRequests": cloud.instances.spot_requests(filters)})
+
         def describe_capacity_reservations(response: Any) -> Any:  # noqa: ANN401 - moto's
             filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
             ids = response._get_param("CapacityReservationIds", [])  # noqa: SLF001 - the same
@@ -260,6 +264,7 @@ class Cloud:
             (SQSBackend, "is_message_valid_based_on_retention_period", is_kept),
             (FleetResponses, "create_fleet", create_fleet),
             (SpotInstances, "describe_spot_price_history", describe_spot_price_history),
+            (SpotInstances, "describe_spot_instance_requests", describe_spot_instance_requests),
             (EC2Response, "describe_capacity_reservations", describe_capacity_reservations),
             (Rule, "send_to_targets", send_to_targets),
             (Instance, "terminate", lambda instance: cloud.instances.terminate(terminate, instance)),

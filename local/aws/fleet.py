@@ -265,6 +265,7 @@ class Fleets:
         fabric = sum(nic.get("InterfaceType") in {"efa", "efa-only"} for nic in interfaces)
         for instance in reservation.instances:
             instance.efa_interfaces = fabric
+            instance.capacity_reservation_id = candidate.reservation_id or None
             instance.add_tags(
                 {
                     "aws:ec2launchtemplate:id": candidate.template.template.id,

@@ -15,7 +15,7 @@ from moto.ec2.models.instances import InstanceState
 from local.aws import backends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from local.aws.capacity import Capacity
     from local.aws.reservations import Reservations
@@ -25,6 +25,8 @@ _CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48}
 STARTS_IN = timedelta(seconds=1)
 STOPS_IN = timedelta(seconds=8)
 SPOT_NOTICE = timedelta(minutes=2)
+FULFILLED, TAKEN, ENDED = "fulfilled", "instance-terminated-no-capacity", "instance-terminated-by-user"
+"""Status codes of spot requests (EC2 User Guide, "Spot request status"): EC2 sets the second with its warning."""
 
 
 class Instances:
@@ -41,6 +43,10 @@ class Instances:
         self._next: dict[str, tuple[datetime, str, Any]] = {}
         self._doomed: dict[str, datetime] = {}
         self._said: list[tuple[str, str]] = []
+        self._requests: dict[str, str] = {}
+        self._lagging: dict[str, datetime] = {}
+        self.spot_status_lags = timedelta()
+        """How long DescribeSpotInstanceRequests goes on to answer what was so before a warning."""
         self.all: list[Any] = []
         """Every instance that was launched, moto's own, in order of launch."""
         self.running: dict[str, Any] = {}
@@ -49,6 +55,8 @@ class Instances:
     def launched(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
         """A new instance: pending now, running in a second; one that can't start begins to stop then."""
         self.all.append(instance)
+        if instance.lifecycle == "spot":
+            self._requests[instance.id] = FULFILLED
         self._change(instance, PENDING)
         if self._breaks(instance):
             self._doomed[instance.id] = self._now() + STARTS_IN
@@ -79,20 +87,50 @@ class Instances:
         kind = "spot" if instance.lifecycle == "spot" else "on-demand"
         self._capacity.give_back((kind, instance.instance_type, instance.availability_zone))
         self._reservations.give_back(instance.id)
+        if self._requests.get(instance.id) == FULFILLED:
+            self._requests[instance.id] = ENDED
         self._change(instance, SHUTTING_DOWN)
         self._doomed.pop(instance.id, None)
         self._next[instance.id] = (self._now() + STOPS_IN, TERMINATED, instance)
         return previous
 
+    def doom(self, instance_ids: list[str]) -> None:
+        """EC2 wants its spot instances back, and ends them in two minutes; who warns of it, if anybody, is not said."""
+        now = self._now()
+        for instance_id in instance_ids:
+            if instance_id in self._requests:
+                self._requests[instance_id] = TAKEN
+                self._lagging[instance_id] = now + self.spot_status_lags
+            self._doomed[instance_id] = now + SPOT_NOTICE
+
+    def spot_requests(self, filters: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+        """DescribeSpotInstanceRequests' entries: one request an instance, as fleets make them. Filter: instance-id."""
+        if unknown := filters.keys() - {"instance-id"}:
+            raise LookupError(f"DescribeSpotInstanceRequests by {sorted(unknown)} is not answered here")
+        wanted = filters.get("instance-id", self._requests)
+        return [self._request(i) for i in wanted if i in self._requests]
+
+    def _request(self, instance_id: str) -> dict[str, Any]:
+        code = self._requests[instance_id]
+        if code == TAKEN and self._now() < self._lagging[instance_id]:
+            code = FULFILLED
+        return {
+            "SpotInstanceRequestId": instance_id.replace("i-", "sir-", 1),
+            "InstanceId": instance_id,
+            "State": "active" if code == FULFILLED else "closed",
+            "Status": {"Code": code},
+            "Type": "one-time",
+        }
+
     def interrupt(self, instance_ids: list[str]) -> None:
         """EC2 wants its spot instances back: the warning now, the end in two minutes."""
+        self.doom(instance_ids)
         for instance_id in instance_ids:
             self._put(
                 "EC2 Spot Instance Interruption Warning",
                 instance_id,
                 {"instance-id": instance_id, "instance-action": "terminate"},
             )
-            self._doomed[instance_id] = self._now() + SPOT_NOTICE
 
     def rebalance(self, instance_ids: list[str]) -> None:
         """EC2 says that spot instances are at elevated risk."""

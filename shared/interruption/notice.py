@@ -25,6 +25,16 @@ class Ask(Enum):
     """The event is of this kind but says nothing that concerns a node."""
 
 
+class Basis(Enum):
+    """What EC2 itself says of the machine if the event is true; :mod:`shared.interruption.witness` weighs it."""
+
+    SPOT_TAKEN = "a spot instance that EC2 takes back"
+    SPOT = "a spot instance"
+    RESERVED = "an instance in a capacity reservation"
+    STOPPING = "an instance that no longer runs"
+    UNASKED = "nothing that EC2 would be asked for"
+
+
 TWO_MINUTES = timedelta(minutes=2)
 """How long before it takes a machine back EC2 says so."""
 SHORT_USE = timedelta(minutes=5)
@@ -38,13 +48,15 @@ class Notice:
     """One event, understood. ``reason`` is the Kubernetes event's, ``message`` is for a person.
 
     ``works`` says that pods run there until ``by``, as if nothing were; ``offering_gone`` that the instance's offering
-    should not be asked for again for a while. A notice older than ``use`` says nothing about now.
+    should not be asked for again for a while. A notice older than ``use`` says nothing about now. ``basis`` is what EC2
+    can be asked about it.
     """
 
     instance_ids: tuple[str, ...]
     ask: Ask
     reason: str
     message: str
+    basis: Basis
     by: datetime | None = None
     works: bool = True
     offering_gone: bool = False
@@ -60,9 +72,17 @@ Parser = Callable[[Detail, datetime], Notice]
 """From an event's detail and its time."""
 
 
-def reclaimed(instance: str, *, by: datetime, reason: str, message: str) -> Notice:
+def reclaimed(instance: str, *, by: datetime, reason: str, message: str, basis: Basis) -> Notice:
     """EC2 takes the machine back at that moment, because it wants its kind for others: there is none left of it."""
-    return Notice(instance_ids=(instance,), ask=Ask.GIVE_UP, reason=reason, message=message, by=by, offering_gone=True)
+    return Notice(
+        instance_ids=(instance,),
+        ask=Ask.GIVE_UP,
+        reason=reason,
+        message=message,
+        basis=basis,
+        by=by,
+        offering_gone=True,
+    )
 
 
 def moment(detail: Detail, field: str, read: Callable[[str], datetime]) -> datetime | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api.meta import EventReason
-from shared.interruption.notice import LONG_USE, Ask, Detail, Notice, text
+from shared.interruption.notice import LONG_USE, Ask, Basis, Detail, Notice, text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,5 +26,6 @@ def parse(detail: Detail, time: datetime) -> Notice:  # noqa: ARG001 (every pars
         ask=Ask.RISK,
         reason=EventReason("SpotRebalanceRecommendation"),
         message=f"EC2 recommends to replace spot instance {instance}: it is at a higher risk of interruption",
+        basis=Basis.SPOT,
         use=LONG_USE,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shared.api.meta import EventReason
-from shared.interruption.notice import TWO_MINUTES, Detail, Notice, moment, reclaimed, text
+from shared.interruption.notice import TWO_MINUTES, Basis, Detail, Notice, moment, reclaimed, text
 
 SOURCE = "aws.ec2"
 DETAIL_TYPE = "EC2 Capacity Reservation Instance Interruption Warning"
@@ -23,4 +23,5 @@ def parse(detail: Detail, time: datetime) -> Notice:
         by=moment(detail, "instance-termination-time", datetime.fromisoformat) or time + TWO_MINUTES,
         reason=EventReason("CapacityReservationInterrupted"),
         message=f"the capacity reservation of instance {instance} is reclaimed",
+        basis=Basis.RESERVED,
     )

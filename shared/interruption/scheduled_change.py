@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from shared.api.meta import EventReason
-from shared.interruption.notice import LONG_USE, Ask, Detail, MalformedEventError, Notice, moment
+from shared.interruption.notice import LONG_USE, Ask, Basis, Detail, MalformedEventError, Notice, moment
 
 SOURCE = "aws.health"
 DETAIL_TYPE = "AWS Health Event"
@@ -23,7 +23,11 @@ def parse(detail: Detail, time: datetime) -> Notice:
     """The affected instances are moved before its start; other services' and other categories' say nothing here."""
     if detail.get("service") != "EC2" or detail.get("eventTypeCategory") != "scheduledChange":
         return Notice(
-            instance_ids=(), ask=Ask.NOTHING, reason=EventReason("ScheduledChange"), message="not about EC2 instances"
+            instance_ids=(),
+            ask=Ask.NOTHING,
+            reason=EventReason("ScheduledChange"),
+            message="not about EC2 instances",
+            basis=Basis.UNASKED,
         )
     affected = detail.get("affectedEntities", [])
     if not isinstance(affected, list):
@@ -38,6 +42,7 @@ def parse(detail: Detail, time: datetime) -> Notice:
         ask=Ask.NOTHING if over or not ids else Ask.MAINTENANCE,
         reason=EventReason("ScheduledChange"),
         message=f"AWS Health announces {code} for {start:%Y-%m-%d %H:%M} UTC",
+        basis=Basis.UNASKED,
         by=start,
         use=LONG_USE,
     )

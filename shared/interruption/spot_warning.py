@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api.meta import EventReason
-from shared.interruption.notice import TWO_MINUTES, Detail, Notice, reclaimed, text
+from shared.interruption.notice import TWO_MINUTES, Basis, Detail, Notice, reclaimed, text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,4 +25,5 @@ def parse(detail: Detail, time: datetime) -> Notice:
         by=time + TWO_MINUTES,
         reason=EventReason("SpotInterrupted"),
         message=f"EC2 takes spot instance {instance} back in two minutes",
+        basis=Basis.SPOT_TAKEN,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from shared.api.meta import EventReason
-from shared.interruption.notice import LONG_USE, Ask, Detail, Notice, text
+from shared.interruption.notice import LONG_USE, Ask, Basis, Detail, Notice, text
 
 SOURCE = "aws.ec2"
 DETAIL_TYPE = "EC2 Instance State-change Notification"
@@ -36,6 +36,7 @@ def parse(detail: Detail, time: datetime) -> Notice:
         ask=Ask.NOTHING if reason is None else Ask.GIVE_UP,
         reason=reason or "InstanceStarting",
         message=f"instance {instance} is {state}",
+        basis=Basis.STOPPING,
         by=time + STOPS_WITHIN if state == "stopping" else time,
         works=False,
         use=LONG_USE,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
 ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")
@@ -79,8 +80,10 @@ def of_launch_groups(cluster_name: str, groups: Sequence[str]) -> tuple[Instance
     return tuple(sorted(found, key=lambda i: i.id))
 
 
-def describe(instance_ids: Sequence[str]) -> tuple[Instance, ...]:
+def describe(instance_ids: Sequence[str], *, ec2: EC2Client | None = None) -> tuple[Instance, ...]:
     """Those of the instances that EC2 still knows, terminated ones too, by id. Unknown ids are no error.
+
+    ``ec2``: the client to ask by, if not the usual one.
 
     Raises:
         ClientError: EC2 refused.
@@ -88,13 +91,15 @@ def describe(instance_ids: Sequence[str]) -> tuple[Instance, ...]:
     found: list[Instance] = []
     for start in range(0, len(instance_ids), _VALUES_A_FILTER):
         some = list(instance_ids[start : start + _VALUES_A_FILTER])
-        found += _describe([{"Name": "instance-id", "Values": some}], (*ALIVE, "terminated"))
+        found += _describe([{"Name": "instance-id", "Values": some}], (*ALIVE, "terminated"), ec2=ec2)
     return tuple(sorted(found, key=lambda i: i.id))
 
 
-def _describe(filters: list[FilterTypeDef], states: Sequence[str]) -> tuple[Instance, ...]:
+def _describe(
+    filters: list[FilterTypeDef], states: Sequence[str], *, ec2: EC2Client | None = None
+) -> tuple[Instance, ...]:
     pages = (
-        aws.ec2()
+        (ec2 or aws.ec2())
         .get_paginator("describe_instances")
         .paginate(Filters=[*filters, {"Name": "instance-state-name", "Values": list(states)}])
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from local.kubernetes import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from local.kubernetes.table import Change
     from local.world import World
@@ -18,6 +18,8 @@ GRACE = 30
 NOTICE = timedelta(minutes=2)
 SPOT = "EC2 Spot Instance Interruption Warning"
 STATE = "EC2 Instance State-change Notification"
+REBALANCE = "EC2 Instance Rebalance Recommendation"
+RESERVED = "EC2 Capacity Reservation Instance Interruption Warning"
 
 
 def deployment(
@@ -49,8 +51,15 @@ def budget(name: str, most: int | str) -> dict[str, Any]:
     }
 
 
-def small_nodes(world: World, annotations: dict[str, str] | None = None, *, budgets: str = "100%") -> None:
-    """A pool of spot nodes with two vCPUs: two of our pods each."""
+def small_nodes(
+    world: World,
+    annotations: dict[str, str] | None = None,
+    *,
+    budgets: str = "100%",
+    bought: Sequence[str] = ("spot",),
+    reservation: str = "",
+) -> None:
+    """A pool of nodes with two vCPUs: two of our pods each; spot ones, if nothing else is said."""
     node_class = {
         "apiVersion": "karpenter.k8s.aws/v1",
         "kind": "EC2NodeClass",
@@ -60,10 +69,11 @@ def small_nodes(world: World, annotations: dict[str, str] | None = None, *, budg
             "role": f"TenonNodeRole-{world.cluster}",
             "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": world.cluster}}],
             "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": world.cluster}}],
+            **({"capacityReservationSelectorTerms": [{"id": reservation}]} if reservation else {}),
         },
     }
     requirements = [
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [*bought]},
         {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]},
         {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
     ]

@@ -12,6 +12,7 @@ from local.kubernetes import kinds
 from local.world import World
 from local.world.world import Options
 from tests.e2e.interruptions.rig import (
+    RESERVED,
     SPOT,
     STATE,
     budget,
@@ -126,7 +127,7 @@ def test_a_machine_that_was_taken_from_outside_is_finished_with_at_once(quiet_wo
     fill(world, 2)
     (instance,) = world.instances()
     (node,) = world.nodes()
-    send(world, event(world, STATE, {"instance-id": instance.id, "state": "terminated"}))
+    boto3.client("ec2", region_name=world.region).terminate_instances(InstanceIds=[instance.id])
     world.run_until(
         lambda: node["metadata"]["name"] not in {n["metadata"]["name"] for n in world.nodes()},
         limit=timedelta(seconds=45),
@@ -135,18 +136,18 @@ def test_a_machine_that_was_taken_from_outside_is_finished_with_at_once(quiet_wo
 
 
 def test_a_reclaimed_reservation_is_given_up_like_a_spot_instance_by_the_time_that_the_event_says(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
+    made = world.aws.reservations.add("m5.large", "us-east-1a", total=2, now=world.clock.now())
+    small_nodes(world, bought=["reserved", "on-demand"], reservation=made)
     world.apply([deployment("web", 2)])
     fill(world, 2)
     (instance,) = world.instances()
     (node,) = (n["metadata"]["name"] for n in world.nodes())
     warned = world.clock.now()
     ends = warned + timedelta(minutes=10)
-    about = "EC2 Capacity Reservation Instance Interruption Warning"
     detail = {"instance-id": instance.id, "instance-termination-time": ends.isoformat(), "state": "running"}
-    send(world, event(world, about, detail))
+    send(world, event(world, RESERVED, detail))
     world.run_until(lambda: is_going(world, node), limit=timedelta(seconds=10))
     deadline = datetime.fromisoformat(notes(world, node)["karpenter.sh/nodeclaim-termination-timestamp"])
     assert deadline == ends - timedelta(seconds=15)
@@ -168,7 +169,7 @@ def test_the_deployed_rules_let_samples_in_and_not_their_neighbours(quiet_world:
         ("aws.ec2", SPOT, {"instance-id": "i-1", "instance-action": "terminate"}),
         ("aws.ec2", "EC2 Instance Rebalance Recommendation", {"instance-id": "i-1"}),
         ("aws.ec2", STATE, {"instance-id": "i-1", "state": "stopping"}),
-        ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", {"instance-id": "i-1"}),
+        ("aws.ec2", RESERVED, {"instance-id": "i-1"}),
         ("aws.health", "AWS Health Event", {"service": "EC2", "eventTypeCategory": "scheduledChange"}),
     ]
     others = [

@@ -149,14 +149,16 @@ _ENDING = (
     _ec2("terminate what is nobody's", "TerminateInstances", _instances(lambda m: m.untagged)),
     _ec2("stop a node", "StopInstances", _instances(lambda m: m.node)),
 )
+_SEEN = ("DescribeInstances", "DescribeImages", "DescribeInstanceTypes", "DescribeSpotInstanceRequests")
 _READING = (
     _ec2("see instances", "DescribeInstances", _fixed(), RESOLVES | {"termination"}),
+    _ec2("see spot requests", "DescribeSpotInstanceRequests", _fixed(), frozenset({"interruption"})),
     _ec2("see images", "DescribeImages", _fixed(), RESOLVES),
     _ec2("see instance types", "DescribeInstanceTypes", _fixed(), frozenset({"catalog"})),
     _ec2("see templates", "DescribeLaunchTemplates", _fixed(), frozenset({"lifecycle"})),
     *(
         Call(what=f"{operation} in another Region", service="ec2", operation=operation, params=_fixed(), region="eu-x")
-        for operation in ("DescribeInstances", "DescribeImages", "DescribeInstanceTypes", "DescribeLaunchTemplates")
+        for operation in (*_SEEN, "DescribeLaunchTemplates")
     ),
     Call(what="see prices", service="pricing", operation="GetProducts", params=_fixed(), may=frozenset({"catalog"})),
 )

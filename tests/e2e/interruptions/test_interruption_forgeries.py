@@ -1,0 +1,174 @@
+"""Well-formed events that aren't true, on the queue as if they had come from EC2: what they can do, and what not."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from local.faults import Action
+from tests.e2e.interruptions.rig import (
+    REBALANCE,
+    RESERVED,
+    SPOT,
+    STATE,
+    budget,
+    deployment,
+    event,
+    fill,
+    interruptions,
+    is_going,
+    notes,
+    nothing_went_wrong,
+    send,
+    since,
+    small_nodes,
+)
+
+if TYPE_CHECKING:
+    from local.world import World
+
+REFUSED = Action(code="RequestLimitExceeded", status=503)
+DEADLINE = "karpenter.sh/nodeclaim-termination-timestamp"
+
+
+def what_is_there(world: World) -> dict[str, Any]:
+    return {
+        "nodes": sorted((n["metadata"]["uid"], json.dumps(n["spec"])) for n in world.nodes()),
+        "claims": sorted((c["metadata"]["uid"], json.dumps(c["metadata"]["annotations"])) for c in world.claims()),
+        "pods": sorted((p["metadata"]["uid"], p["spec"].get("nodeName", "")) for p in world.pods()),
+        "instances": sorted(i.id for i in world.instances()),
+    }
+
+
+def counted(world: World, metric: str) -> int:
+    return sum(int(values[0]) for i in interruptions(world) for m in i.metrics for values in [m.get(metric)] if values)
+
+
+@pytest.fixture
+def on_demand(world: World) -> World:
+    small_nodes(world, bought=["on-demand"])
+    world.apply([deployment("web", 2)])
+    fill(world, 2)
+    return world
+
+
+@pytest.mark.parametrize("about", [SPOT, REBALANCE])
+def test_what_ec2_says_of_spot_instances_only_moves_no_on_demand_one(on_demand: World, about: str) -> None:
+    world = on_demand
+    (instance,) = world.instances()
+    before = what_is_there(world)
+    send(world, *[event(world, about, {"instance-id": instance.id, "instance-action": "terminate"})] * 5)
+    world.run_for(timedelta(minutes=5))
+    assert what_is_there(world) == before
+    assert counted(world, "tenon_interruption_contradicted_total") == 5
+    assert world.dead_letters() == []
+    nothing_went_wrong(world)
+
+
+@pytest.mark.parametrize("state", ["stopping", "stopped", "shutting-down", "terminated"])
+def test_a_machine_that_is_said_to_stop_and_runs_is_left_alone(on_demand: World, state: str) -> None:
+    world = on_demand
+    (instance,) = world.instances()
+    before = what_is_there(world)
+    send(world, event(world, STATE, {"instance-id": instance.id, "state": state}))
+    world.run_for(timedelta(minutes=5))
+    assert what_is_there(world) == before
+    assert counted(world, "tenon_interruption_contradicted_total") == 1
+    assert world.dead_letters() == []
+    nothing_went_wrong(world)
+
+
+def test_warnings_about_others_machines_and_about_those_that_are_gone_change_nothing(quiet_world: World) -> None:
+    world = quiet_world
+    world.apply([deployment("web", 2)])
+    fill(world, 2)
+    (gone,) = world.instances()
+    world.interrupt_spot([gone.id])
+    world.run_until(lambda: gone.id not in {i.id for i in world.instances()}, limit=timedelta(minutes=4))
+    world.run_for(timedelta(minutes=2))
+    before = what_is_there(world)
+    for about in (SPOT, STATE, REBALANCE, RESERVED):
+        for instance in (gone.id, "i-0123456789abcdef0"):
+            send(world, event(world, about, {"instance-id": instance, "state": "terminated"}))
+    world.run_for(timedelta(minutes=5))
+    assert what_is_there(world) == before
+    assert world.dead_letters() == []
+    nothing_went_wrong(world)
+
+
+def test_no_spot_instance_is_given_up_as_one_of_a_reservation(quiet_world: World) -> None:
+    world = quiet_world
+    world.apply([deployment("web", 2)])
+    fill(world, 2)
+    (instance,) = world.instances()
+    before = what_is_there(world)
+    send(world, event(world, RESERVED, {"instance-id": instance.id}))
+    world.run_for(timedelta(minutes=3))
+    assert what_is_there(world) == before
+
+
+def test_a_warning_that_ec2_knows_nothing_of_overrides_no_budget(quiet_world: World) -> None:
+    world = quiet_world
+    world.apply([budget("held", 0), deployment("held", 1), deployment("web", 1)])
+    fill(world, 2)
+    (instance,) = world.instances()
+    (node,) = (n["metadata"]["name"] for n in world.nodes())
+    (held,) = (p["metadata"]["uid"] for p in world.pods() if p["metadata"]["labels"]["app"] == "held")
+    forged = world.clock.now()
+    send(world, event(world, SPOT, {"instance-id": instance.id, "instance-action": "terminate"}))
+    world.run_for(timedelta(minutes=5))
+    # It costs a replacement, which is there first, and then what the budget allows: nothing.
+    assert held in {p["metadata"]["uid"] for p in world.pods(node=node, phase="Running")}
+    assert DEADLINE not in notes(world, node)
+    assert instance.id in {i.id for i in world.instances()}
+    assert len(world.pods(phase="Running")) == 2
+    (joined,) = (since(forged, h) for h in world.events.of("node joined") if h.at >= forged)
+    (left,) = (since(forged, h) for h in world.events.of("pod leaving") if h.at >= forged)
+    assert joined <= left
+    # It is asked about again for a while, given up once, and never becomes a dead letter.
+    said = [line["message"] for i in interruptions(world) if i.at >= forged for line in i.logs]
+    assert said.count("A node is given up") == 1
+    assert 2 <= world.aws.calls.count()["ec2", "DescribeSpotInstanceRequests"] <= 5
+    assert world.dead_letters() == []
+    nothing_went_wrong(world)
+
+
+def test_a_true_warning_that_ec2_confirms_late_is_followed_at_once_and_has_its_deadline_in_time(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.apply([budget("held", 0), deployment("held", 2)])
+    fill(world, 2)
+    (instance,) = world.instances()
+    (node,) = (n["metadata"]["name"] for n in world.nodes())
+    world.aws.instances.spot_status_lags = timedelta(seconds=4)
+    warned = world.clock.now()
+    world.interrupt_spot([instance.id])
+    world.run_until(lambda: is_going(world, node), limit=timedelta(seconds=5))
+    world.run_until(lambda: DEADLINE in notes(world, node), limit=timedelta(seconds=20))
+    world.run_until(lambda: not world.pods(node=node), limit=timedelta(minutes=2))
+    assert (world.clock.now() - warned).total_seconds() <= 110
+    world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=2))
+    created = [h for h in world.events.of("claim created") if h.at >= warned]
+    assert len(created) == 1
+    assert world.dead_letters() == []
+    nothing_went_wrong(world)
+
+
+def test_a_warning_is_believed_where_ec2_cant_be_asked(quiet_world: World) -> None:
+    world = quiet_world
+    world.apply([budget("held", 0), deployment("held", 2)])
+    fill(world, 2)
+    (instance,) = world.instances()
+    (node,) = (n["metadata"]["name"] for n in world.nodes())
+    world.faults.call("ec2", "DescribeSpotInstanceRequests", REFUSED, times=100, caller="interruption")
+    warned = world.clock.now()
+    world.interrupt_spot([instance.id])
+    world.run_until(lambda: is_going(world, node) and DEADLINE in notes(world, node), limit=timedelta(seconds=10))
+    world.run_until(lambda: not world.pods(node=node), limit=timedelta(minutes=2))
+    assert (world.clock.now() - warned).total_seconds() <= 110
+    said = {line["message"] for i in interruptions(world) if i.at >= warned for line in i.logs}
+    assert "EC2 could not be asked, so events are believed" in said
