@@ -218,10 +218,12 @@ def page() -> str:
     total = sum(line.usd for line in lines)
     fargate, node = _karpenter_totals()
     night = max(NODES // 5, 1)
+    there = ", ".join(f"{found['nodes']:.0f} in the {s}" for s, found in month.measured.get(NODES, {}).items())
     smaller = ", ".join(str(size) for size in sorted(month.measured) if size != NODES)
-    basis = f"A world of {NODES} nodes was measured."
+    basis = f"A world of {NODES} nodes was measured (in fact {there})."
     if month.reckoned:
-        basis = f"Measured with {NODES} nodes, but for: {', '.join(month.reckoned)}. That lies, count by count, on the "
+        basis = f"Measured with {NODES} nodes (in fact {there}), but for: {', '.join(month.reckoned)}. "
+        basis += "That lies, count by count, on the "
         basis += f"line through the two largest worlds that were measured (of {smaller} nodes)."
     return f"""# Cost model
 
@@ -249,11 +251,16 @@ and metrics are not counted here.
 
 ## How it was found
 
-Work is measured in the local world, minute by minute: a quarter of an hour of night, a morning ramp of half an \
-hour, a \
-quarter of an hour of day in which deployments sway by a tenth, and an evening hour that begins with a ramp; each \
-is scaled to its hours of the \
-month. {basis} `python -m bench.office_hours` measures anew.
+The month is composed, not lived through. Work is counted in four stretches of one working day in the local world \
+(`bench/office_hours.py`), once for each size, and each stretch is scaled to its hours of the month:
+
+{_stretch_table()}
+
+They follow one another in that order. Before the first, the world is filled and has three minutes to come to rest, \
+which aren't counted. Between day and evening the cluster's clock is turned forward by nine hours in which nothing \
+happens: no sweep runs and no price is refreshed in them; then three minutes of rest, not counted either. That makes \
+nodes as old as they are at the end of a day, by which savings are judged. Within the stretches waiting is skipped, \
+and work takes its processor time. {basis} `python -m bench.office_hours` measures anew.
 
 - Invocations, messages, requests and log bytes are counted. Processor time is measured on this project's own \
 machine \
@@ -277,10 +284,41 @@ hours that have it. Alarms that add up several metrics are paid for each.
 
 ## Prices
 
-| price, USD | for one | said at |
-|---|---|---|
+AWS's page for each, and the page on which the figure was found; AWS's own pages mostly fill their tables in the \
+browser. Those without one rest on nothing but this project's word.
+
+| price, USD | for one | AWS's page | found at |
+|---|---|---|---|
 {_price_table()}
 """
+
+
+def _stretch_table() -> str:
+    what = {
+        "night": "nothing happens",
+        "morning": "pods come in ten steps within the first quarter",
+        "day": "deployments sway by a tenth, one down and one up every five minutes",
+        "evening": "pods go in ten steps within the first quarter",
+    }
+    lines = [
+        f"| {name} | {lasts.total_seconds() / 60:.0f} min | {what[name]} | {STRETCH_HOURS[name]:.0f} h |"
+        for name, lasts in office_hours.STRETCHES.items()
+    ]
+    return "\n".join(["| stretch | measured | what happens | stands for |", "|---|---|---|---|", *lines])
+
+
+def snapshots() -> list[Line]:
+    """What SnapStart would add in a month, for one published version of each function, and what it could save.
+
+    Snapshots are priced by the function's memory; a restore takes the place of a cold start.
+    """
+    gib = sum(size.memory for size in sizes.SIZES.values()) / 1024
+    restores = _COLD_STARTS / len(sizes.FUNCTIONS) * gib
+    return [
+        Line("snapshots kept", gib * HOURS * 3600, prices.SNAPSHOT_GB_SECOND, f"{gib:.2f} GiB, all month"),
+        Line("snapshots restored", restores, prices.SNAPSHOT_RESTORED_GB, f"{_COLD_STARTS:,.0f} cold starts"),
+        Line("initialisation saved", -restores * COLD_SECONDS, prices.GB_SECOND, f"{COLD_SECONDS:.0f} s each"),
+    ]
 
 
 def _table(lines: list[Line]) -> str:
@@ -288,7 +326,10 @@ def _table(lines: list[Line]) -> str:
 
 
 def _price_table() -> str:
-    return "\n".join(f"| {p.usd:.10f}".rstrip("0").rstrip(".") + f" | {p.unit} | {p.page} |" for p in prices.ALL)
+    return "\n".join(
+        f"| {p.usd:.10f}".rstrip("0").rstrip(".") + f" | {p.unit} | {p.page} | {p.seen or 'not verified'} |"
+        for p in prices.ALL
+    )
 
 
 def _karpenter_totals() -> tuple[float, float]:

@@ -1,20 +1,25 @@
-"""AWS's list prices in us-east-1 that a month of Tenon is reckoned with, and where each is said. No free tiers."""
+"""AWS's list prices in us-east-1 that a month of Tenon is reckoned with, and where each is said. No free tiers.
+
+Most of AWS's pricing pages fill their tables in the browser, so a copy of one has no figures. Beside AWS's own page
+each price names a public page on which the figure was found, or says that none was.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 REGION = "us-east-1"
-AS_OF = "as of 2025"
+AS_OF = "as public pages gave them in 2025 and 2026"
 
 
 @dataclass(frozen=True)
 class Price:
-    """USD for one unit, and the page that says so."""
+    """USD for one unit, AWS's page about it, and the page on which the figure was seen ("" if on none)."""
 
     usd: float
     unit: str
     page: str
+    seen: str = ""
 
 
 _LAMBDA = "aws.amazon.com/lambda/pricing"
@@ -25,22 +30,39 @@ _S3 = "aws.amazon.com/s3/pricing"
 _FARGATE = "aws.amazon.com/fargate/pricing"
 _EC2 = "aws.amazon.com/ec2/pricing/on-demand"
 
-GB_SECOND = Price(0.0000133334, "GB-second, arm64", _LAMBDA)
-INVOCATION = Price(0.20e-6, "invocation", _LAMBDA)
-STANDARD_REQUEST = Price(0.40e-6, "request, standard queue", _SQS)
-FIFO_REQUEST = Price(0.50e-6, "request, FIFO queue", _SQS)
-EVENT = Price(1.00e-6, "event", "aws.amazon.com/eventbridge/pricing")
-TABLE_WRITE = Price(0.625e-6, "write request unit", _DYNAMODB)
-TABLE_READ = Price(0.125e-6, "read request unit", _DYNAMODB)
+_OF_QUEUES = "cloudburn.io/blog/amazon-sqs-pricing"
+_OF_TABLES = "airbyte.com/data-engineering-resources/dynamodb-pricing"
+_OF_LOGS = "c3x.dev/blog/cloudwatch-logs-cost-optimization"
+_OF_FARGATE = "vantage.sh/blog/fargate-pricing"
+
+# Lambda's own page has these in its worked examples, for us-east-1.
+GB_SECOND = Price(0.0000133334, "GB-second, arm64", _LAMBDA, _LAMBDA)
+INVOCATION = Price(0.20e-6, "invocation", _LAMBDA, _LAMBDA)
+SNAPSHOT_GB_SECOND = Price(0.0000015046, "GB-second that SnapStart keeps a snapshot", _LAMBDA, _LAMBDA)
+SNAPSHOT_RESTORED_GB = Price(0.0001397998, "GB that SnapStart restores", _LAMBDA, _LAMBDA)
+STANDARD_REQUEST = Price(0.40e-6, "request, standard queue", _SQS, _OF_QUEUES)
+FIFO_REQUEST = Price(0.50e-6, "request, FIFO queue", _SQS, _OF_QUEUES)
+EVENT = Price(1.00e-6, "event", "aws.amazon.com/eventbridge/pricing", "cloudburn.io/blog/amazon-eventbridge-pricing")
+TABLE_WRITE = Price(0.625e-6, "write request unit", _DYNAMODB, _OF_TABLES)
+TABLE_READ = Price(0.125e-6, "read request unit", _DYNAMODB, _OF_TABLES)
 OBJECT_PUT = Price(0.005e-3, "PUT request", _S3)
 OBJECT_GET = Price(0.0004e-3, "GET request", _S3)
-LOG_GB = Price(0.50, "GB of logs taken in", _CLOUDWATCH)
-LOG_GB_MONTH = Price(0.03, "GB of logs kept for a month", _CLOUDWATCH)
-METRIC = Price(0.30, "metric for a month, by the hour", _CLOUDWATCH)
-ALARM = Price(0.10, "metric that an alarm looks at, for a month", _CLOUDWATCH)
-DASHBOARD = Price(3.00, "dashboard for a month", _CLOUDWATCH)
-FARGATE_VCPU = Price(0.04048, "vCPU-hour, Fargate", _FARGATE)
-FARGATE_GB = Price(0.004445, "GB-hour, Fargate", _FARGATE)
+LOG_GB = Price(0.50, "GB of logs taken in", _CLOUDWATCH, _OF_LOGS)
+LOG_GB_MONTH = Price(0.03, "GB of logs kept for a month", _CLOUDWATCH, _OF_LOGS)
+METRIC = Price(0.30, "metric for a month, by the hour", _CLOUDWATCH, "signoz.io/guides/cloudwatch-pricing")
+# By metric, not by alarm: "you incur a cost for each alarm-metric that's referenced in the metric math expression"
+# (docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_billing.html).
+ALARM = Price(
+    0.10, "metric that an alarm looks at, for a month", _CLOUDWATCH, "c3x.dev/resources/aws/aws_cloudwatch_metric_alarm"
+)
+DASHBOARD = Price(
+    3.00,
+    "dashboard for a month",
+    _CLOUDWATCH,
+    "factualminds.com/blog/amazon-cloudwatch-pricing-metrics-logs-alarms-dashboards",
+)
+FARGATE_VCPU = Price(0.04048, "vCPU-hour, Fargate", _FARGATE, _OF_FARGATE)
+FARGATE_GB = Price(0.004445, "GB-hour, Fargate", _FARGATE, _OF_FARGATE)
 NODE_HOUR = Price(0.0725, "hour of a c7g.large (2 vCPU, 4 GiB), on-demand", _EC2)
 NODE_VCPUS, NODE_GIB = 2.0, 4.0
 

@@ -165,7 +165,7 @@ def custom(metric: metrics.Metric, *, period: Duration = _MINUTE) -> cloudwatch.
 
 
 def _total(parts: Mapping[str, cloudwatch.IMetric], *, label: str) -> cloudwatch.MathExpression:
-    """The sum of several metrics, which counts as one alarm."""
+    """The sum of several metrics: one alarm, and each metric is paid for (AWS: "CloudWatch billing and cost")."""
     named = {f"m{i}": metric for i, metric in enumerate(parts.values())}
     return cloudwatch.MathExpression(
         expression=" + ".join(f"FILL({n}, 0)" for n in named), using_metrics=named, label=label, period=_MINUTE

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.cost_model import HOURS, STRETCH_HOURS, Month
+from bench import list_prices, office_hours
+from bench.cost_model import HOURS, STRETCH_HOURS, Month, snapshots
+from infra import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,3 +38,29 @@ def test_a_longer_measurement_of_the_same_costs_the_same() -> None:
     longer = {stretch: {name: 4 * value for name, value in found.items()} for stretch, found in _measured(15).items()}
     for_a_quarter, for_an_hour = Month({100: _measured(15)}), Month({100: longer})
     assert for_an_hour.count("provisioner invocations") == pytest.approx(for_a_quarter.count("provisioner invocations"))
+
+
+def test_the_decision_about_snapshots_has_the_figures_that_follow_from_sizes_and_prices() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text(encoding="utf-8")
+    (decision,) = (" ".join(part.split()) for part in page.split("\n- **") if part.startswith("No SnapStart"))
+    month = Month(office_hours.kept_results())
+    kept, restored, saved = snapshots()
+    memory = sum(size.memory for size in sizes.SIZES.values())
+    total = sum(line.usd for line in month.lines())
+    for figure in (
+        f"{memory:,} MiB",
+        f"{memory / 1024:.2f} GiB × {HOURS * 3600:,} s × USD {list_prices.SNAPSHOT_GB_SECOND.usd:.10f} = USD {kept.usd:.2f}",
+        f"USD {restored.usd:.2f}",
+        f"USD {-saved.usd:.2f}",
+        f"2,190 of {sum(month.count(f'{name} invocations') for name in sizes.FUNCTIONS):,.0f}",
+        f"USD {total:.2f}",
+    ):
+        assert figure in decision, figure
+    assert kept.usd + restored.usd + saved.usd > total
+
+
+def test_every_price_names_aws_page_and_where_it_was_found_or_is_said_to_be_unverified() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cost-model.md").read_text(encoding="utf-8")
+    for price in list_prices.ALL:
+        assert price.page.startswith("aws.amazon.com/")
+        assert f"| {price.unit} | {price.page} | {price.seen or 'not verified'} |" in page
