@@ -88,7 +88,8 @@ def _make(iam: IAMClient, role: str, cluster: str) -> str:
         if finding.code(error) == _NO_SUCH:
             raise _no_such(role) from error
         if finding.code(error) not in _EXISTS:
-            finding.denied(error, "iam:AddRoleToInstanceProfile, or name one by spec.instanceProfile", none)
+            needed = f"iam:AddRoleToInstanceProfile, and iam:PassRole for that role: deploy with -c nodeRoles={role}"
+            finding.denied(error, needed, none)
     return name
 
 

@@ -74,6 +74,8 @@ def kind(code: str) -> Kind:
 def advice(code: str, message: str) -> str:
     """One sentence for a person: what EC2 said, and what to change where that is known."""
     said = message.split(" Encoded authorization failure message", maxsplit=1)[0].strip().rstrip(".") or code
+    if code in DENIED and "iam:PassRole" in said:
+        return f"EC2 denied the launch ({said}): name the node class's role when deploying, by -c nodeRoles=ROLE"
     if code in DENIED:
         return f"EC2 denied the launch ({said}): the function's role, or a policy above it, lacks that permission"
     hint = _hint(code, said)

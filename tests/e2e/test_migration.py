@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -25,6 +27,9 @@ KARPENTERS_CONDITIONS = {
 }  # fmt: skip
 """Of NodeClaims: sigs.k8s.io/karpenter, pkg/apis/v1/nodeclaim_status.go (v1.14)."""
 OURS = "tenon.sh/"
+ROOT = Path(__file__).parents[2]
+SAID_BY_ACCOUNT = re.compile(r"(?<=\()\w+(?= is not)|(?<=:iam::)\d+(?=:)")
+"""What in a refusal is the account's own: who was refused, and the account's number."""
 
 
 def names_of(found: list[Obj]) -> set[str]:
@@ -193,3 +198,47 @@ def test_a_node_group_is_emptied_into_pools(spot_default: World) -> None:
     assert not any(p["spec"]["nodeName"] in group for p in running)
     # the group is nobody's to take away but its owner's
     assert group <= names_of(world.nodes())
+
+
+@pytest.mark.parametrize("has_profile", [True, False])
+def test_a_class_whose_role_the_deployment_does_not_name_says_so(
+    world: World, load: Callable[[str], list[dict[str, Any]]], *, has_profile: bool
+) -> None:
+    role, iam = "KarpenterNodeRole-NAME", boto3.client("iam")
+    iam.create_role(RoleName=role, AssumeRolePolicyDocument='{"Version": "2012-10-17", "Statement": []}')
+    if has_profile:
+        iam.create_instance_profile(InstanceProfileName=role)
+        iam.add_role_to_instance_profile(InstanceProfileName=role, RoleName=role)
+    tagged = [{"tags": {"karpenter.sh/discovery": world.cluster}}]
+    spec = {"amiSelectorTerms": [{"alias": "al2023@latest"}], "role": role}
+    spec |= {"subnetSelectorTerms": tagged, "securityGroupSelectorTerms": tagged}
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "theirs"}
+    world.apply(
+        [
+            {
+                "apiVersion": "karpenter.k8s.aws/v1",
+                "kind": "EC2NodeClass",
+                "metadata": {"name": "theirs"},
+                "spec": spec,
+            },
+            {
+                "apiVersion": "karpenter.sh/v1",
+                "kind": "NodePool",
+                "metadata": {"name": "theirs"},
+                "spec": {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}},
+            },
+            *(doc for doc in load("spot-default.yaml") if doc["kind"] == "Deployment"),
+        ]
+    )
+    world.scale("default", "inflate", 1)
+    world.run_for(timedelta(minutes=2))
+    about, reason = ("NodeClaim", "UnauthorizedOperation") if has_profile else ("EC2NodeClass", "Unauthorized")
+    (said,) = {
+        e["message"]
+        for e in world.store.list(kinds.EVENTS)
+        if (e["involvedObject"]["kind"], e["reason"]) == (about, reason)
+    }
+    page = " ".join((ROOT / "docs" / "migration.md").read_text(encoding="utf-8").split())
+    assert all(part in page for part in SAID_BY_ACCOUNT.split(said))
+    assert not world.instances()
+    world.expect_denials()

@@ -45,11 +45,12 @@ def test_the_decision_about_snapshots_has_the_figures_that_follow_from_sizes_and
     (decision,) = (" ".join(part.split()) for part in page.split("\n- **") if part.startswith("No SnapStart"))
     month = Month(office_hours.kept_results())
     kept, restored, saved = snapshots()
+    each = list_prices.SNAPSHOT_GB_SECOND.usd
     memory = sum(size.memory for size in sizes.SIZES.values())
     total = sum(line.usd for line in month.lines())
     for figure in (
         f"{memory:,} MiB",
-        f"{memory / 1024:.2f} GiB × {HOURS * 3600:,} s × USD {list_prices.SNAPSHOT_GB_SECOND.usd:.10f} = USD {kept.usd:.2f}",
+        f"{memory / 1024:.2f} GiB × {HOURS * 3600:,} s × USD {each:.10f} = USD {kept.usd:.2f}",
         f"USD {restored.usd:.2f}",
         f"USD {-saved.usd:.2f}",
         f"2,190 of {sum(month.count(f'{name} invocations') for name in sizes.FUNCTIONS):,.0f}",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
+from functools import cache
 from pathlib import Path
 
+import pytest
 import yaml
 
-from docs import generate
+from cli.main import app
+from docs import events, generate
+from infra import options
+from shared import metrics
 
 DOCS = Path(__file__).parents[3] / "docs"
 ROOT = DOCS.parent
@@ -43,6 +50,70 @@ def test_tests_that_pages_name_are_there() -> None:
     }
     assert named
     assert {(file, test) for file, test in named if f"def {test}(" not in (ROOT / file).read_text("utf-8")} == set()
+
+
+@cache
+def _said_in_code() -> tuple[str, ...]:
+    """Every text and class name in what is deployed and in the command."""
+    found: set[str] = set()
+    for folder in ("functions", "shared", "infra", "cli"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.add(node.value)
+                elif isinstance(node, ast.ClassDef):
+                    found.add(node.name)
+    return tuple(found)
+
+
+def _prose(page: str) -> str:
+    return re.sub(r"```.*?```", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+AWS_SAYS = {"Concurrent executions"}
+"""Quoted in those pages because AWS calls it so."""
+NAMED_BY_OTHERS = {
+    "AccessDenied", "CloudTrail", "ConfigMap", "CustomResourceDefinition", "DynamoDB", "EventBridge", "SendMessage",
+    "KarpenterNodeRole",
+}  # fmt: skip
+"""What Kubernetes and AWS call things that the code doesn't name, or that aren't ours."""
+
+
+@pytest.mark.parametrize("page", ["troubleshooting.md", "runbooks.md"])
+def test_what_a_page_quotes_is_what_the_code_says(page: str) -> None:
+    quoted = {" ".join(text.split()) for text in re.findall(r'"([^"]+)"', _prose(page))} - AWS_SAYS
+    assert len(quoted) > 3
+    assert {text for text in quoted if not any(text in said for said in _said_in_code())} == set()
+
+
+@pytest.mark.parametrize("page", ["troubleshooting.md", "runbooks.md", "migration.md", "interruptions.md"])
+def test_reasons_conditions_and_errors_that_a_page_names_are_there(page: str) -> None:
+    """A reason is an event's, a condition or an error's name: in code it stands as a text of its own or as a class."""
+    known = set(_said_in_code()) | events.reasons() | NAMED_BY_OTHERS
+    known |= {text.partition(":")[2] for text in _said_in_code()}  # an action: ec2:DescribeInstances
+    words = set(re.findall(r"(?<![/.\w-])[A-Z]+[a-z0-9]+(?:[A-Z][a-z]*)+(?![\w(])", _prose(page)))
+    assert words
+    assert {w for w in words if not {w, w.removesuffix("s"), w.replace("ies", "y")} & known} == set()
+
+
+def test_metrics_that_pages_name_are_there() -> None:
+    known = {m.name for m in metrics.ALL}
+    named = {
+        "".join(parts)
+        for page in DOCS.rglob("*.md")
+        for text in re.findall(r"`((?:tenon|karpenter)_[a-z_{},]+)`", page.read_text(encoding="utf-8"))
+        for parts in itertools.product(*(part.split(",") for part in re.split(r"[{}]", text)))
+    }
+    assert len(named) > len(known) / 2
+    assert named <= known
+
+
+def test_context_keys_and_commands_that_pages_name_are_there() -> None:
+    pages = [*DOCS.rglob("*.md"), ROOT / "README.md"]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    assert set(re.findall(r"-c (\w+)=", text)) <= {*options.KEYS, "KEY"}
+    commands = {c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands}
+    assert set(re.findall(r"(?:^|`)tenon ([a-z]+)", text, flags=re.MULTILINE)) <= commands
 
 
 def _files(nav: object) -> list[str]:
