@@ -41,7 +41,13 @@ def launch(nodes: int) -> None:
     for first in range(0, nodes, _AT_ONCE):
         count = min(_AT_ONCE, nodes - first)
         image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
-        ran = ec2.run_instances(ImageId=image, InstanceType="m5.large", MinCount=count, MaxCount=count)
+        ran = ec2.run_instances(
+            ImageId=image,
+            InstanceType="m5.large",
+            MinCount=count,
+            MaxCount=count,
+            InstanceMarketOptions={"MarketType": "spot"},
+        )
         made = {i["InstanceId"]: first + n for n, i in enumerate(ran["Instances"])}
         for instance in ec2_backends[ACCOUNT][REGION].all_instances():
             if instance.id in made:
