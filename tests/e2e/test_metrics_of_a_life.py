@@ -22,8 +22,10 @@ FAILURES = {
     metrics.CATALOG_STALE,
     metrics.CATALOG_MALFORMED,
     metrics.MOVED,
+    metrics.INTERRUPTION_CONTRADICTED,
 }
-"""Counts of what goes wrong, or that EC2 announces days ahead: nothing of it happens here, and nothing is written."""
+"""Counts of what goes wrong or is forged, or that EC2 announces days ahead: nothing of it happens here, and nothing is
+written."""
 
 
 def test_every_metric_is_written_over_a_life_by_the_function_that_it_is_of(
