@@ -71,7 +71,7 @@ ANY_ONE = st.integers(0, 100)
 LIKE_PRICED = problems(rules=COMPARABLE, pools=UNLIMITED, weights=(0,))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(raw=problems(pools=UNLIMITED), which=ANY_ONE)
 def test_a_pod_that_goes_takes_nobody_elses_place(raw: Raw, which: int) -> None:
     _one_less(raw, which)
@@ -84,7 +84,7 @@ def test_a_pod_that_goes_takes_nobody_elses_place_in_hundreds_of_problems(raw: R
     _one_less(raw, which)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(raw=LIKE_PRICED, which=ANY_ONE)
 def test_a_type_more_never_costs_more(raw: Raw, which: int) -> None:
     _one_type_more(raw, which)
@@ -97,7 +97,7 @@ def test_a_type_more_never_costs_more_in_hundreds_of_problems(raw: Raw, which: i
     _one_type_more(raw, which)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(raw=LIKE_PRICED, which=ANY_ONE, factor=st.sampled_from((0.99, 0.9, 0.5)))
 def test_a_lower_price_never_costs_more(raw: Raw, which: int, factor: float) -> None:
     _cheaper(raw, which, factor)

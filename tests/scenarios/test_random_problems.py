@@ -64,7 +64,7 @@ def _none_refused_idly(raw: Raw) -> None:
     assert lonely.could_stand_alone(raw, decide(raw)) == {}
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(raw=problems())
 def test_any_problem_is_decided_rightly(raw: Raw) -> None:
     _right(raw)
@@ -77,7 +77,7 @@ def test_thousands_of_problems_are_decided_rightly(raw: Raw) -> None:
     _right(raw)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(raw=problems(), seed=st.integers(0, 1000))
 def test_the_order_of_objects_changes_no_byte(raw: Raw, seed: int) -> None:
     _alike(raw, seed)
@@ -90,7 +90,7 @@ def test_the_order_of_objects_changes_no_byte_of_thousands(raw: Raw, seed: int) 
     _alike(raw, seed)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(raw=problems())
 def test_no_pod_is_refused_that_could_have_a_machine_to_itself(raw: Raw) -> None:
     _none_refused_idly(raw)

@@ -23,7 +23,7 @@ DEARER = {
     # Karpenter leaves two of three pods without a place here; ours places all three, and more pods cost more.
     "110-self-anti-zone",
 }
-BIGGEST = 5000
+BIGGEST = 2000
 
 if not (FOLDER / "index.json").exists():
     pytest.skip("the scenarios are not beside this checkout", allow_module_level=True)
@@ -53,7 +53,7 @@ def _decide(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _rows() -> list[Any]:
-    """Every scenario; those of more pods than the judge takes a minute for are long."""
+    """Every scenario; those that the judge takes ten seconds and more for are long."""
     return [
         pytest.param(r, id=str(r["name"]), marks=[pytest.mark.long] if r["pendingPods"] > BIGGEST else [])
         for r in INDEX

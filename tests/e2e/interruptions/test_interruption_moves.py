@@ -67,7 +67,7 @@ def test_a_machine_at_risk_stays_where_nothing_better_is_to_be_had(quiet_world: 
     (instance,) = world.instances()
     world.aws.capacity.set("spot", "*", "*", 0)
     world.aws.instances.rebalance([instance.id])
-    world.run_for(timedelta(minutes=10))
+    world.run_for(timedelta(minutes=5))
     assert [i.id for i in world.instances()] == [instance.id]
     assert len(world.pods(phase="Running")) == 2
 
