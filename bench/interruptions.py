@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cli.demo.command import Demo, Request
 from cli.demo.interruptions import Interrupt, follow
-from local.world import Options, World
+from local.world import Options, World, objects
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,7 +37,7 @@ def run() -> list[Row]:
 def _wave() -> list[Row]:
     with World(options=_ALONE) as world:
         tenth = NODES * PODS_A_NODE // 20
-        world.apply([*_pool(world), _budget("guarded", "10%"), _budget("held", 0)])
+        world.apply([*_pool(world), objects.budget("guarded", "10%"), objects.budget("held", 0)])
         world.apply([_deployment("web", NODES * PODS_A_NODE - 2 * tenth)])
         world.apply([_deployment("guarded", tenth), _deployment("held", tenth)])
         world.run_until(lambda: len(world.pods(phase="Running")) == NODES * PODS_A_NODE)
@@ -162,58 +162,20 @@ def _event(now: datetime, about: str, instance: str) -> str:
 
 def _pool(world: World) -> list[dict[str, Any]]:
     """Spot nodes with two vCPUs, which two of the pods fill."""
-    tagged = [{"tags": {"karpenter.sh/discovery": world.cluster}}]
-    requirements = [
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
-        {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]},
-        {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
-    ]
-    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
-    template = {"spec": {"nodeClassRef": reference, "expireAfter": "Never", "requirements": requirements}}
+    requirements = {
+        "karpenter.sh/capacity-type": ["spot"],
+        "karpenter.k8s.aws/instance-cpu": ["2"],
+        "karpenter.k8s.aws/instance-category": ["c", "m", "r"],
+    }
     disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
     return [
-        {
-            "apiVersion": "karpenter.k8s.aws/v1",
-            "kind": "EC2NodeClass",
-            "metadata": {"name": "default"},
-            "spec": {
-                "amiSelectorTerms": [{"alias": "al2023@latest"}],
-                "role": f"TenonNodeRole-{world.cluster}",
-                "subnetSelectorTerms": tagged,
-                "securityGroupSelectorTerms": tagged,
-            },
-        },
-        {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodePool",
-            "metadata": {"name": "default"},
-            "spec": {"template": template, "disruption": disruption},
-        },
+        objects.node_class(world),
+        objects.node_pool(requirements, template={"expireAfter": "Never"}, disruption=disruption),
     ]
 
 
 def _deployment(name: str, replicas: int) -> dict[str, Any]:
-    requests = {"cpu": "700m", "memory": "256Mi"}
-    spec = {"containers": [{"name": "c", "image": "x", "resources": {"requests": requests}}]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
-        },
-    }
-
-
-def _budget(name: str, most: int | str) -> dict[str, Any]:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": name}}, "maxUnavailable": most},
-    }
+    return objects.deployment(name, replicas, {"cpu": "700m", "memory": "256Mi"})
 
 
 def _last(seconds: list[float]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from local.world import Options, World, shelf
+from local.world import Options, World, objects, shelf
 from shared.api.nodeclass import EC2NodeClass
 from shared.instances import catalog
 from shared.instances.build import instance_types
@@ -130,19 +130,9 @@ def _fleet_calls(world: World) -> list[datetime]:
 
 def _workloads(deployments: int) -> Iterable[dict[str, Any]]:
     for i in range(deployments):
-        labels = {"app": f"web-{i}"}
-        requests = {"cpu": f"{500 if deployments == 1 else 100 + 50 * i}m", "memory": f"{_MEMORY_MIB[(i + 2) % 5]}Mi"}
-        container = {"name": "web", "image": "x", "resources": {"requests": requests}}
-        yield {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": f"web-{i}"},
-            "spec": {
-                "replicas": _PODS // deployments,
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-            },
-        }
+        cpu = 500 if deployments == 1 else 100 + 50 * i
+        requests = {"cpu": f"{cpu}m", "memory": f"{_MEMORY_MIB[(i + 2) % 5]}Mi"}
+        yield objects.deployment(f"web-{i}", _PODS // deployments, requests)
 
 
 def _milliseconds(work: Callable[[], object]) -> list[float]:

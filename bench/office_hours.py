@@ -21,7 +21,7 @@ from local.aws.backends import replaced
 from local.aws.functions import Functions
 from local.aws.gate import Gate
 from local.clock import Clock
-from local.world import Options, World
+from local.world import Options, World, objects
 from shared import at_once
 from shared.cluster import catching_up
 from shared.cluster.client import Client
@@ -231,52 +231,20 @@ def _sway(world: World, pods: int, every: timedelta) -> None:
 
 def _pool(world: World) -> list[dict[str, Any]]:
     """Machines of eight vCPUs, which fifty of the pods fill; consolidated, as the kinds' defaults say."""
-    tagged = [{"tags": {"karpenter.sh/discovery": world.cluster}}]
-    requirements = [
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
-        {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["8"]},
-        {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
-    ]
-    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
-    template = {"spec": {"nodeClassRef": reference, "expireAfter": "Never", "requirements": requirements}}
-    disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1m"}
-    classes = {
-        "amiSelectorTerms": [{"alias": "al2023@latest"}],
-        "role": f"TenonNodeRole-{world.cluster}",
-        "subnetSelectorTerms": tagged,
-        "securityGroupSelectorTerms": tagged,
+    requirements = {
+        "karpenter.sh/capacity-type": ["spot", "on-demand"],
+        "karpenter.k8s.aws/instance-cpu": ["8"],
+        "karpenter.k8s.aws/instance-category": ["c", "m", "r"],
     }
+    disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1m"}
     return [
-        {
-            "apiVersion": "karpenter.k8s.aws/v1",
-            "kind": "EC2NodeClass",
-            "metadata": {"name": "default"},
-            "spec": classes,
-        },
-        {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodePool",
-            "metadata": {"name": "default"},
-            "spec": {"template": template, "disruption": disruption},
-        },
+        objects.node_class(world),
+        objects.node_pool(requirements, template={"expireAfter": "Never"}, disruption=disruption),
     ]
 
 
 def _deployment(name: str, replicas: int) -> dict[str, Any]:
-    spec = {
-        "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "150m", "memory": "250Mi"}}}],
-        "terminationGracePeriodSeconds": 5,
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
-        },
-    }
+    return objects.deployment(name, replicas, {"cpu": "150m", "memory": "250Mi"}, terminationGracePeriodSeconds=5)
 
 
 if __name__ == "__main__":

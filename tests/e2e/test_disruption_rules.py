@@ -9,6 +9,7 @@ import pytest
 
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
+from local.world import objects
 from shared import aws, decision_log
 
 if TYPE_CHECKING:
@@ -22,28 +23,11 @@ if TYPE_CHECKING:
 
 def pool(name: str = "default", *, disruption: dict[str, Any], **template: str) -> dict[str, Any]:
     """A pool of on-demand machines."""
-    return {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "metadata": {"name": name},
-        "spec": {
-            "template": {
-                "spec": {
-                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                    "requirements": [
-                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
-                        {
-                            "key": "node.kubernetes.io/instance-type",
-                            "operator": "In",
-                            "values": ["c5.large", "m5.large", "m5.xlarge"],
-                        },
-                    ],
-                    **template,
-                }
-            },
-            "disruption": disruption,
-        },
+    requirements = {
+        "karpenter.sh/capacity-type": ["on-demand"],
+        "node.kubernetes.io/instance-type": ["c5.large", "m5.large", "m5.xlarge"],
     }
+    return objects.node_pool(requirements, name=name, template=template, disruption=disruption)
 
 
 def start(world: World, load: Load, made: dict[str, Any], *, replicas: int) -> None:

@@ -8,25 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.world import World
+from local.world.objects import deployment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 BOTH = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
-
-
-def workload(name: str, replicas: int, *, cpu: str, memory: str) -> dict[str, Any]:
-    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
-        },
-    }
 
 
 def running(world: World) -> int:
@@ -78,7 +65,7 @@ def pend(world: World, docs: list[dict[str, Any]], workloads: list[dict[str, Any
 def test_a_thousand_pods_of_one_deployment_take_three_calls_at_most(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
-    pend(world, load("spot-default.yaml"), [workload("web", 1000, cpu="500m", memory="1Gi")])
+    pend(world, load("spot-default.yaml"), [deployment("web", 1000, {"cpu": "500m", "memory": "1Gi"})])
     pool(world, BOTH)
     world.run_until(lambda: running(world) == 1000, limit=timedelta(minutes=10))
     assert fleet_calls(world) <= 3
@@ -93,7 +80,7 @@ def test_a_thousand_pods_of_twenty_deployments_take_ten_calls_at_most(
     pend(
         world,
         load("spot-default.yaml"),
-        [workload(f"web-{i}", 50, cpu=cpu, memory=memory) for i, (cpu, memory) in enumerate(sizes)],
+        [deployment(f"web-{i}", 50, {"cpu": cpu, "memory": memory}) for i, (cpu, memory) in enumerate(sizes)],
     )
     pool(world, BOTH)
     world.run_until(lambda: running(world) == 1000, limit=timedelta(minutes=10))

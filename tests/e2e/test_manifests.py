@@ -11,6 +11,7 @@ import pytest
 
 from local.kubernetes import kinds
 from local.world import World
+from local.world.objects import deployment
 from local.world.world import Options
 
 if TYPE_CHECKING:
@@ -19,20 +20,6 @@ if TYPE_CHECKING:
 SEOUL = "ap-northeast-2"
 KEY = "arn:aws:kms:ap-northeast-2:111122223333:key/00000000-0000-0000-0000-000000000000"
 SPECIAL = {"key": "example.com/special-taint", "operator": "Exists", "effect": "NoSchedule"}
-
-
-def deployment(name: str, *, replicas: int, **pod: Any) -> dict[str, Any]:  # noqa: ANN401 - any of a pod's fields
-    container = {"name": name, "image": "x", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **pod}},
-        },
-    }
 
 
 def labels_of(world: World, name: str) -> list[str]:
@@ -70,7 +57,7 @@ def test_custom_template_is_carried_by_the_launch_template_and_the_nodes(
 ) -> None:
     world = seoul
     world.apply(load("custom-template.yaml"))
-    world.apply(deployment("web", replicas=2, tolerations=[SPECIAL], nodeSelector={"kubernetes.io/arch": "amd64"}))
+    world.apply(deployment("web", 2, {"cpu": "1"}, tolerations=[SPECIAL], nodeSelector={"kubernetes.io/arch": "amd64"}))
     all_run(world, 2)
 
     data = template_data(world)
@@ -173,7 +160,7 @@ def test_a_spread_over_capacity_labels_gives_four_on_demand_and_six_spot_of_ten(
 
 def test_the_v1_kinds_do_the_same(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
     world.apply(load("v1.yaml"))
-    world.apply(deployment("web", replicas=5, terminationGracePeriodSeconds=0))
+    world.apply(deployment("web", 5, {"cpu": "1"}, terminationGracePeriodSeconds=0))
     all_run(world, 5)
     assert set(labels_of(world, "type")) == {"karpenter"}
     assert set(labels_of(world, "karpenter.k8s.aws/instance-category")) <= {"c", "m", "r"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from local.world import objects
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,25 +16,9 @@ POOL = "fixed"
 
 
 def pool(replicas: int, *, limits: dict[str, str] | None = None) -> dict[str, Any]:
-    return {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "metadata": {"name": POOL},
-        "spec": {
-            "replicas": replicas,
-            "limits": limits or {},
-            "template": {
-                "spec": {
-                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                    "requirements": [
-                        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large"]},
-                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
-                    ],
-                }
-            },
-            "disruption": {"consolidateAfter": "30s", "budgets": [{"nodes": "1"}]},
-        },
-    }
+    requirements = {"node.kubernetes.io/instance-type": ["m5.large"], "karpenter.sh/capacity-type": ["on-demand"]}
+    disruption = {"consolidateAfter": "30s", "budgets": [{"nodes": "1"}]}
+    return objects.node_pool(requirements, name=POOL, replicas=replicas, limits=limits or {}, disruption=disruption)
 
 
 def standing(world: World) -> list[str]:

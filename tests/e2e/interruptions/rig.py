@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
+from local.world import objects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,30 +26,13 @@ RESERVED = "EC2 Capacity Reservation Instance Interruption Warning"
 def deployment(
     name: str, replicas: int, *, grace: int = GRACE, annotations: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    requests = {"cpu": "700m", "memory": "256Mi"}
-    spec = {
-        "terminationGracePeriodSeconds": grace,
-        "containers": [{"name": "c", "image": "x", "resources": {"requests": requests}}],
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}, "annotations": annotations or {}}, "spec": spec},
-        },
-    }
-
-
-def budget(name: str, most: int | str) -> dict[str, Any]:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": name}}, "maxUnavailable": most},
-    }
+    return objects.deployment(
+        name,
+        replicas,
+        {"cpu": "700m", "memory": "256Mi"},
+        annotations=annotations,
+        terminationGracePeriodSeconds=grace,
+    )
 
 
 def small_nodes(
@@ -60,38 +44,17 @@ def small_nodes(
     reservation: str = "",
 ) -> None:
     """A pool of nodes with two vCPUs: two of our pods each; spot ones, if nothing else is said."""
-    node_class = {
-        "apiVersion": "karpenter.k8s.aws/v1",
-        "kind": "EC2NodeClass",
-        "metadata": {"name": "default"},
-        "spec": {
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "role": f"TenonNodeRole-{world.cluster}",
-            "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": world.cluster}}],
-            "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": world.cluster}}],
-            **({"capacityReservationSelectorTerms": [{"id": reservation}]} if reservation else {}),
-        },
+    reserved = {"capacityReservationSelectorTerms": [{"id": reservation}]} if reservation else {}
+    requirements = {
+        "karpenter.sh/capacity-type": bought,
+        "karpenter.k8s.aws/instance-cpu": ["2"],
+        "karpenter.k8s.aws/instance-category": ["c", "m", "r"],
     }
-    requirements = [
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [*bought]},
-        {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]},
-        {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
-    ]
-    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
-    pool = {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "metadata": {"name": "default", "annotations": annotations or {}},
-        "spec": {
-            "template": {"spec": {"nodeClassRef": reference, "expireAfter": "Never", "requirements": requirements}},
-            "disruption": {
-                "consolidationPolicy": "WhenEmpty",
-                "consolidateAfter": "Never",
-                "budgets": [{"nodes": budgets}],
-            },
-        },
-    }
-    world.apply([node_class, pool])
+    disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{"nodes": budgets}]}
+    pool = objects.node_pool(
+        requirements, annotations=annotations, template={"expireAfter": "Never"}, disruption=disruption
+    )
+    world.apply([objects.node_class(world, **reserved), pool])
 
 
 def fill(world: World, pods: int) -> None:

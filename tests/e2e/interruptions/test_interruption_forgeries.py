@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.faults import Action
+from local.world.objects import budget
 from tests.e2e.interruptions.rig import (
     REBALANCE,
     RESERVED,
     SPOT,
     STATE,
-    budget,
     deployment,
     event,
     fill,

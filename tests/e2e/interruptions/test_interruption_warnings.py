@@ -10,12 +10,12 @@ import boto3
 from local.kubelets.conduct import Timing
 from local.kubernetes import kinds
 from local.world import World
+from local.world.objects import budget
 from local.world.world import Options
 from tests.e2e.interruptions.rig import (
     RESERVED,
     SPOT,
     STATE,
-    budget,
     deployment,
     event,
     fill,

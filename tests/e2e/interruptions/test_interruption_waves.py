@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from local.world.objects import budget
 from tests.e2e.interruptions.rig import (
     GRACE,
     SPOT,
     STATE,
     Healthy,
-    budget,
     deployment,
     event,
     fill,

@@ -1,0 +1,83 @@
+"""What worlds are filled with, as users write it: Deployments, budgets, pools and classes, as plain JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from local.world.world import World
+
+Json = dict[str, Any]
+
+
+def deployment(
+    name: str,
+    replicas: int,
+    requests: Mapping[str, str],
+    *,
+    annotations: Mapping[str, str] | None = None,
+    **pod: Any,  # noqa: ANN401 - any of a pod's fields
+) -> Json:
+    """A Deployment of pods with one container and the label ``app``; the annotations are the pods'."""
+    container = {"name": "c", "image": "x", "resources": {"requests": dict(requests)}}
+    template = {
+        "metadata": {"labels": {"app": name}, "annotations": dict(annotations or {})},
+        "spec": {"containers": [container], **pod},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template},
+    }
+
+
+def budget(name: str, most: int | str) -> Json:
+    """A PodDisruptionBudget: of the pods of that ``app``, so many may be away."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "maxUnavailable": most},
+    }
+
+
+def node_class(world: World, **spec: Any) -> Json:  # noqa: ANN401 - any of its fields
+    """The class "default", with what a world tags for discovery."""
+    tagged = [{"tags": {"karpenter.sh/discovery": world.cluster}}]
+    found = {
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        "role": f"TenonNodeRole-{world.cluster}",
+        "subnetSelectorTerms": tagged,
+        "securityGroupSelectorTerms": tagged,
+    }
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": "default"},
+        "spec": {**found, **spec},
+    }
+
+
+def node_pool(
+    requirements: Mapping[str, Sequence[str]],
+    *,
+    name: str = "default",
+    annotations: Mapping[str, str] | None = None,
+    template: Mapping[str, Any] | None = None,
+    **spec: Any,  # noqa: ANN401 - any of its fields
+) -> Json:
+    """A pool of the class "default", whose nodes must have one of the values of each label."""
+    inner = {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+        "requirements": [{"key": k, "operator": "In", "values": list(v)} for k, v in requirements.items()],
+        **(template or {}),
+    }
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": name, "annotations": dict(annotations or {})},
+        "spec": {"template": {"spec": inner}, **spec},
+    }
