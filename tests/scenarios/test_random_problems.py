@@ -6,7 +6,6 @@ import ast
 import json
 import random
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli import simulate
-from shared.scheduling.schedule import schedule
-from tests.scenarios import checker, lonely
+from tests.scenarios import checker, deciding, lonely
 from tests.scenarios.problems import problems
 
 Raw = dict[str, Any]
@@ -27,13 +24,9 @@ MANY = 1000
 
 def decide(raw: Raw) -> Raw:
     """The answer of ``tenon simulate --json``, without the figures that are no part of the decision."""
-    document = simulate.Document()
-    simulate._add(document, json.loads(json.dumps(raw)), "problem")
-    asked = simulate.question(document, now=datetime(2026, 11, 21, tzinfo=UTC))
+    asked = deciding.question(raw)
     assert not asked.invalid
-    answer = simulate.answer(schedule(asked.problem), asked.refused)
-    answer.pop("stats")
-    return answer
+    return deciding.answer(asked)
 
 
 def total(answer: Raw) -> float:

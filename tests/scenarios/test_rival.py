@@ -5,44 +5,17 @@ The rival itself is held against the golden records first: what it stands for mu
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import random
-import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from cli import simulate
-from shared.scheduling.schedule import schedule
-from tests.scenarios import checker, mutations, rival
+from tests.scenarios import checker, deciding, mutations, recorded, rival
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-FOLDER = Path(__file__).parents[3] / "shared" / "scenarios"
 MOST = 510
 SEEDS = 2
-
-if not (FOLDER / "index.json").exists():
-    pytest.skip("the scenarios are not beside this checkout", allow_module_level=True)
-
-
-def _module(name: str, path: Path) -> ModuleType:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-compose = _module("scenario_compose", FOLDER / "compose.py")
-INDEX = [r for r in json.loads((FOLDER / "index.json").read_text(encoding="utf-8")) if r["pendingPods"] <= MOST]
+INDEX = [r for r in recorded.INDEX if r["pendingPods"] <= MOST]
 OTHERWISE = {
     # Ties that Karpenter breaks in its own way: which of several claims with as few pods comes first.
     "074-hostname-spread-1",
@@ -72,27 +45,15 @@ def _outcome(raw: dict[str, Any], answer: dict[str, Any]) -> Outcome:
     return Outcome(frozenset(answer["errors"]), price, checker.preferences_met(raw, answer), broken)
 
 
-def _ours(raw: dict[str, Any]) -> Outcome:
-    document = simulate.Document()
-    simulate._add(document, raw, "test")
-    asked = simulate.question(document, now=datetime(2026, 11, 21, tzinfo=UTC))
-    return _outcome(raw, json.loads(json.dumps(simulate.answer(schedule(asked.problem), asked.refused))))
-
-
-def _raw(row: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = compose.compose(str(FOLDER / row["file"]))
-    return found
-
-
 def _case(seed: int) -> dict[str, Any]:
     draw = random.Random(seed)  # noqa: S311 (a test's choices)
     row, other = draw.choice(INDEX), draw.choice(INDEX) if draw.random() < 0.25 else None
-    found: dict[str, Any] = mutations.mutated(_raw(row), seed, _raw(other) if other else None)
+    found: dict[str, Any] = mutations.mutated(recorded.raw(row), seed, recorded.raw(other) if other else None)
     return found
 
 
 def _compare(raw: dict[str, Any]) -> None:
-    mine = _ours(raw)
+    mine = _outcome(raw, deciding.answer(deciding.question(raw)))
     assert mine.broken == []
     runs = [_outcome(raw, rival.Rival(checker, raw, seed).run()) for seed in range(SEEDS)]
     runs = [r for r in runs if not r.broken]
@@ -106,7 +67,7 @@ def _compare(raw: dict[str, Any]) -> None:
 
 
 def _inside(row: dict[str, Any]) -> bool:
-    raw, golden = _raw(row), row["golden"]
+    raw, golden = recorded.raw(row), row["golden"]
     runs = [_outcome(raw, rival.Rival(checker, raw, seed).run()) for seed in range(SEEDS)]
     least, _, most = golden["price"]
     return all(least - 1e-6 <= r.price <= most + 1e-6 and len(r.errors) == len(golden["errors"]) for r in runs)

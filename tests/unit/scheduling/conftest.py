@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli import simulate
-from shared.scheduling.schedule import schedule
+from tests.scenarios import deciding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,12 +42,8 @@ def checker() -> ModuleType:
 
 
 def _decide(raw: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    document = simulate.Document()
-    simulate._add(document, json.loads(json.dumps(raw)), "test")
-    asked = simulate.question(document, now=datetime(2026, 11, 21, tzinfo=UTC))
-    answer = simulate.answer(schedule(asked.problem), asked.refused)
-    answer.pop("stats")
-    return answer, not asked.invalid and not asked.refused
+    asked = deciding.question(raw)
+    return deciding.answer(asked), not asked.invalid and not asked.refused
 
 
 @pytest.fixture(scope="session")
