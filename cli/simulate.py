@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from shared.api.decode import DecodeError, decode, node_claim, node_pool
+from cli import structs
+from shared.api.decode import node_claim, node_pool
 from shared.api.kubernetes import (
     CSINode,
     DaemonSet,
@@ -24,7 +25,6 @@ from shared.api.kubernetes import (
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
     StorageClass,
 )
 from shared.api.labels import ARCH, OS
@@ -148,7 +148,11 @@ def question(document: Document, *, now: datetime) -> Question:
         by_kind.setdefault(str(raw.get("kind")), []).append(raw)
     invalid: list[Invalid] = []
     refused: dict[str, Refusal] = {}
-    pods = _pods(by_kind.get("Pod", ()), refused)
+
+    def every(kind: type[T]) -> tuple[T, ...]:
+        return structs.every(by_kind.get(kind.__name__, ()), kind, invalid)
+
+    pods = structs.pods(by_kind.get("Pod", ()), refused)
     pools: list[NodePool] = []
     for raw in (*by_kind.get("NodePool", ()), *by_kind.get("Provisioner", ())):
         outcome = node_pool(raw)
@@ -165,16 +169,16 @@ def question(document: Document, *, now: datetime) -> Question:
             invalid.append(Invalid(ref=claim.ref, problems=claim.problems))
     snapshot = Snapshot(
         taken_at=now,
-        pods=tuple(pods),
-        nodes=_objects(by_kind, "Node", Node, invalid),
+        pods=pods,
+        nodes=every(Node),
         node_claims=tuple(claims),
         node_pools=tuple(pools),
-        daemon_sets=_objects(by_kind, "DaemonSet", DaemonSet, invalid),
-        namespaces=_objects(by_kind, "Namespace", Namespace, invalid),
-        persistent_volumes=_objects(by_kind, "PersistentVolume", PersistentVolume, invalid),
-        persistent_volume_claims=_objects(by_kind, "PersistentVolumeClaim", PersistentVolumeClaim, invalid),
-        storage_classes=_objects(by_kind, "StorageClass", StorageClass, invalid),
-        csi_nodes=_objects(by_kind, "CSINode", CSINode, invalid),
+        daemon_sets=every(DaemonSet),
+        namespaces=every(Namespace),
+        persistent_volumes=every(PersistentVolume),
+        persistent_volume_claims=every(PersistentVolumeClaim),
+        storage_classes=every(StorageClass),
+        csi_nodes=every(CSINode),
         invalid=tuple(invalid),
     )
     problem = Problem(
@@ -211,33 +215,6 @@ def options(raw: Mapping[str, Any]) -> Options:
     if min_values not in _MIN_VALUES_POLICIES:
         raise DocumentError(f'options.minValuesPolicy is "{min_values}"; allowed are {", ".join(_MIN_VALUES_POLICIES)}')
     return Options(preference_policy=preference, min_values_policy=min_values)
-
-
-def _pods(raws: Iterable[dict[str, Any]], refused: dict[str, Refusal]) -> list[Pod]:
-    found: list[Pod] = []
-    for raw in raws:
-        try:
-            found.append(decode(raw, Pod))
-        except DecodeError as error:
-            meta = raw.get("metadata")
-            meta = meta if isinstance(meta, dict) else {}
-            key = f"{meta.get('namespace') or 'default'}/{meta.get('name', '')}"
-            refused[key] = Refusal(message=f"the pod can't be read: {error.problem}")
-    return found
-
-
-def _objects(
-    by_kind: Mapping[str, Sequence[dict[str, Any]]], kind: str, struct: type[T], invalid: list[Invalid]
-) -> tuple[T, ...]:
-    from shared.api.decode import ref_of  # noqa: PLC0415
-
-    found: list[T] = []
-    for raw in by_kind.get(kind, ()):
-        try:
-            found.append(decode(raw, struct))
-        except DecodeError as error:
-            invalid.append(Invalid(ref=ref_of(raw), problems=(error.problem,)))
-    return tuple(found)
 
 
 def instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (any JSON)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cli import simulate
+from cli import simulate, structs
 from cli.cluster import workloads
 from cli.cluster.facts import Facts, Workload
 from cli.cluster.failing import UsageError
 from cli.cluster.stock import Listed, Sold, is_stated
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.decode import DecodeError, decode, ref_of
+from shared.api.decode import DecodeError, decode
 from shared.api.kubernetes import (
     CSINode,
     DaemonSet,
@@ -27,7 +27,6 @@ from shared.api.kubernetes import (
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
     PodDisruptionBudget,
     StorageClass,
     VolumeAttachment,
@@ -35,8 +34,7 @@ from shared.api.kubernetes import (
 from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
 from shared.cluster import pools
-from shared.scheduling.decision import Refusal
-from shared.snapshot import Invalid, Snapshot
+from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,10 +42,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.cluster.facts import Stock
+    from cli.structs import Raw
     from shared.instances.catalog import RawCatalog
+    from shared.scheduling.decision import Refusal
+    from shared.snapshot import Invalid
 
 T = TypeVar("T")
-Raw = bytes | dict[str, Any]
 _ZONE_LETTERS = "abcdefgh"
 
 
@@ -145,7 +145,7 @@ def objects(path: Path) -> dict[str, list[Raw]]:
 
 def plain(by_kind: dict[str, list[Raw]], *kinds: str) -> list[dict[str, Any]]:
     """The objects of these kinds as plain JSON values."""
-    return [_plain(raw) for kind in kinds for raw in by_kind.get(kind, ())]
+    return [structs.plain(raw) for kind in kinds for raw in by_kind.get(kind, ())]
 
 
 def _read_into(contents: _Contents, path: Path) -> None:
@@ -203,29 +203,14 @@ def _snapshot(contents: _Contents, now: datetime, refused: dict[str, Refusal]) -
     invalid: list[Invalid] = []
 
     def every(kind: type[T]) -> tuple[T, ...]:
-        found = []
-        for raw in contents.of(kind.__name__):
-            try:
-                found.append(decode(raw, kind))
-            except DecodeError as error:
-                invalid.append(Invalid(ref=ref_of(_plain(raw)), problems=(error.problem,)))
-        return tuple(found)
+        return structs.every(contents.of(kind.__name__), kind, invalid)
 
-    pods = []
-    for raw in contents.of("Pod"):
-        try:
-            pods.append(decode(raw, Pod))
-        except DecodeError as error:
-            ref = ref_of(_plain(raw))
-            refused[f"{ref.namespace or 'default'}/{ref.name}"] = Refusal(
-                message=f"the pod can't be read: {error.problem}"
-            )
     node_pools, bad_pools = pools.node_pools(plain(contents.by_kind, "NodePool", "Provisioner"))
     classes, bad_classes = pools.node_classes(plain(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate"))
     invalid += [*bad_pools, *bad_classes]
     return Snapshot(
         taken_at=now,
-        pods=tuple(pods),
+        pods=structs.pods(contents.of("Pod"), refused),
         nodes=every(Node),
         node_claims=tuple(_usable(every(NodeClaim))),
         node_pools=node_pools,
@@ -244,11 +229,6 @@ def _snapshot(contents: _Contents, now: datetime, refused: dict[str, Refusal]) -
 
 def _usable(claims: Iterable[NodeClaim]) -> Iterable[NodeClaim]:
     return (c for c in claims if c.api_version == nodeclaim.API_VERSION)
-
-
-def _plain(raw: Raw) -> dict[str, Any]:
-    value = raw if isinstance(raw, dict) else msgspec.json.decode(raw)
-    return value if isinstance(value, dict) else {}
 
 
 def _tolerant(raw: Raw, kind: type[T]) -> T | None:
