@@ -178,30 +178,22 @@ def _tolerations(pod: Pod) -> list[Constraint]:
 def _about_pods(pod: Pod) -> list[Constraint]:
     affinity = pod.spec.affinity
     found = []
-    together = affinity.pod_affinity if affinity is not None else None
-    if affinity is not None and together is not None and together.required_during_scheduling_ignored_during_execution:
-        terms = together.required_during_scheduling_ignored_during_execution
-        alone = Affinity(pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=terms))
-        freed = msgspec.structs.replace(together, required_during_scheduling_ignored_during_execution=[])
+    for criterion, what, field in (
+        (AFFINITY, "affinity", "pod_affinity"),
+        (ANTI_AFFINITY, "anti-affinity", "pod_anti_affinity"),
+    ):
+        rules: PodAffinity | None = getattr(affinity, field, None)
+        if affinity is None or rules is None or not rules.required_during_scheduling_ignored_during_execution:
+            continue
+        terms = rules.required_during_scheduling_ignored_during_execution
+        alone = PodAffinity(required_during_scheduling_ignored_during_execution=terms)
+        freed = msgspec.structs.replace(rules, required_during_scheduling_ignored_during_execution=[])
         found.append(
             Constraint(
-                criterion=AFFINITY,
-                what=f"affinity to pods within {', '.join(sorted({t.topology_key for t in terms}))}",
-                pod=_with(bare(pod), affinity=alone),
-                without=_with(pod, affinity=msgspec.structs.replace(affinity, pod_affinity=freed)),
-            )
-        )
-    apart = affinity.pod_anti_affinity if affinity is not None else None
-    if affinity is not None and apart is not None and apart.required_during_scheduling_ignored_during_execution:
-        terms = apart.required_during_scheduling_ignored_during_execution
-        alone = Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=terms))
-        freed = msgspec.structs.replace(apart, required_during_scheduling_ignored_during_execution=[])
-        found.append(
-            Constraint(
-                criterion=ANTI_AFFINITY,
-                what=f"anti-affinity to pods within {', '.join(sorted({t.topology_key for t in terms}))}",
-                pod=_with(bare(pod), affinity=alone),
-                without=_with(pod, affinity=msgspec.structs.replace(affinity, pod_anti_affinity=freed)),
+                criterion=criterion,
+                what=f"{what} to pods within {', '.join(sorted({t.topology_key for t in terms}))}",
+                pod=_with(bare(pod), affinity=msgspec.structs.replace(Affinity(), **{field: alone})),
+                without=_with(pod, affinity=msgspec.structs.replace(affinity, **{field: freed})),
             )
         )
     spread = [s for s in pod.spec.topology_spread_constraints if s.when_unsatisfiable != "ScheduleAnyway"]
