@@ -62,9 +62,10 @@ def fewer_launches(claims: Sequence[PlannedClaim], *, limited: Collection[str] =
     same claims.
     """
     price = sum(c.cheapest.price for c in claims)
-    groups = _merged(_alike(claims), limited, down_to=FEW, cost=FEW_COST * price)
+    alike = _alike(claims)
+    groups = _merged(alike, limited, down_to=FEW, cost=FEW_COST * price)
     if len(groups) > FEW:
-        groups = _merged(_alike(claims), limited, down_to=MANY, cost=MANY_COST * price)
+        groups = _merged(alike, limited, down_to=MANY, cost=MANY_COST * price)
     found = {at: _as(claims[at], group.model) for group in groups for at in group.members}
     return tuple(found[at] for at in range(len(claims)))
 
@@ -100,8 +101,9 @@ def past_limits(
     return frozenset(past)
 
 
-def _merged(groups: list[_Group], limited: Collection[str], *, down_to: int, cost: float) -> list[_Group]:
+def _merged(alike: Iterable[_Group], limited: Collection[str], *, down_to: int, cost: float) -> list[_Group]:
     """The groups after the cheapest merges, one after the other, that together cost no more than ``cost``."""
+    groups = [replace(group, members=[*group.members]) for group in alike]
     left = cost
     while len(groups) > down_to:
         merges = [

@@ -19,7 +19,7 @@ from shared.scheduling.packing import Bin, Lot, Option, as_item, fitting, lots_o
 from shared.scheduling.spare import Spare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -146,24 +146,27 @@ class Improver:
 
     def _bought(self, lots: Sequence[Lot], below: float, weight: int) -> list[Bin] | None:
         """Machines for these lots that cost less than that, bought; None where there are none."""
-        hosts = any(lot.kind.host.cap for lot in lots)
+        plan = self._planned(lots, weight, before=below, least=below - _LEAST_GAIN, first=False)
+        return None if plan is None else self._opened(plan, lots)
+
+    def _planned(self, lots: Sequence[Lot], weight: int, *, before: float, least: float, first: bool) -> _Plan | None:
+        """The best that costs less than ``least`` and that limits bear; ``before`` bounds the search."""
         tier = (self._weights == weight)[self._market.pool_of]
         counts = np.array([lot.count for lot in lots], np.int64)
-        plan = self._best(lots, counts, tier, below, hosts=hosts, first=False)
-        if (
-            plan is None
-            or plan.price >= below - _LEAST_GAIN
-            or not self._packer.limits.affordable_rows([part.row for part in plan.parts])
-        ):
+        hosts = any(lot.kind.host.cap for lot in lots)
+        plan = self._best(lots, counts, tier, before, hosts=hosts, first=first)
+        if plan is None or plan.price >= least:
             return None
-        return [
-            self._packer.open(
-                part.row,
-                part.custom,
-                [pair for lot, n in zip(lots, part.counts.tolist(), strict=True) if n for pair in lot.take(n)],
-            )
-            for part in plan.parts
-        ]
+        return plan if self._packer.limits.affordable_rows([part.row for part in plan.parts]) else None
+
+    def _opened(self, plan: _Plan, lots: Sequence[Lot], owners: Mapping[int, Item] | None = None) -> list[Bin]:
+        """The plan's machines with their pods. ``owners``: as whose pods those of an item (by id) are known after."""
+        made = []
+        for part in plan.parts:
+            content = [pair for lot, n in zip(lots, part.counts.tolist(), strict=True) if n for pair in lot.take(n)]
+            known = content if owners is None else [(owners[id(i)], pods) for i, pods in content]
+            made.append(self._packer.open(part.row, part.custom, known))
+        return made
 
     def _subsets(self, ranked: Sequence[Bin], count: int) -> Iterator[list[Bin]]:
         """Which bins to take apart together: the worst alone, and with others that may share; last all, if few."""
@@ -197,22 +200,15 @@ class Improver:
             for b in chosen
             for item, pods in b.content
         ]
-        tier = (self._weights == weight)[self._market.pool_of]
         packer = self._packer
         for b in chosen:
             packer.limits.give(b.row)
         found: tuple[_Plan, list[Lot], list[Item]] | None = None
         least = before - _LEAST_GAIN
         for reading in self._readings(items):
-            hosts = any(i.kind.host.cap for i in reading)
-            lots = lots_of(reading, hosts=hosts)
-            counts = np.array([lot.count for lot in lots], np.int64)
-            plan = self._best(lots, counts, tier, before, hosts=hosts, first=len(chosen) > 1)
-            if (
-                plan is not None
-                and plan.price < least
-                and packer.limits.affordable_rows([part.row for part in plan.parts])
-            ):
+            lots = lots_of(reading, hosts=any(i.kind.host.cap for i in reading))
+            plan = self._planned(lots, weight, before=before, least=least, first=len(chosen) > 1)
+            if plan is not None:
                 found, least = (plan, lots, reading), plan.price - _LEAST_GAIN
             if self._budget <= 0:
                 break
@@ -224,11 +220,7 @@ class Improver:
         gone = {id(b) for b in chosen}
         packer.bins = [b for b in packer.bins if id(b) not in gone]
         owners = {id(new): old if new.kind is old.kind else new for new, old in zip(reading, original, strict=True)}
-        made: list[Bin] = []
-        for part in plan.parts:
-            content = [pair for lot, n in zip(lots, part.counts.tolist(), strict=True) if n for pair in lot.take(n)]
-            made.append(packer.open(part.row, part.custom, [(owners[id(i)], pods) for i, pods in content]))
-        return made
+        return self._opened(plan, lots, owners)
 
     def _readings(self, items: list[Item]) -> Iterator[list[Item]]:
         """The items as they are; then with all pods that may choose alike by another alternative of their affinity.
