@@ -34,7 +34,7 @@ from shared.disruption.view import View
 from shared.disruption.worth import NOTHING
 from shared.instances.offering import InstanceType, Offering
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.bound import least_price
 from cli import simulate
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

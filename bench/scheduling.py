@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import simulate
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 FOLDER = Path(os.environ.get("TENON_SCENARIOS", Path(__file__).parents[2] / "shared" / "scenarios"))
 _LARGE = 1000
@@ -60,7 +60,7 @@ _FRESH = 5
 _IMPORT = """
 import time
 began = time.perf_counter(), time.process_time()
-import shared.scheduling.schedule
+import shared.scheduling.scheduler
 print(time.perf_counter() - began[0], time.process_time() - began[1])
 """
 

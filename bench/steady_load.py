@@ -23,7 +23,7 @@ from shared.disruption.budgets import Slots
 from shared.disruption.replacing import place
 from shared.disruption.view import View
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:

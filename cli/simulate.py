@@ -32,7 +32,7 @@ from shared.api.pods import is_pending
 from shared.api.quantity import QuantityError, format_quantity, format_resources, parse_resources
 from shared.instances.offering import InstanceType, Offering
 from shared.scheduling.decision import Options, Problem, Refusal
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 from shared.snapshot import Invalid, Snapshot
 
 if TYPE_CHECKING:

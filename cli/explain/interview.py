@@ -14,8 +14,8 @@ from cli.explain import constraints
 from cli.explain.answer import Check
 from cli.explain.constraints import ABOUT_PODS, CAPACITY, LIMITS, OTHER_PODS, RESOURCES, TAINTS, TOGETHER, VOLUMES
 from shared.scheduling.decision import Problem
-from shared.scheduling.pools import build_market, daemons_of
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
+from shared.scheduling.state.launch_options import build_market, daemons_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from shared.api.quantity import NODES, QuantityError, add, format_quantity, pars
 from shared.api.taints import format_taint
 from shared.disruption.budgets import allowed
 from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
-from shared.scheduling.pools import build_market, daemons_of
+from shared.scheduling.state.launch_options import build_market, daemons_of
 
 if TYPE_CHECKING:
     from cli.cluster.facts import Facts

@@ -11,17 +11,17 @@ from cli.explain import constraints
 from cli.explain.answer import Check, Section
 from shared.api.quantity import PODS, format_quantity
 from shared.api.taints import REPELLING, format_taint, untolerated
-from shared.scheduling.nodes import take_inventory
-from shared.scheduling.pools import daemons_of, required_alternatives
-from shared.scheduling.requirements import RequirementError
+from shared.scheduling.rules.requirements import RequirementError
+from shared.scheduling.state.launch_options import daemons_of, required_alternatives
+from shared.scheduling.state.state_nodes import take_inventory
 
 if TYPE_CHECKING:
     from cli.cluster.facts import Facts
     from shared.api.kubernetes import Pod
     from shared.api.quantity import Resources
     from shared.launch.supply import Supply
-    from shared.scheduling.nodes import Place
-    from shared.scheduling.requirements import Requirements
+    from shared.scheduling.rules.requirements import Requirements
+    from shared.scheduling.state.state_nodes import Place
 
 _SHOWN = 6
 

@@ -22,7 +22,7 @@ from shared.disruption.budgets import Slots
 from shared.disruption.command import EMPTY
 from shared.disruption.methods import METHODS
 from shared.scheduling.decision import Decision, Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.quantity import CPU, MEMORY, PODS
-from shared.scheduling.pools import build_market, daemons_of
+from shared.scheduling.state.launch_options import build_market, daemons_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -36,7 +36,7 @@ from shared.disruption.view import View
 from shared.instances.store import CatalogMissingError
 from shared.lifecycle.pools import class_of
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_fields
 
 from shared.api import labels as names
 from shared.api.kubernetes import NodeSelectorRequirement
-from shared.scheduling.requirements import parse
+from shared.scheduling.rules.requirements import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,7 +17,7 @@ from shared.api.hash import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, hash_
 from shared.api.meta import is_true, with_condition
 from shared.disruption import candidates, succession
 from shared.disruption.command import DRIFTED, Command
-from shared.scheduling.requirements import RequirementError, parse
+from shared.scheduling.rules.requirements import RequirementError, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

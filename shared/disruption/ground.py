@@ -15,9 +15,9 @@ import numpy as np
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError
 from shared.disruption import eviction
-from shared.scheduling.nodes import take_inventory
-from shared.scheduling.offerings import catalog_of
-from shared.scheduling.pools import daemons_of
+from shared.scheduling.state.launch_options import daemons_of
+from shared.scheduling.state.offerings import catalog_of
+from shared.scheduling.state.state_nodes import take_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

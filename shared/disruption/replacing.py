@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.disruption.command import Obstacle
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -19,7 +19,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
 from shared.api.quantity import format_resources
-from shared.scheduling import promises
+from shared.scheduling.state import nominations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ def claim_for(
         names.NODECLASS_HASH: hash_node_class(node_class),
         names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
         names.LAUNCH_GROUP: _launch_group(spec, claim_labels, decision),
-        names.PLANNED_PODS: promises.written(planned.pods),
+        names.PLANNED_PODS: nominations.written(planned.pods),
     }
     if planned.min_values_relaxed:
         annotations[names.MIN_VALUES_RELAXED] = "true"

@@ -20,7 +20,7 @@ from shared.disruption import static as static_pools
 from shared.provisioning.claims import offers, planned
 from shared.provisioning.grouping import grouped
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """What scheduling is asked and what it answers.
 
-``schedule(problem)`` in ``shared.scheduling.schedule`` turns a :class:`Problem` into a :class:`Decision`; both are
+``schedule(problem)`` in ``shared.scheduling.scheduler`` turns a :class:`Problem` into a :class:`Decision`; both are
 plain values, so the functions, disruption and the command line all ask in the same way.
 """
 

@@ -15,7 +15,7 @@ from shared.api import labels as names
 from shared.api.kubernetes import Affinity, Pod, PodAffinity, PodAffinityTerm, PodSpec, PodStatus, Toleration
 from shared.api.meta import Condition, LabelSelector, ObjectMeta
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cli import simulate
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 Raw = dict[str, Any]
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -13,7 +13,7 @@ from shared.api.meta import Condition
 from shared.api.nodepool import Budget
 from shared.disruption.consolidation import due, find, search, still_valid
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

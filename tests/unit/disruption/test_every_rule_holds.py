@@ -23,7 +23,7 @@ from shared.disruption import emptiness
 from shared.disruption.command import EMPTY, UNDERUTILIZED
 from shared.disruption.methods import METHODS
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

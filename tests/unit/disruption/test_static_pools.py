@@ -19,7 +19,7 @@ from shared.api.nodepool import Budget, TemplateMetadata
 from shared.disruption import consolidation, drift, emptiness, expiration, progress, static
 from shared.disruption.command import SURPLUS
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import NodePool
 from shared.instances.offering import InstanceType, Offering
 from shared.scheduling.decision import Problem
-from shared.scheduling.schedule import schedule
+from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:

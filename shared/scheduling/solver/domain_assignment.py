@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.filling import Item
-from shared.scheduling.kinds import NO_CAP, HostRules
-from shared.scheduling.requirements import both
+from shared.scheduling.rules.requirements import both
+from shared.scheduling.solver.fit import Item
+from shared.scheduling.topology.feasibility import NO_CAP, HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.classes import PodClass
-    from shared.scheduling.domains import DomainRules, Domains
-    from shared.scheduling.ground import Ground
-    from shared.scheduling.kinds import Judge, Kind, Pins
-    from shared.scheduling.relaxation import Wishes
-    from shared.scheduling.requirements import Requirements
-    from shared.scheduling.topology import Topology
+    from shared.scheduling.rules.requirements import Requirements
+    from shared.scheduling.state.existing_capacity import Ground
+    from shared.scheduling.topology.domain_counts import DomainRules, Domains
+    from shared.scheduling.topology.feasibility import Judge, Kind, Pins
+    from shared.scheduling.topology.pod_groups import PodClass
+    from shared.scheduling.topology.preferences import Wishes
+    from shared.scheduling.topology.topology import Topology
 
     Ints = NDArray[np.int64]
 

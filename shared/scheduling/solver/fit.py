@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.hosts import HostCounts
-from shared.scheduling.kinds import NO_CAP
+from shared.scheduling.topology.feasibility import NO_CAP
+from shared.scheduling.topology.host_counts import HostCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.kinds import Kind
-    from shared.scheduling.pools import Market
+    from shared.scheduling.state.launch_options import Market
+    from shared.scheduling.topology.feasibility import Kind
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.filling import most
-from shared.scheduling.hosts import HostCounts
+from shared.scheduling.solver.fit import most
+from shared.scheduling.topology.host_counts import HostCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.kinds import HostRules, Kind
-    from shared.scheduling.packing import Bin, Lot
-    from shared.scheduling.pools import Market
+    from shared.scheduling.solver.packing import Bin, Lot
+    from shared.scheduling.state.launch_options import Market
+    from shared.scheduling.topology.feasibility import HostRules, Kind
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]

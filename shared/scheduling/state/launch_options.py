@@ -16,8 +16,7 @@ from shared.api.labels import HOSTNAME, NODECLASS, NODEPOOL
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError, Resources, parse_resources
 from shared.api.taints import REPELLING, untolerated
-from shared.scheduling.offerings import Catalog, Column, OfferingKey, catalog_of, column
-from shared.scheduling.requirements import (
+from shared.scheduling.rules.requirements import (
     ABSENT,
     RequirementError,
     Requirements,
@@ -28,6 +27,7 @@ from shared.scheduling.requirements import (
     only,
     parse,
 )
+from shared.scheduling.state.offerings import Catalog, Column, OfferingKey, catalog_of, column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

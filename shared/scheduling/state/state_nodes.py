@@ -18,9 +18,9 @@ from shared.api.kubernetes import Taint
 from shared.api.pods import is_daemon, is_terminal, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
 from shared.api.taints import REPELLING, same_taint, tolerates_all
-from shared.scheduling.offerings import Column, catalog_of, column
-from shared.scheduling.pools import allowed_in, host_ports
-from shared.scheduling.requirements import RequirementError, ValueSet, parse
+from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
+from shared.scheduling.state.launch_options import allowed_in, host_ports
+from shared.scheduling.state.offerings import Column, catalog_of, column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Pod, PodSpec
     from shared.api.nodeclaim import NodeClaim
     from shared.instances.offering import InstanceType
-    from shared.scheduling.pools import Daemon, HostPort
-    from shared.scheduling.requirements import Requirements
+    from shared.scheduling.rules.requirements import Requirements
+    from shared.scheduling.state.launch_options import Daemon, HostPort
     from shared.snapshot import Snapshot
 
     BoolArray = NDArray[np.bool_]

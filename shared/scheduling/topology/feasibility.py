@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.taints import EFFECTS, REPELLING, untolerated
-from shared.scheduling.pools import ports_clash
-from shared.scheduling.requirements import Requirements, ValueSet, both, contradiction, only, signature
+from shared.scheduling.rules.requirements import Requirements, ValueSet, both, contradiction, only, signature
+from shared.scheduling.state.launch_options import ports_clash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.api.kubernetes import Toleration
-    from shared.scheduling.nodes import Inventory
-    from shared.scheduling.pools import HostPort, Market
+    from shared.scheduling.state.launch_options import HostPort, Market
+    from shared.scheduling.state.state_nodes import Inventory
 
     BoolArray = NDArray[np.bool_]
     Pins = tuple[tuple[str, str], ...]

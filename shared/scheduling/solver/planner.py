@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.labels import HOSTNAME, ZONE
-from shared.scheduling.bundles import Bundler
-from shared.scheduling.claims import keep_limits, loosen, settle
-from shared.scheduling.dealing import Dealer, Group
-from shared.scheduling.domains import DomainRules, Even
-from shared.scheduling.filling import Item, value
-from shared.scheduling.firstfit import FirstFit
-from shared.scheduling.ground import Ground
-from shared.scheduling.improving import Improver
-from shared.scheduling.kinds import tolerations_key
-from shared.scheduling.limits import Limits
-from shared.scheduling.packing import Packer
-from shared.scheduling.relaxation import Wishes, all_wishes, give_up_one, no_wishes, requirements
-from shared.scheduling.requirements import signature
-from shared.scheduling.topology import Topology
+from shared.scheduling.rules.requirements import signature
+from shared.scheduling.solver.domain_assignment import Dealer, Group
+from shared.scheduling.solver.first_fit import FirstFit
+from shared.scheduling.solver.fit import Item, value
+from shared.scheduling.solver.host_affinity import Bundler
+from shared.scheduling.solver.local_search import Improver
+from shared.scheduling.solver.packing import Packer
+from shared.scheduling.solver.settling import keep_limits, loosen, settle
+from shared.scheduling.state.existing_capacity import Ground
+from shared.scheduling.state.node_pool_limits import Limits
+from shared.scheduling.topology.domain_counts import DomainRules, Even
+from shared.scheduling.topology.feasibility import tolerations_key
+from shared.scheduling.topology.preferences import Wishes, all_wishes, give_up_one, no_wishes, requirements
+from shared.scheduling.topology.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.classes import PodClass, Sized
     from shared.scheduling.decision import Options
-    from shared.scheduling.kinds import Judge
-    from shared.scheduling.packing import Bin
-    from shared.scheduling.terms import Namespaces, Term
+    from shared.scheduling.rules.pod_affinity import Namespaces, Term
+    from shared.scheduling.solver.packing import Bin
+    from shared.scheduling.topology.feasibility import Judge
+    from shared.scheduling.topology.pod_groups import PodClass, Sized
 
     Ints = NDArray[np.int64]
 

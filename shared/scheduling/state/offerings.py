@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.instances.offering import InstanceType
-    from shared.scheduling.requirements import ValueSet
+    from shared.scheduling.rules.requirements import ValueSet
 
 OfferingKey = tuple[tuple[str, str], ...]
 """The labels of one way to buy: zone, capacity type, and what only that offering has."""

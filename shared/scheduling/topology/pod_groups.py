@@ -15,16 +15,16 @@ from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError, Resources
 from shared.api.selectors import SelectorError
 from shared.scheduling.decision import Refusal
-from shared.scheduling.pools import host_ports, required_alternatives, term_requirements
-from shared.scheduling.requirements import RequirementError, Requirements, both, contradiction
-from shared.scheduling.terms import Namespaces, Spread, Term, affinity_term, spread_of
-from shared.scheduling.volumes import Storage, VolumeError, Volumes
+from shared.scheduling.rules.pod_affinity import Namespaces, Spread, Term, affinity_term, spread_of
+from shared.scheduling.rules.requirements import RequirementError, Requirements, both, contradiction
+from shared.scheduling.rules.volume_topology import Storage, VolumeError, Volumes
+from shared.scheduling.state.launch_options import host_ports, required_alternatives, term_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from shared.api.kubernetes import Pod, PodAffinity, PodSpec, Toleration
-    from shared.scheduling.pools import HostPort
+    from shared.scheduling.state.launch_options import HostPort
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.filling import front, holds, holds_each, most
-from shared.scheduling.hosts import HostCounts
+from shared.scheduling.solver.fit import front, holds, holds_each, most
+from shared.scheduling.topology.host_counts import HostCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.filling import Item
-    from shared.scheduling.kinds import Kind
-    from shared.scheduling.packing import Lot, Packer
+    from shared.scheduling.solver.fit import Item
+    from shared.scheduling.solver.packing import Lot, Packer
+    from shared.scheduling.topology.feasibility import Kind
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]

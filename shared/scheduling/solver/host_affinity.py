@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.dealing import Group
-from shared.scheduling.domains import DomainRules
-from shared.scheduling.kinds import HostRules
-from shared.scheduling.requirements import both, contradiction
+from shared.scheduling.rules.requirements import both, contradiction
+from shared.scheduling.solver.domain_assignment import Group
+from shared.scheduling.topology.domain_counts import DomainRules
+from shared.scheduling.topology.feasibility import HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.domains import Domains
-    from shared.scheduling.kinds import Judge
+    from shared.scheduling.topology.domain_counts import Domains
+    from shared.scheduling.topology.feasibility import Judge
 
     Ints = NDArray[np.int64]
 

@@ -15,21 +15,21 @@ import numpy as np
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
 from shared.scheduling.decision import Refusal
-from shared.scheduling.packing import values_among
-from shared.scheduling.pools import allowed_in
-from shared.scheduling.requirements import expressions
+from shared.scheduling.rules.requirements import expressions
+from shared.scheduling.solver.packing import values_among
+from shared.scheduling.state.launch_options import allowed_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.dealing import Group
-    from shared.scheduling.kinds import Judge
-    from shared.scheduling.pools import Market, Pool
-    from shared.scheduling.requirements import Requirements, ValueSet
-    from shared.scheduling.terms import Term
-    from shared.scheduling.topology import Topology
+    from shared.scheduling.rules.pod_affinity import Term
+    from shared.scheduling.rules.requirements import Requirements, ValueSet
+    from shared.scheduling.solver.domain_assignment import Group
+    from shared.scheduling.state.launch_options import Market, Pool
+    from shared.scheduling.topology.feasibility import Judge
+    from shared.scheduling.topology.topology import Topology
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]

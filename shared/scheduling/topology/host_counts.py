@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.kinds import NO_CAP, HostRules
+from shared.scheduling.topology.feasibility import NO_CAP, HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.filling import most
-from shared.scheduling.hosts import HostCounts
-from shared.scheduling.pools import ports_clash
+from shared.scheduling.solver.fit import most
+from shared.scheduling.state.launch_options import ports_clash
+from shared.scheduling.topology.host_counts import HostCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.filling import Item
-    from shared.scheduling.kinds import Kind
-    from shared.scheduling.nodes import Inventory
-    from shared.scheduling.pools import HostPort
+    from shared.scheduling.solver.fit import Item
+    from shared.scheduling.state.launch_options import HostPort
+    from shared.scheduling.state.state_nodes import Inventory
+    from shared.scheduling.topology.feasibility import Kind
 
     Ints = NDArray[np.int64]
 

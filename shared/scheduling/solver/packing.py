@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.filling import Fill, Item, fill_rows, fill_runs, front, holds
-from shared.scheduling.spare import Spare
+from shared.scheduling.solver.fit import Fill, Item, fill_rows, fill_runs, front, holds
+from shared.scheduling.solver.residual import Spare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.kinds import Kind
-    from shared.scheduling.limits import Limits
-    from shared.scheduling.pools import Market, Pool
+    from shared.scheduling.state.launch_options import Market, Pool
+    from shared.scheduling.state.node_pool_limits import Limits
+    from shared.scheduling.topology.feasibility import Kind
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -345,7 +345,7 @@ class Packer:
 
     def _seat(self, lots: Sequence[Lot], rows: Bools) -> None:
         """Gives every pod a machine of its own, or one shared with pods of other rules: its floor costs once."""
-        from shared.scheduling.seating import Seating  # noqa: PLC0415 (it needs the packer)
+        from shared.scheduling.solver.host_anti_affinity import Seating  # noqa: PLC0415 (it needs the packer)
 
         Seating(self, rows).seat(lots)
 

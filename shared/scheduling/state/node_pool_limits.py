@@ -16,8 +16,8 @@ from shared.api.quantity import NODES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from shared.scheduling.nodes import Inventory
-    from shared.scheduling.pools import Market
+    from shared.scheduling.state.launch_options import Market
+    from shared.scheduling.state.state_nodes import Inventory
 
 _UNLIMITED = 1 << 62
 _FAR = 100

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from shared.scheduling.requirements import Requirements, both, contradiction
+from shared.scheduling.rules.requirements import Requirements, both, contradiction
 
 if TYPE_CHECKING:
-    from shared.scheduling.classes import PodClass
-    from shared.scheduling.terms import Spread, Term
+    from shared.scheduling.rules.pod_affinity import Spread, Term
+    from shared.scheduling.topology.pod_groups import PodClass
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api.pods import is_pending, is_provisionable, is_reschedulable
-from shared.scheduling import promises
-from shared.scheduling.claims import claims_of
-from shared.scheduling.classes import read_pods
 from shared.scheduling.decision import Decision, PlannedClaim, Problem, Refusal
-from shared.scheduling.explanation import Circumstances, explain
-from shared.scheduling.kinds import Judge
-from shared.scheduling.nodes import take_inventory
-from shared.scheduling.planner import best_plan
-from shared.scheduling.pools import build_market, daemons_of
-from shared.scheduling.terms import Namespaces
-from shared.scheduling.volumes import Storage
+from shared.scheduling.results.explanation import Circumstances, explain
+from shared.scheduling.results.nodeclaims import claims_of
+from shared.scheduling.rules.pod_affinity import Namespaces
+from shared.scheduling.rules.volume_topology import Storage
+from shared.scheduling.solver.planner import best_plan
+from shared.scheduling.state import nominations
+from shared.scheduling.state.launch_options import build_market, daemons_of
+from shared.scheduling.state.state_nodes import take_inventory
+from shared.scheduling.topology.feasibility import Judge
+from shared.scheduling.topology.pod_groups import read_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ def schedule(problem: Problem) -> Decision:
     daemons = daemons_of(snapshot.daemon_sets)
     inventory = take_inventory(snapshot, problem.instance_types, daemons, problem.leaving)
     waiting = {p.key: p for p in _waiting(problem, inventory.leaving | problem.leaving)}
-    kept = promises.keep(inventory, snapshot, waiting)
+    kept = nominations.keep(inventory, snapshot, waiting)
     inventory = kept.inventory
     promised = kept.held.union(*kept.seated.values())
     asked_for = {key for key in waiting if problem.pods is None or key in problem.pods}

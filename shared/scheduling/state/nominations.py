@@ -20,7 +20,7 @@ from shared.api import nodeclaim
 from shared.api.meta import condition
 from shared.api.pods import requests
 from shared.api.quantity import QuantityError
-from shared.scheduling.pools import host_ports
+from shared.scheduling.state.launch_options import host_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.quantity import Resources
-    from shared.scheduling.nodes import Inventory, Place
+    from shared.scheduling.state.state_nodes import Inventory, Place
     from shared.snapshot import Snapshot
 
 SEATING = timedelta(seconds=10)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.dealing import Group
-from shared.scheduling.filling import Item, fill_rows, front, holds, holds_each
-from shared.scheduling.packing import Bin, Lot, Option, as_item, fitting, lots_of, prices, variety
-from shared.scheduling.spare import Spare
+from shared.scheduling.solver.domain_assignment import Group
+from shared.scheduling.solver.fit import Item, fill_rows, front, holds, holds_each
+from shared.scheduling.solver.packing import Bin, Lot, Option, as_item, fitting, lots_of, prices, variety
+from shared.scheduling.solver.residual import Spare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.kinds import Kind
-    from shared.scheduling.packing import Packer
+    from shared.scheduling.solver.packing import Packer
+    from shared.scheduling.topology.feasibility import Kind
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]

@@ -13,11 +13,11 @@ import numpy as np
 from shared.api.kubernetes import Toleration
 from shared.api.labels import HOSTNAME
 from shared.api.selectors import SelectorError
-from shared.scheduling.domains import Domains, Even
-from shared.scheduling.kinds import HostRules
-from shared.scheduling.pools import host_ports
-from shared.scheduling.requirements import ANY, Requirements
-from shared.scheduling.terms import Namespaces, Spread, Term, affinity_term
+from shared.scheduling.rules.pod_affinity import Namespaces, Spread, Term, affinity_term
+from shared.scheduling.rules.requirements import ANY, Requirements
+from shared.scheduling.state.launch_options import host_ports
+from shared.scheduling.topology.domain_counts import Domains, Even
+from shared.scheduling.topology.feasibility import HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.api.kubernetes import Pod
-    from shared.scheduling.classes import PodClass
-    from shared.scheduling.ground import Ground
-    from shared.scheduling.kinds import Judge
-    from shared.scheduling.nodes import Inventory
-    from shared.scheduling.pools import HostPort
+    from shared.scheduling.state.existing_capacity import Ground
+    from shared.scheduling.state.launch_options import HostPort
+    from shared.scheduling.state.state_nodes import Inventory
+    from shared.scheduling.topology.feasibility import Judge
+    from shared.scheduling.topology.pod_groups import PodClass
 
     BoolArray = NDArray[np.bool_]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.api.labels import canonical
-from shared.scheduling.pools import term_requirements
-from shared.scheduling.requirements import RequirementError, Requirements, both, contradiction, only
+from shared.scheduling.rules.requirements import RequirementError, Requirements, both, contradiction, only
+from shared.scheduling.state.launch_options import term_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         StorageClass,
         TopologyLabelRequirement,
     )
-    from shared.scheduling.nodes import Place
+    from shared.scheduling.state.state_nodes import Place
     from shared.snapshot import Snapshot
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.dealing import Dealer
-from shared.scheduling.filling import Item, holds, value
-from shared.scheduling.kinds import NO_CAP
-from shared.scheduling.packing import Bin, variety
-from shared.scheduling.relaxation import give_up_one
+from shared.scheduling.solver.domain_assignment import Dealer
+from shared.scheduling.solver.fit import Item, holds, value
+from shared.scheduling.solver.packing import Bin, variety
+from shared.scheduling.topology.feasibility import NO_CAP
+from shared.scheduling.topology.preferences import give_up_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.classes import PodClass
-    from shared.scheduling.dealing import Choice, Group
-    from shared.scheduling.ground import Ground
-    from shared.scheduling.kinds import HostRules, Judge
-    from shared.scheduling.packing import Packer
-    from shared.scheduling.relaxation import Wishes
-    from shared.scheduling.topology import Topology
+    from shared.scheduling.solver.domain_assignment import Choice, Group
+    from shared.scheduling.solver.packing import Packer
+    from shared.scheduling.state.existing_capacity import Ground
+    from shared.scheduling.topology.feasibility import HostRules, Judge
+    from shared.scheduling.topology.pod_groups import PodClass
+    from shared.scheduling.topology.preferences import Wishes
+    from shared.scheduling.topology.topology import Topology
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.scheduling.kinds import NO_CAP
-from shared.scheduling.requirements import Requirements, ValueSet, both
+from shared.scheduling.rules.requirements import Requirements, ValueSet, both
+from shared.scheduling.topology.feasibility import NO_CAP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,1 @@
+"""The result of a decision: NodeClaims, and why pods stay unschedulable."""

@@ -1,0 +1,1 @@
+"""Scheduling rules of pods: node requirements, pod affinity, volume topology."""

@@ -1,0 +1,1 @@
+"""Places pod groups on existing nodes and on the cheapest new ones."""
