@@ -15,16 +15,16 @@ import time
 from pathlib import Path
 
 MODULES = (
-    "main_job",
+    "pending_to_running",
     "scheduling",
     "launching",
     "cluster_state",
     "command_line",
-    "disruption",
+    "consolidation",
     "steady_load",
     "interruptions",
     "bundles",
-    "function_sizes",
+    "function_resources",
     "cost_model",
 )
 RESULTS = Path(__file__).parent / "RESULTS.md"

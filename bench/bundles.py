@@ -13,7 +13,7 @@ import statistics
 import subprocess
 from pathlib import Path
 
-from infra import bundling, bytecode, sizes
+from infra import bundling, bytecode, function_sizes
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 RUNS = 9
@@ -44,7 +44,7 @@ def run() -> list[dict[str, str]]:
     here = bundling.bundles(CHECKOUT, mode="full", machine=platform.machine())
     runtime = bundling.runtime(CHECKOUT, machine=platform.machine())
     rows = []
-    for function in sizes.FUNCTIONS:
+    for function in function_sizes.FUNCTIONS:
         files = [path for path in deployed[function].rglob("*") if path.is_file()]
         mebibytes = sum(path.stat().st_size for path in files) / _MIB
         rows.append(
@@ -55,7 +55,7 @@ def run() -> list[dict[str, str]]:
                 "how": f"{len(files)} files for arm64, bytecode among them",
             }
         )
-    for function in sizes.FUNCTIONS:
+    for function in function_sizes.FUNCTIONS:
         seconds = [_import(compiler.executable, function, [here[function], runtime]) for _ in range(RUNS)]
         rows.append(
             {
@@ -70,6 +70,6 @@ def run() -> list[dict[str, str]]:
 
 def _import(python: str, function: str, folders: list[Path]) -> float:
     program = _IMPORT.format(paths=[str(folder) for folder in folders], function=function)
-    environ = {**os.environ, **sizes.RUNTIME}
+    environ = {**os.environ, **function_sizes.RUNTIME}
     done = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True, env=environ)
     return float(done.stdout)

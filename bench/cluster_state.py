@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import urllib3
 
-from bench.canned import CHANGED, PAGE, PENDING, canned
+from bench.stub_api_server import CHANGED, PAGE, PENDING, canned
 from shared.api.kubernetes import Pod
 from shared.cluster.connect import to_server
 from shared.cluster.listing import Page

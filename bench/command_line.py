@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bench.disruption import pod, wasteful
+from bench.consolidation import pod, wasteful
 from shared.api import labels as names
 from shared.api.meta import to_json
 
 if TYPE_CHECKING:
-    from bench.disruption import Cluster
+    from bench.consolidation import Cluster
 
 Row = dict[str, str]
 NODES, PODS, PENDING = 1_000, 20_000, 100

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bench import list_prices as prices
 from bench import office_hours
-from infra import assembly, manifests, sizes
+from infra import assembly, cluster_manifests, function_sizes
 from shared import metrics
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ AWS_SECONDS = 0.030
 FLEET_SECONDS = 2.0
 """What a request to the Kubernetes API, to AWS, and a CreateFleet are waited for."""
 COLD_SECONDS = 1.0
-_COLD_STARTS = HOURS / 2 * len(sizes.FUNCTIONS)
+_COLD_STARTS = HOURS / 2 * len(function_sizes.FUNCTIONS)
 """A start each two hours for each function, whose initialisation is paid for too."""
 _FULL_VCPU = 1769
 _POLLS = 5 * 3 * 60 * HOURS
@@ -87,8 +87,8 @@ class Month:
 
     def seconds(self, function: str) -> float:
         """How long the function runs in the month, waiting included."""
-        share = min(1.0, sizes.SIZES[function].memory / _FULL_VCPU)
-        fleets = self.count("call ec2 CreateFleet") if function == sizes.PROVISIONER else 0.0
+        share = min(1.0, function_sizes.SIZES[function].memory / _FULL_VCPU)
+        fleets = self.count("call ec2 CreateFleet") if function == function_sizes.PROVISIONER else 0.0
         return (
             self.count(f"{function} seconds") / share
             + self.count(f"{function} kubernetes") * KUBERNETES_SECONDS
@@ -111,25 +111,25 @@ class Month:
 
     def _functions(self) -> list[Line]:
         lines = []
-        for name in sizes.FUNCTIONS:
-            mib, times = sizes.SIZES[name].memory, self.count(f"{name} invocations")
+        for name in function_sizes.FUNCTIONS:
+            mib, times = function_sizes.SIZES[name].memory, self.count(f"{name} invocations")
             seconds = self.seconds(name)
             how = f"{times:,.0f} times {1000 * seconds / times:,.0f} ms at {mib} MiB" if times else "never"
             lines.append(Line(f"{name}: running", seconds * mib / 1024, prices.GB_SECOND, how))
-        memory = sum(size.memory for size in sizes.SIZES.values()) / len(sizes.SIZES) / 1024
+        memory = sum(size.memory for size in function_sizes.SIZES.values()) / len(function_sizes.SIZES) / 1024
         cold = Line(
             "cold starts", _COLD_STARTS * COLD_SECONDS * memory, prices.GB_SECOND, f"{_COLD_STARTS:,.0f} starts"
         )
         return [*lines, cold, Line("invocations", self._invocations(), prices.INVOCATION)]
 
     def _invocations(self) -> float:
-        return sum(self.count(f"{name} invocations") for name in sizes.FUNCTIONS)
+        return sum(self.count(f"{name} invocations") for name in function_sizes.FUNCTIONS)
 
     def _messages(self) -> list[Line]:
-        fifo = [name for name in sizes.FEEDS if name == sizes.PROVISIONER]
-        standard = [name for name in sizes.FEEDS if name not in fifo]
+        fifo = [name for name in function_sizes.FEEDS if name == function_sizes.PROVISIONER]
+        standard = [name for name in function_sizes.FEEDS if name not in fifo]
         sent = self.count("sent") + self.count("call sqs SendMessage")
-        taken = {name: 2 * self.count(f"{name} invocations") for name in sizes.FEEDS}
+        taken = {name: 2 * self.count(f"{name} invocations") for name in function_sizes.FEEDS}
         idle = f"{_POLLS:,.0f} empty receives a queue"
         return [
             Line("the FIFO queue", _POLLS + sum(taken[n] for n in fifo), prices.FIFO_REQUEST, idle),
@@ -154,7 +154,7 @@ class Month:
         ]
 
     def _watching(self) -> list[Line]:
-        logged = sum(self.count(f"{name} log bytes") for name in sizes.FUNCTIONS)
+        logged = sum(self.count(f"{name} log bytes") for name in function_sizes.FUNCTIONS)
         logged = (logged + _PLATFORM_BYTES * self._invocations()) / _GIB
         return [
             Line("logs, taken in", logged, prices.LOG_GB),
@@ -178,7 +178,7 @@ class Month:
         return hours / HOURS
 
     def _relay(self) -> list[Line]:
-        share = manifests.RELAY_REPLICAS * _share(_RELAY_VCPUS, _RELAY_GIB)
+        share = cluster_manifests.RELAY_REPLICAS * _share(_RELAY_VCPUS, _RELAY_GIB)
         return [Line("the relay's pods", share * HOURS, prices.NODE_HOUR, f"{share:.1%} of a node there is anyway")]
 
 
@@ -312,8 +312,8 @@ def snapshots() -> list[Line]:
 
     Snapshots are priced by the function's memory; a restore takes the place of a cold start.
     """
-    gib = sum(size.memory for size in sizes.SIZES.values()) / 1024
-    restores = _COLD_STARTS / len(sizes.FUNCTIONS) * gib
+    gib = sum(size.memory for size in function_sizes.SIZES.values()) / 1024
+    restores = _COLD_STARTS / len(function_sizes.FUNCTIONS) * gib
     return [
         Line("snapshots kept", gib * HOURS * 3600, prices.SNAPSHOT_GB_SECOND, f"{gib:.2f} GiB, all month"),
         Line("snapshots restored", restores, prices.SNAPSHOT_RESTORED_GB, f"{_COLD_STARTS:,.0f} cold starts"),

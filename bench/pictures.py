@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from cli.cluster import live
+from cli.cluster import live_reader
 from cli.demo.command import Demo, Request, Scale
-from cli.explain import answer, pods
-from cli.nodes import view, watching
-from cli.plan import planning, showing, whatif
+from cli.explain import explanation, pods
+from cli.nodes import table, watch
+from cli.plan import planning, summary, what_if
 from cli.report.page import page
 from cli.report.recording import read
 from local.world import World
@@ -30,7 +30,7 @@ from shared import host
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from cli.report.recording import Recording
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
@@ -85,31 +85,31 @@ def terminals() -> None:
         world.run_until(lambda: any(h.what == "invocation" and h.name == "provisioner" for h in world.events.all[-5:]))
         world.scale("default", "inflate", 17)
         world.run_until(lambda: any(h.what == "claim created" for h in world.events.all[-20:]))
-        where = live.Where(cluster="shop")
+        where = live_reader.Where(cluster="shop")
         with (
             host.using(host.Host(environ=os.environ, now=world.clock.now, sleep=world.clock.sleep)),
-            live.reading_only(where),
+            live_reader.reading_only(where),
         ):
-            facts = live.read(live.connect(where), where, now=world.clock.now())
+            facts = live_reader.read(live_reader.connect(where), where, now=world.clock.now())
             shot("nodes", "tenon nodes", lambda console: _nodes(console, facts))
             shot("explain", "tenon explain pod trainer", lambda console: _explain(console, facts))
             shot("plan", "tenon plan --what-if deployment/inflate=60", lambda console: _plan(console, facts))
 
 
 def _nodes(console: Console, facts: Facts) -> None:
-    taken = watching.table(facts)
-    console.print(view.render(taken, taken.rows, name=facts.name, width=console.width))
+    taken = watch.table(facts)
+    console.print(table.render(taken, taken.rows, name=facts.name, width=console.width))
 
 
 def _explain(console: Console, facts: Facts) -> None:
-    answer.show(console, pods.explain(facts, "default/trainer"), now=facts.now)
+    explanation.show(console, pods.explain(facts, "default/trainer"), now=facts.now)
 
 
 def _plan(console: Console, facts: Facts) -> None:
-    changes = [whatif.parse("deployment/inflate=60", namespace="default")]
-    asked = whatif.apply(facts, changes)
+    changes = [what_if.parse("deployment/inflate=60", namespace="default")]
+    asked = what_if.apply(facts, changes)
     made = planning.make(asked, asked.stock.offers(asked.snapshot), should_stop=bool)
-    showing.show(console, asked, made, question="deployment/inflate=60")
+    summary.show(console, asked, made, question="deployment/inflate=60")
 
 
 def shot(name: str, title: str, draw: Callable[[Console], None]) -> None:

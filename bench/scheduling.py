@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cli import simulate
+from cli.simulate import input_files
 from shared.scheduling.scheduler import schedule
 
 FOLDER = Path(os.environ.get("TENON_SCENARIOS", Path(__file__).parents[2] / "shared" / "scenarios"))
@@ -72,7 +72,7 @@ def run() -> list[dict[str, str]]:
 
 def _mix(name: str) -> dict[str, str]:
     title, seconds = _ROWS[name]
-    found = json.loads(_fresh("-m", "bench.mixes", name))
+    found = json.loads(_fresh("-m", "bench.pod_mixes", name))
     asked = "-" if seconds is None else f"under {seconds * 1000:.0f} ms"
     limit = f", {_MEGABYTES} MB" if found["pods"] > _LARGE else ""
     bound = f", {found['price'] / found['bound']:.2f} of the bound" if found["bound"] else ""
@@ -144,7 +144,7 @@ _EQUAL = 1e-9
 
 
 def _measure(row: dict[str, Any]) -> Row:
-    asked = simulate.question(_document(row), now=datetime(2026, 1, 1, tzinfo=UTC))
+    asked = input_files.question(_document(row), now=datetime(2026, 1, 1, tzinfo=UTC))
     schedule(asked.problem)
     started = time.perf_counter()
     decision = schedule(asked.problem)
@@ -166,9 +166,9 @@ def _measure(row: dict[str, Any]) -> Row:
     )
 
 
-def _document(row: dict[str, Any]) -> simulate.Document:
+def _document(row: dict[str, Any]) -> input_files.Document:
     scenario, catalog = FOLDER / f"{row['name']}.json.gz", FOLDER / "catalogs" / f"{row['catalog']}.json.gz"
-    return simulate.read([scenario, catalog])
+    return input_files.read([scenario, catalog])
 
 
 def _ratio(ours: float, theirs: float | None) -> float | None:

@@ -11,7 +11,7 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any
 
-from bench import canned_account
+from bench import stub_account
 from functions.provisioner import handler
 from local.aws import backends
 from local.aws.gate import Gate
@@ -75,7 +75,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
         return watch.answering(gate, *args, **more)
 
     warm: dict[str, Any] = {}
-    with canned_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
+    with stub_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
         for place, name, what in (
             (Reader, "read", "snapshot"),
             (deciding.Deciding, "_supply", "supply"),
@@ -88,7 +88,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
             with host.using(host.Host(environ=environ, warm=warm)):
                 watch.start()
                 answered = handler.handle(
-                    canned_account.batch([canned_account.scheduled()]), canned_account.context("provisioner", run=run)
+                    stub_account.batch([stub_account.scheduled()]), stub_account.context("provisioner", run=run)
                 )
             assert answered == {"batchItemFailures": []}, answered
             assert watch.until_fleet, "CreateFleet was never asked"

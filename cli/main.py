@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from cli.catalog import catalog
-from cli.cluster.failing import CommandError
+from cli.errors import CommandError
 from cli.explain.command import explain
 from cli.manifests import manifests
 from cli.nodes.command import nodes
 from cli.plan.command import plan
 from cli.report.command import report
-from cli.simulate import simulate
+from cli.simulate.command import simulate
 from cli.status.command import status
 
 app = typer.Typer(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from infra import manifests as made
+from infra import cluster_manifests as made
 
 
 def manifests(

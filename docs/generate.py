@@ -2,7 +2,7 @@
 
 Kinds come from their CustomResourceDefinitions, permissions from the synthesised template, settings from each
 function's own model, metrics from shared/metrics.py, events from where they are recorded, costs from what was measured.
-What the code can't say of itself is in docs/meanings.py; a meaning that is missing or left over is an error.
+What the code can't say of itself is in docs/descriptions.py; a meaning that is missing or left over is an error.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from bench import cost_model
-from docs import events, kinds, permissions
+from docs import events_page, iam_page, kinds_page
+from docs.descriptions import CONTEXT, SETTINGS_MEANINGS
 from docs.markdown import complete, table
-from docs.meanings import CONTEXT, SETTINGS_MEANINGS
-from infra import functions, options, sizes
+from infra import function_sizes, functions, stack_options
 from shared import metrics, settings
 from shared.api import crds
 
@@ -25,12 +25,12 @@ _NOTICE = "<!-- Written by docs/generate.py; change what it reads, then run `mak
 
 def pages() -> dict[str, str]:
     """Every page, by its path in docs."""
-    found = {f"reference/{d['spec']['names']['kind'].lower()}.md": kinds.page(d) for d in crds.load()}
+    found = {f"reference/{d['spec']['names']['kind'].lower()}.md": kinds_page.page(d) for d in crds.load()}
     found |= {
         "reference/metrics.md": _metrics(),
         "reference/settings.md": _settings(),
-        "reference/events.md": events.page(),
-        "reference/iam.md": permissions.page(),
+        "reference/events_page.md": events_page.page(),
+        "reference/iam.md": iam_page.page(),
         "cost-model.md": cost_model.page(),
     }
     return {name: _NOTICE + text.rstrip() + "\n" for name, text in found.items()}
@@ -56,20 +56,20 @@ def _metrics() -> str:
 
 def _settings() -> str:
     lines = ["# Settings", "", "## Of a deployment", "", "As `-c KEY=VALUE` of `cdk deploy`, or in `cdk.json`.", ""]
-    complete("context key", set(options.KEYS), set(CONTEXT))
-    lines += table(("key", "meaning"), [(f"`{key}`", CONTEXT[key]) for key in options.KEYS])
+    complete("context key", set(stack_options.KEYS), set(CONTEXT))
+    lines += table(("key", "meaning"), [(f"`{key}`", CONTEXT[key]) for key in stack_options.KEYS])
     used: dict[str, list[str]] = defaultdict(list)
-    for function in sizes.FUNCTIONS:
+    for function in function_sizes.FUNCTIONS:
         for name in functions.setting_names(function):
             used[name].append(function)
     complete("setting", set(used), set(SETTINGS_MEANINGS))
     lines += ["", "## Of the functions", "", "Environment variables; the stack sets exactly those that it reads.", ""]
     read = [(f"`{settings.variable(n)}`", ", ".join(by), SETTINGS_MEANINGS[n]) for n, by in sorted(used.items())]
     lines += table(("variable", "read by", "meaning"), read)
-    lines += ["", "## Sizes", "", "In `infra/sizes.py`, with the reason for each.", ""]
+    lines += ["", "## Sizes", "", "In `infra/function_sizes.py`, with the reason for each.", ""]
     large = [
         (name, f"{s.memory} MiB", f"{s.timeout} s", "the account's" if s.reserved is None else str(s.reserved))
-        for name, s in sizes.SIZES.items()
+        for name, s in function_sizes.SIZES.items()
     ]
     return "\n".join([*lines, *table(("function", "memory", "time-out", "reserved concurrency"), large)])
 

@@ -29,7 +29,9 @@ def complete(what: str, in_code: set[str], said: set[str]) -> None:
     """
     missing, stale = sorted(in_code - said), sorted(said - in_code)
     if missing or stale:
-        raise IncompleteError(f"docs/meanings.py: {what} without a meaning: {missing}; meaning without one: {stale}")
+        raise IncompleteError(
+            f"docs/descriptions.py: {what} without a meaning: {missing}; meaning without one: {stale}"
+        )
 
 
 def _cell(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aws_cdk import Acknowledgment, Validations
 
-from infra.nodes import POLICIES
+from infra.node_role import POLICIES
 from infra.permissions import LAUNCHED
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from constructs import IConstruct
 
-    from infra.cluster_side import ClusterSide
+    from infra.kubectl_apply import ClusterSide
     from infra.queues import Queues
 
 _REGIONAL = "arn:<AWS::Partition>:ec2:<AWS::Region>"

@@ -14,7 +14,7 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra import naming, sizes
+from infra import function_sizes, resource_names
 from shared import metrics
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ _MINUTE = Duration.minutes(1)
 _LONGEST_NAME = 255
 _WAITED = {
     # Visibility time-outs are six function time-outs: a message whose function was killed once is still healthy.
-    sizes.PROVISIONER: 2 * sizes.visibility(sizes.PROVISIONER),
-    sizes.TERMINATION: 900,
-    sizes.DISRUPTION: 2 * sizes.visibility(sizes.DISRUPTION),
+    function_sizes.PROVISIONER: 2 * function_sizes.visibility(function_sizes.PROVISIONER),
+    function_sizes.TERMINATION: 900,
+    function_sizes.DISRUPTION: 2 * function_sizes.visibility(function_sizes.DISRUPTION),
     # A spot warning is worth something for two minutes.
-    sizes.INTERRUPTION: 60,
+    function_sizes.INTERRUPTION: 60,
 }
 """Age of a queue's oldest message, in seconds, beyond which its function doesn't keep up. A drain's messages are
 delayed by up to 15 minutes, and a delayed one has no age."""
@@ -87,9 +87,9 @@ class Alarms(Construct):
             self._alarm(
                 f"{name}-slow",
                 "function-slow",
-                f"The {name} function came near its time-out of {sizes.SIZES[name].timeout} s.",
+                f"The {name} function came near its time-out of {function_sizes.SIZES[name].timeout} s.",
                 function.metric_duration(period=Duration.minutes(5), statistic="Maximum"),
-                above=sizes.SIZES[name].timeout * 1000 * _SHARE_OF_TIMEOUT,
+                above=function_sizes.SIZES[name].timeout * 1000 * _SHARE_OF_TIMEOUT,
                 minutes=2,
             )
         self._alarm(
@@ -100,7 +100,7 @@ class Alarms(Construct):
                 {
                     name: function.metric_throttles(period=_MINUTE, statistic="Sum")
                     for name, function in functions.by_name.items()
-                    if sizes.SIZES[name].reserved is None
+                    if function_sizes.SIZES[name].reserved is None
                 },
                 label="throttles",
             ),
@@ -137,7 +137,7 @@ class Alarms(Construct):
         alarm = cloudwatch.Alarm(
             self,
             "".join(part.capitalize() for part in name.split("-")),
-            alarm_name=naming.name(self._cluster, name, longest=_LONGEST_NAME),
+            alarm_name=resource_names.name(self._cluster, name, longest=_LONGEST_NAME),
             alarm_description=f"{what} What to do: {RUNBOOK}#{entry}",
             metric=metric,
             threshold=above,

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra import assembly, options
+from infra import assembly, stack_options
 from infra.bundling import BundleError, report
 from infra.bytecode import CompileError
 
@@ -29,8 +29,8 @@ def _arguments(arguments: Sequence[str]) -> dict[str, str]:
     context: dict[str, str] = {}
     for pair in parser.parse_args(arguments).context:
         key, equals, value = pair.partition("=")
-        if not equals or key not in options.KEYS:
-            parser.error(f"-c {pair}: must be KEY=VALUE with one of {', '.join(options.KEYS)}")
+        if not equals or key not in stack_options.KEYS:
+            parser.error(f"-c {pair}: must be KEY=VALUE with one of {', '.join(stack_options.KEYS)}")
         context[key] = value
     return context
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
             account=environ.get("CDK_DEFAULT_ACCOUNT"),
             region=environ.get("CDK_DEFAULT_REGION"),
         )
-    except (options.OptionError, BundleError, CompileError) as error:
+    except (stack_options.OptionError, BundleError, CompileError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     if not under_cli:

@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import bundling, sizes
-from infra import options as options_
+from infra import bundling, function_sizes
+from infra import stack_options as options_
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ _TEMPLATE_SOURCES = (
     "shared/hints.py",
     "shared/metrics.py",
     "shared/settings.py",
-    *(f"functions/{function}/settings.py" for function in sizes.FUNCTIONS),
+    *(f"functions/{function}/settings.py" for function in function_sizes.FUNCTIONS),
 )
 _CODE_SOURCES = ("functions", "shared", "requirements.lock")
 

@@ -20,12 +20,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import bytecode, imports, lock, sizes
+from infra import bytecode, function_imports, function_sizes, requirements_lock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from infra.options import Bundle
+    from infra.stack_options import Bundle
 
 LIMIT_MIB = 60
 """Unpacked. Lambda would take 250, but whatever a function brings it also has to fetch when it starts cold."""
@@ -106,18 +106,20 @@ def bundles(checkout: Path, *, mode: Bundle, machine: str = ARM) -> dict[str, Pa
     """
     root = checkout / "build" / "bundles"
     if mode == "source":
-        return {function: _placeholder(root, function) for function in sizes.FUNCTIONS}
-    pins = lock.parse((checkout / "requirements.lock").read_text())
+        return {function: _placeholder(root, function) for function in function_sizes.FUNCTIONS}
+    pins = requirements_lock.parse((checkout / "requirements.lock").read_text())
     distributions = importlib.metadata.packages_distributions()
     made = {}
-    for function in sizes.FUNCTIONS:
+    for function in function_sizes.FUNCTIONS:
         if not (checkout / "functions" / function / "handler.py").is_file():
             raise BundleError(f"functions/{function}/handler.py is not there: there is nothing to deploy")
         try:
-            chosen = lock.closure(pins, _roots(checkout, function, distributions), without=RUNTIME | UNUSED)
-        except (imports.MissingModuleError, lock.LockError) as error:
+            chosen = requirements_lock.closure(
+                pins, _roots(checkout, function, distributions), without=RUNTIME | UNUSED
+            )
+        except (function_imports.MissingModuleError, requirements_lock.LockError) as error:
             raise BundleError(f"functions/{function}: {error}") from error
-        packages = _install(root / "packages", lock.requirements(chosen), machine)
+        packages = _install(root / "packages", requirements_lock.requirements(chosen), machine)
         made[function] = _bundle(root / function, checkout, function, packages)
     return made
 
@@ -129,8 +131,8 @@ def runtime(checkout: Path, *, machine: str) -> Path:
         BundleError: a package is not locked or can't be fetched.
     """
     root = checkout / "build" / "bundles"
-    chosen = lock.closure(lock.parse((checkout / "requirements.lock").read_text()), ["boto3"])
-    packages = _install(root / "packages", lock.requirements(chosen), machine)
+    chosen = requirements_lock.closure(requirements_lock.parse((checkout / "requirements.lock").read_text()), ["boto3"])
+    packages = _install(root / "packages", requirements_lock.requirements(chosen), machine)
     compiler = bytecode.compiler()
     kept = root / "runtime" / f"{packages.name}-{compiler.version or 'source'}"
     if not kept.is_dir():
@@ -174,7 +176,7 @@ def _placeholder(root: Path, function: str) -> Path:
 
 def _roots(checkout: Path, function: str, distributions: Mapping[str, list[str]]) -> list[str]:
     roots = []
-    for package in sorted(imports.third_party(checkout, function)):
+    for package in sorted(function_imports.third_party(checkout, function)):
         if package not in distributions:
             raise BundleError(f"functions/{function} imports {package}, which no installed distribution has")
         roots += [name for name in distributions[package] if name.lower() not in RUNTIME]

@@ -1,7 +1,7 @@
-"""Who may talk to the cluster: each function as its own Kubernetes group, nodes, and the relay as a role on AWS.
+"""EKS access entries of functions and nodes, and the relay's pod identity.
 
-Access entries only name a group; what the group may do is RBAC (manifests.py), so that it is read and changed with
-the cluster's own tools. The catalog function has no entry: it never talks to the cluster.
+An access entry only names a Kubernetes group. RBAC (cluster_manifests.py) says what the group may do, so cluster
+administrators review and change it with kubectl. The catalog function has no entry: it never calls the cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra import manifests, sizes
+from infra import cluster_manifests, function_sizes
 from shared import hints
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aws_cdk import aws_events as events
 
-    from infra.nodes import Nodes
+    from infra.node_role import Nodes
 
 
 class ClusterAccess(Construct):
@@ -39,14 +39,14 @@ class ClusterAccess(Construct):
     ) -> None:
         super().__init__(scope, id_)
         for function, role in functions.items():
-            if function == sizes.CATALOG:
+            if function == function_sizes.CATALOG:
                 continue
             eks.CfnAccessEntry(
                 self,
                 f"{function.capitalize()}Entry",
                 cluster_name=cluster,
                 principal_arn=role.role_arn,
-                kubernetes_groups=[manifests.group(function)],
+                kubernetes_groups=[cluster_manifests.group(function)],
                 type="STANDARD",
             )
         if nodes.made:  # a role that was there before has its entry already, and a second one is refused
@@ -66,8 +66,8 @@ class ClusterAccess(Construct):
                         "aws:RequestTag/eks-cluster-arn": Stack.of(self).format_arn(
                             service="eks", resource="cluster", resource_name=cluster
                         ),
-                        "aws:RequestTag/kubernetes-namespace": manifests.NAMESPACE,
-                        "aws:RequestTag/kubernetes-service-account": manifests.RELAY,
+                        "aws:RequestTag/kubernetes-namespace": cluster_manifests.NAMESPACE,
+                        "aws:RequestTag/kubernetes-service-account": cluster_manifests.RELAY,
                     }
                 },
             ).with_session_tags(),
@@ -84,7 +84,7 @@ class ClusterAccess(Construct):
             self,
             "RelayIdentity",
             cluster_name=cluster,
-            namespace=manifests.NAMESPACE,
-            service_account=manifests.RELAY,
+            namespace=cluster_manifests.NAMESPACE,
+            service_account=cluster_manifests.RELAY,
             role_arn=self.relay.role_arn,
         )

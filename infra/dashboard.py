@@ -12,7 +12,7 @@ from aws_cdk import ArnFormat, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra import naming, sizes
+from infra import function_sizes, resource_names
 from infra.alarms import custom
 from shared import metrics
 
@@ -36,11 +36,11 @@ class Dashboard(Construct):
         self, scope: Construct, id_: str, *, cluster: str, functions: Functions, queues: Queues, alarms: Alarms
     ) -> None:
         super().__init__(scope, id_)
-        logs = {name: functions.logs[name].log_group_name for name in sizes.FUNCTIONS}
+        logs = {name: functions.logs[name].log_group_name for name in function_sizes.FUNCTIONS}
         self.page = cloudwatch.Dashboard(
             self,
             "Page",
-            dashboard_name=naming.name(cluster, "overview", longest=_LONGEST_NAME),
+            dashboard_name=resource_names.name(cluster, "overview", longest=_LONGEST_NAME),
             default_interval=Duration.hours(3),
             widgets=[
                 [
@@ -64,7 +64,7 @@ class Dashboard(Construct):
                 _row(
                     _table(
                         "Nodes and cost by NodePool, type and capacity type",
-                        logs[sizes.LIFECYCLE],
+                        logs[function_sizes.LIFECYCLE],
                         [
                             'filter message = "The cluster"',
                             "sort @timestamp desc",
@@ -74,7 +74,7 @@ class Dashboard(Construct):
                     ),
                     _table(
                         "What disruption did, and what it saved",
-                        logs[sizes.DISRUPTION],
+                        logs[function_sizes.DISRUPTION],
                         [
                             'filter message = "Disrupting nodes"',
                             "fields @timestamp, reason, pods, replacements, savings, why",
@@ -125,7 +125,7 @@ class Dashboard(Construct):
         arn = Stack.of(self).format_arn(
             service="cloudwatch",
             resource="alarm",
-            resource_name=naming.name(cluster, alarm, longest=_LONGEST_NAME),
+            resource_name=resource_names.name(cluster, alarm, longest=_LONGEST_NAME),
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         return cloudwatch.Alarm.from_alarm_arn(self, alarm, arn)

@@ -23,15 +23,15 @@ from functions.interruption.settings import InterruptionSettings
 from functions.lifecycle.settings import LifecycleSettings
 from functions.provisioner.settings import ProvisionerSettings
 from functions.termination.settings import TerminationSettings
-from infra import naming, permissions, sizes
+from infra import function_sizes, permissions, resource_names
 from shared import settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from infra.nodes import Nodes
-    from infra.options import Options
+    from infra.node_role import Nodes
     from infra.permissions import Subjects
+    from infra.stack_options import Options
 
 _RETENTION = {30: logs.RetentionDays.ONE_MONTH}
 _ASYNC_AGE = Duration.minutes(5)
@@ -39,12 +39,12 @@ _ASYNC_RETRIES = 2
 
 
 SETTINGS: Mapping[str, type[settings.Settings]] = {
-    sizes.PROVISIONER: ProvisionerSettings,
-    sizes.LIFECYCLE: LifecycleSettings,
-    sizes.DISRUPTION: DisruptionSettings,
-    sizes.TERMINATION: TerminationSettings,
-    sizes.INTERRUPTION: InterruptionSettings,
-    sizes.CATALOG: CatalogSettings,
+    function_sizes.PROVISIONER: ProvisionerSettings,
+    function_sizes.LIFECYCLE: LifecycleSettings,
+    function_sizes.DISRUPTION: DisruptionSettings,
+    function_sizes.TERMINATION: TerminationSettings,
+    function_sizes.INTERRUPTION: InterruptionSettings,
+    function_sizes.CATALOG: CatalogSettings,
 }
 """What each function's code declares that it reads."""
 
@@ -67,12 +67,12 @@ def environment(function: str, on: Subjects, nodes: Nodes) -> dict[str, str]:
         "table_name": on.table.table_name,
         "catalog_bucket": on.catalog.bucket_name,
         "node_instance_profile": nodes.profile.ref,
-        "termination_queue_url": queues.by_function[sizes.TERMINATION].queue_url,
-        "disruption_queue_url": queues.by_function[sizes.DISRUPTION].queue_url,
+        "termination_queue_url": queues.by_function[function_sizes.TERMINATION].queue_url,
+        "disruption_queue_url": queues.by_function[function_sizes.DISRUPTION].queue_url,
     }
     if function in queues.dead_letters:
         known["dead_letter_queue_url"] = queues.dead_letters[function].queue_url
-    return {**sizes.RUNTIME, **{settings.variable(name): known[name] for name in setting_names(function)}}
+    return {**function_sizes.RUNTIME, **{settings.variable(name): known[name] for name in setting_names(function)}}
 
 
 class Functions(Construct):
@@ -86,19 +86,19 @@ class Functions(Construct):
         self.by_name: dict[str, lambda_.Function] = {}
         self.roles: dict[str, iam.Role] = {}
         self.logs: dict[str, logs.LogGroup] = {}
-        for name in sizes.FUNCTIONS:
-            size = sizes.SIZES[name]
+        for name in function_sizes.FUNCTIONS:
+            size = function_sizes.SIZES[name]
             log_group = logs.LogGroup(
                 self,
                 f"{name.capitalize()}Logs",
-                retention=_RETENTION[sizes.LOG_DAYS],
+                retention=_RETENTION[function_sizes.LOG_DAYS],
                 removal_policy=RemovalPolicy.DESTROY,
             )
             role = self._role(name, on=on, log_group=log_group, options=options)
             function = lambda_.Function(
                 self,
                 name.capitalize(),
-                function_name=naming.function(on.cluster, name),
+                function_name=resource_names.function(on.cluster, name),
                 description=f"Tenon {name} of EKS cluster {on.cluster}",
                 runtime=lambda_.Runtime.PYTHON_3_13,
                 architecture=lambda_.Architecture.ARM_64,
@@ -122,7 +122,7 @@ class Functions(Construct):
             self.roles[name] = role
             self.logs[name] = log_group
         for name, queue in on.queues.by_function.items():
-            feed = sizes.FEEDS[name]
+            feed = function_sizes.FEEDS[name]
             self.by_name[name].add_event_source(
                 SqsEventSource(
                     queue,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 
-from infra import sizes
+from infra import function_sizes
 from shared import hints
 from shared.api import labels
 
@@ -262,10 +262,12 @@ def _by_setting(setting: str, function: str, on: Subjects) -> list[iam.PolicySta
                 _allow("SeeCatalogMissing", ["s3:ListBucket"], [on.catalog.bucket_arn]),
             ]
         case "termination_queue_url":
-            queue = queues.by_function[sizes.TERMINATION]
+            queue = queues.by_function[function_sizes.TERMINATION]
             allowed = [_allow("SendToTermination", ["sqs:SendMessage"], [queue.queue_arn])]
         case "disruption_queue_url":
-            allowed = [_allow("WakeUpLater", ["sqs:SendMessage"], [queues.by_function[sizes.DISRUPTION].queue_arn])]
+            allowed = [
+                _allow("WakeUpLater", ["sqs:SendMessage"], [queues.by_function[function_sizes.DISRUPTION].queue_arn])
+            ]
         case "dead_letter_queue_url":
             # Malformed messages, with the reason.
             allowed = [_allow("BuryMalformed", ["sqs:SendMessage"], [queues.dead_letters[function].queue_arn])]
@@ -287,13 +289,17 @@ def statements(function: str, settings: Iterable[str], on: Subjects) -> list[iam
     reach = [_allow("ReachCluster", ["eks:DescribeCluster"], [arn])]
     look = [_any_resource("ReadInstances", ["ec2:DescribeInstances"], on.in_region)]
     purposes = {
-        sizes.PROVISIONER: lambda: [*reach, *_resolve(on), *_launch(on)],
-        sizes.LIFECYCLE: lambda: [*reach, *_resolve(on), *_clear(on)],  # keeps the classes' status; finds leftovers
+        function_sizes.PROVISIONER: lambda: [*reach, *_resolve(on), *_launch(on)],
+        function_sizes.LIFECYCLE: lambda: [
+            *reach,
+            *_resolve(on),
+            *_clear(on),
+        ],  # keeps the classes' status; finds leftovers
         # Replacements first: it launches them, and gives up by deleting claims, which termination follows.
-        sizes.DISRUPTION: lambda: [*reach, *_resolve(on), *_launch(on)],
-        sizes.TERMINATION: lambda: [*reach, *look, *_terminate(on)],
+        function_sizes.DISRUPTION: lambda: [*reach, *_resolve(on), *_launch(on)],
+        function_sizes.TERMINATION: lambda: [*reach, *look, *_terminate(on)],
         # Replaces at once what is taken back; giving up is deleting a claim, which termination follows.
-        sizes.INTERRUPTION: lambda: [*reach, *_resolve(on), *_launch(on), *_doubt(on)],
-        sizes.CATALOG: lambda: _refresh(on),
+        function_sizes.INTERRUPTION: lambda: [*reach, *_resolve(on), *_launch(on), *_doubt(on)],
+        function_sizes.CATALOG: lambda: _refresh(on),
     }
     return [*purposes[function](), *(s for setting in settings for s in _by_setting(setting, function, on))]

@@ -11,7 +11,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra import naming, sizes
+from infra import function_sizes, resource_names
 
 
 class Queues(Construct):
@@ -22,24 +22,24 @@ class Queues(Construct):
         self.by_function: dict[str, sqs.Queue] = {}
         self.dead_letters: dict[str, sqs.Queue] = {}
         for function, name in {
-            sizes.PROVISIONER: "Provisioning",
-            sizes.INTERRUPTION: "Interruption",
-            sizes.TERMINATION: "Termination",
-            sizes.DISRUPTION: "Disruption",
+            function_sizes.PROVISIONER: "Provisioning",
+            function_sizes.INTERRUPTION: "Interruption",
+            function_sizes.TERMINATION: "Termination",
+            function_sizes.DISRUPTION: "Disruption",
         }.items():
-            fifo = function == sizes.PROVISIONER
+            fifo = function == function_sizes.PROVISIONER
             dead = self._dead_letter_queue(f"{name}DeadLetters", f"{name.lower()}-dead-letters", cluster, fifo=fifo)
             self.dead_letters[function] = dead
             self.by_function[function] = sqs.Queue(
                 self,
                 name,
-                queue_name=naming.queue(cluster, name.lower(), fifo=fifo),
+                queue_name=resource_names.queue(cluster, name.lower(), fifo=fifo),
                 fifo=True if fifo else None,
                 # CloudFormation wants this key and the one before absent, not false, on a standard queue.
                 content_based_deduplication=True if fifo else None,
-                visibility_timeout=Duration.seconds(sizes.visibility(function)),
-                retention_period=Duration.seconds(sizes.FEEDS[function].retention),
-                dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=sizes.RECEIVES),
+                visibility_timeout=Duration.seconds(function_sizes.visibility(function)),
+                retention_period=Duration.seconds(function_sizes.FEEDS[function].retention),
+                dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=function_sizes.RECEIVES),
                 encryption=sqs.QueueEncryption.SQS_MANAGED,
                 enforce_ssl=True,
             )
@@ -49,11 +49,11 @@ class Queues(Construct):
         return sqs.Queue(
             self,
             id_,
-            queue_name=naming.queue(cluster, purpose, fifo=fifo),
+            queue_name=resource_names.queue(cluster, purpose, fifo=fifo),
             fifo=True if fifo else None,
             # A function that puts a message here by itself has no deduplication id to give.
             content_based_deduplication=True if fifo else None,
-            retention_period=Duration.days(sizes.DEAD_LETTER_DAYS),
+            retention_period=Duration.days(function_sizes.DEAD_LETTER_DAYS),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
         )

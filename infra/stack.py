@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 from aws_cdk import CfnElement, CfnOutput, Environment, Stack
 
-from infra import sizes
+from infra import function_sizes
 from infra.acknowledgments import acknowledge
 from infra.alarms import Alarms
 from infra.cluster_access import ClusterAccess
-from infra.cluster_side import ClusterSide
 from infra.dashboard import Dashboard
-from infra.events import Bus, Events
+from infra.event_rules import Bus, Events
 from infra.functions import Functions
-from infra.nodes import Nodes
+from infra.kubectl_apply import ClusterSide
+from infra.node_role import Nodes
 from infra.permissions import Subjects
 from infra.queues import Queues
-from infra.state import State
+from infra.storage import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from constructs import Construct
 
-    from infra.options import Options
+    from infra.stack_options import Options
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -109,7 +109,7 @@ class TenonStack(Stack):
             "RelayRoleArn": access.relay.role_arn,
             "UndeliveredQueueUrl": queues.undelivered.queue_url,
         }
-        for name in sizes.FUNCTIONS:
+        for name in function_sizes.FUNCTIONS:
             outputs[f"{name.capitalize()}RoleArn"] = functions.roles[name].role_arn
         for name, queue in queues.by_function.items():
             outputs[f"{name.capitalize()}QueueUrl"] = queue.queue_url

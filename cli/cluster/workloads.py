@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.cluster.facts import Workload
+from cli.cluster.observed_cluster import Workload
 from shared.api.kubernetes import PodTemplate
 from shared.api.meta import ObjectMeta, Struct
 

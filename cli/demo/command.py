@@ -15,14 +15,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from cli.cluster.failing import UsageError
-from cli.demo import picture
-from cli.demo.figures import Figures, compute
+from cli.demo import screen
+from cli.demo.event_lines import Story
 from cli.demo.interruptions import drain_then_provision
-from cli.demo.story import Story
+from cli.demo.results import Figures, compute
+from cli.errors import UsageError
 from cli.report import recording as recordings
 from cli.report.command import save
-from cli.report.recorder import Recorder
+from cli.report.demo_recording import Recorder
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
 from local.world import Options, StuckError, World
@@ -230,8 +230,8 @@ class Demo:
             self._console.print(self._picture(world, start, f"{label}: at rest"))
 
     def _picture(self, world: World, start: datetime, step: str) -> RenderableType:
-        taken = picture.take(world, _price_of(world))
-        return picture.render(taken, start=start, step=step, width=self._console.width)
+        taken = screen.take(world, _price_of(world))
+        return screen.render(taken, start=start, step=step, width=self._console.width)
 
     def _interrupt(self, world: World, start: Any) -> bool:  # noqa: ANN401
         """Have EC2 take machines back, if that is asked for and there are any."""

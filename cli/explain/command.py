@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli import asking
-from cli.cluster.failing import UsageError, one_line
+from cli.cluster import source
+from cli.errors import UsageError, one_line
 
 _KINDS = {
     "pod": "pod", "pods": "pod", "po": "pod",
@@ -27,14 +27,14 @@ def explain(
         str, typer.Argument(help="pod, node, nodepool or nodeclaim; or KIND/NAME.", autocompletion=_complete_kind)
     ],
     name: Annotated[str, typer.Argument(help="Its name; NAMESPACE/NAME for a pod.")] = "",
-    file: asking.File = None,
-    namespace: asking.Namespace = "default",
-    context: asking.Context = "",
-    cluster: asking.Cluster = "",
-    region: asking.Region = "",
+    file: source.File = None,
+    namespace: source.Namespace = "default",
+    context: source.Context = "",
+    cluster: source.Cluster = "",
+    region: source.Region = "",
     *,
-    aws: asking.Aws = False,
-    as_json: asking.Json = False,
+    aws: source.Aws = False,
+    as_json: source.Json = False,
 ) -> None:
     """Say why a pod waits, a node is kept, or a pool or claim doesn't launch.
 
@@ -56,9 +56,9 @@ def explain(
         what = _KINDS.get(kind.lower())
         if what is None or not name:
             raise UsageError(f'"{kind} {name}" is not pod, node, nodepool or nodeclaim with a name')
-        with asking.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
-            from cli import look  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.explain import answer, claims, nodes, pods, pools  # noqa: PLC0415 (the same)
+        with source.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
+            from cli import terminal  # noqa: PLC0415 (slow to import)
+            from cli.explain import explanation, node_claims, node_pools, nodes, pods  # noqa: PLC0415
 
             match what:
                 case "pod":
@@ -66,10 +66,10 @@ def explain(
                 case "node":
                     found = nodes.explain(facts, name)
                 case "nodepool":
-                    found = pools.explain(facts, name)
+                    found = node_pools.explain(facts, name)
                 case _:
-                    found = claims.explain(facts, name)
+                    found = node_claims.explain(facts, name)
             if as_json:
-                typer.echo(json.dumps(answer.as_json(found)))
+                typer.echo(json.dumps(explanation.as_json(found)))
             else:
-                answer.show(look.console(), found, now=facts.now, notes=facts.notes)
+                explanation.show(terminal.console(), found, now=facts.now, notes=facts.notes)

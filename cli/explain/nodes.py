@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cli import look
-from cli.cluster.facts import offering_of, prices_of, view_of
-from cli.cluster.failing import UsageError
-from cli.explain.answer import Check, Explanation, Section
+from cli import terminal
+from cli.cluster.observed_cluster import offering_of, prices_of, view_of
+from cli.errors import UsageError
+from cli.explain.explanation import Check, Explanation, Section
 from cli.plan import planning
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.candidates import Candidate
@@ -107,7 +107,7 @@ class _Asked:
         waits = next((w for w in plan.waiting if w.node == candidate.name), None)
         if waits is not None:
             after = candidate.pool.spec.disruption.consolidate_after
-            reason = f"it is empty, and goes in {look.age(waits.due - self.facts.now)} (consolidateAfter {after})"
+            reason = f"it is empty, and goes in {terminal.age(waits.due - self.facts.now)} (consolidateAfter {after})"
             return Explanation(
                 subject=subject,
                 state="waits to go",
@@ -138,7 +138,7 @@ class _Asked:
         made = self.node.metadata.creation_timestamp
         pods = self.view.pods.get(self.node.metadata.name, ())
         working = holders(pods)
-        cost = f"{look.usd(price)}/h" if price is not None else "unknown price"
+        cost = f"{terminal.usd(price)}/h" if price is not None else "unknown price"
         return Section(
             title="The node",
             checks=(
@@ -148,7 +148,7 @@ class _Asked:
                     detail=f"{kind or '?'}, {capacity}, {zone}, {cost}",
                 ),
                 Check(what="pool", ok=None, detail=labels.get(names.NODEPOOL, "none")),
-                Check(what="age", ok=None, detail=look.age(self.facts.now - made) if made else "?"),
+                Check(what="age", ok=None, detail=terminal.age(self.facts.now - made) if made else "?"),
                 Check(
                     what="pods",
                     ok=None,
@@ -196,7 +196,7 @@ class _Asked:
             if held is not None:
                 return f"the drain waits: {held.message}"
         left = holders(self.view.pods.get(self.node.metadata.name, ()))
-        return f"{look.plural(len(left), 'pod')} still to go" if left else ""
+        return f"{terminal.plural(len(left), 'pod')} still to go" if left else ""
 
     def _checks(self, candidate: Candidate) -> tuple[Check, ...]:
         view, disruption = self.view, candidate.pool.spec.disruption
@@ -237,7 +237,7 @@ class _Asked:
         up = condition(candidate.claim.status.conditions, nodeclaim.INITIALIZED)
         came = [p.status.start_time or p.metadata.creation_timestamp for p in candidate.pods]
         times = [t for t in (up.last_transition_time if up is not None else None, *came) if t is not None]
-        quiet = look.age(self.facts.now - max(times)) if times else "?"
+        quiet = terminal.age(self.facts.now - max(times)) if times else "?"
         detail = (
             f"{disruption.consolidation_policy}, after {disruption.consolidate_after} without new pods (now {quiet})"
         )
@@ -252,12 +252,14 @@ class _Asked:
         if placing.stuck:
             pod, why = next(iter(placing.stuck.items()))
             return Check(what="its pods have places elsewhere", ok=False, detail=f"pod {pod} has none: {why}")
-        moved = look.plural(len(candidate.pods), "pod")
+        moved = terminal.plural(len(candidate.pods), "pod")
         if not placing.claims:
-            return Check(what="saves", ok=True, detail=f"{look.usd(price)}/h: its {moved} fit on other nodes")
+            return Check(what="saves", ok=True, detail=f"{terminal.usd(price)}/h: its {moved} fit on other nodes")
         least = price * (1 - worth.IMPROVEMENT)
         machines = ", ".join(f"{c.cheapest.instance_type} {c.cheapest.capacity_type}" for c in placing.claims[:_SHOWN])
-        detail = f"its {moved} would need {machines} for {look.usd(placing.price)}/h; it costs {look.usd(price)}/h"
+        detail = (
+            f"its {moved} would need {machines} for {terminal.usd(placing.price)}/h; it costs {terminal.usd(price)}/h"
+        )
         if placing.price > least:
             return Check(what="saves", ok=False, detail=f"{detail}, and {worth.IMPROVEMENT:.0%} less is asked")
         return Check(what="saves", ok=True, detail=detail)
@@ -267,8 +269,8 @@ def _expiry(expires: datetime | None, now: datetime) -> str:
     if expires is None:
         return "never"
     if expires > now:
-        return f"in {look.age(expires - now)}"
-    return f"{look.age(now - expires)} ago: it may be replaced"
+        return f"in {terminal.age(expires - now)}"
+    return f"{terminal.age(now - expires)} ago: it may be replaced"
 
 
 def _some(pods: Sequence[Pod]) -> str:

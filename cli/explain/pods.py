@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cli import look
-from cli.cluster.failing import UsageError
-from cli.explain import constraints, rooms
-from cli.explain.answer import Explanation, Section
-from cli.explain.constraints import CAPACITY, LIMITS, TOGETHER
-from cli.explain.interview import Asked, Tried, interview
+from cli import terminal
+from cli.errors import UsageError
+from cli.explain import existing_nodes, pod_constraints
+from cli.explain.explanation import Explanation, Section
+from cli.explain.node_pool_checks import Asked, Tried, interview
+from cli.explain.pod_constraints import CAPACITY, LIMITS, TOGETHER
 from cli.plan.planning import launched
 from shared.api.pods import is_daemon, is_pending, is_terminal, is_terminating
 from shared.api.quantity import QuantityError, format_quantity
@@ -22,8 +22,8 @@ from shared.api.quantity import QuantityError, format_quantity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.cluster.facts import Facts
-    from cli.explain.constraints import Constraint
+    from cli.cluster.observed_cluster import Facts
+    from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
     from shared.launch.supply import Supply
     from shared.scheduling.decision import Decision, PlannedClaim, Refusal
@@ -101,22 +101,23 @@ def _placed(facts: Facts, pod: Pod, decision: Decision) -> Explanation:
     claim = next(c for c in decision.claims if pod.key in c.pods)
     reason = f"nothing is in its way: the next decision asks for {_machine(claim)} for it"
     others = len(claim.pods) - 1
-    more = f" and {look.plural(others, 'other pod')}" if others else ""
+    more = f" and {terminal.plural(others, 'other pod')}" if others else ""
     return Explanation(subject=subject, state="waits for a new node", reason=reason + more, criterion="launch")
 
 
 def _machine(claim: PlannedClaim) -> str:
     c = claim.cheapest
-    return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {look.usd(c.price)}/h) of NodePool {claim.node_pool}"
+    price = f"{terminal.usd(c.price)}/h"
+    return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {price}) of NodePool {claim.node_pool}"
 
 
 def _refused(facts: Facts, supply: Supply, pod: Pod, refusal: Refusal) -> Explanation:
     subject = f"Pod {pod.key}"
     try:
-        wants = constraints.of(pod)
+        wants = pod_constraints.of(pod)
     except QuantityError:
         return Explanation(subject=subject, state="has no place", reason=refusal.message, criterion="unreadable")
-    there = rooms.survey(facts, supply, pod)
+    there = existing_nodes.survey(facts, supply, pod)
     if not facts.snapshot.node_pools:
         return Explanation(
             subject=subject,
@@ -150,7 +151,7 @@ def _farness(tried: Tried) -> tuple[bool, int, str]:
 
 
 def _nearest(
-    facts: Facts, supply: Supply, pod: Pod, wants: Sequence[Constraint], nearest: Tried, there: rooms.Rooms
+    facts: Facts, supply: Supply, pod: Pod, wants: Sequence[Constraint], nearest: Tried, there: existing_nodes.Rooms
 ) -> tuple[str, ...]:
     """What would give it a place: each single change that does, or all that are needed; and the nearest node."""
     lines: list[str] = []
@@ -177,10 +178,10 @@ def _nearest(
 def _way(ask: Asked, pod: Pod, want: Constraint) -> list[str]:
     """What the pod would get if it asked for less of that: of a resource as much as there is, else none at all."""
     most = ask.most(want.criterion if "/" in want.criterion else want.what.split(" ")[0])
-    amounts = constraints.amounts(pod)
+    amounts = pod_constraints.amounts(pod)
     name = next((n for n in amounts if want.what == f"{n} {format_quantity(n, amounts[n])}"), "")
     if name and 0 < most < amounts[name]:
-        less = constraints.asking(pod, {**amounts, name: most})
+        less = pod_constraints.asking(pod, {**amounts, name: most})
         claim = _first(ask.decide(less, among=True, limits=True, available=False))
         if claim is not None:
             return [f"with {name} {format_quantity(name, most)} it would get {_machine(claim)}"]

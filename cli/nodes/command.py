@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import asking
-from cli.cluster.failing import UsageError, one_line
+from cli.cluster import source
+from cli.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from cli.nodes.rows import Row, Table
 
 SORTS = ("name", "pool", "type", "zone", "price", "age", "cpu", "memory", "pods", "state")
@@ -24,7 +24,7 @@ def _complete_sort(incomplete: str) -> list[str]:
 
 
 def nodes(
-    file: asking.File = None,
+    file: source.File = None,
     selector: Annotated[
         str, typer.Option("--selector", "-l", help="Only nodes with these labels, as kubectl takes them.")
     ] = "",
@@ -35,13 +35,13 @@ def nodes(
         ),
     ] = "name",
     interval: Annotated[float, typer.Option(min=0.5, help="Seconds between looks.")] = 2.0,
-    context: asking.Context = "",
-    cluster: asking.Cluster = "",
-    region: asking.Region = "",
+    context: source.Context = "",
+    cluster: source.Cluster = "",
+    region: source.Region = "",
     *,
     once: Annotated[bool, typer.Option("--once", help="Show them once and end.")] = False,
-    aws: asking.Aws = False,
-    as_json: asking.Json = False,
+    aws: source.Aws = False,
+    as_json: source.Json = False,
 ) -> None:
     """Show the nodes live: how full they are, what they cost, and what becomes of them.
 
@@ -57,19 +57,19 @@ def nodes(
     """
     with one_line("nodes"):
         order, chosen = _order(sort), _chosen(selector)
-        with asking.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
-            from cli import look  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.nodes import view, watching  # noqa: PLC0415 (the same)
+        with source.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
+            from cli import terminal  # noqa: PLC0415 (slow to import)
+            from cli.nodes import table, watch  # noqa: PLC0415 (slow to import)
 
-            console = look.console()
-            taken = watching.table(facts)
+            console = terminal.console()
+            taken = watch.table(facts)
             if as_json:
                 typer.echo(json.dumps(answer(facts, taken, order(chosen(taken)))))
                 return
             if once or facts.look is None or not console.is_terminal:
-                console.print(view.render(taken, order(chosen(taken)), name=facts.name, width=console.width))
+                console.print(table.render(taken, order(chosen(taken)), name=facts.name, width=console.width))
                 return
-            watching.watch(console, facts, facts.look, lambda now: order(chosen(now)), interval=interval)
+            watch.watch(console, facts, facts.look, lambda now: order(chosen(now)), interval=interval)
 
 
 def _order(sort: str) -> Callable[[Sequence[Row]], list[Row]]:

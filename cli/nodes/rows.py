@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli.cluster.facts import offering_of
+from cli.cluster.observed_cluster import offering_of
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true

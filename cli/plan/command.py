@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import asking
-from cli.cluster.failing import UsageError, one_line
+from cli.cluster import source
+from cli.errors import UsageError, one_line
 
 if TYPE_CHECKING:
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from cli.plan.planning import Plan
 
 
 def plan(
-    file: asking.File = None,
-    what_if: Annotated[
+    file: source.File = None,
+    what_if_changes: Annotated[
         list[str] | None,
         typer.Option(
+            "--what-if",
             help="deployment/web=50 (statefulset/… too; NAMESPACE/NAME or --namespace) or nodepool=FILE; may be given "
-            "again."
+            "again.",
         ),
     ] = None,
     without: Annotated[
@@ -33,14 +34,14 @@ def plan(
             "given again.",
         ),
     ] = None,
-    namespace: asking.Namespace = "default",
+    namespace: source.Namespace = "default",
     search: Annotated[float, typer.Option(min=0, help="Seconds to look for savings.")] = 2.0,
-    context: asking.Context = "",
-    cluster: asking.Cluster = "",
-    region: asking.Region = "",
+    context: source.Context = "",
+    cluster: source.Cluster = "",
+    region: source.Region = "",
     *,
-    aws: asking.Aws = False,
-    as_json: asking.Json = False,
+    aws: source.Aws = False,
+    as_json: source.Json = False,
 ) -> None:
     """Show what would be launched now, what disruption would do then, and the cost per hour before and after.
 
@@ -58,32 +59,35 @@ def plan(
 
       kubectl get pods,nodes,nodeclaims,nodepools,ec2nodeclasses,daemonsets,pdb,pv,pvc,sc -A -o json | tenon plan -f -
     """
-    with one_line("plan"), asking.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
-        from cli import look  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.plan import showing, whatif  # noqa: PLC0415 (the same)
+    with one_line("plan"), source.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
+        from cli import terminal  # noqa: PLC0415 (slow to import)
+        from cli.plan import summary, what_if  # noqa: PLC0415 (slow to import)
 
-        changes = [whatif.parse(text, namespace=namespace) for text in what_if or ()]
-        asked = whatif.apply(facts, changes)
+        changes = [what_if.parse(text, namespace=namespace) for text in what_if_changes or ()]
+        asked = what_if.apply(facts, changes)
         made = _made(facts, asked, tuple(without or ()), search)
         if as_json:
             typer.echo(json.dumps(answer(asked, made)))
             return
-        question = [*(what_if or ()), *(f"without {what}" for what in without or ())]
-        showing.show(look.console(), asked, made, question=", ".join(question))
+        question = [*(what_if_changes or ()), *(f"without {what}" for what in without or ())]
+        summary.show(terminal.console(), asked, made, question=", ".join(question))
 
 
 def _made(before: Facts, facts: Facts, without: tuple[str, ...], search: float) -> Plan:
     from dataclasses import replace  # noqa: PLC0415 (beside the others)
 
-    from cli.cluster import stock  # noqa: PLC0415 (slow to import)
-    from cli.cluster.facts import running_cost  # noqa: PLC0415 (the same)
-    from cli.plan import planning, whatif  # noqa: PLC0415 (the same)
+    from cli.cluster import offerings  # noqa: PLC0415 (slow to import)
+    from cli.cluster.observed_cluster import running_cost  # noqa: PLC0415 (the same)
+    from cli.plan import (  # noqa: PLC0415 (slow to import)
+        planning,
+        what_if,
+    )
 
     supply = facts.stock.offers(facts.snapshot)
-    lost = whatif.nodes_of(facts.snapshot, without)
+    lost = what_if.nodes_of(facts.snapshot, without)
     if without:
         _known(facts, supply, without)
-        supply = stock.without(supply, without)
+        supply = offerings.without(supply, without)
     end = time.monotonic() + search
     made = planning.make(facts, supply, lost=lost, should_stop=lambda: time.monotonic() >= end)
     cost, unpriced = running_cost(before.snapshot, supply)
@@ -109,8 +113,8 @@ def _known(facts: Facts, supply: Any, without: tuple[str, ...]) -> None:  # noqa
 
 def answer(facts: Facts, made: Plan) -> dict[str, Any]:
     """The plan as plain JSON values; USD per hour, times in UTC."""
-    from cli.cluster.facts import prices_of  # noqa: PLC0415 (slow to import)
-    from cli.simulate import answer as decided  # noqa: PLC0415 (the same)
+    from cli.cluster.observed_cluster import prices_of  # noqa: PLC0415 (slow to import)
+    from cli.simulate import decision_output  # noqa: PLC0415 (the same)
 
     after = made.after(prices_of(made.supply))
     return {
@@ -126,7 +130,7 @@ def answer(facts: Facts, made: Plan) -> dict[str, Any]:
             "unpricedNodes": made.unpriced,
         },
         "lostNodes": list(made.lost),
-        "launches": decided(made.launches, {}),
+        "launches": decision_output.as_json(made.launches, {}),
         "disruption": {
             "actions": [
                 {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.cluster.facts import cost, running_cost, view_of, with_snapshot
+from cli.cluster.observed_cluster import cost, running_cost, view_of, with_snapshot
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
-    from cli.cluster.facts import Facts, Prices
+    from cli.cluster.observed_cluster import Facts, Prices
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.command import Action, Refused
     from shared.disruption.view import View

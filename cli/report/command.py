@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli import asking
-from cli.cluster.failing import UsageError, one_line
+from cli.cluster import source
+from cli.errors import UsageError, one_line
 
 
 def report(
@@ -17,9 +17,9 @@ def report(
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     days: Annotated[float, typer.Option(min=0.01, max=90, help="How far back to go in the decision log.")] = 7.0,
-    context: asking.Context = "",
-    cluster: asking.Cluster = "",
-    region: asking.Region = "",
+    context: source.Context = "",
+    cluster: source.Cluster = "",
+    region: source.Region = "",
 ) -> None:
     """Write one HTML page: nodes over time, cost against the least possible, pending pods, and decisions with reasons.
 
@@ -39,10 +39,10 @@ def report(
         else:
             from datetime import timedelta  # noqa: PLC0415 (beside the others)
 
-            from cli.report import log  # noqa: PLC0415 (slow to import)
+            from cli.report import cluster_recording  # noqa: PLC0415 (slow to import)
 
-            with asking.facts(None, context=context, cluster=cluster, region=region, aws=False) as facts:
-                made = log.recording(facts, back=timedelta(days=days))
+            with source.facts(None, context=context, cluster=cluster, region=region, aws=False) as facts:
+                made = cluster_recording.recording(facts, back=timedelta(days=days))
         typer.echo(f"{save(made, output)}: {len(made.spans)} nodes, {len(made.decisions)} decisions")
 
 

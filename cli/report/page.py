@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli import look
+from cli import terminal
 from cli.report.recording import spent
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _data(recording: Recording) -> str:
 
 def _span(recording: Recording) -> str:
     start = f"{recording.start:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{start}, {look.age(timedelta(seconds=recording.end))} of cluster time"
+    return f"{start}, {terminal.age(timedelta(seconds=recording.end))} of cluster time"
 
 
 def _tiles(recording: Recording) -> str:
@@ -69,7 +69,7 @@ def _tiles(recording: Recording) -> str:
     tiles = [(f"${total:.4f}" if 0 < total < _CENT * 100 else f"${total:,.2f}", "paid in all")]
     if least is not None:
         tiles.append((f"{least / total:.0%}" if total else "–", "of it no placing could save"))
-    tiles.append((f"{look.usd(peak)}/h", "at most"))
+    tiles.append((f"{terminal.usd(peak)}/h", "at most"))
     tiles.append((f"{len(launched) or len(recording.spans)}", f"nodes, {gone} gone again"))
     if waits:
         tiles.append((f"{sum(waits) / len(waits):.0f} s", "from claim to ready, on average"))
@@ -81,7 +81,7 @@ def _tiles(recording: Recording) -> str:
 
 def _cost_label(recording: Recording) -> str:
     peak = max((s.cost for s in recording.samples), default=0.0)
-    return f"Cost over time, at most {look.usd(peak)} per hour; arrow keys go through it"
+    return f"Cost over time, at most {terminal.usd(peak)} per hour; arrow keys go through it"
 
 
 def _pods_label(recording: Recording) -> str:
@@ -107,7 +107,7 @@ def _decisions(recording: Recording) -> str:
 
 
 def _decision(decided: Decided, recording: Recording) -> str:
-    saved = "" if not decided.savings else look.usd(-decided.savings, sign=True)
+    saved = "" if not decided.savings else terminal.usd(-decided.savings, sign=True)
     cells = [
         ("figure", _when(decided.at, recording)),
         ("", decided.node.partition(".")[0]),

@@ -11,7 +11,7 @@ from pathlib import Path  # noqa: TC003 (beside it)
 
 import msgspec
 
-from cli.cluster.failing import UsageError
+from cli.errors import UsageError
 
 VERSION = 1
 

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli import asking  # noqa: TC001 (typer reads the annotations when it runs)
-from cli.cluster.failing import FAILED, UsageError, one_line
+from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
+from cli.errors import FAILED, UsageError, one_line
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from rich.console import Console
 
-    from cli.status.reading import Status
+    from cli.status.deployment import Status
 
 
 def status(
-    context: asking.Context = "",
-    cluster: asking.Cluster = "",
-    region: asking.Region = "",
+    context: source.Context = "",
+    cluster: source.Cluster = "",
+    region: source.Region = "",
     *,
-    as_json: asking.Json = False,
+    as_json: source.Json = False,
 ) -> None:
     """Say whether Tenon itself is well: functions, queues, alarms, and conditions of pools and classes.
 
@@ -36,23 +36,23 @@ def status(
       tenon status --cluster prod --region eu-central-1 --json
     """
     with one_line("status"):
-        from cli.cluster import live  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.status import reading  # noqa: PLC0415 (the same)
+        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
+        from cli.status import deployment  # noqa: PLC0415 (slow to import)
         from shared import host  # noqa: PLC0415 (the same)
         from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)
         from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
         from shared.cluster.reading import Reader  # noqa: PLC0415 (the same)
 
-        where = live.located(live.Where(context=context, cluster=cluster, region=region))
+        where = live_reader.located(live_reader.Where(context=context, cluster=cluster, region=region))
         if not where.cluster:
             raise UsageError("the kubeconfig's context doesn't say which EKS cluster it is; give --cluster NAME")
         now = host.current().now()
-        with live.reading_only(where):
+        with live_reader.reading_only(where):
             try:
-                snapshot, notes = Reader(live.connect(where)).read(now), []
+                snapshot, notes = Reader(live_reader.connect(where)).read(now), []
             except (ApiError, KubeconfigError) as error:
                 snapshot, notes = None, [f"the cluster can't be read: {error}"]
-            found = reading.deployment(where.cluster, snapshot, notes=notes)
+            found = deployment.deployment(where.cluster, snapshot, notes=notes)
         if as_json:
             typer.echo(json.dumps(answer(found), default=str))
         else:
@@ -70,43 +70,43 @@ def answer(found: Status) -> dict[str, object]:
 
 def show(found: Status, *, name: str, now: datetime) -> None:
     """The screen."""
-    from cli import look  # noqa: PLC0415 (slow to import)
+    from cli import terminal  # noqa: PLC0415 (slow to import)
 
-    console = look.console()
+    console = terminal.console()
     verdict = "all is well" if found.well and not found.notes else "something asks for you"
-    style = look.GOOD if found.well and not found.notes else look.BAD
-    console.print(look.title(name, verdict, style=f"bold {style}"))
+    style = terminal.GOOD if found.well and not found.notes else terminal.BAD
+    console.print(terminal.title(name, verdict, style=f"bold {style}"))
     for note in found.notes:
-        console.print(f"  {note}", style=look.WAITS)
+        console.print(f"  {note}", style=terminal.WAITS)
     _parts(console, found, now)
 
 
 def _parts(console: Console, found: Status, now: datetime) -> None:
-    from cli import look  # noqa: PLC0415 (slow to import)
+    from cli import terminal  # noqa: PLC0415 (slow to import)
 
     if found.alarms:
         console.print()
-        table = look.table("alarm", "for", "what", "runbook")
+        table = terminal.table("alarm", "for", "what", "runbook")
         for a in found.alarms:
-            table.add_row("", a.name, look.age(now - a.since), a.why, a.runbook, style=look.BAD)
+            table.add_row("", a.name, terminal.age(now - a.since), a.why, a.runbook, style=terminal.BAD)
         console.print(table)
     console.print()
-    table = look.table("function", "last ran", "code", "deployed", "")
+    table = terminal.table("function", "last ran", "code", "deployed", "")
     for f in found.functions:
-        ran = f"{look.age(now - f.ran)} ago" if f.ran is not None else "?"
-        table.add_row("", f.name, ran, f.version, f.deployed[:16], f.trouble, style=look.BAD if f.trouble else None)
+        ran = f"{terminal.age(now - f.ran)} ago" if f.ran is not None else "?"
+        table.add_row("", f.name, ran, f.version, f.deployed[:16], f.trouble, style=terminal.BAD if f.trouble else None)
     console.print(table)
     console.print()
-    table = look.table(
+    table = terminal.table(
         "queue", "waiting", "taken", "delayed", "dead", "", right=("waiting", "taken", "delayed", "dead")
     )
     for q in found.queues:
         counts = (str(q.waiting), str(q.in_flight), str(q.delayed), str(q.dead))
-        table.add_row("", q.name, *counts, q.trouble, style=look.BAD if q.dead or q.trouble else None)
+        table.add_row("", q.name, *counts, q.trouble, style=terminal.BAD if q.dead or q.trouble else None)
     console.print(table)
     if found.unready:
         console.print()
-        table = look.table("object", "condition", "reason", "message")
+        table = terminal.table("object", "condition", "reason", "message")
         for u in found.unready:
-            table.add_row("", f"{u.kind} {u.name}", u.condition, u.reason, u.message, style=look.BAD)
+            table.add_row("", f"{u.kind} {u.name}", u.condition, u.reason, u.message, style=terminal.BAD)
         console.print(table)

@@ -12,7 +12,7 @@ import binascii
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
-from infra import manifests
+from infra import cluster_manifests
 from local.aws import backends
 from local.aws.enforcement import access_key
 from local.kubernetes.access import ADMIN, User
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _PREFIX = "k8s-aws-v1."
 RELAY_TOKEN = "tenon-local-relay"  # noqa: S105 (opens a simulated cluster on this machine's loopback, nothing else)
 RELAY = User(
-    f"system:serviceaccount:{manifests.NAMESPACE}:{manifests.RELAY}",
-    ("system:serviceaccounts", f"system:serviceaccounts:{manifests.NAMESPACE}", "system:authenticated"),
+    f"system:serviceaccount:{cluster_manifests.NAMESPACE}:{cluster_manifests.RELAY}",
+    ("system:serviceaccounts", f"system:serviceaccounts:{cluster_manifests.NAMESPACE}", "system:authenticated"),
 )
 
 

@@ -23,7 +23,7 @@ import msgspec
 import yaml
 
 from functions.relay.relay import Relay
-from infra import assembly, manifests
+from infra import assembly, cluster_manifests
 from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
 from local.aws.enforcement import credentials
@@ -188,7 +188,7 @@ class World:
         self.aws.calls.observe(self.events.call)
         self.aws.calls.observe(self._activity.call)
         self.aws.functions.observe(self.events.invocation)
-        self.apply([*manifests.kinds(), *manifests.access(), *manifests.relay_access()])
+        self.apply([*cluster_manifests.kinds(), *cluster_manifests.access(), *cluster_manifests.relay_access()])
         if self.options.catalog:
             self._stock_catalog()
 
@@ -221,7 +221,7 @@ class World:
         self.relay = Relay(
             client,
             boto3.client("events", aws_access_key_id=key.access_key, aws_secret_access_key=key.secret_key),
-            bus=manifests.bus_name(self.cluster),
+            bus=cluster_manifests.bus_name(self.cluster),
             cluster=self.cluster,
             now=self.clock.now,
             longest_wait=_RELAY_PATIENCE,

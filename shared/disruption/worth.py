@@ -3,7 +3,7 @@
 A node is expected to be needed for as long again as it has been there, within bounds. What pays back soon comes before
 everything that only pays back later: so few pods move for most of the money, and the rest is put right when nothing
 better is left and the pool has bought nothing for as long. That, and a threshold on the improvement, is what keeps a
-cluster from being churned. The figures are ours; bench/disruption.py and bench/steady_load.py measure what they do.
+cluster from being churned. The figures are ours; bench/consolidation.py and bench/steady_load.py measure what they do.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.cluster.failing import UsageError
 from cli.demo.command import KUBECONFIG, Scale, documents
+from cli.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

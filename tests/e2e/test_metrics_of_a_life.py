@@ -6,7 +6,7 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from docs.meanings import EVENTS
+from docs.descriptions import EVENTS
 from local.kubernetes import kinds
 from shared import metrics
 

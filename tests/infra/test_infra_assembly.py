@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra import assembly, bundling, sizes
-from infra.options import OptionError, clusters, parse
+from infra import assembly, bundling, function_sizes
+from infra.stack_options import OptionError, clusters, parse
 
 SOURCE = {"bundle": "source", "clusterSide": "printed"}
 
@@ -36,7 +36,7 @@ def test_the_template_is_the_same_with_the_functions_code_but_for_the_assets(
     cloud_assembly: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = {}
-    for name in sizes.FUNCTIONS:  # any other content will do: fetching packages needs a network
+    for name in function_sizes.FUNCTIONS:  # any other content will do: fetching packages needs a network
         code[name] = tmp_path / "code" / name
         code[name].mkdir(parents=True)
         (code[name] / "handler.py").write_text(f"# {name}\n")
@@ -83,12 +83,12 @@ def test_functions_of_a_private_cluster_are_in_its_network(tmp_path: Path) -> No
         assert function["VpcConfig"] == {"SubnetIds": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]}
         assert "ReservedConcurrentExecutions" not in function
     joining = [p for p in of_type(out, "AWS::IAM::Policy") if "JoinNetwork" in json.dumps(p)]
-    assert len(joining) == len(sizes.FUNCTIONS)
+    assert len(joining) == len(function_sizes.FUNCTIONS)
 
 
 def test_invocations_are_traced_where_that_is_asked_for_and_only_there(cloud_assembly: Path, tmp_path: Path) -> None:
     out = assembly.synthesise(cluster="demo", out=tmp_path, context={**SOURCE, "tracing": "active"})
-    for folder, mode, roles in ((out, {"Mode": "Active"}, len(sizes.FUNCTIONS)), (cloud_assembly, None, 0)):
+    for folder, mode, roles in ((out, {"Mode": "Active"}, len(function_sizes.FUNCTIONS)), (cloud_assembly, None, 0)):
         assert all(function.get("TracingConfig") == mode for function in of_type(folder, "AWS::Lambda::Function"))
         allowed = [p for p in of_type(folder, "AWS::IAM::Policy") if "xray:PutTraceSegments" in json.dumps(p)]
         assert len(allowed) == roles

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import assembly, bundling, bytecode, imports, lock, sizes
+from infra import assembly, bundling, bytecode, function_imports, function_sizes, requirements_lock
 
 LOCK = """\
 alpha==1.0 \\
@@ -51,50 +51,50 @@ def test_a_function_brings_what_its_code_imports_directly_and_through_shared_cod
     module(tmp_path, "shared.__init__", "")
     module(tmp_path, "shared.deep.__init__", "import by_parent\n")
     module(tmp_path, "shared.deep.thing", "def f():\n    from beta import x\n")
-    assert imports.third_party(tmp_path, "one") == {"alpha", "beta", "by_parent"}
+    assert function_imports.third_party(tmp_path, "one") == {"alpha", "beta", "by_parent"}
 
 
 def test_what_only_the_type_checker_imports_is_not_brought(tmp_path: Path) -> None:
     text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import heavy\nelse:\n    import light\n"
     module(tmp_path, "functions.one.handler", text)
-    assert imports.third_party(tmp_path, "one") == {"light"}
+    assert function_imports.third_party(tmp_path, "one") == {"light"}
 
 
 def test_a_module_of_ours_that_is_not_there_is_noticed_before_it_is_deployed(tmp_path: Path) -> None:
     module(tmp_path, "functions.one.handler", "from shared.gone import thing\n")
     module(tmp_path, "shared.__init__", "")
-    with pytest.raises(imports.MissingModuleError, match=r"functions\.one\.handler imports shared\.gone"):
-        imports.third_party(tmp_path, "one")
+    with pytest.raises(function_imports.MissingModuleError, match=r"functions\.one\.handler imports shared\.gone"):
+        function_imports.third_party(tmp_path, "one")
 
 
 def test_the_locks_versions_are_those_for_lambdas_python_not_for_this_one() -> None:
-    pins = lock.parse(LOCK)
+    pins = requirements_lock.parse(LOCK)
     assert pins["beta"].version == "3.0"
     assert "gamma" not in pins
     assert pins["alpha"].hashes == ("--hash=sha256:aa", "--hash=sha256:ab")
 
 
 def test_a_package_brings_what_it_needs_and_one_that_is_left_out_brings_nothing() -> None:
-    pins = lock.parse(LOCK)
-    assert [pin.name for pin in lock.closure(pins, ["Alpha"])] == ["alpha", "beta", "delta"]
-    assert [pin.name for pin in lock.closure(pins, ["alpha"], without=["beta"])] == ["alpha"]
+    pins = requirements_lock.parse(LOCK)
+    assert [pin.name for pin in requirements_lock.closure(pins, ["Alpha"])] == ["alpha", "beta", "delta"]
+    assert [pin.name for pin in requirements_lock.closure(pins, ["alpha"], without=["beta"])] == ["alpha"]
 
 
 def test_a_package_that_is_not_locked_is_named() -> None:
-    with pytest.raises(lock.LockError, match=r"zeta is not in requirements\.lock"):
-        lock.closure(lock.parse(LOCK), ["zeta"])
+    with pytest.raises(requirements_lock.LockError, match=r"zeta is not in requirements\.lock"):
+        requirements_lock.closure(requirements_lock.parse(LOCK), ["zeta"])
 
 
 @given(st.sets(st.sampled_from(["alpha", "beta", "delta", "epsilon"])))
 def test_all_that_is_brought_was_asked_for_or_is_needed_by_something_brought(roots: set[str]) -> None:
-    chosen = {pin.name: pin for pin in lock.closure(lock.parse(LOCK), roots)}
+    chosen = {pin.name: pin for pin in requirements_lock.closure(requirements_lock.parse(LOCK), roots)}
     assert roots <= set(chosen)
     assert all(name in roots or pin.via & set(chosen) for name, pin in chosen.items())
 
 
 def test_every_line_that_is_installed_has_hashes() -> None:
-    pins = lock.parse((assembly.CHECKOUT / "requirements.lock").read_text())
-    lines = lock.requirements(lock.closure(pins, ["kubernetes", "numpy"])).splitlines()
+    pins = requirements_lock.parse((assembly.CHECKOUT / "requirements.lock").read_text())
+    lines = requirements_lock.requirements(requirements_lock.closure(pins, ["kubernetes", "numpy"])).splitlines()
     assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
 
 
@@ -190,12 +190,12 @@ def refusing(module: str) -> str:
     )
 
 
-@pytest.mark.parametrize("function", sizes.FUNCTIONS)
+@pytest.mark.parametrize("function", function_sizes.FUNCTIONS)
 def test_a_function_starts_without_what_its_bundle_leaves_out(function: str, tmp_path: Path) -> None:
     run_as_bundled(refusing(f"functions.{function}.handler"), tmp_path)
 
 
-@pytest.mark.parametrize("function", sizes.FUNCTIONS)
+@pytest.mark.parametrize("function", function_sizes.FUNCTIONS)
 def test_a_function_starts_without_a_look_at_its_environment(function: str, tmp_path: Path) -> None:
     """What is read at import can't be changed in a warm process, and fails where nobody can tell why."""
     program = f"""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aws_cdk import lambda_layer_kubectl_v34
 
-from infra import assembly, manifests
+from infra import assembly, cluster_manifests
 from local.kubernetes.access import User
 from local.kubernetes.kinds import Kind
 from local.kubernetes.rbac import Rbac
@@ -54,7 +54,7 @@ def depends(resources: Resources, resource: dict[str, Any]) -> set[str]:
 
 def test_one_deployment_applies_what_tenon_manifests_prints(applying: Resources) -> None:
     applied = [obj for name in ("Kinds", "Access", "Relay") for obj in manifest(applying, name)[1]]
-    assert applied == manifests.everything(cluster="demo", region="us-east-1", image=IMAGE)
+    assert applied == cluster_manifests.everything(cluster="demo", region="us-east-1", image=IMAGE)
 
 
 def test_kinds_come_first_then_rights_then_the_relay_whose_role_is_there(applying: Resources) -> None:

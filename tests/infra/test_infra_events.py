@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from infra import sizes
+from infra import function_sizes
 from shared import hints
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
@@ -29,13 +29,13 @@ def test_each_hint_of_the_relay_goes_to_whoever_looks_at_it(of_type: Select, fun
             for about in rule["EventPattern"]["detail-type"]:
                 led.setdefault(about, set()).update(to(of_type, functions, rule))
     assert led == {
-        hints.PODS_UNSCHEDULABLE: {("queue", sizes.PROVISIONER)},
-        hints.NODE_POOLS_CHANGED: {("queue", sizes.PROVISIONER), ("function", sizes.LIFECYCLE)},
-        hints.NODES_CHANGED: {("function", sizes.LIFECYCLE)},
-        hints.NODES_EMPTIED: {("queue", sizes.DISRUPTION)},
-        hints.NODES_DELETING: {("queue", sizes.TERMINATION)},
-        hints.NODE_CLAIMS_DELETING: {("queue", sizes.TERMINATION)},
-        hints.DRAINS_FREED: {("queue", sizes.TERMINATION)},
+        hints.PODS_UNSCHEDULABLE: {("queue", function_sizes.PROVISIONER)},
+        hints.NODE_POOLS_CHANGED: {("queue", function_sizes.PROVISIONER), ("function", function_sizes.LIFECYCLE)},
+        hints.NODES_CHANGED: {("function", function_sizes.LIFECYCLE)},
+        hints.NODES_EMPTIED: {("queue", function_sizes.DISRUPTION)},
+        hints.NODES_DELETING: {("queue", function_sizes.TERMINATION)},
+        hints.NODE_CLAIMS_DELETING: {("queue", function_sizes.TERMINATION)},
+        hints.DRAINS_FREED: {("queue", function_sizes.TERMINATION)},
     }
 
 
@@ -52,7 +52,7 @@ def test_a_missing_catalog_is_asked_for_by_functions_only(of_type: Select, funct
         if hints.CATALOG_MISSING in r.get("EventPattern", {}).get("detail-type", [])
     )
     assert rule["EventPattern"]["source"] == [hints.SELF]
-    assert to(of_type, functions, rule) == {("function", sizes.CATALOG)}
+    assert to(of_type, functions, rule) == {("function", function_sizes.CATALOG)}
 
 
 def test_a_sweep_each_minute_looks_at_everything_anyway(of_type: Select, functions: Functions) -> None:
@@ -63,10 +63,10 @@ def test_a_sweep_each_minute_looks_at_everything_anyway(of_type: Select, functio
         for target in to(of_type, functions, rule)
     }
     assert swept == {
-        ("queue", sizes.PROVISIONER),
-        ("queue", sizes.INTERRUPTION),
-        ("function", sizes.LIFECYCLE),
-        ("function", sizes.DISRUPTION),
+        ("queue", function_sizes.PROVISIONER),
+        ("queue", function_sizes.INTERRUPTION),
+        ("function", function_sizes.LIFECYCLE),
+        ("function", function_sizes.DISRUPTION),
     }
 
 
@@ -74,7 +74,7 @@ def test_types_are_read_twice_a_day_and_prices_each_quarter_of_an_hour(of_type: 
     refreshes = {
         rule["ScheduleExpression"]: json.loads(rule["Targets"][0]["Input"])
         for rule in of_type("AWS::Events::Rule").values()
-        if to(of_type, functions, rule) == {("function", sizes.CATALOG)} and "ScheduleExpression" in rule
+        if to(of_type, functions, rule) == {("function", function_sizes.CATALOG)} and "ScheduleExpression" in rule
     }
     assert refreshes == {"rate(12 hours)": {"refresh": "types"}, "rate(15 minutes)": {"refresh": "prices"}}
 
@@ -91,7 +91,7 @@ def test_all_that_aws_says_of_instances_comes_to_the_interruption_function(
     for rule in of_type("AWS::Events::Rule").values():
         pattern = rule.get("EventPattern", {})
         if pattern.get("source", [""])[0].startswith("aws."):
-            assert to(of_type, functions, rule) == {("queue", sizes.INTERRUPTION)}
+            assert to(of_type, functions, rule) == {("queue", function_sizes.INTERRUPTION)}
             assert "EventBusName" not in rule
             heard[pattern["source"][0], pattern["detail-type"][0]] = pattern.get("detail")
     assert heard == {
@@ -119,5 +119,5 @@ def test_hints_share_a_message_group_that_can_not_hold_up_the_sweep(of_type: Sel
     for rule in of_type("AWS::Events::Rule").values():
         group = {"MessageGroupId": "demo-sweep" if "ScheduleExpression" in rule else "demo"}
         for target in rule["Targets"]:
-            provisioning = ("queue", sizes.PROVISIONER) in to(of_type, functions, {"Targets": [target]})
+            provisioning = ("queue", function_sizes.PROVISIONER) in to(of_type, functions, {"Targets": [target]})
             assert target.get("SqsParameters") == (group if provisioning else None)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from infra import cluster_manifests, function_sizes
 from infra import functions as functions_
-from infra import manifests, sizes
 from shared import settings
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
@@ -12,10 +12,10 @@ Functions = dict[str, tuple[str, dict[str, Any]]]
 
 
 def test_a_functions_environment_is_what_its_settings_declare_and_what_all_of_them_have(functions: Functions) -> None:
-    assert set(functions) == set(sizes.FUNCTIONS)
+    assert set(functions) == set(function_sizes.FUNCTIONS)
     for name, (_, properties) in functions.items():
         declared = {settings.variable(field) for field in functions_.setting_names(name)}
-        assert set(properties["Environment"]["Variables"]) == declared | set(sizes.RUNTIME)
+        assert set(properties["Environment"]["Variables"]) == declared | set(function_sizes.RUNTIME)
 
 
 def test_functions_run_on_arm_with_todays_python_from_their_own_handler(functions: Functions) -> None:
@@ -54,8 +54,8 @@ def test_an_invocation_that_eventbridge_could_not_finish_is_kept(of_type: Select
 
 
 def test_what_an_interruption_that_died_was_about_comes_back_within_a_spot_warning(functions: Functions) -> None:
-    assert functions[sizes.INTERRUPTION][1]["Timeout"] <= 10
-    assert sizes.visibility(sizes.INTERRUPTION) <= 60
+    assert functions[function_sizes.INTERRUPTION][1]["Timeout"] <= 10
+    assert function_sizes.visibility(function_sizes.INTERRUPTION) <= 60
 
 
 def test_the_table_forgets_by_itself(of_type: Select) -> None:
@@ -85,13 +85,15 @@ def test_each_function_is_its_own_group_in_the_cluster_and_the_catalog_is_none(
         for entry in entries
         if entry["Type"] == "STANDARD"
     }
-    assert groups == {name: [manifests.group(name)] for name in sizes.FUNCTIONS if name != sizes.CATALOG}
+    assert groups == {
+        name: [cluster_manifests.group(name)] for name in function_sizes.FUNCTIONS if name != function_sizes.CATALOG
+    }
     assert sum(entry["Type"] == "EC2_LINUX" for entry in entries) == 1
     assert {entry["ClusterName"] for entry in entries} == {"demo"}
 
 
 def test_the_relay_is_the_service_account_of_the_manifest(of_type: Select) -> None:
     (identity,) = of_type("AWS::EKS::PodIdentityAssociation").values()
-    assert (identity["Namespace"], identity["ServiceAccount"]) == (manifests.NAMESPACE, manifests.RELAY)
+    assert (identity["Namespace"], identity["ServiceAccount"]) == (cluster_manifests.NAMESPACE, cluster_manifests.RELAY)
     (bus,) = of_type("AWS::Events::EventBus").values()
-    assert bus["Name"] == manifests.bus_name("demo")
+    assert bus["Name"] == cluster_manifests.bus_name("demo")

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from functions.relay.settings import RelaySettings
-from infra import manifests, sizes
+from infra import cluster_manifests, function_sizes
 from shared import settings
 from shared.cluster import lease
 
@@ -26,61 +26,68 @@ def rules(objects: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def may(function: str, verb: str, resource: str) -> bool:
     return any(
         verb in rule["verbs"] and resource in rule["resources"]
-        for rule in rules(manifests.access(), f"tenon-{function}")
+        for rule in rules(cluster_manifests.access(), f"tenon-{function}")
     )
 
 
 def test_each_group_of_an_access_entry_is_bound_to_its_role() -> None:
     bound = {
         obj["roleRef"]["name"]: obj["subjects"][0]["name"]
-        for obj in manifests.access()
+        for obj in cluster_manifests.access()
         if obj["kind"] == "ClusterRoleBinding"
     }
-    assert bound == {f"tenon-{name}": f"tenon:{name}" for name in sizes.FUNCTIONS if name != sizes.CATALOG}
+    assert bound == {
+        f"tenon-{name}": f"tenon:{name}" for name in function_sizes.FUNCTIONS if name != function_sizes.CATALOG
+    }
 
 
 def test_nothing_is_granted_by_wildcard_and_secrets_are_nobodys() -> None:
-    objects = [*manifests.access(), *manifests.relay(cluster="demo", bus="b", region="eu-west-1", image="i")]
+    objects = [
+        *cluster_manifests.access(),
+        *cluster_manifests.relay(cluster="demo", bus="b", region="eu-west-1", image="i"),
+    ]
     for obj in objects:
         for rule in obj.get("rules", []):
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
             assert not {"secrets", "configmaps"} & set(rule["resources"])
 
 
-@pytest.mark.parametrize("function", list(manifests.RULES))
+@pytest.mark.parametrize("function", list(cluster_manifests.RULES))
 def test_pods_are_removed_by_termination_only(function: str) -> None:
-    assert may(function, "create", "pods/eviction") == (function == sizes.TERMINATION)
-    assert may(function, "delete", "pods") == (function == sizes.TERMINATION)
-    assert may(function, "delete", "nodes") == (function == sizes.TERMINATION)
+    assert may(function, "create", "pods/eviction") == (function == function_sizes.TERMINATION)
+    assert may(function, "delete", "pods") == (function == function_sizes.TERMINATION)
+    assert may(function, "delete", "nodes") == (function == function_sizes.TERMINATION)
 
 
-@pytest.mark.parametrize("function", list(manifests.RULES))
+@pytest.mark.parametrize("function", list(cluster_manifests.RULES))
 def test_claims_are_made_by_those_who_decide_under_the_lease(function: str) -> None:
-    decides = function in {sizes.PROVISIONER, sizes.DISRUPTION, sizes.INTERRUPTION}
+    decides = function in {function_sizes.PROVISIONER, function_sizes.DISRUPTION, function_sizes.INTERRUPTION}
     assert may(function, "create", "nodeclaims") == decides
     assert may(function, "create", "leases") == decides
 
 
 def test_leases_are_taken_in_the_namespace_that_they_are_granted_in() -> None:
-    granted = [obj for obj in manifests.access() if obj["kind"] == "Role" and "create" in obj["rules"][0]["verbs"]]
+    granted = [
+        obj for obj in cluster_manifests.access() if obj["kind"] == "Role" and "create" in obj["rules"][0]["verbs"]
+    ]
     assert {obj["metadata"]["namespace"] for obj in granted} == {lease.NAMESPACE}
 
 
-@pytest.mark.parametrize("function", list(manifests.RULES))
+@pytest.mark.parametrize("function", list(cluster_manifests.RULES))
 def test_what_users_write_is_never_written_but_for_its_status(function: str) -> None:
     theirs = {"nodepools", "ec2nodeclasses", "provisioners", "awsnodetemplates", "poddisruptionbudgets", "daemonsets"}
-    for rule in rules(manifests.access(), f"tenon-{function}"):
+    for rule in rules(cluster_manifests.access(), f"tenon-{function}"):
         if WRITES & set(rule["verbs"]):
             assert not theirs & set(rule["resources"])
 
 
 def test_the_relay_only_watches() -> None:
-    objects = manifests.relay(cluster="demo", bus="tenon-demo", region="eu-west-1", image="relay:1")
-    assert {verb for rule in rules(objects, manifests.RELAY) for verb in rule["verbs"]} == {"list", "watch"}
+    objects = cluster_manifests.relay(cluster="demo", bus="tenon-demo", region="eu-west-1", image="relay:1")
+    assert {verb for rule in rules(objects, cluster_manifests.RELAY) for verb in rule["verbs"]} == {"list", "watch"}
 
 
 def test_the_relay_runs_twice_unprivileged_and_survives_a_drain() -> None:
-    objects = manifests.relay(cluster="demo", bus="tenon-demo", region="eu-west-1", image="relay:1")
+    objects = cluster_manifests.relay(cluster="demo", bus="tenon-demo", region="eu-west-1", image="relay:1")
     by_kind = {obj["kind"]: obj for obj in objects}
     deployment = by_kind["Deployment"]["spec"]
     assert deployment["replicas"] == 2
@@ -99,12 +106,12 @@ def test_the_relay_runs_twice_unprivileged_and_survives_a_drain() -> None:
 
 
 def test_the_yaml_is_what_was_meant() -> None:
-    objects = manifests.access()
-    assert list(yaml.safe_load_all(manifests.to_yaml(objects))) == objects
+    objects = cluster_manifests.access()
+    assert list(yaml.safe_load_all(cluster_manifests.to_yaml(objects))) == objects
 
 
 def test_the_kinds_come_first_and_are_karpenters() -> None:
-    objects = manifests.everything(cluster="demo", region="eu-west-1", image="relay:1")
+    objects = cluster_manifests.everything(cluster="demo", region="eu-west-1", image="relay:1")
     names = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "CustomResourceDefinition"]
     assert names == [
         "awsnodetemplates.karpenter.k8s.aws",
@@ -116,14 +123,16 @@ def test_the_kinds_come_first_and_are_karpenters() -> None:
     assert [obj["kind"] for obj in objects[: len(names)]] == ["CustomResourceDefinition"] * len(names)
     namespace = next(i for i, obj in enumerate(objects) if obj["kind"] == "Namespace")
     assert all(
-        i > namespace for i, obj in enumerate(objects) if obj["metadata"].get("namespace") == manifests.NAMESPACE
+        i > namespace
+        for i, obj in enumerate(objects)
+        if obj["metadata"].get("namespace") == cluster_manifests.NAMESPACE
     )
 
 
 def test_what_is_granted_is_granted_on_kinds_that_are_there() -> None:
-    crds = [obj for obj in manifests.kinds() if obj["kind"] == "CustomResourceDefinition"]
+    crds = [obj for obj in cluster_manifests.kinds() if obj["kind"] == "CustomResourceDefinition"]
     known = {(crd["spec"]["group"], crd["spec"]["names"]["plural"]) for crd in crds}
-    objects = manifests.everything(cluster="demo", region="eu-west-1", image="relay:1")
+    objects = cluster_manifests.everything(cluster="demo", region="eu-west-1", image="relay:1")
     for obj in objects:
         for rule in obj.get("rules", []):
             if rule["apiGroups"][0].startswith("karpenter."):

@@ -9,7 +9,7 @@ import pytest
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
-from infra import assembly, bundling, options
+from infra import assembly, bundling, stack_options
 from infra.stack import TenonStack
 
 
@@ -18,7 +18,7 @@ def test_cdk_nag_finds_nothing_that_has_no_reason(said: dict[str, str], tmp_path
     app = App(outdir=str(tmp_path), analytics_reporting=False)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     code = {name: str(path) for name, path in bundling.bundles(assembly.CHECKOUT, mode="source").items()}
-    TenonStack(app, options=options.parse(said, cluster="demo"), code=code)
+    TenonStack(app, options=stack_options.parse(said, cluster="demo"), code=code)
     app.synth()
     reports = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
     found = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra import options, sizes
+from infra import function_sizes, stack_options
 from shared import metrics
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def test_every_alarm_names_an_entry_of_the_runbooks(alarms: dict[str, dict[str, 
 
 
 def test_every_function_has_alarms_for_its_errors_and_its_duration(alarms: dict[str, dict[str, Any]]) -> None:
-    for function in sizes.FUNCTIONS:
+    for function in function_sizes.FUNCTIONS:
         (errors,) = (p for name, p in alarms.items() if name.endswith(f"-{function}-errors"))
         assert errors["MetricName"] == "Errors"
         (slow,) = (p for name, p in alarms.items() if name.endswith(f"-{function}-slow"))
-        assert slow["Threshold"] < sizes.SIZES[function].timeout * 1000
+        assert slow["Threshold"] < function_sizes.SIZES[function].timeout * 1000
 
 
 def test_a_dead_letter_in_any_queue_is_an_alarm(
@@ -69,10 +69,10 @@ def test_the_dashboard_shows_every_metric_but_those_of_failures_in_the_logs(
     body = json.dumps(page["DashboardBody"])
     for metric in (metrics.PENDING, metrics.TO_CLAIM_SECONDS, metrics.NODES, metrics.COST, metrics.DISRUPTED):
         assert metric.name in body
-    for function in sizes.FUNCTIONS:
+    for function in function_sizes.FUNCTIONS:
         assert f"Functions{function.capitalize()}Logs" in body
 
 
 def test_a_topic_that_is_no_topic_is_refused_before_anything_is_made() -> None:
-    with pytest.raises(options.OptionError, match="alarmTopic"):
-        options.parse({"alarmTopic": "arn:aws:sqs:us-east-1:123456789012:q"}, cluster="c")
+    with pytest.raises(stack_options.OptionError, match="alarmTopic"):
+        stack_options.parse({"alarmTopic": "arn:aws:sqs:us-east-1:123456789012:q"}, cluster="c")

@@ -8,7 +8,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from infra import assembly, imports, permissions, sizes
+from infra import assembly, function_imports, function_sizes, permissions
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
 Granted = dict[str, list[dict[str, Any]]]
@@ -34,19 +34,19 @@ def text(resource: object) -> str:
 
 def test_what_launches_can_not_terminate(granted: Granted) -> None:
     launching = {name for name in granted if "ec2:RunInstances" in actions(granted, name)}
-    assert launching == {sizes.PROVISIONER, sizes.DISRUPTION, sizes.INTERRUPTION}
+    assert launching == {function_sizes.PROVISIONER, function_sizes.DISRUPTION, function_sizes.INTERRUPTION}
     assert not {a for name in launching for a in actions(granted, name) if "Terminate" in a or "ec2:Delete" in a}
 
 
 def test_what_terminates_can_not_launch(granted: Granted) -> None:
     terminating = {name for name in granted if "ec2:TerminateInstances" in actions(granted, name)}
-    assert terminating == {sizes.TERMINATION}
+    assert terminating == {function_sizes.TERMINATION}
     for name in terminating:
         assert not actions(granted, name) & {"ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateTags", "iam:PassRole"}
 
 
 def test_only_pool_instances_of_this_cluster_can_be_terminated(granted: Granted) -> None:
-    (statement,) = (s for s in granted[sizes.TERMINATION] if "ec2:TerminateInstances" in s["Action"])
+    (statement,) = (s for s in granted[function_sizes.TERMINATION] if "ec2:TerminateInstances" in s["Action"])
     assert statement["Condition"] == {
         "StringEquals": OWNED,
         "StringLike": {"aws:ResourceTag/karpenter.sh/nodepool": "*"},
@@ -54,7 +54,7 @@ def test_only_pool_instances_of_this_cluster_can_be_terminated(granted: Granted)
 
 
 def test_what_a_launch_makes_is_tagged_as_the_clusters(granted: Granted) -> None:
-    for statement in granted[sizes.PROVISIONER]:
+    for statement in granted[function_sizes.PROVISIONER]:
         if not {"ec2:RunInstances", "ec2:CreateLaunchTemplate"} & set(statement["Action"]):
             continue
         made = [r for r in map(text, statement["Resource"]) if r.endswith(MADE)]
@@ -65,7 +65,7 @@ def test_what_a_launch_makes_is_tagged_as_the_clusters(granted: Granted) -> None
 def test_tags_are_given_while_creating_or_to_own_instances_and_only_the_few_that_say_which_claim(
     granted: Granted,
 ) -> None:
-    tagging = [s for s in granted[sizes.PROVISIONER] if "ec2:CreateTags" in s["Action"]]
+    tagging = [s for s in granted[function_sizes.PROVISIONER] if "ec2:CreateTags" in s["Action"]]
     assert len(tagging) == 2
     for statement in tagging:
         condition = statement["Condition"]
@@ -155,11 +155,14 @@ def test_the_relays_role_is_for_its_service_account_in_this_cluster_only(of_type
 
 
 CALLED_BY_OTHERS = {
-    (sizes.PROVISIONER, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
-    (sizes.INTERRUPTION, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
-    (sizes.DISRUPTION, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
-    (sizes.LIFECYCLE, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
-    (sizes.LIFECYCLE, "ec2:CreateLaunchTemplate"): "resolves classes beside the code that makes templates of them",
+    (function_sizes.PROVISIONER, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
+    (function_sizes.INTERRUPTION, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
+    (function_sizes.DISRUPTION, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
+    (function_sizes.LIFECYCLE, "s3:PutObject"): "reads the catalog; only the catalog function saves it",
+    (
+        function_sizes.LIFECYCLE,
+        "ec2:CreateLaunchTemplate",
+    ): "resolves classes beside the code that makes templates of them",
 }
 """Calls that are in a module that the function imports for something else."""
 
@@ -190,7 +193,7 @@ def reachable(function: str) -> set[str]:
         for operation in session.get_service_model(service).operation_names:
             by_name.setdefault(xform_name(operation), set()).add(f"{service}:{operation}")
     found = set()
-    for path in imports.reached(assembly.CHECKOUT, function).values():
+    for path in function_imports.reached(assembly.CHECKOUT, function).values():
         for node in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
@@ -201,13 +204,13 @@ def reachable(function: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("function", sizes.FUNCTIONS)
+@pytest.mark.parametrize("function", function_sizes.FUNCTIONS)
 def test_every_call_to_aws_that_a_functions_code_can_reach_is_allowed(function: str, granted: Granted) -> None:
     excused = {action for name, action in CALLED_BY_OTHERS if name == function}
     assert reachable(function) - actions(granted, function) == excused
 
 
-@pytest.mark.parametrize("function", sizes.FUNCTIONS)
+@pytest.mark.parametrize("function", function_sizes.FUNCTIONS)
 def test_nothing_is_allowed_that_no_line_of_the_function_calls(function: str, granted: Granted) -> None:
     writing = {a for a in actions(granted, function) if not a.startswith("dynamodb:")}  # the table has one set
     assert writing - reachable(function) - set(NOT_CALLED) == set()

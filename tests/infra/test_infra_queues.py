@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra import naming, sizes
+from infra import function_sizes, resource_names
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
 Functions = dict[str, tuple[str, dict[str, Any]]]
@@ -68,15 +68,22 @@ def test_a_batch_is_hidden_for_six_times_as_long_as_its_function_may_take(
 
 def test_provisioning_is_one_at_a_time_and_the_rest_is_not(of_type: Select, functions: Functions) -> None:
     feeding = {function: queue for queue, function in fed(of_type).items()}
-    for name in (sizes.PROVISIONER, sizes.DISRUPTION, sizes.TERMINATION, sizes.INTERRUPTION):
+    for name in (
+        function_sizes.PROVISIONER,
+        function_sizes.DISRUPTION,
+        function_sizes.TERMINATION,
+        function_sizes.INTERRUPTION,
+    ):
         queue = of_type("AWS::SQS::Queue")[feeding[functions[name][0]]]
-        assert queue.get("FifoQueue", False) == (name == sizes.PROVISIONER)
-        assert queue.get("ContentBasedDeduplication", False) == (name == sizes.PROVISIONER)
+        assert queue.get("FifoQueue", False) == (name == function_sizes.PROVISIONER)
+        assert queue.get("ContentBasedDeduplication", False) == (name == function_sizes.PROVISIONER)
 
 
 def test_an_interruption_is_forgotten_when_its_instance_is_gone_anyway(of_type: Select, functions: Functions) -> None:
     feeding = {function: queue for queue, function in fed(of_type).items()}
-    assert of_type("AWS::SQS::Queue")[feeding[functions[sizes.INTERRUPTION][0]]]["MessageRetentionPeriod"] == 300
+    assert (
+        of_type("AWS::SQS::Queue")[feeding[functions[function_sizes.INTERRUPTION][0]]]["MessageRetentionPeriod"] == 300
+    )
 
 
 def test_dead_letters_are_kept_as_long_as_sqs_keeps_anything(of_type: Select) -> None:
@@ -88,12 +95,12 @@ def test_dead_letters_are_kept_as_long_as_sqs_keeps_anything(of_type: Select) ->
 
 @pytest.mark.parametrize("cluster", ["demo", "a" * 43, "a" * 44, "x" * 100])
 def test_names_fit_whatever_the_clusters(cluster: str) -> None:
-    name = naming.queue(cluster, "provisioning-dead-letters", fifo=True)
+    name = resource_names.queue(cluster, "provisioning-dead-letters", fifo=True)
     assert len(name) <= 80
     assert name.endswith(".fifo")
-    assert len(naming.function(cluster, "interruption")) <= 64
+    assert len(resource_names.function(cluster, "interruption")) <= 64
 
 
 def test_long_clusters_that_begin_alike_have_different_queues() -> None:
-    one, other = (naming.queue("x" * 99 + end, "provisioning", fifo=True) for end in "12")
+    one, other = (resource_names.queue("x" * 99 + end, "provisioning", fifo=True) for end in "12")
     assert one != other

@@ -6,22 +6,22 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from cli import simulate
+from cli.simulate import decision_output, input_files
 from shared.scheduling.scheduler import schedule
 
 Raw = dict[str, Any]
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def question(raw: Raw) -> simulate.Question:
+def question(raw: Raw) -> input_files.Question:
     """The problem that the document states."""
-    document = simulate.Document()
-    simulate._add(document, json.loads(json.dumps(raw)), "problem")
-    return simulate.question(document, now=NOW)
+    document = input_files.Document()
+    input_files._add(document, json.loads(json.dumps(raw)), "problem")
+    return input_files.question(document, now=NOW)
 
 
-def answer(asked: simulate.Question) -> Raw:
+def answer(asked: input_files.Question) -> Raw:
     """The decision, without the figures that are no part of it."""
-    found: Raw = json.loads(json.dumps(simulate.answer(schedule(asked.problem), asked.refused)))
+    found: Raw = json.loads(json.dumps(decision_output.as_json(schedule(asked.problem), asked.refused)))
     found.pop("stats")
     return found

@@ -9,7 +9,7 @@ import pytest
 
 from bench import list_prices, office_hours
 from bench.cost_model import HOURS, STRETCH_HOURS, Month, snapshots
-from infra import sizes
+from infra import function_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,14 +46,14 @@ def test_the_decision_about_snapshots_has_the_figures_that_follow_from_sizes_and
     month = Month(office_hours.kept_results())
     kept, restored, saved = snapshots()
     each = list_prices.SNAPSHOT_GB_SECOND.usd
-    memory = sum(size.memory for size in sizes.SIZES.values())
+    memory = sum(size.memory for size in function_sizes.SIZES.values())
     total = sum(line.usd for line in month.lines())
     for figure in (
         f"{memory:,} MiB",
         f"{memory / 1024:.2f} GiB × {HOURS * 3600:,} s × USD {each:.10f} = USD {kept.usd:.2f}",
         f"USD {restored.usd:.2f}",
         f"USD {-saved.usd:.2f}",
-        f"2,190 of {sum(month.count(f'{name} invocations') for name in sizes.FUNCTIONS):,.0f}",
+        f"2,190 of {sum(month.count(f'{name} invocations') for name in function_sizes.FUNCTIONS):,.0f}",
         f"USD {total:.2f}",
     ):
         assert figure in decision, figure

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.bound import covering, least_price
-from bench.mixes import mix, pod, pool, types
+from bench.lp_lower_bound import covering, least_price
+from bench.pod_mixes import mix, pod, pool, types
 
 
 @st.composite

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench.command_line import dumped, listed
-from bench.disruption import wasteful
+from bench.consolidation import wasteful
 
 if TYPE_CHECKING:
     from collections.abc import Callable

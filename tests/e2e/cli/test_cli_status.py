@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 
-from infra import naming, sizes
+from infra import function_sizes, resource_names
 from tests.e2e.cli.conftest import CLUSTER, Desk
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ def test_a_cluster_that_is_well_says_so_and_exits_with_0(desk: Desk) -> None:
     shown = desk.tenon("status")
     assert shown.code == 0, shown.out + shown.err
     assert shown.lines[0] == f"{CLUSTER} · all is well"
-    for name in (*sizes.FUNCTIONS, "provisioning", "undelivered"):
+    for name in (*function_sizes.FUNCTIONS, "provisioning", "undelivered"):
         assert any(line.split()[:1] == [name] for line in shown.lines), name
 
 
 def test_a_dead_letter_is_told_and_exits_with_1(desk: Desk) -> None:
     sqs = boto3.client("sqs")
-    url = sqs.get_queue_url(QueueName=naming.queue(CLUSTER, "termination", fifo=False))["QueueUrl"]
+    url = sqs.get_queue_url(QueueName=resource_names.queue(CLUSTER, "termination", fifo=False))["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="garbage")
     desk.world.run_until_rest()
     found = desk.tenon("status", "--json")
@@ -38,7 +38,7 @@ def test_a_dead_letter_is_told_and_exits_with_1(desk: Desk) -> None:
 
 
 def test_an_alarm_that_is_on_is_told_with_its_runbook(desk: Desk) -> None:
-    name = naming.name(CLUSTER, "pods-waiting", longest=255)
+    name = resource_names.name(CLUSTER, "pods-waiting", longest=255)
     cloudwatch = boto3.client("cloudwatch")
     cloudwatch.put_metric_alarm(
         AlarmName=name,
@@ -80,7 +80,7 @@ spec:
 
 
 def test_what_isnt_deployed_is_said_in_its_place(desk: Desk) -> None:
-    boto3.client("lambda").delete_function(FunctionName=naming.function(CLUSTER, "catalog"))
+    boto3.client("lambda").delete_function(FunctionName=resource_names.function(CLUSTER, "catalog"))
     shown = desk.tenon("status")
     assert shown.code == 1
     assert any(line.split()[:1] == ["catalog"] and "not deployed" in line for line in shown.lines)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from infra import sizes
+from infra import function_sizes
 from local.faults import Action
 from local.world import World
 from local.world.world import Options
@@ -89,7 +89,7 @@ def test_two_that_hear_of_the_same_machine_at_once_replace_it_once(slow: str) ->
         warned = world.clock.now()
         warning = event(world, SPOT, {"instance-id": instance.id})
         # Two full batches, which are handed over at once.
-        send(world, *[warning] * 2 * sizes.FEEDS[sizes.INTERRUPTION].batch)
+        send(world, *[warning] * 2 * function_sizes.FEEDS[function_sizes.INTERRUPTION].batch)
         world.run_until(lambda: instance.id not in {i.id for i in world.instances()}, limit=timedelta(minutes=3))
         world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
         first, second, *_ = sorted((i for i in interruptions(world) if i.at >= warned), key=lambda i: i.at)

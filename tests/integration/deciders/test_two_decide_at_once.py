@@ -15,7 +15,7 @@ import pytest
 import yaml
 from aws_lambda_powertools import Logger
 
-from infra import manifests
+from infra import cluster_manifests
 from local.aws.cloud import Cloud
 from local.faults import Faults
 from local.kubernetes import kinds
@@ -199,7 +199,7 @@ def deciders() -> Iterator[Deciders]:
         few = msgspec.structs.replace(raw, shapes=tuple(s for s in raw.shapes if s.name in SHAPES))
         with host.using(host.Host(environ={})):
             store.save(boto3.client("s3"), SETTINGS.catalog_bucket, "demo", few)
-        for kind in manifests.kinds():
+        for kind in cluster_manifests.kinds():
             kubernetes.create(kubernetes.kind(kind["apiVersion"], kind["kind"]), kind)
         text = (CHECKOUT / "cli" / "demo" / "manifests" / "spot-default.yaml").read_text().replace("CLUSTER", "demo")
         for doc in yaml.safe_load_all(text):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from infra import manifests
+from infra import cluster_manifests
 from local.aws.enforcement import credentials
 from local.kubernetes import kinds
 from local.kubernetes.kinds import Kind
@@ -94,7 +94,7 @@ RIGHTS = (
 )
 
 
-ACCESS = [*manifests.access()[1:], *manifests.relay_access()]
+ACCESS = [*cluster_manifests.access()[1:], *cluster_manifests.relay_access()]
 GIVEN = {
     (group, resource, obj["metadata"].get("namespace", ""))
     for obj in ACCESS
@@ -127,8 +127,8 @@ def cluster(made: Made) -> Iterator[Cluster]:
     store = Store(now=lambda: datetime.now(UTC))
     identities, rbac = Identities(), Rbac(store)
     identities.admit(made.cloud.deployed)
-    store.create(kinds.NAMESPACES, {"metadata": {"name": manifests.NAMESPACE}})
-    for obj in (*manifests.kinds(), *manifests.access()[1:], *manifests.relay_access()):
+    store.create(kinds.NAMESPACES, {"metadata": {"name": cluster_manifests.NAMESPACE}})
+    for obj in (*cluster_manifests.kinds(), *cluster_manifests.access()[1:], *cluster_manifests.relay_access()):
         kind = store.kind(obj["apiVersion"], obj["kind"])
         store.create(kind, obj, namespace=obj["metadata"].get("namespace", ""))
     with Server(store, authenticate=identities, authorize=rbac) as server:
@@ -164,7 +164,7 @@ RULES = [
 @pytest.mark.parametrize(("name", "index", "part"), RULES)
 def test_any_rule_that_is_widened_is_found(name: str, index: int, part: str, cluster: Cluster) -> None:
     store = Store(now=lambda: datetime.now(UTC))
-    store.create(kinds.NAMESPACES, {"metadata": {"name": manifests.NAMESPACE}})
+    store.create(kinds.NAMESPACES, {"metadata": {"name": cluster_manifests.NAMESPACE}})
     for obj in copy.deepcopy(ACCESS):
         if obj["metadata"]["name"] == name and len(obj.get("rules", [])) > index:
             obj["rules"][index][part] = ["*"]

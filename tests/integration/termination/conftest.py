@@ -13,7 +13,7 @@ from moto import mock_aws
 
 from functions.lifecycle.handler import handle as lifecycle
 from functions.termination.handler import handle as termination
-from infra import manifests
+from infra import cluster_manifests
 from local.aws import backends
 from local.kubernetes import kinds
 from local.kubernetes.server import ADMIN_TOKEN, Server
@@ -321,7 +321,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         rig = Rig(client=client, store=store, queue_url=queue_url)
         made.append(rig)
         rig.restart()
-        for kind in manifests.kinds():
+        for kind in cluster_manifests.kinds():
             store.create(store.kind(kind["apiVersion"], kind["kind"]), kind)
 
         server.intercept = lambda request: rig.requests.append((request.method, request.path))

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from cli.main import app
-from docs import events, generate
-from infra import options
+from docs import events_page, generate
+from infra import stack_options
 from shared import metrics
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -89,7 +89,7 @@ def test_what_a_page_quotes_is_what_the_code_says(page: str) -> None:
 @pytest.mark.parametrize("page", ["troubleshooting.md", "runbooks.md", "migration.md", "interruptions.md"])
 def test_reasons_conditions_and_errors_that_a_page_names_are_there(page: str) -> None:
     """A reason is an event's, a condition or an error's name: in code it stands as a text of its own or as a class."""
-    known = set(_said_in_code()) | events.reasons() | NAMED_BY_OTHERS
+    known = set(_said_in_code()) | events_page.reasons() | NAMED_BY_OTHERS
     known |= {text.partition(":")[2] for text in _said_in_code()}  # an action: ec2:DescribeInstances
     words = set(re.findall(r"(?<![/.\w-])[A-Z]+[a-z0-9]+(?:[A-Z][a-z]*)+(?![\w(])", _prose(page)))
     assert words
@@ -111,7 +111,7 @@ def test_metrics_that_pages_name_are_there() -> None:
 def test_context_keys_and_commands_that_pages_name_are_there() -> None:
     pages = [*DOCS.rglob("*.md"), ROOT / "README.md"]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    assert set(re.findall(r"-c (\w+)=", text)) <= {*options.KEYS, "KEY"}
+    assert set(re.findall(r"-c (\w+)=", text)) <= {*stack_options.KEYS, "KEY"}
     commands = {c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands}
     assert set(re.findall(r"(?:^|`)tenon ([a-z]+)", text, flags=re.MULTILINE)) <= commands
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from cli import look
+from cli import terminal
 from cli.nodes import rows as states
 from shared.api.quantity import CPU, MEMORY
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 MONTH_HOURS = 730
 _STYLES = {
-    states.READY: look.GOOD,
-    states.LEAVING: look.BAD,
-    states.NOT_READY: look.BAD,
-    states.ASKED: look.WAITS,
-    states.STARTING: look.WAITS,
-    states.JOINING: look.WAITS,
-    "empty": look.QUIET,
+    states.READY: terminal.GOOD,
+    states.LEAVING: terminal.BAD,
+    states.NOT_READY: terminal.BAD,
+    states.ASKED: terminal.WAITS,
+    states.STARTING: terminal.WAITS,
+    states.JOINING: terminal.WAITS,
+    "empty": terminal.QUIET,
 }
 _WIDE, _WIDER, _WIDEST = 90, 112, 140
 _BAR = 10
@@ -41,19 +41,19 @@ def render(taken: Table, shown: Sequence[Row], *, name: str, width: int, height:
     if shown:
         parts.append(table(taken, shown[:room], width=width))
     if len(shown) > room:
-        parts.append(Text(f"  and {look.plural(len(shown) - room, 'node')} more", style=look.QUIET))
+        parts.append(Text(f"  and {terminal.plural(len(shown) - room, 'node')} more", style=terminal.QUIET))
     if not shown:
-        parts.append(Text("  no nodes", style=look.QUIET))
+        parts.append(Text("  no nodes", style=terminal.QUIET))
     return Group(*parts)
 
 
 def _head(taken: Table, name: str) -> Text:
     cost = taken.cost
     unpriced = sum(r.price is None for r in taken.rows)
-    return look.title(
+    return terminal.title(
         name,
-        look.plural(len(taken.rows), "node"),
-        f"{look.usd(cost)}/h" + (f" and {unpriced} of unknown price" if unpriced else ""),
+        terminal.plural(len(taken.rows), "node"),
+        f"{terminal.usd(cost)}/h" + (f" and {unpriced} of unknown price" if unpriced else ""),
         f"${cost * MONTH_HOURS:,.0f}/month",
         f"{taken.now:%H:%M:%S} UTC",
     )
@@ -61,20 +61,27 @@ def _head(taken: Table, name: str) -> Text:
 
 def _sums(taken: Table, shown: Sequence[Row], width: int) -> RenderableType:
     kinds = Counter(r.capacity_type for r in taken.rows if r.capacity_type)
-    grid = look.table("", "", "", "", "", "", indent=0)
+    grid = terminal.table("", "", "", "", "", "", indent=0)
     grid.show_header = False
     pods = Text.assemble(
-        f"{look.plural(taken.running, 'pod')} running",
-        (f", {taken.pending:,} pending", f"bold {look.WAITS}") if taken.pending else "",
+        f"{terminal.plural(taken.running, 'pod')} running",
+        (f", {taken.pending:,} pending", f"bold {terminal.WAITS}") if taken.pending else "",
     )
     wide = _BAR * 2 if width >= _WIDER else _BAR
-    machines = Text(", ").join(Text.assemble(f"{n:,} ", look.capacity(kind)) for kind, n in sorted(kinds.items()))
+    machines = Text(", ").join(Text.assemble(f"{n:,} ", terminal.capacity(kind)) for kind, n in sorted(kinds.items()))
     grid.add_row(
-        "cpu", look.bar(taken.fill(CPU), width=wide), "memory", look.bar(taken.fill(MEMORY), width=wide), pods, machines
+        "cpu",
+        terminal.bar(taken.fill(CPU), width=wide),
+        "memory",
+        terminal.bar(taken.fill(MEMORY), width=wide),
+        pods,
+        machines,
     )
     if len(shown) == len(taken.rows):
         return grid
-    return Group(grid, Text(f"{len(shown):,} of {look.plural(len(taken.rows), 'node')} shown", style=look.QUIET))
+    return Group(
+        grid, Text(f"{len(shown):,} of {terminal.plural(len(taken.rows), 'node')} shown", style=terminal.QUIET)
+    )
 
 
 def table(taken: Table, shown: Sequence[Row], *, width: int) -> RenderableType:
@@ -82,7 +89,7 @@ def table(taken: Table, shown: Sequence[Row], *, width: int) -> RenderableType:
     columns = ["node", "type", "zone", "capacity", "$/h", "cpu", "memory", "pods", "age", "state"]
     if width >= _WIDEST:
         columns.insert(1, "pool")
-    made = look.table(*columns, right=("$/h", "pods", "age"), indent=0)
+    made = terminal.table(*columns, right=("$/h", "pods", "age"), indent=0)
     for column in made.columns:
         column.no_wrap = True
         column.overflow = "ellipsis"
@@ -91,13 +98,13 @@ def table(taken: Table, shown: Sequence[Row], *, width: int) -> RenderableType:
             row.name.partition(".")[0],
             row.instance_type,
             row.zone.rpartition("-")[2],
-            look.capacity(row.capacity_type),
-            "?" if row.price is None else look.usd(row.price).removeprefix("$") if row.price else "",
+            terminal.capacity(row.capacity_type),
+            "?" if row.price is None else terminal.usd(row.price).removeprefix("$") if row.price else "",
             _fill(row, CPU, width),
             _fill(row, MEMORY, width),
             str(row.pods),
-            look.age(taken.now - row.since) if row.since is not None else "",
-            Text(row.state, style=_STYLES.get(row.state, look.WAITS)),
+            terminal.age(taken.now - row.since) if row.since is not None else "",
+            Text(row.state, style=_STYLES.get(row.state, terminal.WAITS)),
         ]
         if width >= _WIDEST:
             cells.insert(1, row.pool)
@@ -109,4 +116,4 @@ def _fill(row: Row, resource: str, width: int) -> RenderableType:
     share = row.fill(resource)
     if share is None:
         return ""
-    return look.bar(share) if width >= _WIDE else Text(f"{share:.0%}", style=look.BAD if share > 1 else "")
+    return terminal.bar(share) if width >= _WIDE else Text(f"{share:.0%}", style=terminal.BAD if share > 1 else "")

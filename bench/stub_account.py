@@ -1,6 +1,6 @@
 """A canned cluster beside a local account: what a function's real handler needs to run in this process.
 
-The Kubernetes API is canned and in another process (bench/canned.py); AWS is the local one, in this process.
+The Kubernetes API is canned and in another process (bench/stub_api_server.py); AWS is the local one, in this process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from moto.ec2 import ec2_backends
 
-from bench.canned import canned
+from bench.stub_api_server import canned
 from local.aws.cloud import Cloud
 from local.world import shelf
 from shared import host

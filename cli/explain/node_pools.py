@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli import look
-from cli.cluster.facts import cost, prices_of
-from cli.cluster.failing import UsageError
-from cli.explain.answer import Check, Explanation, Section
+from cli import terminal
+from cli.cluster.observed_cluster import cost, prices_of
+from cli.errors import UsageError
+from cli.explain.explanation import Check, Explanation, Section
 from cli.plan.planning import launched
 from shared.api import labels as names
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
@@ -17,7 +17,7 @@ from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
 from shared.scheduling.state.launch_options import build_market, daemons_of
 
 if TYPE_CHECKING:
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from shared.api.nodepool import NodePool
     from shared.launch.supply import Supply
 
@@ -71,10 +71,10 @@ def _waiting(facts: Facts, supply: Supply, pool: NodePool) -> str:
     own = [c for c in decision.claims if c.node_pool == pool.name]
     if own:
         pods = sum(len(c.pods) for c in own)
-        return f"the next decision asks it for {look.plural(len(own), 'node')} for {look.plural(pods, 'pod')}"
+        return f"the next decision asks it for {terminal.plural(len(own), 'node')} for {terminal.plural(pods, 'pod')}"
     refused = [r for r in decision.errors.values() if pool.name in r.criteria]
     if refused:
-        waiting, why = look.plural(len(refused), "pod"), refused[0].criteria[pool.name]
+        waiting, why = terminal.plural(len(refused), "pod"), refused[0].criteria[pool.name]
         return f"{waiting} can't be placed, and it isn't the one for them: {why}"
     return "no pod waits for a node of it"
 
@@ -126,7 +126,7 @@ def _types(facts: Facts, supply: Supply, pool: NodePool) -> list[Check]:
     row = int(least.argmin())
     at = dict(market.offerings[int(market.price[row].argmin())])
     place = f"{at.get(names.CAPACITY_TYPE, '')}, {at.get(names.ZONE, '')}"
-    cheapest = f"{market.name_of(row)}, {place}, {look.usd(float(least[row]))}/h"
+    cheapest = f"{market.name_of(row)}, {place}, {terminal.usd(float(least[row]))}/h"
     return [
         Check(
             what="instance types", ok=True, detail=f"{len(market.price)} of {len(all_types)} are allowed and can be had"
@@ -166,7 +166,7 @@ def _nodes(facts: Facts, supply: Supply, pool: NodePool) -> tuple[Check, ...]:
         c for c in facts.snapshot.node_claims
         if c.metadata.labels.get(names.NODEPOOL) == pool.name and not c.status.node_name
     ]  # fmt: skip
-    detail = f"{len(own)}, {look.usd(price)}/h" + (f", {len(coming)} on their way" if coming else "")
+    detail = f"{len(own)}, {terminal.usd(price)}/h" + (f", {len(coming)} on their way" if coming else "")
     return (Check(what="nodes", ok=None, detail=detail),)
 
 
@@ -175,7 +175,7 @@ def _budgets(facts: Facts, pool: NodePool) -> tuple[Check, ...]:
         Check(
             what=reason,
             ok=None,
-            detail=look.plural(allowed(pool, facts.snapshot, reason=reason, now=facts.now), "node"),
+            detail=terminal.plural(allowed(pool, facts.snapshot, reason=reason, now=facts.now), "node"),
         )
         for reason in (EMPTY, DRIFTED, UNDERUTILIZED)
     )

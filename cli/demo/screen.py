@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
-from cli.nodes import rows, view
+from cli.nodes import rows, table
 from shared.api.kubernetes import Node, Pod
 from shared.api.nodeclaim import NodeClaim
 
@@ -45,4 +45,4 @@ def render(taken: Table, *, start: datetime, step: str, width: int) -> Renderabl
     )
     if not taken.rows:
         return Group(Text(), head)
-    return Group(Text(), head, view.table(taken, taken.rows, width=width))
+    return Group(Text(), head, table.table(taken, taken.rows, width=width))

@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from docs.descriptions import EVENTS
 from docs.markdown import complete, table
-from docs.meanings import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

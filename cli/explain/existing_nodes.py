@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cli import look
-from cli.explain import constraints
-from cli.explain.answer import Check, Section
+from cli import terminal
+from cli.explain import pod_constraints
+from cli.explain.explanation import Check, Section
 from shared.api.quantity import PODS, format_quantity
 from shared.api.taints import REPELLING, format_taint, untolerated
 from shared.scheduling.rules.requirements import RequirementError
@@ -16,7 +16,7 @@ from shared.scheduling.state.launch_options import daemons_of, required_alternat
 from shared.scheduling.state.state_nodes import take_inventory
 
 if TYPE_CHECKING:
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from shared.api.kubernetes import Pod
     from shared.api.quantity import Resources
     from shared.launch.supply import Supply
@@ -41,7 +41,7 @@ def survey(facts: Facts, supply: Supply, pod: Pod) -> Rooms:
     places = take_inventory(snapshot, supply.instance_types, daemons_of(snapshot.daemon_sets), frozenset()).places
     if not places:
         return Rooms(summary="there is no node", nearest=(), sections=())
-    asked = {**constraints.amounts(pod), PODS: 1}
+    asked = {**pod_constraints.amounts(pod), PODS: 1}
     try:
         alternatives = required_alternatives(pod.spec)
     except RequirementError:
@@ -49,14 +49,16 @@ def survey(facts: Facts, supply: Supply, pod: Pod) -> Rooms:
     lacking = [(p, _lacks(p, pod, asked, alternatives)) for p in places]
     counted = Counter(kind for _, lacks in lacking for kind in lacks)
     checks = [
-        Check(what=kind, ok=False, detail=f"on {count} of {look.plural(len(places), 'node')}")
+        Check(what=kind, ok=False, detail=f"on {count} of {terminal.plural(len(places), 'node')}")
         for kind, count in counted.most_common(_SHOWN)
     ]
     free = sum(not lacks for _, lacks in lacking)
     if free:
         checks.append(
             Check(
-                what="rules about other pods or volumes", ok=False, detail=f"on {look.plural(free, 'node')} with room"
+                what="rules about other pods or volumes",
+                ok=False,
+                detail=f"on {terminal.plural(free, 'node')} with room",
             )
         )
     near = min(lacking, key=lambda one: (len(one[1]), sum(one[1].values()), one[0].name))
@@ -65,7 +67,7 @@ def survey(facts: Facts, supply: Supply, pod: Pod) -> Rooms:
     )
     title = f"Nodes that are there · {len(places)}"
     return Rooms(
-        summary=f"none of {look.plural(len(places), 'node')} that are there takes it",
+        summary=f"none of {terminal.plural(len(places), 'node')} that are there takes it",
         nearest=nearest,
         sections=(Section(title=title, checks=tuple(checks)),),
     )

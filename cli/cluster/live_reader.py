@@ -18,10 +18,10 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.cluster import workloads
-from cli.cluster.facts import Facts, Said
-from cli.cluster.failing import CommandError, UsageError
-from cli.cluster.stock import Sold
-from infra import naming
+from cli.cluster.observed_cluster import Facts, Said
+from cli.cluster.offerings import Sold
+from cli.errors import CommandError, UsageError
+from infra import resource_names
 from shared import aws, decision_log, host
 from shared.api.kubernetes import Node
 from shared.api.meta import Struct
@@ -38,7 +38,7 @@ from shared.settings import variable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.cluster.facts import Workload
+    from cli.cluster.observed_cluster import Workload
     from shared.api.meta import ObjectRef
     from shared.cluster.client import Client
     from shared.decision_log import Logged
@@ -224,7 +224,7 @@ def find_stored(cluster: str) -> Stored | None:
     Raises:
         ClientError: the function may not be looked up.
     """
-    name = naming.function(cluster, "provisioner")
+    name = resource_names.function(cluster, "provisioner")
     client = host.current().once("aws:lambda", lambda: boto3.client("lambda"))
     try:
         found = client.get_function_configuration(FunctionName=name)

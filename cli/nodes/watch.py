@@ -11,9 +11,10 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from cli import look
-from cli.cluster.facts import prices_of
-from cli.nodes import rows, view
+from cli import terminal
+from cli.cluster.observed_cluster import prices_of
+from cli.nodes import rows
+from cli.nodes import table as node_table
 from shared import host
 from shared.cluster.errors import UnavailableError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from cli.nodes.rows import Row, Table
     from shared.snapshot import Snapshot
 
@@ -78,7 +79,7 @@ def _frame(
     trouble: str,
 ) -> RenderableType:
     taken = _table(facts, price)
-    drawn = view.render(taken, shown(taken), name=facts.name, width=console.width, height=console.height)
+    drawn = node_table.render(taken, shown(taken), name=facts.name, width=console.width, height=console.height)
     if not trouble:
         return drawn
-    return Group(drawn, Text(f"  not reached since then: {trouble}", style=look.BAD))
+    return Group(drawn, Text(f"  not reached since then: {trouble}", style=terminal.BAD))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.exceptions import ClientError
 
-from infra import naming, sizes
+from infra import function_sizes, resource_names
 from shared import aws
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def deployment(cluster: str, snapshot: Snapshot | None, *, notes: Sequence[str] 
     except ClientError as error:
         said.append(f"alarms can't be seen: {_why(error)}")
     return Status(
-        functions=tuple(_function(cluster, name) for name in sizes.FUNCTIONS),
+        functions=tuple(_function(cluster, name) for name in function_sizes.FUNCTIONS),
         queues=(*(_queue(cluster, name) for name in _FEEDS), _undelivered(cluster)),
         alarms=alarms,
         unready=unready(snapshot) if snapshot is not None else (),
@@ -113,7 +113,7 @@ _FEEDS = ("provisioning", "interruption", "termination", "disruption")
 
 
 def _function(cluster: str, name: str) -> Function:
-    full = naming.function(cluster, name)
+    full = resource_names.function(cluster, name)
     try:
         found = _client("lambda").get_function_configuration(FunctionName=full)
     except ClientError as error:
@@ -144,8 +144,8 @@ def _last_line(group: str) -> datetime | None:
 def _queue(cluster: str, purpose: str) -> Queue:
     fifo = purpose == "provisioning"
     try:
-        waiting, in_flight, delayed = _counts(naming.queue(cluster, purpose, fifo=fifo))
-        dead, _, _ = _counts(naming.queue(cluster, f"{purpose}-dead-letters", fifo=fifo))
+        waiting, in_flight, delayed = _counts(resource_names.queue(cluster, purpose, fifo=fifo))
+        dead, _, _ = _counts(resource_names.queue(cluster, f"{purpose}-dead-letters", fifo=fifo))
     except ClientError as error:
         return Queue(name=purpose, trouble=_why(error))
     return Queue(name=purpose, waiting=waiting, in_flight=in_flight, delayed=delayed, dead=dead)
@@ -154,7 +154,7 @@ def _queue(cluster: str, purpose: str) -> Queue:
 def _undelivered(cluster: str) -> Queue:
     """Events that EventBridge or Lambda could not deliver; all of them are dead."""
     try:
-        dead, _, _ = _counts(naming.queue(cluster, "undelivered", fifo=False))
+        dead, _, _ = _counts(resource_names.queue(cluster, "undelivered", fifo=False))
     except ClientError as error:
         return Queue(name="undelivered", trouble=_why(error))
     return Queue(name="undelivered", dead=dead)
@@ -169,7 +169,7 @@ def _counts(name: str) -> tuple[int, int, int]:
 
 
 def _alarms(cluster: str) -> tuple[Alarm, ...]:
-    prefix = naming.name(cluster, "", longest=_ALARM_NAME)
+    prefix = resource_names.name(cluster, "", longest=_ALARM_NAME)
     pages = _client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNamePrefix=prefix, StateValue="ALARM")
     return tuple(
         Alarm(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from infra import sizes
+from infra import function_sizes
 from shared.api import crds
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ _TELL: tuple[Rule, ...] = (
 )
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    sizes.PROVISIONER: (
+    function_sizes.PROVISIONER: (
         *_SNAPSHOT,
         *_TELL,
         # A claim is written before its instance is asked for, labelled when that runs, deleted when nothing could.
         ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
-    sizes.LIFECYCLE: (
+    function_sizes.LIFECYCLE: (
         *_SNAPSHOT,
         *_TELL,
         # Registration puts labels, taints and the finalizer on the node.
@@ -65,7 +65,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ("karpenter.sh", ("nodeclaims/status", "nodepools/status", "provisioners/status"), ("patch",)),
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),
     ),
-    sizes.DISRUPTION: (
+    function_sizes.DISRUPTION: (
         *_SNAPSHOT,
         *_TELL,
         # Tainted before the last look at its pods.
@@ -74,7 +74,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
-    sizes.TERMINATION: (
+    function_sizes.TERMINATION: (
         *_TELL,
         ("", ("nodes", "persistentvolumeclaims", "pods"), _READ),
         ("storage.k8s.io", ("volumeattachments",), _READ),
@@ -87,7 +87,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         # Only past a terminationGracePeriod; anything else leaves by eviction.
         ("", ("pods",), ("delete",)),
     ),
-    sizes.INTERRUPTION: (
+    function_sizes.INTERRUPTION: (
         *_SNAPSHOT,
         *_TELL,
         # Nothing new comes to a machine that goes.
@@ -104,7 +104,7 @@ LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("create", "get
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 NODE_LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("delete", "list")),)
 """For lifecycle, which clears up what kubelets of nodes that are gone left behind."""
-_DECIDES = (sizes.PROVISIONER, sizes.DISRUPTION, sizes.INTERRUPTION)
+_DECIDES = (function_sizes.PROVISIONER, function_sizes.DISRUPTION, function_sizes.INTERRUPTION)
 
 RELAY_RULES: tuple[Rule, ...] = (
     ("", ("nodes", "pods"), ("list", "watch")),
@@ -144,7 +144,7 @@ def access() -> list[Obj]:
         objects += _granted("Cluster", name, rules, subject)
         if function in _DECIDES:
             objects += _granted("", name, LEASES, subject, namespace=LEASE_NAMESPACE)
-        if function == sizes.LIFECYCLE:
+        if function == function_sizes.LIFECYCLE:
             objects += _granted("", name, NODE_LEASES, subject, namespace=NODE_LEASE_NAMESPACE)
     return objects
 

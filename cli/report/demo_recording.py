@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.cluster.stock import Sold
-from cli.report.bound import bound
+from cli.cluster.offerings import Sold
+from cli.report.lower_bound import bound
 from cli.report.recording import Decided, Mark, Recording, Sample, Span
 from local.kubernetes import kinds
 from local.world import shelf
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from cli.report.bound import Bound
+    from cli.report.lower_bound import Bound
     from local.kubernetes.table import Change
     from local.world import World
     from local.world.timeline import Happening

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.explain import constraints
-from cli.explain.answer import Check
-from cli.explain.constraints import ABOUT_PODS, CAPACITY, LIMITS, OTHER_PODS, RESOURCES, TAINTS, TOGETHER, VOLUMES
+from cli.explain import pod_constraints
+from cli.explain.explanation import Check
+from cli.explain.pod_constraints import ABOUT_PODS, CAPACITY, LIMITS, OTHER_PODS, RESOURCES, TAINTS, TOGETHER, VOLUMES
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.launch_options import build_market, daemons_of
@@ -20,8 +20,8 @@ from shared.scheduling.state.launch_options import build_market, daemons_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.cluster.facts import Facts
-    from cli.explain.constraints import Constraint
+    from cli.cluster.observed_cluster import Facts
+    from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
     from shared.api.nodepool import NodePool
     from shared.instances.offering import InstanceType
@@ -51,7 +51,7 @@ def interview(facts: Facts, supply: Supply, pod: Pod, pool: NodePool, wants: Seq
     if pool.name in supply.not_ready or not supply.instance_types.get(pool.name):
         blocked = supply.not_ready.get(pool.name) or "it has no instance types"
     asked = Asked(facts, supply, pool)
-    blocked = blocked or asked.refusal(constraints.bare(pod)) or ""
+    blocked = blocked or asked.refusal(pod_constraints.bare(pod)) or ""
     if blocked:
         return Tried(pool=pool.name, checks=(Check(what="may launch", ok=False, detail=blocked),), blocked=blocked)
     found = _Interview(asked, pod, wants)
@@ -80,10 +80,10 @@ class _Interview:
 
     def room(self) -> None:
         """All resources at once, and within limits; not asked where one alone is too much."""
-        amounts = constraints.amounts(self.pod)
+        amounts = pod_constraints.amounts(self.pod)
         if {criterion for criterion, _ in self.failed} & {RESOURCES, *amounts}:
             return
-        sized = constraints.asking(constraints.bare(self.pod), amounts)
+        sized = pod_constraints.asking(pod_constraints.bare(self.pod), amounts)
         if len(amounts) > 1:
             refused = self.asked.refusal(sized)
             if refused is not None:
@@ -123,7 +123,7 @@ def _worded(criterion: str, what: str, why: str) -> str:
 
 def _apart(pod: Pod) -> Pod:
     """The pod without what depends on other pods."""
-    about = next((c for c in constraints.of(pod) if c.criterion in ABOUT_PODS), None)
+    about = next((c for c in pod_constraints.of(pod) if c.criterion in ABOUT_PODS), None)
     return pod if about is None else _apart(about.without)
 
 

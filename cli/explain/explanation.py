@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.padding import Padding
 from rich.text import Text
 
-from cli import look
+from cli import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from cli.cluster.facts import Said
+    from cli.cluster.observed_cluster import Said
     from shared.decision_log import Logged
 
-_SIGNS = {True: ("✓", look.GOOD), False: ("✗", look.BAD), None: ("·", look.QUIET)}
+_SIGNS = {True: ("✓", terminal.GOOD), False: ("✗", terminal.BAD), None: ("·", terminal.QUIET)}
 _LAST_WORDS = 5
 
 
@@ -57,7 +57,7 @@ class Explanation:
 
     def with_words(self, events: Iterable[Said], decisions: Iterable[Logged] = ()) -> Explanation:
         """With the last words of events and the decision log."""
-        from cli.cluster.facts import Said  # noqa: PLC0415 (a cycle otherwise)
+        from cli.cluster.observed_cluster import Said  # noqa: PLC0415 (a cycle otherwise)
 
         logged = [Said(at=d.at, reason=f"{d.reason} {d.outcome}", message=d.why, by="decision log") for d in decisions]
         said = sorted([*logged, *events], key=lambda s: s.at.timestamp() if s.at else 0.0, reverse=True)
@@ -89,13 +89,13 @@ def show(console: Console, explanation: Explanation, *, now: datetime, notes: It
     if explanation.reason:
         console.print(_indented(Text(explanation.reason, style="bold"), 2))
     for line in explanation.nearest:
-        console.print(_indented(Text.assemble(("→ ", look.GOOD), line), 2))
+        console.print(_indented(Text.assemble(("→ ", terminal.GOOD), line), 2))
     for note in notes:
-        console.print(Text(f"  note: {note}", style=look.QUIET))
+        console.print(Text(f"  note: {note}", style=terminal.QUIET))
     for section in explanation.sections:
         console.print()
-        console.print(look.title(section.title))
-        table = look.table("", "", "", indent=2)
+        console.print(terminal.title(section.title))
+        table = terminal.table("", "", "", indent=2)
         table.show_header = False
         for check in section.checks:
             sign, style = _SIGNS[check.ok]
@@ -103,17 +103,17 @@ def show(console: Console, explanation: Explanation, *, now: datetime, notes: It
                 "",
                 Text(sign, style=style),
                 check.what,
-                Text(check.detail, style="" if check.ok is False else look.QUIET),
+                Text(check.detail, style="" if check.ok is False else terminal.QUIET),
             )
         console.print(table)
     if explanation.said:
         console.print()
-        console.print(look.title("Said before"))
-        table = look.table("", "", "", indent=2)
+        console.print(terminal.title("Said before"))
+        table = terminal.table("", "", "", indent=2)
         table.show_header = False
         for said in explanation.said[:_LAST_WORDS]:
-            when = f"{look.age(now - said.at)} ago" if said.at else ""
-            table.add_row("", Text(when, style=look.QUIET), said.reason, said.message)
+            when = f"{terminal.age(now - said.at)} ago" if said.at else ""
+            table.add_row("", Text(when, style=terminal.QUIET), said.reason, said.message)
         console.print(table)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.cluster.facts import offering_of, prices_of
-from cli.report.bound import bound
+from cli.cluster.observed_cluster import offering_of, prices_of
+from cli.report.lower_bound import bound
 from cli.report.recording import Decided, Recording, Sample, Span
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime, timedelta
 
-    from cli.cluster.facts import Facts, Prices
+    from cli.cluster.observed_cluster import Facts, Prices
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.launch.supply import Supply

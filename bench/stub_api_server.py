@@ -305,7 +305,7 @@ def serve(nodes: int, pods: int) -> None:
 @contextlib.contextmanager
 def canned(nodes: int, pods: int) -> Iterator[tuple[str, str]]:
     """The address and the certificate authority (PEM) of a server in another process."""
-    command = [sys.executable, "-m", "bench.canned", str(nodes), str(pods)]
+    command = [sys.executable, "-m", "bench.stub_api_server", str(nodes), str(pods)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())

@@ -1,6 +1,6 @@
 """Made-up clusters for measuring scheduling, each the same at every run: Karpenter's own benchmark's mix, and others.
 
-``python -m bench.mixes NAME`` decides one of them in a process of its own, so that its peak memory is its own, and
+``python -m bench.pod_mixes NAME`` decides one of them in a process of its own, so that its peak memory is its own, and
 prints the figures as JSON. The mix is that of reference/karpenter.md, section 8.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bench.bound import least_price
-from cli import simulate
+from bench.lp_lower_bound import least_price
+from cli.simulate import input_files
 from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ def measure(name: str) -> dict[str, float]:
 
 
 def _problem(document: Raw) -> Problem:
-    read = simulate.Document(objects=document["objects"], instance_types=document["instanceTypes"])
-    return simulate.question(read, now=_NOW).problem
+    read = input_files.Document(objects=document["objects"], instance_types=document["instanceTypes"])
+    return input_files.question(read, now=_NOW).problem
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ as long and saves little (20 cents a month where lifecycle and termination had l
 clusters three times as large as those measured."""
 
 SIZES = {
-    # By `make bench ARGS=function_sizes`, on 5,000 nodes / 100,000 pods: 480 MiB and 2.9 s. FIFO with one message group
-    # runs one at a time by itself.
+    # Measured by `make bench ARGS=function_resources`, on 5,000 nodes / 100,000 pods: 480 MiB and 2.9 s. A FIFO queue
+    # with one message group allows one invocation at a time.
     PROVISIONER: Size(memory=_ONE_VCPU, timeout=60),
     # 550 MiB and 7.6 s a sweep, 2.7 s without a whole vCPU where there are 1,000 nodes: a node that joins meanwhile
     # waits for it. Invoked by EventBridge directly. One at a time: a storm of node events is a queue that Lambda keeps,

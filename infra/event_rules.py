@@ -13,7 +13,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from constructs import Construct
 
-from infra import manifests, sizes
+from infra import cluster_manifests, function_sizes
 from shared import hints
 
 if TYPE_CHECKING:
@@ -61,7 +61,10 @@ class Bus(Construct):
         # Its name is known to the relay's manifest, so it is said, not made up. Others get it as an attribute of the
         # resource, not by Ref, which the local world's CloudFormation can't resolve for a bus.
         resource = events.CfnEventBus(
-            self, "Bus", name=manifests.bus_name(cluster), description=f"Tenon's hints for EKS cluster {cluster}"
+            self,
+            "Bus",
+            name=cluster_manifests.bus_name(cluster),
+            description=f"Tenon's hints for EKS cluster {cluster}",
         )
         self.bus = events.EventBus.from_event_bus_attributes(
             self,
@@ -95,11 +98,11 @@ class Events(Construct):
         self._interruptions()
 
     def _hints(self) -> None:
-        provisioning = self._queue(sizes.PROVISIONER, age=_HINT_AGE, tries=_HINT_TRIES)
-        lifecycle = self._function(sizes.LIFECYCLE, age=_HINT_AGE, tries=_HINT_TRIES)
-        disruption = self._queue(sizes.DISRUPTION, age=_HINT_AGE, tries=_HINT_TRIES)
-        termination = self._queue(sizes.TERMINATION, age=_HINT_AGE, tries=_HINT_TRIES)
-        catalog = self._function(sizes.CATALOG, age=_HINT_AGE, tries=_HINT_TRIES)
+        provisioning = self._queue(function_sizes.PROVISIONER, age=_HINT_AGE, tries=_HINT_TRIES)
+        lifecycle = self._function(function_sizes.LIFECYCLE, age=_HINT_AGE, tries=_HINT_TRIES)
+        disruption = self._queue(function_sizes.DISRUPTION, age=_HINT_AGE, tries=_HINT_TRIES)
+        termination = self._queue(function_sizes.TERMINATION, age=_HINT_AGE, tries=_HINT_TRIES)
+        catalog = self._function(function_sizes.CATALOG, age=_HINT_AGE, tries=_HINT_TRIES)
         self._hint("PodsUnschedulable", [hints.PODS_UNSCHEDULABLE], hints.RELAY, provisioning)
         self._hint("NodePoolsChanged", [hints.NODE_POOLS_CHANGED], hints.RELAY, provisioning, lifecycle)
         self._hint("NodesChanged", [hints.NODES_CHANGED], hints.RELAY, lifecycle)
@@ -123,17 +126,19 @@ class Events(Construct):
     def _schedules(self) -> None:
         # In a message group of its own: a hint whose function died stays hidden for the visibility time-out and holds
         # up its group, but never the sweep that finishes its work within a minute.
-        sweep = self._queue(sizes.PROVISIONER, age=_SWEEP_AGE, tries=_SWEEP_TRIES, group=f"{self._cluster}-sweep")
+        sweep = self._queue(
+            function_sizes.PROVISIONER, age=_SWEEP_AGE, tries=_SWEEP_TRIES, group=f"{self._cluster}-sweep"
+        )
         self._schedule("ProvisioningSweep", MINUTE, sweep)
         # What EC2 recommended or announced stands on claims, and is followed when budgets allow.
-        moving = self._queue(sizes.INTERRUPTION, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
+        moving = self._queue(function_sizes.INTERRUPTION, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
         self._schedule("InterruptionSweep", MINUTE, moving)
-        for name in (sizes.LIFECYCLE, sizes.DISRUPTION):
+        for name in (function_sizes.LIFECYCLE, function_sizes.DISRUPTION):
             target = self._function(name, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
             self._schedule(f"{name.capitalize()}Sweep", MINUTE, target)
         for what, every in {"types": Duration.hours(12), "prices": Duration.minutes(15)}.items():
             target = self._function(
-                sizes.CATALOG,
+                function_sizes.CATALOG,
                 age=_REFRESH_AGE,
                 tries=_HINT_TRIES,
                 event=events.RuleTargetInput.from_object({"refresh": what}),
@@ -156,13 +161,13 @@ class Events(Construct):
                 id_,
                 description=f"{pattern['detail_type'][0]}, for cluster {self._cluster}",
                 event_pattern=events.EventPattern(**pattern),
-                targets=[self._queue(sizes.INTERRUPTION, age=_WARNING_AGE, tries=_WARNING_TRIES)],
+                targets=[self._queue(function_sizes.INTERRUPTION, age=_WARNING_AGE, tries=_WARNING_TRIES)],
             )
 
     def _queue(self, function: str, *, age: Duration, tries: int, group: str = "") -> targets.SqsQueue:
         return targets.SqsQueue(
             self._queues.by_function[function],
-            message_group_id=(group or self._cluster) if function == sizes.PROVISIONER else None,
+            message_group_id=(group or self._cluster) if function == function_sizes.PROVISIONER else None,
             dead_letter_queue=self._queues.undelivered,
             max_event_age=age,
             retry_attempts=tries,

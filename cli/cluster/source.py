@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.cluster.failing import UsageError
+from cli.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from shared.instances.catalog import RawCatalog
 
 DEFAULT_REGION = "us-east-1"
@@ -55,18 +55,18 @@ def facts(files: Sequence[Path] | None, *, context: str, cluster: str, region: s
 
     with _uncollected():
         if files:
-            from cli.cluster import dump  # noqa: PLC0415 (the same)
+            from cli.cluster import manifest_reader  # noqa: PLC0415 (slow to import)
 
             now = host.current().now()
-            yield dump.read(files, now=now, catalog=lambda found: _catalog(region or found, aws=aws))
+            yield manifest_reader.read(files, now=now, catalog=lambda found: _catalog(region or found, aws=aws))
             return
         if aws:
             raise UsageError("--aws goes with files; a live cluster's prices are AWS's anyway")
-        from cli.cluster import live  # noqa: PLC0415 (the same)
+        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
 
-        where = live.located(live.Where(context=context, cluster=cluster, region=region))
-        with live.reading_only(where):
-            yield live.read(live.connect(where), where, now=host.current().now())
+        where = live_reader.located(live_reader.Where(context=context, cluster=cluster, region=region))
+        with live_reader.reading_only(where):
+            yield live_reader.read(live_reader.connect(where), where, now=host.current().now())
 
 
 def _catalog(region: str, *, aws: bool) -> RawCatalog:
@@ -74,10 +74,10 @@ def _catalog(region: str, *, aws: bool) -> RawCatalog:
 
     now = host.current().now()
     if aws:
-        from cli.cluster import live  # noqa: PLC0415 (the same)
+        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
         from shared.instances.refresh import refresh  # noqa: PLC0415 (the same)
 
-        with live.reading_only(live.Where(region=region)):
+        with live_reader.reading_only(live_reader.Where(region=region)):
             return refresh(
                 None, asked=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
             ).catalog

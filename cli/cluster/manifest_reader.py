@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cli import simulate, structs
-from cli.cluster import workloads
-from cli.cluster.facts import Facts, Workload
-from cli.cluster.failing import UsageError
-from cli.cluster.stock import Listed, Sold, is_stated
+from cli.cluster import decoding, workloads
+from cli.cluster.observed_cluster import Facts, Workload
+from cli.cluster.offerings import Listed, Sold, is_stated
+from cli.errors import UsageError
+from cli.simulate import input_files
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.decode import DecodeError, decode
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from cli.cluster.facts import Stock
-    from cli.structs import Raw
+    from cli.cluster.decoding import Raw
+    from cli.cluster.observed_cluster import Stock
     from shared.instances.catalog import RawCatalog
     from shared.scheduling.decision import Refusal
     from shared.snapshot import Invalid
@@ -71,7 +71,7 @@ class _Contents:
     """What the files hold: objects by kind, undecoded, and what a document of ours says besides."""
 
     by_kind: dict[str, list[Raw]] = field(default_factory=dict)
-    document: simulate.Document = field(default_factory=simulate.Document)
+    document: input_files.Document = field(default_factory=input_files.Document)
 
     def add(self, raw: Raw, kind: str) -> None:
         self.by_kind.setdefault(kind, []).append(raw)
@@ -90,9 +90,9 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], RawCa
     for path in paths:
         _read_into(contents, path)
     try:
-        listed = tuple(simulate.instance_type(raw, i) for i, raw in enumerate(contents.document.instance_types))
-        options = simulate.options(contents.document.options)
-    except (simulate.DocumentError, QuantityError) as error:
+        listed = tuple(input_files.instance_type(raw, i) for i, raw in enumerate(contents.document.instance_types))
+        options = input_files.options(contents.document.options)
+    except (input_files.DocumentError, QuantityError) as error:
         raise UsageError(str(error)) from error
     refused: dict[str, Refusal] = {}
     snapshot = _snapshot(contents, now, refused)
@@ -100,7 +100,7 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], RawCa
     stock: Stock
     if listed:
         named = contents.document.types_for_pool
-        stock = Listed(types=listed, for_pool={p: simulate.types_for(p, listed, named) for p in named})
+        stock = Listed(types=listed, for_pool={p: input_files.types_for(p, listed, named) for p in named})
     else:
         raw = catalog(region_of(snapshot))
         stock = Sold(raw=raw)
@@ -145,7 +145,7 @@ def objects(path: Path) -> dict[str, list[Raw]]:
 
 def plain(by_kind: dict[str, list[Raw]], *kinds: str) -> list[dict[str, Any]]:
     """The objects of these kinds as plain JSON values."""
-    return [structs.plain(raw) for kind in kinds for raw in by_kind.get(kind, ())]
+    return [decoding.plain(raw) for kind in kinds for raw in by_kind.get(kind, ())]
 
 
 def _read_into(contents: _Contents, path: Path) -> None:
@@ -203,14 +203,14 @@ def _snapshot(contents: _Contents, now: datetime, refused: dict[str, Refusal]) -
     invalid: list[Invalid] = []
 
     def every(kind: type[T]) -> tuple[T, ...]:
-        return structs.every(contents.of(kind.__name__), kind, invalid)
+        return decoding.every(contents.of(kind.__name__), kind, invalid)
 
     node_pools, bad_pools = pools.node_pools(plain(contents.by_kind, "NodePool", "Provisioner"))
     classes, bad_classes = pools.node_classes(plain(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate"))
     invalid += [*bad_pools, *bad_classes]
     return Snapshot(
         taken_at=now,
-        pods=structs.pods(contents.of("Pod"), refused),
+        pods=decoding.pods(contents.of("Pod"), refused),
         nodes=every(Node),
         node_claims=tuple(_usable(every(NodeClaim))),
         node_pools=node_pools,

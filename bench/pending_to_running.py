@@ -10,7 +10,7 @@ from rich.console import Console
 from cli.demo.command import Demo, Request
 
 if TYPE_CHECKING:
-    from cli.demo.figures import Figures
+    from cli.demo.results import Figures
 
 SEEDS = 5
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.text import Text
 
-from cli import look
-from cli.cluster.facts import on_their_way, prices_of
+from cli import terminal
+from cli.cluster.observed_cluster import on_their_way, prices_of
 from shared.api.pods import is_pending, is_terminal
 from shared.api.quantity import format_quantity
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from cli.plan.planning import Plan
     from shared.disruption.command import Action
     from shared.scheduling.decision import PlannedClaim
@@ -34,19 +34,19 @@ def show(console: Console, facts: Facts, plan: Plan, *, question: str) -> None:
     pods = [p for p in plan.snapshot.pods if not is_terminal(p)]
     pending = sum(is_pending(p) for p in pods)
     coming = len(on_their_way(plan.snapshot))
-    head = look.title(
+    head = terminal.title(
         facts.name,
-        look.plural(len(plan.snapshot.nodes), "node") + (f", {coming} on their way" if coming else ""),
-        look.plural(len(pods), "pod") + (f", {pending:,} pending" if pending else ""),
-        f"{look.usd(plan.before)}/h" + (f" and {plan.unpriced} of unknown price" if plan.unpriced else ""),
+        terminal.plural(len(plan.snapshot.nodes), "node") + (f", {coming} on their way" if coming else ""),
+        terminal.plural(len(pods), "pod") + (f", {pending:,} pending" if pending else ""),
+        f"{terminal.usd(plan.before)}/h" + (f" and {plan.unpriced} of unknown price" if plan.unpriced else ""),
     )
     console.print(head)
     if question:
-        console.print(Text(f"as if: {question}", style=look.WAITS))
+        console.print(Text(f"as if: {question}", style=terminal.WAITS))
     for note in facts.notes:
-        console.print(Text(f"note: {note}", style=look.QUIET))
+        console.print(Text(f"note: {note}", style=terminal.QUIET))
     for invalid in plan.snapshot.invalid[:_SHOWN]:
-        console.print(Text(f"passed over: {invalid.ref}: {'; '.join(invalid.problems)}", style=look.WAITS))
+        console.print(Text(f"passed over: {invalid.ref}: {'; '.join(invalid.problems)}", style=terminal.WAITS))
     _launches(console, plan)
     _unplaced(console, plan)
     _disruption(console, plan)
@@ -59,22 +59,22 @@ def _launches(console: Console, plan: Plan) -> None:
     found = sum(len(pods) for pods in plan.launches.existing.values())
     if plan.lost:
         console.print()
-        console.print(look.title(f"{look.plural(len(plan.lost), 'node')} lost", "their pods need other places"))
+        console.print(terminal.title(f"{terminal.plural(len(plan.lost), 'node')} lost", "their pods need other places"))
     if claims:
         pods = sum(len(c.pods) for c in claims)
         console.print()
         console.print(
-            look.title(
-                f"Would launch {look.plural(len(claims), 'node')}",
-                f"for {look.plural(pods, 'pod')}",
-                f"{look.usd(plan.bought, sign=True)}/h",
+            terminal.title(
+                f"Would launch {terminal.plural(len(claims), 'node')}",
+                f"for {terminal.plural(pods, 'pod')}",
+                f"{terminal.usd(plan.bought, sign=True)}/h",
             )
         )
         rows = Counter(_machine(c) for c in claims)
         by_row: dict[tuple[str, ...], list[PlannedClaim]] = {}
         for claim in claims:
             by_row.setdefault(_machine(claim), []).append(claim)
-        table = look.table(
+        table = terminal.table(
             "nodes", "machine", "capacity", "zone", "nodepool", "$/h each", "pods", "requests", "or one of",
             right=("nodes", "$/h each", "pods"),
         )  # fmt: skip
@@ -82,7 +82,7 @@ def _launches(console: Console, plan: Plan) -> None:
             same = by_row[row]
             machine, kind, zone, pool = row
             table.add_row(
-                "", str(count), machine, look.capacity(kind), zone, pool, look.usd(same[0].cheapest.price),
+                "", str(count), machine, terminal.capacity(kind), zone, pool, terminal.usd(same[0].cheapest.price),
                 str(sum(len(c.pods) for c in same)), _requests(same), f"{len(same[0].instance_types)} types",
             )  # fmt: skip
         console.print(table)
@@ -91,7 +91,9 @@ def _launches(console: Console, plan: Plan) -> None:
         console.print()
         places = sum(1 for pods in plan.launches.existing.values() if pods)
         console.print(
-            look.title(f"{look.plural(found, 'pod')} find room", f"on {look.plural(places, 'node')} already there")
+            terminal.title(
+                f"{terminal.plural(found, 'pod')} find room", f"on {terminal.plural(places, 'node')} already there"
+            )
         )
 
 
@@ -114,7 +116,7 @@ def _unplaced(console: Console, plan: Plan) -> None:
     if not errors:
         return
     console.print()
-    console.print(look.title(f"No place for {look.plural(len(errors), 'pod')}", style="bold red"))
+    console.print(terminal.title(f"No place for {terminal.plural(len(errors), 'pod')}", style="bold red"))
     by_reason: dict[str, list[str]] = {}
     for key, refusal in errors.items():
         by_reason.setdefault(refusal.message, []).append(key)
@@ -124,7 +126,7 @@ def _unplaced(console: Console, plan: Plan) -> None:
             Padding(Text.assemble((keys[0], "bold"), (f"{others}: ", ""), message), (0, 0, 0, 2), expand=False)
         )
     _more(console, len(by_reason))
-    console.print(Text(f"  tenon explain pod {next(iter(errors))} says more", style=look.QUIET))
+    console.print(Text(f"  tenon explain pod {next(iter(errors))} says more", style=terminal.QUIET))
 
 
 def _disruption(console: Console, plan: Plan) -> None:
@@ -134,20 +136,23 @@ def _disruption(console: Console, plan: Plan) -> None:
     console.print()
     count = len(plan.disruption.nodes)
     console.print(
-        look.title(
-            f"Would then remove {look.plural(count, 'node')}", f"{look.usd(-plan.disruption.savings, sign=True)}/h"
+        terminal.title(
+            f"Would then remove {terminal.plural(count, 'node')}",
+            f"{terminal.usd(-plan.disruption.savings, sign=True)}/h",
         )
     )
-    table = look.table("why", "nodes", "pods to move", "replaced by", "$/h", right=("pods to move", "$/h"))
+    table = terminal.table("why", "nodes", "pods to move", "replaced by", "$/h", right=("pods to move", "$/h"))
     for action in actions[:_SHOWN]:
         table.add_row(
             "", action.reason, _nodes(action), str(action.moved) if action.moved else "–", _replacements(action),
-            look.usd(-action.savings, sign=True) if action.savings else "–",
+            terminal.usd(-action.savings, sign=True) if action.savings else "–",
         )  # fmt: skip
     console.print(table)
     _more(console, len(actions))
     if not plan.disruption.ended:
-        console.print(Text("  the search for savings was cut short; --search SECONDS looks longer", style=look.QUIET))
+        console.print(
+            Text("  the search for savings was cut short; --search SECONDS looks longer", style=terminal.QUIET)
+        )
 
 
 def _nodes(action: Action) -> str:
@@ -166,23 +171,27 @@ def _kept(console: Console, facts: Facts, plan: Plan) -> None:
     disruption = plan.disruption
     if disruption.waiting:
         console.print()
-        console.print(look.title(f"{look.plural(len(disruption.waiting), 'node')} wait for consolidateAfter"))
+        console.print(terminal.title(f"{terminal.plural(len(disruption.waiting), 'node')} wait for consolidateAfter"))
         for waits in disruption.waiting[:_SHOWN]:
-            console.print(Text(f"  {waits.node} is empty, and goes in {look.age(waits.due - facts.now)}"))
+            console.print(Text(f"  {waits.node} is empty, and goes in {terminal.age(waits.due - facts.now)}"))
     if disruption.refused:
         console.print()
         nodes = {r.node for r in disruption.refused}
-        console.print(look.title(f"Keeps {look.plural(len(nodes), 'node')} that might go", "tenon explain node NAME"))
+        console.print(
+            terminal.title(f"Keeps {terminal.plural(len(nodes), 'node')} that might go", "tenon explain node NAME")
+        )
         by_reason = Counter(f"{r.reason}: {r.message}" for r in disruption.refused)
         for reason, count in by_reason.most_common(5):
-            console.print(Padding(Text.assemble((f"{count:>3} × ", look.QUIET), reason), (0, 0, 0, 2), expand=False))
+            console.print(
+                Padding(Text.assemble((f"{count:>3} × ", terminal.QUIET), reason), (0, 0, 0, 2), expand=False)
+            )
         _more(console, len(by_reason), shown=5)
 
 
 def _sum(console: Console, plan: Plan) -> None:
     console.print()
     if not (plan.launches.claims or plan.launches.errors or plan.disruption.actions or plan.lost):
-        console.print(Text("Nothing to do.", style=look.GOOD))
+        console.print(Text("Nothing to do.", style=terminal.GOOD))
         return
     prices = prices_of(plan.supply)
     after = plan.after(prices)
@@ -195,11 +204,13 @@ def _sum(console: Console, plan: Plan) -> None:
         Text.assemble(
             (f"{nodes:,} → {nodes - len(gone) + came:,} nodes", "bold"),
             ", ",
-            (f"{look.usd(plan.before)} → {look.usd(after)} per hour", "bold"),
-            (f" ({look.usd(change, sign=True)}{share})", look.GOOD if change <= 0 else look.WAITS),
+            (f"{terminal.usd(plan.before)} → {terminal.usd(after)} per hour", "bold"),
+            (f" ({terminal.usd(change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WAITS),
             (
-                f", {look.plural(len(plan.launches.errors), 'pod')} without a place" if plan.launches.errors else "",
-                look.BAD,
+                f", {terminal.plural(len(plan.launches.errors), 'pod')} without a place"
+                if plan.launches.errors
+                else "",
+                terminal.BAD,
             ),
         )
     )
@@ -207,4 +218,4 @@ def _sum(console: Console, plan: Plan) -> None:
 
 def _more(console: Console, rows: int, *, shown: int = _SHOWN) -> None:
     if rows > shown:
-        console.print(Text(f"  and {rows - shown} more; --json has all", style=look.QUIET))
+        console.print(Text(f"  and {rows - shown} more; --json has all", style=terminal.QUIET))

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docs.descriptions import PURPOSES
 from docs.markdown import complete, table
-from docs.meanings import PURPOSES
-from infra import assembly, sizes
+from infra import assembly, function_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,12 +56,12 @@ def _name(statement: Mapping[str, Any]) -> str:
 
 
 def _statements(template: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in sizes.FUNCTIONS}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in function_sizes.FUNCTIONS}
     for resource in template["Resources"].values():
         if resource["Type"] != "AWS::IAM::Policy":
             continue
         for role in resource["Properties"]["Roles"]:
-            for name in sizes.FUNCTIONS:
+            for name in function_sizes.FUNCTIONS:
                 if role.get("Ref", "").startswith(f"Functions{name.capitalize()}Role"):
                     found[name] += resource["Properties"]["PolicyDocument"]["Statement"]
     return found

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.cluster import dump, stock
-from cli.cluster.facts import Workload, offering_of, with_snapshot
-from cli.cluster.failing import UsageError
+from cli.cluster import manifest_reader, offerings
+from cli.cluster.observed_cluster import Workload, offering_of, with_snapshot
+from cli.errors import UsageError
 from shared.api.kubernetes import Pod, PodStatus
 from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.pods import controller, is_reschedulable
@@ -23,7 +23,7 @@ from shared.cluster import pools
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from shared.snapshot import Snapshot
 
 _KINDS = {
@@ -87,7 +87,7 @@ def apply(facts: Facts, changes: Iterable[Change]) -> Facts:
 
 def nodes_of(snapshot: Snapshot, what: Collection[str]) -> tuple[str, ...]:
     """The nodes that are lost when these capacity types, zones, types or families are."""
-    return tuple(n.metadata.name for n in snapshot.nodes if stock.is_named(what, *offering_of(n.metadata.labels)))
+    return tuple(n.metadata.name for n in snapshot.nodes if offerings.is_named(what, *offering_of(n.metadata.labels)))
 
 
 def _scaled(facts: Facts, change: Scaled) -> Facts:
@@ -167,9 +167,9 @@ def _another(pattern: Pod, change: Scaled, number: int) -> Pod:
 
 
 def _applied(facts: Facts, change: Applied) -> Facts:
-    found = dump.objects(change.path)
-    new_pools, bad_pools = pools.node_pools(dump.plain(found, "NodePool", "Provisioner"))
-    classes, bad_classes = pools.node_classes(dump.plain(found, "EC2NodeClass", "AWSNodeTemplate"))
+    found = manifest_reader.objects(change.path)
+    new_pools, bad_pools = pools.node_pools(manifest_reader.plain(found, "NodePool", "Provisioner"))
+    classes, bad_classes = pools.node_classes(manifest_reader.plain(found, "EC2NodeClass", "AWSNodeTemplate"))
     bad = (*bad_pools, *bad_classes)
     if bad:
         raise UsageError(f"{change.path}: {bad[0].ref}: {bad[0].problems[0]}")

@@ -1,7 +1,6 @@
-"""`tenon simulate`: what Tenon would decide for the objects in some files, without any cluster.
+"""The input of `tenon simulate`: documents with options, objects and instance types, manifests, or kubectl lists.
 
-Reads one document of options, objects and instance types, or manifests and `kubectl get -o yaml` lists, and prints the
-decision as a table or as JSON. An object that can't be read is told of by itself; the rest is decided all the same.
+An object that can't be read is reported by itself; the others are used.
 """
 
 from __future__ import annotations
@@ -10,13 +9,9 @@ import gzip
 import json
 import sys
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path  # noqa: TC003 (typer reads the annotation when it runs)
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
-from cli import structs
+from cli.cluster import decoding
 from shared.api.decode import node_claim, node_pool
 from shared.api.kubernetes import (
     CSINode,
@@ -29,23 +24,20 @@ from shared.api.kubernetes import (
 )
 from shared.api.labels import ARCH, OS
 from shared.api.pods import is_pending
-from shared.api.quantity import QuantityError, format_quantity, format_resources, parse_resources
+from shared.api.quantity import parse_resources
 from shared.instances.offering import InstanceType, Offering
 from shared.scheduling.decision import Options, Problem, Refusal
-from shared.scheduling.scheduler import schedule
 from shared.snapshot import Invalid, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import NodePool
-    from shared.scheduling.decision import Decision, PlannedClaim
 
 T = TypeVar("T")
-
-USAGE = 2
-"""Exit code for a document that can't be read at all."""
 
 _PREFERENCE_POLICIES = ("Respect", "Ignore")
 _MIN_VALUES_POLICIES = ("Strict", "BestEffort")
@@ -150,9 +142,9 @@ def question(document: Document, *, now: datetime) -> Question:
     refused: dict[str, Refusal] = {}
 
     def every(kind: type[T]) -> tuple[T, ...]:
-        return structs.every(by_kind.get(kind.__name__, ()), kind, invalid)
+        return decoding.every(by_kind.get(kind.__name__, ()), kind, invalid)
 
-    pods = structs.pods(by_kind.get("Pod", ()), refused)
+    pods = decoding.pods(by_kind.get("Pod", ()), refused)
     pools: list[NodePool] = []
     for raw in (*by_kind.get("NodePool", ()), *by_kind.get("Provisioner", ())):
         outcome = node_pool(raw)
@@ -249,100 +241,3 @@ def instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (any JS
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         wrong = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise DocumentError(f"instanceTypes[{index}]: {wrong}") from error
-
-
-def answer(decision: Decision, refused: Mapping[str, Refusal]) -> dict[str, Any]:
-    """The decision as the contract has it: plain JSON values, quantities as text."""
-    errors = {**{k: r.message for k, r in decision.errors.items()}, **{k: r.message for k, r in refused.items()}}
-    return {
-        "nodeClaims": [_claim(c) for c in decision.claims],
-        "existingNodes": {name: list(pods) for name, pods in sorted(decision.existing.items())},
-        "errors": dict(sorted(errors.items())),
-        "stats": dict(decision.stats),
-    }
-
-
-def _claim(claim: PlannedClaim) -> dict[str, Any]:
-    return {
-        "nodePool": claim.node_pool,
-        "pods": list(claim.pods),
-        "instanceTypes": list(claim.instance_types),
-        "requirements": [
-            {
-                "key": r.key,
-                "operator": r.operator,
-                "values": list(r.values),
-                **({"minValues": r.min_values} if r.min_values is not None else {}),
-            }
-            for r in claim.requirements
-        ],
-        "requests": format_resources(claim.requests),
-        "labels": dict(sorted(claim.labels.items())),
-        "taints": [{"key": t.key, "effect": t.effect, **({"value": t.value} if t.value else {})} for t in claim.taints],
-        "cheapest": {
-            "instanceType": claim.cheapest.instance_type,
-            "zone": claim.cheapest.zone,
-            "capacityType": claim.cheapest.capacity_type,
-            "price": claim.cheapest.price,
-        },
-    }
-
-
-def simulate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Documents or manifests; - reads from stdin.")],
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the decision as JSON.")] = False,
-) -> None:
-    """Show what Tenon would decide for the objects in FILE, without a cluster."""
-    try:
-        asked = question(read(files), now=datetime.now(UTC))
-    except (DocumentError, QuantityError) as error:
-        typer.echo(f"tenon simulate: {error}", err=True)
-        raise typer.Exit(USAGE) from error
-    for one in asked.invalid:
-        for problem in one.problems:
-            typer.echo(f"{one.ref}: {problem}", err=True)
-    decision = schedule(asked.problem)
-    if as_json:
-        typer.echo(json.dumps(answer(decision, asked.refused), separators=(",", ":")))
-        return
-    _show(decision, asked.refused)
-
-
-def _show(decision: Decision, refused: Mapping[str, Refusal]) -> None:
-    from rich.console import Console  # noqa: PLC0415 (slow to import, and --json doesn't need it)
-    from rich.table import Table  # noqa: PLC0415
-
-    console = Console()
-    if decision.claims:
-        table = Table("NodePool", "Cheapest", "Zone", "Capacity", "USD/h", "Types", "Pods", "Requests")
-        for claim in decision.claims:
-            wanted = ", ".join(
-                f"{name} {format_quantity(name, claim.requests[name])}"
-                for name in ("cpu", "memory")
-                if name in claim.requests
-            )
-            table.add_row(
-                claim.node_pool,
-                claim.cheapest.instance_type,
-                claim.cheapest.zone,
-                claim.cheapest.capacity_type,
-                f"{claim.cheapest.price:.4f}",
-                str(len(claim.instance_types)),
-                str(len(claim.pods)),
-                wanted,
-            )
-        console.print(table)
-    for name, pods in sorted(decision.existing.items()):
-        console.print(f"{name}: {len(pods)} pods", markup=False)
-    errors = {**decision.errors, **refused}
-    for key, refusal in sorted(errors.items()):
-        console.print(f"{key}: {refusal.message}", markup=False, style="red")
-    total = sum(c.cheapest.price for c in decision.claims)
-    placed = sum(len(c.pods) for c in decision.claims)
-    existing = sum(len(p) for p in decision.existing.values())
-    console.print(
-        f"{placed} pods on {len(decision.claims)} new nodes for {total:.4f} USD/h, {existing} on nodes there are, "
-        f"{len(errors)} without a place",
-        markup=False,
-    )

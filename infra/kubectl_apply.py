@@ -16,14 +16,14 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_ecr_assets import DockerImageAsset, Platform
 from constructs import Construct
 
-from infra import manifests, permissions
+from infra import cluster_manifests, permissions
 from infra.functions import into_vpc
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from infra.cluster_access import ClusterAccess
-    from infra.options import Options
+    from infra.stack_options import Options
 
 _IMAGE = ("functions/__init__.py", "functions/relay", "shared")
 """What the relay's Dockerfile takes from the checkout."""
@@ -67,17 +67,17 @@ class ClusterSide(Construct):
             self, "Reached", cluster_name=options.cluster, kubectl_provider=self.provider, prune=False
         )
         stack = Stack.of(self)
-        relay = manifests.relay(
+        relay = cluster_manifests.relay(
             cluster=options.cluster,
-            bus=manifests.bus_name(options.cluster),
+            bus=cluster_manifests.bus_name(options.cluster),
             region=stack.region,
             image=options.relay_image or _image(self, checkout),
             architecture="" if options.relay_image else _ARCHITECTURE,
         )
         before: list[Construct] = [administrator, access]
         for name, objects, policy in (
-            ("Kinds", manifests.kinds() if options.kinds else [], RemovalPolicy.RETAIN),
-            ("Access", manifests.access(), RemovalPolicy.DESTROY),
+            ("Kinds", cluster_manifests.kinds() if options.kinds else [], RemovalPolicy.RETAIN),
+            ("Access", cluster_manifests.access(), RemovalPolicy.DESTROY),
             ("Relay", relay, RemovalPolicy.DESTROY),
         ):
             if not objects:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli import look
-from cli.cluster.facts import offering_of
-from cli.cluster.failing import UsageError
-from cli.explain.answer import Check, Explanation, Section
+from cli import terminal
+from cli.cluster.observed_cluster import offering_of
+from cli.errors import UsageError
+from cli.explain.explanation import Check, Explanation, Section
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true
@@ -17,7 +17,7 @@ from shared.lifecycle.liveness import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cli.cluster.facts import Facts
+    from cli.cluster.observed_cluster import Facts
     from shared.api.nodeclaim import NodeClaim
 
 _STEPS = (
@@ -74,7 +74,7 @@ def _standing(claim: NodeClaim, now: datetime) -> tuple[str, str, str]:
         until = ""
         if type_ in _TIMEOUTS and since is not None:
             rest = since + _TIMEOUTS[type_] - now
-            until = f"; it is given up in {look.age(rest)}" if rest.total_seconds() > 0 else "; its time is over"
+            until = f"; it is given up in {terminal.age(rest)}" if rest.total_seconds() > 0 else "; its time is over"
         return state, said + until, type_
     if mark is not None:
         return "goes as soon as it is replaced", f"{mark.reason}: {mark.message}", "under way"
@@ -114,7 +114,7 @@ def _conditions(claim: NodeClaim, now: datetime) -> tuple[Check, ...]:
         found = condition(claim.status.conditions, type_)
         if found is None:
             continue
-        since = f"for {look.age(now - found.last_transition_time)}" if found.last_transition_time else ""
+        since = f"for {terminal.age(now - found.last_transition_time)}" if found.last_transition_time else ""
         step = type_ in {s[0] for s in _STEPS}
         ok = found.status == "True" if step else None
         words = ", ".join(w for w in (found.reason if found.reason != type_ else "", found.message, since) if w)

@@ -1,4 +1,4 @@
-"""How much memory and time each function takes on a large cluster: what infra/sizes.py gives them is chosen by it.
+"""How much memory and time each function takes on a large cluster; infra/function_sizes.py is based on it.
 
 Each handler runs in a process of its own, as a first invocation does, against a canned Kubernetes API in another
 process and a local AWS in its own. Memory is that of a process that has only imported the handler, and what the peak
@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import canned_account
+from bench import stub_account
 from functions.termination.settings import TerminationSettings
-from infra import sizes
+from infra import function_sizes
 from local.aws.gate import Gate
 from shared import hints, host
 from shared.cluster import resources
@@ -48,8 +48,8 @@ def run() -> list[dict[str, str]]:
     """A row a function and size of cluster."""
     rows = []
     for nodes, pods in CLUSTERS:
-        for function in sizes.FUNCTIONS:
-            size = sizes.SIZES[function]
+        for function in function_sizes.FUNCTIONS:
+            size = function_sizes.SIZES[function]
             found = _in_own_process(function, nodes, pods)
             imported, seconds = found["imported"], found["seconds"]
             share = min(1.0, size.memory / _FULL_VCPU)
@@ -78,31 +78,31 @@ def measure(function: str, nodes: int, pods: int) -> dict[str, float]:
         finally:
             answering[0] += time.thread_time() - began
 
-    with canned_account.account(nodes, pods, stocked=function != sizes.CATALOG) as environ:
-        if function in (sizes.LIFECYCLE, sizes.TERMINATION, sizes.INTERRUPTION):
-            canned_account.launch(nodes)
-        if function == sizes.TERMINATION:
+    with stub_account.account(nodes, pods, stocked=function != function_sizes.CATALOG) as environ:
+        if function in (function_sizes.LIFECYCLE, function_sizes.TERMINATION, function_sizes.INTERRUPTION):
+            stub_account.launch(nodes)
+        if function == function_sizes.TERMINATION:
             _delete(environ)
         event = _EVENTS[function]()
         Gate.__call__ = timed  # type: ignore[method-assign]
         before = _settled()
         began = time.process_time()
         with host.using(host.Host(environ=environ)):
-            handler.handle(event, canned_account.context(function, seconds=sizes.SIZES[function].timeout))
+            handler.handle(event, stub_account.context(function, seconds=function_sizes.SIZES[function].timeout))
         seconds = time.process_time() - began - answering[0]
         return {"mib": (_peak() - before) / _MIB, "seconds": seconds}
 
 
 def _tick() -> dict[str, Any]:
-    return canned_account.batch([canned_account.scheduled()])
+    return stub_account.batch([stub_account.scheduled()])
 
 
 def _schedule() -> dict[str, Any]:
-    return canned_account.scheduled()
+    return stub_account.scheduled()
 
 
 def _warnings() -> dict[str, Any]:
-    return canned_account.batch([_warning(n) for n in range(FEW)])
+    return stub_account.batch([_warning(n) for n in range(FEW)])
 
 
 def _warning(number: int) -> dict[str, Any]:
@@ -128,26 +128,26 @@ def _delete(environ: Mapping[str, str]) -> None:
 
 def _drains() -> dict[str, Any]:
     keys = [f"claim-{n}" for n in range(FEW)]
-    detail = {"cluster": canned_account.CLUSTER, "keys": keys}
-    told = {**canned_account.scheduled(), "source": hints.SELF, "detail-type": hints.DRAIN, "detail": detail}
-    return canned_account.batch([told])
+    detail = {"cluster": stub_account.CLUSTER, "keys": keys}
+    told = {**stub_account.scheduled(), "source": hints.SELF, "detail-type": hints.DRAIN, "detail": detail}
+    return stub_account.batch([told])
 
 
 _EVENTS: dict[str, Callable[[], dict[str, Any]]] = {
-    sizes.PROVISIONER: _tick,
-    sizes.LIFECYCLE: _schedule,
-    sizes.DISRUPTION: _schedule,
-    sizes.TERMINATION: _drains,
-    sizes.INTERRUPTION: _warnings,
-    sizes.CATALOG: _schedule,
+    function_sizes.PROVISIONER: _tick,
+    function_sizes.LIFECYCLE: _schedule,
+    function_sizes.DISRUPTION: _schedule,
+    function_sizes.TERMINATION: _drains,
+    function_sizes.INTERRUPTION: _warnings,
+    function_sizes.CATALOG: _schedule,
 }
 _HOW = {
-    sizes.PROVISIONER: "its sweep, 100 pods pending",
-    sizes.LIFECYCLE: "its sweep; every claim is compared with EC2",
-    sizes.DISRUPTION: "its sweep; the search for savings takes half of the time-out by design",
-    sizes.TERMINATION: f"told to drain {FEW} nodes",
-    sizes.INTERRUPTION: f"{FEW} nodes warned in one batch",
-    sizes.CATALOG: "a refresh of a whole region",
+    function_sizes.PROVISIONER: "its sweep, 100 pods pending",
+    function_sizes.LIFECYCLE: "its sweep; every claim is compared with EC2",
+    function_sizes.DISRUPTION: "its sweep; the search for savings takes half of the time-out by design",
+    function_sizes.TERMINATION: f"told to drain {FEW} nodes",
+    function_sizes.INTERRUPTION: f"{FEW} nodes warned in one batch",
+    function_sizes.CATALOG: "a refresh of a whole region",
 }
 
 
@@ -170,10 +170,10 @@ def _of_status(name: str, status: str = "") -> float:
 
 
 def _in_own_process(function: str, nodes: int, pods: int) -> dict[str, float]:
-    environ = {**os.environ, **sizes.RUNTIME}
+    environ = {**os.environ, **function_sizes.RUNTIME}
     bare = f"import functions.{function}.handler, pathlib; print(pathlib.Path('/proc/self/status').read_text())"
     imported = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, check=True, env=environ)
-    command = [sys.executable, "-m", "bench.function_sizes", function, str(nodes), str(pods)]
+    command = [sys.executable, "-m", "bench.function_resources", function, str(nodes), str(pods)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return {**found, "imported": _of_status("VmRSS", imported.stdout) / _MIB}

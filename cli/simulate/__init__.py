@@ -1,0 +1,1 @@
+"""``tenon simulate``: the scheduling decision for the objects in some files."""

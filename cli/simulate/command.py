@@ -1,0 +1,36 @@
+"""``tenon simulate``: the scheduling decision for the objects in some files, without a cluster."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path  # noqa: TC003 (typer reads the annotation when it runs)
+from typing import Annotated
+
+import typer
+
+from cli.errors import USAGE
+from cli.simulate import decision_output, input_files
+from shared.api.quantity import QuantityError
+from shared.scheduling.scheduler import schedule
+
+
+def simulate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Documents or manifests; - reads from stdin.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the decision as JSON.")] = False,
+) -> None:
+    """Show what Tenon would decide for the objects in FILE, without a cluster."""
+    try:
+        asked = input_files.question(input_files.read(files), now=datetime.now(UTC))
+    except (input_files.DocumentError, QuantityError) as error:
+        typer.echo(f"tenon simulate: {error}", err=True)
+        raise typer.Exit(USAGE) from error
+    for one in asked.invalid:
+        for problem in one.problems:
+            typer.echo(f"{one.ref}: {problem}", err=True)
+    decision = schedule(asked.problem)
+    if as_json:
+        typer.echo(json.dumps(decision_output.as_json(decision, asked.refused), separators=(",", ":")))
+        return
+    decision_output.show(decision, asked.refused)

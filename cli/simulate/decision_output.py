@@ -1,0 +1,89 @@
+"""A scheduling decision as JSON values and as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shared.api.quantity import format_quantity, format_resources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.scheduling.decision import Decision, PlannedClaim, Refusal
+
+
+def as_json(decision: Decision, refused: Mapping[str, Refusal]) -> dict[str, Any]:
+    """The decision as the contract has it: plain JSON values, quantities as text."""
+    errors = {**{k: r.message for k, r in decision.errors.items()}, **{k: r.message for k, r in refused.items()}}
+    return {
+        "nodeClaims": [_claim(c) for c in decision.claims],
+        "existingNodes": {name: list(pods) for name, pods in sorted(decision.existing.items())},
+        "errors": dict(sorted(errors.items())),
+        "stats": dict(decision.stats),
+    }
+
+
+def _claim(claim: PlannedClaim) -> dict[str, Any]:
+    return {
+        "nodePool": claim.node_pool,
+        "pods": list(claim.pods),
+        "instanceTypes": list(claim.instance_types),
+        "requirements": [
+            {
+                "key": r.key,
+                "operator": r.operator,
+                "values": list(r.values),
+                **({"minValues": r.min_values} if r.min_values is not None else {}),
+            }
+            for r in claim.requirements
+        ],
+        "requests": format_resources(claim.requests),
+        "labels": dict(sorted(claim.labels.items())),
+        "taints": [{"key": t.key, "effect": t.effect, **({"value": t.value} if t.value else {})} for t in claim.taints],
+        "cheapest": {
+            "instanceType": claim.cheapest.instance_type,
+            "zone": claim.cheapest.zone,
+            "capacityType": claim.cheapest.capacity_type,
+            "price": claim.cheapest.price,
+        },
+    }
+
+
+def show(decision: Decision, refused: Mapping[str, Refusal]) -> None:
+    """Print the decision as a table, then the errors and the totals."""
+    from rich.console import Console  # noqa: PLC0415 (slow to import, and --json doesn't need it)
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console()
+    if decision.claims:
+        table = Table("NodePool", "Cheapest", "Zone", "Capacity", "USD/h", "Types", "Pods", "Requests")
+        for claim in decision.claims:
+            wanted = ", ".join(
+                f"{name} {format_quantity(name, claim.requests[name])}"
+                for name in ("cpu", "memory")
+                if name in claim.requests
+            )
+            table.add_row(
+                claim.node_pool,
+                claim.cheapest.instance_type,
+                claim.cheapest.zone,
+                claim.cheapest.capacity_type,
+                f"{claim.cheapest.price:.4f}",
+                str(len(claim.instance_types)),
+                str(len(claim.pods)),
+                wanted,
+            )
+        console.print(table)
+    for name, pods in sorted(decision.existing.items()):
+        console.print(f"{name}: {len(pods)} pods", markup=False)
+    errors = {**decision.errors, **refused}
+    for key, refusal in sorted(errors.items()):
+        console.print(f"{key}: {refusal.message}", markup=False, style="red")
+    total = sum(c.cheapest.price for c in decision.claims)
+    placed = sum(len(c.pods) for c in decision.claims)
+    existing = sum(len(p) for p in decision.existing.values())
+    console.print(
+        f"{placed} pods on {len(decision.claims)} new nodes for {total:.4f} USD/h, {existing} on nodes there are, "
+        f"{len(errors)} without a place",
+        markup=False,
+    )
