@@ -30,8 +30,8 @@ from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.quantity import format_resources
 from shared.disruption import consolidation
 from shared.disruption.budgets import Slots
-from shared.disruption.view import View
-from shared.disruption.worth import NOTHING
+from shared.disruption.cluster_state import View
+from shared.disruption.savings import NOTHING
 from shared.instances.offering import InstanceType, Offering
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
@@ -39,7 +39,7 @@ from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from shared.disruption.command import Action
-    from shared.disruption.worth import Worth
+    from shared.disruption.savings import Worth
 
 NODES, PODS = 2000, 30_000
 FIRST_SECONDS, BEST_SECONDS = 10.0, 300.0

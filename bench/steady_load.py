@@ -20,8 +20,8 @@ from shared.api import labels as names
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.disruption import candidates, consolidation
 from shared.disruption.budgets import Slots
-from shared.disruption.replacing import place
-from shared.disruption.view import View
+from shared.disruption.cluster_state import View
+from shared.disruption.simulated_scheduling import place
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot

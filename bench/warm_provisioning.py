@@ -17,7 +17,7 @@ from local.aws import backends
 from local.aws.gate import Gate
 from shared import host
 from shared.cluster.reading import Reader
-from shared.provisioning import deciding
+from shared.provisioning import leased_scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,9 +78,9 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
     with stub_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
         for place, name, what in (
             (Reader, "read", "snapshot"),
-            (deciding.Deciding, "_supply", "supply"),
-            (deciding, "schedule", "schedule"),
-            (deciding.Deciding, "_write", "claims"),
+            (leased_scheduling.Deciding, "_supply", "supply"),
+            (leased_scheduling, "schedule", "schedule"),
+            (leased_scheduling.Deciding, "_write", "claims"),
         ):
             stack.enter_context(backends.replaced(place, name, watch.over(what, getattr(place, name))))
         stack.enter_context(backends.replaced(Gate, "__call__", answer))

@@ -26,6 +26,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cluster_name: str
 
 
+class ProvisioningSettings(Settings, frozen=True, kw_only=True):
+    """What functions need that provision: the bus asks for a catalog, the bucket holds it.
+
+    The table keeps unavailable offerings.
+    """
+
+    event_bus_name: str
+    table_name: str
+    catalog_bucket: str
+    node_instance_profile: str
+
+
 S = TypeVar("S", bound=Settings)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from shared.api import labels as names
 from shared.api.nodepool import node_class_for
-from shared.disruption import progress
-from shared.disruption.view import View
+from shared.disruption import disruption_queue
+from shared.disruption.cluster_state import View
 from shared.lifecycle.pools import class_of
 from shared.scheduling.decision import Options
 
@@ -163,7 +163,7 @@ def view_of(facts: Facts, supply: Supply) -> View:
     return View(
         snapshot=snapshot,
         now=facts.now,
-        awaited=progress.awaited(snapshot.node_claims),
+        awaited=disruption_queue.awaited(snapshot.node_claims),
         instance_types=supply.instance_types,
         not_ready=supply.not_ready,
         node_classes={**stated, **supply.node_classes},

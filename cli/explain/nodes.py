@@ -15,12 +15,12 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true
 from shared.api.pods import is_daemon, is_mirror
-from shared.disruption import candidates, drift, expiration, static, worth
+from shared.disruption import candidates, drift, expiration, savings, static_disruption
 from shared.disruption.budgets import allowed
+from shared.disruption.cluster_state import holders
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
-from shared.disruption.progress import is_under_way, mark_of
-from shared.disruption.replacing import place
-from shared.disruption.view import holders
+from shared.disruption.disruption_queue import is_under_way, mark_of
+from shared.disruption.simulated_scheduling import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.candidates import Candidate
-    from shared.disruption.view import View
+    from shared.disruption.cluster_state import View
     from shared.launch.supply import Supply
 
 SEARCH_SECONDS = 2.0
@@ -184,7 +184,9 @@ class _Asked:
             name = node.metadata.labels.get(names.NODEPOOL, "")
             reason = f"its NodePool \"{name}\" isn't there, or isn't valid: nobody says when it may go"
             return Explanation(subject="", state="is kept", reason=reason, criterion="no pool")
-        if pool.spec.replicas is not None and node.metadata.name not in {c.name for c in static.find(self.view)}:
+        if pool.spec.replicas is not None and node.metadata.name not in {
+            c.name for c in static_disruption.find(self.view)
+        }:
             reason = f"its NodePool {pool.name} is static (replicas {pool.spec.replicas}): it isn't consolidated"
             return Explanation(subject="", state="is kept", reason=reason, criterion="static")
         return None
@@ -255,13 +257,13 @@ class _Asked:
         moved = terminal.plural(len(candidate.pods), "pod")
         if not placing.claims:
             return Check(what="saves", ok=True, detail=f"{terminal.usd(price)}/h: its {moved} fit on other nodes")
-        least = price * (1 - worth.IMPROVEMENT)
+        least = price * (1 - savings.IMPROVEMENT)
         machines = ", ".join(f"{c.cheapest.instance_type} {c.cheapest.capacity_type}" for c in placing.claims[:_SHOWN])
         detail = (
             f"its {moved} would need {machines} for {terminal.usd(placing.price)}/h; it costs {terminal.usd(price)}/h"
         )
         if placing.price > least:
-            return Check(what="saves", ok=False, detail=f"{detail}, and {worth.IMPROVEMENT:.0%} less is asked")
+            return Check(what="saves", ok=False, detail=f"{detail}, and {savings.IMPROVEMENT:.0%} less is asked")
         return Check(what="saves", ok=True, detail=detail)
 
 

@@ -14,7 +14,7 @@ from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_mirror, is_pending, is_terminal, requests
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, parse_resources
-from shared.disruption.progress import is_under_way, mark_of
+from shared.disruption.disruption_queue import is_under_way, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

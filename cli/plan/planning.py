@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from cli.cluster.observed_cluster import Facts, Prices
     from shared.api.nodeclaim import NodeClaim
+    from shared.disruption.cluster_state import View
     from shared.disruption.command import Action, Refused
-    from shared.disruption.view import View
     from shared.launch.supply import Supply
     from shared.snapshot import Snapshot
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.disruption.disrupt import Disruption
+from functions.disruption.controller import Disruption
+from functions.disruption.requeue import CONSOLIDATION
 from functions.disruption.settings import DisruptionSettings
-from functions.disruption.wake_ups import CONSOLIDATION
 from shared import aws, hints, host, metrics, queues
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError

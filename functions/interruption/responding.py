@@ -31,7 +31,7 @@ from shared.interruption.notice import Ask, Basis
 from shared.interruption.witness import ASKED_FOR, Verdict, weigh
 from shared.launch.instances import instance_id
 from shared.lifecycle import staying
-from shared.provisioning.provisioning import Provisioning
+from shared.provisioning.provisioner import Provisioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from shared.interruption.moving import Move
     from shared.interruption.notice import Notice
     from shared.lifecycle.staying import Stays
-    from shared.provisioning import report as provisioning
+    from shared.provisioning import provisioner
     from shared.snapshot import Snapshot
 
 _LEASE_TRIES = 8
@@ -195,14 +195,14 @@ class Responding:
         self._taking.begin({c.name: stay.get(c.status.node_name, {}) for c in undecided})
         return not placed.throttled
 
-    def _staying(self, placed: provisioning.Report, nodes: frozenset[str]) -> dict[str, Stays]:
+    def _staying(self, placed: provisioner.Report, nodes: frozenset[str]) -> dict[str, Stays]:
         pods = placed.seen.pods if placed.seen is not None else ()
         return staying.on(pods, nodes, arriving=placed.arriving, unplaced=placed.unplaced)
 
     def _nodes_of(self, claims: Iterable[NodeClaim]) -> frozenset[str]:
         return frozenset(c.status.node_name for c in claims if c.status.node_name)
 
-    def _provision(self, leaving: frozenset[str]) -> provisioning.Report | None:
+    def _provision(self, leaving: frozenset[str]) -> provisioner.Report | None:
         """Place what runs on those nodes elsewhere, and launch for it; None: nothing came of it, try again."""
         for _ in range(_LEASE_TRIES):
             try:
@@ -284,7 +284,7 @@ def _giving(move: Move, stay: Stays) -> Giving:
     return Giving(claim=move.claim, by=move.by, reason="DisruptionTerminating", message=f"moved: {why}", stay=stay)
 
 
-def _has_place(move: Move, snapshot: Snapshot, placed: provisioning.Report) -> bool:
+def _has_place(move: Move, snapshot: Snapshot, placed: provisioner.Report) -> bool:
     """Whether everything on the machine has a place elsewhere, and every machine that was asked for came."""
     pods = {p.key for p in snapshot.pods if move.node and p.spec.node_name == move.node}
     return not placed.unfilled and not pods & placed.unplaced

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.provisioning.settings import ProvisioningSettings
+from shared.settings import ProvisioningSettings
 
 
 class InterruptionSettings(ProvisioningSettings, frozen=True, kw_only=True):

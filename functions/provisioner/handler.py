@@ -15,14 +15,14 @@ from shared import aws, host, metrics, queues
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instances.store import CatalogMissingError
-from shared.provisioning.provisioning import Provisioning
+from shared.provisioning.provisioner import Provisioning
 from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from shared.metrics import Metric
-    from shared.provisioning.report import Report
+    from shared.provisioning.provisioner import Report
 
 logger = Logger(service="provisioner")
 written = Metrics(namespace=metrics.NAMESPACE, service="provisioner")

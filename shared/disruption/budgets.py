@@ -16,7 +16,7 @@ from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import is_true
 from shared.api.nodepool import REASONS
 from shared.disruption.command import Obstacle
-from shared.disruption.progress import is_under_way
+from shared.disruption.disruption_queue import is_under_way
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import NodePool
-    from shared.disruption.view import View
+    from shared.disruption.cluster_state import View
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,10 @@
 """Fewer or cheaper nodes for the same pods: one search over the whole cluster.
 
-A set of nodes to remove is proposed from arrays (:mod:`shared.disruption.ground`), and the scheduling core says what
-their pods would need: room elsewhere (delete), one machine (replace one) or several (m for n). Of all sets the one that
-is worth most (:mod:`shared.disruption.worth`) is kept, so the search may be stopped at any moment; with the same number
-of steps it gives the same answer. What comes back is within budgets and PodDisruptionBudgets, and cheaper whatever EC2
-launches.
+A set of nodes to remove is proposed from arrays (:mod:`shared.disruption.candidate_matrix`), and the scheduling core
+says what their pods would need: room elsewhere (delete), one machine (replace one) or several (m for n). The set with
+the highest net savings (:mod:`shared.disruption.savings`) is kept, so the search may be stopped at any moment; with the
+same number of steps it gives the same answer. The result is within budgets and PodDisruptionBudgets, and cheaper
+whatever EC2 launches.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
-from shared.disruption import candidates, proposals, succession, worth
+from shared.disruption import candidate_sets, candidates, graceful_replacement, savings
+from shared.disruption.candidate_matrix import survey
 from shared.disruption.command import UNDERUTILIZED, Command, Refused
-from shared.disruption.ground import survey
-from shared.disruption.replacing import place
-from shared.disruption.weighing import BALANCED, Weighing
-from shared.disruption.worth import Balanced
+from shared.disruption.consolidation_search import BALANCED, Weighing
+from shared.disruption.savings import Balanced
+from shared.disruption.simulated_scheduling import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
+    from shared.disruption.cluster_state import View
     from shared.disruption.command import Action
-    from shared.disruption.view import View
-    from shared.disruption.worth import Worth
+    from shared.disruption.savings import Worth
 
 REASON = UNDERUTILIZED
 _EMPTY_ONLY = "WhenEmpty"
@@ -43,7 +43,7 @@ class Found:
     """The best set found, what it is worth and how many sets were asked about."""
 
     action: Action | None = None
-    value: Worth = worth.NOTHING
+    value: Worth = savings.NOTHING
     asked: int = 0
     refused: tuple[Refused, ...] = ()
     look_again: datetime | None = None
@@ -77,12 +77,12 @@ def search(
         view=view,
         rows=open_,
         ground=ground,
-        spans=[worth.span(c, quiet=view.quiet(c.pool.name), now=view.now) for c in open_],
+        spans=[savings.span(c, quiet=view.quiet(c.pool.name), now=view.now) for c in open_],
         balanced=_balanced(view),
     )
     room = {c.pool.name: slots.left(c.pool.name, UNDERUTILIZED) for c in open_}
-    asked = proposals.Asked(pools=[c.pool.name for c in open_], room=room, ground=ground)
-    for chosen in proposals.proposals(asked, lambda: state.best, state.blocked.keys):
+    asked = candidate_sets.Asked(pools=[c.pool.name for c in open_], room=room, ground=ground)
+    for chosen in candidate_sets.proposals(asked, lambda: state.best, state.blocked.keys):
         if should_stop():
             break
         if state.ask(chosen) and told is not None:
@@ -109,7 +109,7 @@ def command(view: View, slots: Slots, should_stop: Callable[[], bool]) -> Comman
 
 def still_valid(action: Action, view: View, slots: Slots) -> str:
     """Why it can't be carried out on the cluster as it is now; empty when it can, at no higher price."""
-    obstacle = succession.still_valid(action, view)
+    obstacle = graceful_replacement.still_valid(action, view)
     if obstacle:
         return obstacle
     by_claim = {c.claim.name: c for c in find(view)}

@@ -15,7 +15,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.hash import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, hash_node_class, hash_node_pool
 from shared.api.meta import is_true, with_condition
-from shared.disruption import candidates, succession
+from shared.disruption import candidates, graceful_replacement
 from shared.disruption.command import DRIFTED, Command
 from shared.scheduling.rules.requirements import RequirementError, parse
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
+    from shared.disruption.cluster_state import Network, View
     from shared.disruption.command import Action
-    from shared.disruption.view import Network, View
 
 REASON = DRIFTED
 
@@ -56,12 +56,12 @@ def find(view: View) -> tuple[Candidate, ...]:
 def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -> Command:
     """The first that budgets allow, replaced together (static pools have a way of their own)."""
     wanted = [(c, said) for c in candidates.following(view) if (said := why(view, c))]
-    return succession.command(view, slots, wanted, reason=DRIFTED)
+    return graceful_replacement.command(view, slots, wanted, reason=DRIFTED)
 
 
 def still_valid(action: Action, view: View, _slots: Slots) -> str:
     """Why it can't go after all; empty when it can."""
-    return succession.still_valid(action, view)
+    return graceful_replacement.still_valid(action, view)
 
 
 def noted(claim: NodeClaim, message: str, *, now: datetime) -> NodeClaim:

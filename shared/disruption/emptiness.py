@@ -15,8 +15,8 @@ from shared.api import nodeclaim
 from shared.api.duration import parse_duration
 from shared.api.meta import condition, with_condition
 from shared.disruption import candidates
+from shared.disruption.cluster_state import holders
 from shared.disruption.command import EMPTY, Action, Command, Refused, Removal
-from shared.disruption.view import holders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
-    from shared.disruption.view import View
+    from shared.disruption.cluster_state import View
 
 REASON = EMPTY
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api.duration import DurationError, parse_duration
-from shared.disruption import candidates, succession
+from shared.disruption import candidates, graceful_replacement
 from shared.disruption.command import EXPIRED, Action, Command, Removal
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
-    from shared.disruption.view import View
+    from shared.disruption.cluster_state import View
 
 REASON = EXPIRED
 
@@ -73,7 +73,7 @@ def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -
             forced.append(Action(removals=(removal,), forced=True))
         elif candidate.pool.spec.replicas is None:
             graceful.append(candidate)
-    found = succession.command(view, slots, [(c, why(view, c)) for c in graceful], reason=EXPIRED)
+    found = graceful_replacement.command(view, slots, [(c, why(view, c)) for c in graceful], reason=EXPIRED)
     moments = [m for c in candidates.every(view) for m in (expiry(c.claim), end(c.claim)) if m is not None]
     return Command(
         actions=(*forced, *found.actions),
@@ -84,7 +84,7 @@ def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -
 
 def still_valid(action: Action, view: View, _slots: Slots) -> str:
     """Why it can't go after all; empty when it can."""
-    return "" if action.forced else succession.still_valid(action, view)
+    return "" if action.forced else graceful_replacement.still_valid(action, view)
 
 
 def _duration(text: str) -> timedelta | None:

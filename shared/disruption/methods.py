@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from shared.disruption import consolidation, drift, emptiness, expiration, static
+from shared.disruption import consolidation, drift, emptiness, expiration, static_disruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
+    from shared.disruption.cluster_state import View
     from shared.disruption.command import Action, Command
-    from shared.disruption.view import View
 
 
 class Method(Protocol):
@@ -36,7 +36,7 @@ class Method(Protocol):
         ...
 
 
-METHODS: tuple[Method, ...] = (emptiness, static, expiration, drift, consolidation)
+METHODS: tuple[Method, ...] = (emptiness, static_disruption, expiration, drift, consolidation)
 PROMPT: tuple[Method, ...] = METHODS[:4]
 """Those that answer at once, so that they may be asked under the lease."""
 BY_REASON: Mapping[str, Method] = {m.REASON: m for m in METHODS}

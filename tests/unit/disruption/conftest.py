@@ -26,7 +26,7 @@ from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.quantity import format_resources
 from shared.disruption.budgets import Slots
-from shared.disruption.view import View
+from shared.disruption.cluster_state import View
 from shared.instances.offering import InstanceType, Offering
 from shared.snapshot import Snapshot
 

@@ -12,8 +12,8 @@ from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.disruption.budgets import Slots
+from shared.disruption.cluster_state import View, holders
 from shared.disruption.emptiness import command, noted, observe, still_valid
-from shared.disruption.view import View, holders
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:

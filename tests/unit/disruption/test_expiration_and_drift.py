@@ -13,7 +13,7 @@ from shared.api.nodeclaim import NodeClaimSpec
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedAMI, ResolvedSecurityGroup, ResolvedSubnet
 from shared.api.nodepool import Budget, NodeClaimTemplate, TemplateMetadata, TemplateSpec
 from shared.disruption import drift, expiration
-from shared.disruption.view import Network
+from shared.disruption.cluster_state import Network
 
 if TYPE_CHECKING:
     from shared.disruption.command import Command

@@ -16,7 +16,7 @@ from shared.api.kubernetes import NodeSelectorRequirement, PodStatus
 from shared.api.meta import Condition, with_condition
 from shared.api.nodeclaim import INITIALIZED, NodeClaimSpec
 from shared.api.nodepool import Budget, TemplateMetadata
-from shared.disruption import consolidation, drift, emptiness, expiration, progress, static
+from shared.disruption import consolidation, disruption_queue, drift, emptiness, expiration, static_disruption
 from shared.disruption.command import SURPLUS
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
@@ -41,11 +41,11 @@ def fixed(cluster: Cluster, replicas: int, **spec: Any) -> Cluster:  # noqa: ANN
 
 
 def look(cluster: Cluster) -> Command:
-    return static.command(cluster.view(), cluster.slots())
+    return static_disruption.command(cluster.view(), cluster.slots())
 
 
 def missing(cluster: Cluster) -> tuple[tuple[PlannedClaim, ...], str]:
-    planned, lacks = static.missing(cluster.snapshot, {"default": cluster.types}, {})
+    planned, lacks = static_disruption.missing(cluster.snapshot, {"default": cluster.types}, {})
     return planned, lacks.get("default", "")
 
 
@@ -156,8 +156,8 @@ def test_what_is_out_of_date_is_replaced_by_its_like_one_after_the_other(pool: C
     assert action.reason == drift.REASON
     assert len(action.replacements) == 1
     assert drift.command(pool.view(), pool.slots()).actions == ()
-    mark = progress.Mark(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-new"])
-    pool.claims[0] = progress.annotated(pool.claims[0], mark)
+    mark = disruption_queue.Mark(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-new"])
+    pool.claims[0] = disruption_queue.annotated(pool.claims[0], mark)
     pool.node("new", 1)
     assert look(pool).actions == ()
     assert missing(pool)[0] == ()
@@ -166,8 +166,8 @@ def test_what_is_out_of_date_is_replaced_by_its_like_one_after_the_other(pool: C
 def test_a_mark_whose_replacement_is_not_there_is_no_reason_to_buy(pool: Cluster) -> None:
     for name in "abc":
         pool.node(name, 1)
-    mark = progress.Mark(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-lost"])
-    pool.claims[0] = progress.annotated(pool.claims[0], mark)
+    mark = disruption_queue.Mark(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-lost"])
+    pool.claims[0] = disruption_queue.annotated(pool.claims[0], mark)
     assert missing(pool)[0] == ()
 
 

@@ -12,8 +12,8 @@ from shared.api import labels as names
 from shared.cluster.connect import describe
 from shared.instances import store
 from shared.instances.store import CatalogMissingError
-from shared.provisioning.claims import offers, planned
 from shared.provisioning.launching import Launching
+from shared.provisioning.nodeclaim_creation import offers, planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

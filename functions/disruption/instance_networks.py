@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared import host
-from shared.disruption.view import Network
+from shared.disruption.cluster_state import Network
 from shared.launch.instances import LAUNCHED, describe_cluster_instances
 
 if TYPE_CHECKING:

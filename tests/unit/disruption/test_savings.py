@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.nodeclaim import NodeClaimSpec
-from shared.disruption import candidates, consolidation, worth
-from shared.disruption.worth import NOTHING, Balanced, Deal, Span
+from shared.disruption import candidates, consolidation, savings
+from shared.disruption.savings import NOTHING, Balanced, Deal, Span
 
 if TYPE_CHECKING:
     from tests.unit.disruption.conftest import Cluster
@@ -77,8 +77,8 @@ def test_a_deal_is_worth_something_only_if_it_saves_and_never_more_for_moving_mo
     [
         (MINUTE, MINUTE, 20 * MINUTE, 20 * MINUTE),
         (40 * MINUTE, 40 * MINUTE, 40 * MINUTE, 40 * MINUTE),
-        (30 * HOUR, 2 * HOUR, worth.SOON, 2 * HOUR),
-        (30 * HOUR, 30 * HOUR, worth.SOON, worth.LATER),
+        (30 * HOUR, 2 * HOUR, savings.SOON, 2 * HOUR),
+        (30 * HOUR, 30 * HOUR, savings.SOON, savings.LATER),
     ],
 )
 def test_a_saving_lasts_as_long_as_the_node_has_and_the_pool_has_bought_nothing(
@@ -86,7 +86,7 @@ def test_a_saving_lasts_as_long_as_the_node_has_and_the_pool_has_bought_nothing(
 ) -> None:
     cluster.node("n", 1, age=age)
     (candidate,) = candidates.every(cluster.view())
-    span = worth.span(candidate, quiet=quiet, now=cluster.view().now)
+    span = savings.span(candidate, quiet=quiet, now=cluster.view().now)
     assert span.soon == pytest.approx(soon / HOUR)
     assert span.later == pytest.approx(later / HOUR)
 
@@ -94,7 +94,7 @@ def test_a_saving_lasts_as_long_as_the_node_has_and_the_pool_has_bought_nothing(
 def test_a_saving_lasts_no_longer_than_the_node_may_live(cluster: Cluster) -> None:
     cluster.node("n", 1, age=10 * HOUR, spec=NodeClaimSpec(expire_after="10h30m"))
     (candidate,) = candidates.every(cluster.view())
-    span = worth.span(candidate, quiet=10 * HOUR, now=cluster.view().now)
+    span = savings.span(candidate, quiet=10 * HOUR, now=cluster.view().now)
     assert (span.soon, span.later) == (0.5, 0.5)
 
 

@@ -11,8 +11,8 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_mirror, is_terminal
-from shared.disruption.pod_budgets import PodBudgets
-from shared.disruption.progress import is_under_way
+from shared.disruption.disruption_queue import is_under_way
+from shared.disruption.pod_disruption_budgets import PodBudgets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

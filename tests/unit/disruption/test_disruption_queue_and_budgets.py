@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from shared.api import nodeclaim
 from shared.api.meta import with_condition
 from shared.api.nodepool import Budget
-from shared.disruption import budgets, eviction, progress
+from shared.disruption import budgets, disruption_cost, disruption_queue
 from shared.disruption.budgets import Slots
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 def marked(cluster: Cluster, *replacements: str) -> None:
     """The first claim is to go for these."""
-    mark = progress.Mark(id="1", reason="Underutilized", since=NOW, replacements=list(replacements))
-    claim = progress.conditioned(progress.annotated(cluster.claims[0], mark), mark, now=NOW)
+    mark = disruption_queue.Mark(id="1", reason="Underutilized", since=NOW, replacements=list(replacements))
+    claim = disruption_queue.conditioned(disruption_queue.annotated(cluster.claims[0], mark), mark, now=NOW)
     cluster.claims[0] = claim
 
 
@@ -39,37 +39,37 @@ def test_a_claim_goes_when_all_that_replaces_it_is_initialized(cluster: Cluster)
     marked(cluster, "claim-new")
     up = cluster.claims[1]
     cluster.claims[1] = starting(up)
-    found = progress.look(cluster.claims, now=NOW)
+    found = disruption_queue.look(cluster.claims, now=NOW)
     assert (found.finish, found.undo, found.waiting) == ((), (), True)
     cluster.claims[1] = up
-    found = progress.look(cluster.claims, now=NOW)
+    found = disruption_queue.look(cluster.claims, now=NOW)
     assert [c.name for c, _ in found.finish] == ["claim-old"]
-    assert progress.awaited(cluster.claims) == {"claim-new", "new"}
+    assert disruption_queue.awaited(cluster.claims) == {"claim-new", "new"}
 
 
 def test_all_is_put_back_when_a_replacement_is_lost_or_late(cluster: Cluster) -> None:
     for name in ("old", "new"):
         cluster.node(name, 1)
     marked(cluster, "claim-new", "claim-lost")
-    (undone,) = progress.look(cluster.claims, now=NOW).undo
+    (undone,) = disruption_queue.look(cluster.claims, now=NOW).undo
     assert undone.claim.name == "claim-old"
     assert "claim-lost" in undone.why
     marked(cluster, "claim-new")
     cluster.claims[1] = starting(cluster.claims[1])
-    assert progress.look(cluster.claims, now=NOW).undo == ()
-    assert progress.look(cluster.claims, now=NOW + timedelta(minutes=21)).undo != ()
-    back = progress.unannotated(progress.unconditioned(undone.claim))
-    assert not progress.is_under_way(back)
+    assert disruption_queue.look(cluster.claims, now=NOW).undo == ()
+    assert disruption_queue.look(cluster.claims, now=NOW + timedelta(minutes=21)).undo != ()
+    back = disruption_queue.unannotated(disruption_queue.unconditioned(undone.claim))
+    assert not disruption_queue.is_under_way(back)
     assert back.metadata.annotations == {}
 
 
 def test_what_was_not_carried_through_or_cant_be_read_is_put_back(cluster: Cluster) -> None:
     cluster.node("old", 1)
     marked(cluster)
-    assert len(progress.look(cluster.claims, now=NOW).undo) == 1
-    metadata = replace(cluster.claims[0].metadata, annotations={progress.MARK: "{"})
+    assert len(disruption_queue.look(cluster.claims, now=NOW).undo) == 1
+    metadata = replace(cluster.claims[0].metadata, annotations={disruption_queue.MARK: "{"})
     cluster.claims[0] = replace(cluster.claims[0], metadata=metadata)
-    assert len(progress.look(cluster.claims, now=NOW).undo) == 1
+    assert len(disruption_queue.look(cluster.claims, now=NOW).undo) == 1
 
 
 def test_nodes_under_way_count_against_budgets_and_are_no_candidates(cluster: Cluster) -> None:
@@ -117,4 +117,4 @@ def test_pods_cost_more_to_move_by_priority_and_deletion_cost(cluster: Cluster) 
     cluster.pod("dear", "", annotations={"controller.kubernetes.io/pod-deletion-cost": str(2**27)})
     cluster.pod("critical", "", priority=2_000_000_000)
     cluster.pod("odd", "", annotations={"controller.kubernetes.io/pod-deletion-cost": "much"})
-    assert [eviction.cost(p) for p in cluster.pods] == [1.0, 2.0, 10.0, 1.0]
+    assert [disruption_cost.cost(p) for p in cluster.pods] == [1.0, 2.0, 10.0, 1.0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError
-from shared.disruption import eviction
+from shared.disruption import disruption_cost
 from shared.scheduling.state.launch_options import daemons_of
 from shared.scheduling.state.offerings import catalog_of
 from shared.scheduling.state.state_nodes import take_inventory
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.api.quantity import Resources
     from shared.disruption.candidates import Candidate
-    from shared.disruption.view import View
+    from shared.disruption.cluster_state import View
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ class Ground:
 
     def excess(self) -> Floats:
         """How much more than its pods are worth each candidate costs, by USD of moving them; the larger the better."""
-        found: Floats = (self.price - self.worth) / (self.moving + eviction.RESTART_PRICE)
+        found: Floats = (self.price - self.worth) / (self.moving + disruption_cost.RESTART_PRICE)
         return found
 
 
@@ -79,7 +79,7 @@ def survey(view: View, candidates: Sequence[Candidate], prices: Sequence[float])
     total = np.array([n.sum(0) for n in needs], np.int64).reshape(len(needs), len(resources))
     worth = np.array([_worth(t, sizes, costs) for t in total]) if len(total) else np.zeros(0)
     moving = [
-        sum(eviction.restart_price(p, w / max(1, len(c.pods))) for p in c.pods)
+        sum(disruption_cost.restart_price(p, w / max(1, len(c.pods))) for p in c.pods)
         for c, w in zip(candidates, worth.tolist(), strict=True)
     ]
     return Ground(

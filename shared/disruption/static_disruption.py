@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.disruption import candidates, drift, eviction, expiration, succession
+from shared.disruption import candidates, disruption_cost, drift, expiration, graceful_replacement
 from shared.disruption.command import SURPLUS, Action, Command, Obstacle, Refused, Removal
-from shared.disruption.progress import is_replaced, is_under_way
-from shared.scheduling.static import machines
+from shared.disruption.disruption_queue import is_replaced, is_under_way
+from shared.scheduling.static_pools import machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
-    from shared.disruption.view import View
+    from shared.disruption.cluster_state import View
     from shared.instances.offering import InstanceType
     from shared.scheduling.decision import PlannedClaim
     from shared.snapshot import Snapshot
@@ -59,7 +59,7 @@ def missing(
 
 def surplus(view: View) -> tuple[NodeClaim, ...]:
     """The claims that static pools have beyond their replicas, the cheapest to lose first in each."""
-    moving = {c.claim.name: sum(eviction.cost(p) for p in c.pods) for c in candidates.static(view)}
+    moving = {c.claim.name: sum(disruption_cost.cost(p) for p in c.pods) for c in candidates.static(view)}
     found: list[NodeClaim] = []
     for pool in _pools(view.snapshot):
         claims = standing(pool, view.snapshot)
@@ -83,7 +83,7 @@ def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -
     starting = tuple(_dropped(c) for c in extra if not c.status.node_name)
     up = {c.claim.name: c for c in candidates.static(view)}
     wanted = [(up[c.name], "its pool has more nodes than replicas") for c in extra if c.name in up]
-    down = succession.command(view, slots, wanted, reason=SURPLUS)
+    down = graceful_replacement.command(view, slots, wanted, reason=SURPLUS)
     actions = [*starting, *down.actions]
     refused = list(down.refused)
     busy = {c.metadata.labels.get(names.NODEPOOL) for c in (*extra, *view.snapshot.node_claims) if is_under_way(c)}
@@ -98,7 +98,7 @@ def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -
 
 def still_valid(action: Action, view: View, _slots: Slots) -> str:
     """Why it can't go after all; empty when it can."""
-    return "" if action.forced else succession.still_valid(action, view)
+    return "" if action.forced else graceful_replacement.still_valid(action, view)
 
 
 def _pools(snapshot: Snapshot) -> Iterable[NodePool]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from shared.disruption import candidates
 from shared.disruption.budgets import exhausted
 from shared.disruption.command import Action, Command, Obstacle, Refused, Removal
-from shared.disruption.replacing import place
+from shared.disruption.simulated_scheduling import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
-    from shared.disruption.view import View
+    from shared.disruption.cluster_state import View
 
 AT_ONCE = 10
 

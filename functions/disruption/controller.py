@@ -15,11 +15,11 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from functions.disruption.buying import Buying
-from functions.disruption.carrying import Carrying
-from functions.disruption.decisions import Decisions
-from functions.disruption.networks import networks
-from functions.disruption.wake_ups import CONSOLIDATION, EMPTY, wake_up
+from functions.disruption.decision_records import Decisions
+from functions.disruption.execution import Carrying
+from functions.disruption.instance_networks import networks
+from functions.disruption.replacement_launch import Buying
+from functions.disruption.requeue import CONSOLIDATION, EMPTY, wake_up
 from shared import host
 from shared.api.nodepool import node_class_for
 from shared.cluster import resources, writes
@@ -28,11 +28,11 @@ from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import Lease, LeaseHeldError, hold
 from shared.cluster.reading import read
-from shared.disruption import consolidation, drift, emptiness, progress
+from shared.disruption import consolidation, disruption_queue, drift, emptiness
 from shared.disruption.budgets import Slots
+from shared.disruption.cluster_state import View
 from shared.disruption.command import UNDERUTILIZED
 from shared.disruption.methods import BY_REASON, PROMPT
-from shared.disruption.view import View
 from shared.instances.store import CatalogMissingError
 from shared.lifecycle.pools import class_of
 from shared.scheduling.decision import Problem
@@ -148,7 +148,7 @@ class Disruption:
         classes = {p.name: class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
         view = with_fields(
             view,
-            awaited=awaited | progress.awaited(snapshot.node_claims),
+            awaited=awaited | disruption_queue.awaited(snapshot.node_claims),
             networks=networks(self._settings.cluster_name, now=now, logger=self._logger),
             node_classes={p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := classes[p.name])},
         )
@@ -282,7 +282,7 @@ class Disruption:
 
 def _is_saving(snapshot: Snapshot) -> bool:
     """Whether an earlier saving is still under way: one after the other, so that each sees what came of the last."""
-    marks = (progress.mark_of(c) for c in snapshot.node_claims if progress.is_under_way(c))
+    marks = (disruption_queue.mark_of(c) for c in snapshot.node_claims if disruption_queue.is_under_way(c))
     return any(m is not None and m.reason == UNDERUTILIZED for m in marks)
 
 

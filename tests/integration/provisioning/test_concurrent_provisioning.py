@@ -30,8 +30,8 @@ from shared.cluster.connect import configuration
 from shared.cluster.info import ClusterInfo
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instances import store
-from shared.provisioning.provisioning import Provisioning
-from shared.provisioning.settings import ProvisioningSettings
+from shared.provisioning.provisioner import Provisioning
+from shared.settings import ProvisioningSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.disruption import choice, worth
+from shared.disruption import price_filter, savings
 from shared.disruption.command import UNDERUTILIZED, Action, Obstacle, Refused, Removal
-from shared.disruption.replacing import place
+from shared.disruption.simulated_scheduling import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from shared.disruption.candidate_matrix import Ground
     from shared.disruption.candidates import Candidate
-    from shared.disruption.ground import Ground
-    from shared.disruption.view import View
-    from shared.disruption.worth import Balanced, Span, Worth
+    from shared.disruption.cluster_state import View
+    from shared.disruption.savings import Balanced, Span, Worth
     from shared.scheduling.decision import PlannedClaim
 
 BALANCED = "Balanced"
@@ -36,7 +36,7 @@ class Weighing:
     balanced: Balanced
     best: tuple[int, ...] = ()
     claims: tuple[PlannedClaim, ...] = ()
-    value: Worth = worth.NOTHING
+    value: Worth = savings.NOTHING
     asked: set[tuple[int, ...]] = field(default_factory=set)
     blocked: dict[int, Obstacle] = field(default_factory=dict)
     unworthy: dict[int, Refused] = field(default_factory=dict)
@@ -60,10 +60,10 @@ class Weighing:
     def _weigh(self, key: tuple[int, ...], leaving: Sequence[Candidate], planned: tuple[PlannedClaim, ...]) -> bool:
         prices = [float(self.ground.price[i]) for i in key]
         balanced = any(c.pool.spec.disruption.consolidation_policy == BALANCED for c in leaving)
-        deal = worth.Deal(
+        deal = savings.Deal(
             price=sum(prices),
             replacements=sum(c.cheapest.price for c in planned),
-            span=worth.together([self.spans[i] for i in key], prices),
+            span=savings.together([self.spans[i] for i in key], prices),
             pods=sum(len(c.pods) for c in leaving),
             moving=float(self.ground.moving[list(key)].sum()),
             balanced=self.balanced if balanced else None,
@@ -71,14 +71,14 @@ class Weighing:
         value = deal.value
         obstacle = deal.obstacle
         claims: tuple[PlannedClaim, ...] | None = ()
-        if value > worth.NOTHING and planned:
+        if value > savings.NOTHING and planned:
             claims = affordable(self.view, leaving, planned, deal.price)
             if claims is None:
                 value, obstacle = (
-                    worth.NOTHING,
+                    savings.NOTHING,
                     Obstacle(message="too few types are cheap enough for what might be launched"),
                 )
-        if value == worth.NOTHING or claims is None:
+        if value == savings.NOTHING or claims is None:
             if len(key) == 1:
                 self._refuse(key[0], obstacle, deal)
             return False
@@ -87,7 +87,7 @@ class Weighing:
         self.best, self.claims, self.value = key, claims, value
         return True
 
-    def _refuse(self, row: int, obstacle: Obstacle, deal: worth.Deal) -> None:
+    def _refuse(self, row: int, obstacle: Obstacle, deal: savings.Deal) -> None:
         candidate = self.rows[row]
         self.unworthy[row] = Refused(
             claim=candidate.claim.name,
@@ -141,18 +141,18 @@ def affordable(
     Each may cost as much more than its cheapest as the improvement that is asked for leaves, in proportion.
     """
     planned = sum(c.cheapest.price for c in claims)
-    limit = price * (1 - worth.IMPROVEMENT)
+    limit = price * (1 - savings.IMPROVEMENT)
     if planned > limit or planned <= 0:
         return None
     kept: list[PlannedClaim] = []
     for claim in claims:
         types = view.instance_types.get(claim.node_pool, ())
-        trimmed = choice.within(claim, types, claim.cheapest.price * limit / planned)
+        trimmed = price_filter.within(claim, types, claim.cheapest.price * limit / planned)
         if trimmed is None:
             return None
         kept.append(trimmed)
     if len(leaving) == 1 and len(kept) == 1 and kept[0].cheapest.capacity_type == names.SPOT:
         was_spot = leaving[0].claim.metadata.labels.get(names.CAPACITY_TYPE) == names.SPOT
-        if was_spot and len(kept[0].instance_types) < choice.LEAST_SPOT_CHOICE:
+        if was_spot and len(kept[0].instance_types) < price_filter.LEAST_SPOT_CHOICE:
             return None
     return tuple(kept)

@@ -6,19 +6,23 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from shared import aws
+from shared.api import labels as names
+from shared.api.quantity import add, largest, parse_resources
 from shared.instances import unavailable
 from shared.launch import supply
+from shared.launch.merging import fewer_launches, past_limits
 from shared.lifecycle import claims as claim_making
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.quantity import Resources
     from shared.cluster.info import ClusterInfo
     from shared.instances.catalog import RawCatalog
     from shared.launch.supply import Supply
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import Decision, PlannedClaim
     from shared.snapshot import Snapshot
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -76,3 +80,22 @@ def _suffix(decision: str, index: int) -> str:
     """Five lower-case letters and digits, as generateName makes them, but the same for the same decision."""
     digest = hashlib.sha256(f"{decision}/{index}".encode()).digest()
     return "".join(_LETTERS[b % len(_LETTERS)] for b in digest[:5])
+
+
+def grouped(decision: Decision, snapshot: Snapshot, offers: Supply) -> tuple[PlannedClaim, ...]:
+    """The decision's claims in their order, in few launches; those of pools that are near their limits as planned."""
+    held: dict[str, Resources] = {}
+    capacity = {pool: {t.name: t.capacity for t in types} for pool, types in offers.instance_types.items()}
+    for claim in snapshot.node_claims:
+        pool = claim.metadata.labels.get(names.NODEPOOL, "")
+        held[pool] = add(held.get(pool, {}), _size(claim, capacity.get(pool, {})))
+    merged = fewer_launches(decision.claims)
+    limited = past_limits(merged, snapshot.node_pools, held=held, instance_types=offers.instance_types)
+    return fewer_launches(decision.claims, limited=limited) if limited else merged
+
+
+def _size(claim: NodeClaim, capacity: Mapping[str, Resources]) -> Resources:
+    """What a claim's machine has; while it has none, what the largest that it may get has."""
+    if claim.status.capacity:
+        return parse_resources(claim.status.capacity)
+    return largest(*(capacity[name] for name in claim_making.instance_types(claim) if name in capacity))

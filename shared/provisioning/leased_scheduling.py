@@ -16,9 +16,8 @@ from shared.api.meta import is_true
 from shared.cluster import resources, writes
 from shared.cluster.lease import hold
 from shared.cluster.reading import read
-from shared.disruption import static as static_pools
-from shared.provisioning.claims import offers, planned
-from shared.provisioning.grouping import grouped
+from shared.disruption import static_disruption as static_pools
+from shared.provisioning.nodeclaim_creation import grouped, offers, planned
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from shared.cluster.lease import Lease
     from shared.instances.catalog import RawCatalog
     from shared.launch.supply import Supply
-    from shared.provisioning.settings import ProvisioningSettings
     from shared.scheduling.decision import Decision, PlannedClaim, Refusal
+    from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
 
 

@@ -7,6 +7,7 @@ the pods planned again at once without them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared import aws, hints, host
@@ -16,23 +17,49 @@ from shared.cluster.events import recorder
 from shared.instances import store
 from shared.instances.store import CatalogMissingError
 from shared.launch.fleet import Failed, Launched
-from shared.provisioning.deciding import Deciding
 from shared.provisioning.launching import Launching
-from shared.provisioning.report import Report
+from shared.provisioning.leased_scheduling import Deciding
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
 
     from shared.instances.catalog import RawCatalog
-    from shared.provisioning.deciding import Decided
-    from shared.provisioning.settings import ProvisioningSettings
+    from shared.provisioning.leased_scheduling import Decided
+    from shared.settings import ProvisioningSettings
+    from shared.snapshot import Snapshot
 
 ROUNDS = 3
 """Times that pods are planned again in one run when EC2 has no capacity; after that the next hint goes on."""
 _TOLD = 100
 """Pods that are told something in one run; the rest is told by the next."""
+
+
+@dataclass(kw_only=True)
+class Report:
+    """``unplaced`` are the pods (namespace/name) that the last decision found no place for.
+
+    ``unfilled`` are claims of the last round that wait for an instance, or that EC2 refused one. ``arriving`` has the
+    claim's name for each pod that it placed on a machine that is still to come; ``seen`` is the cluster as it saw it.
+    ``decision_seconds`` is the slowest decision, ``slowest_claim`` the longest wait of a pod for its claim (s).
+    """
+
+    claims_created: int = 0
+    decision_seconds: float = 0.0
+    slowest_claim: float | None = None
+    launched: list[Launched] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    unplaced: frozenset[str] = frozenset()
+    unfilled: frozenset[str] = frozenset()
+    arriving: Mapping[str, str] = field(default_factory=dict)
+    seen: Snapshot | None = None
+
+    @property
+    def throttled(self) -> bool:
+        """Whether EC2 asked to wait: whoever woke us should come back."""
+        return any(f.kind == "throttled" for f in self.failed)
 
 
 class Provisioning:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from shared.disruption.candidates import Candidate
-    from shared.disruption.view import View
+    from shared.disruption.cluster_state import View
     from shared.scheduling.decision import PlannedClaim
 
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.disruption.ground import deletable
+from shared.disruption.candidate_matrix import deletable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from shared.disruption.ground import Ground
+    from shared.disruption.candidate_matrix import Ground
 
 FEW = 8
 """Up to so many candidates, every set of them is proposed."""

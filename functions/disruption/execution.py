@@ -1,7 +1,7 @@
 """Carrying actions out, step by step: marked, tainted, looked at once more, replaced, and only then given up.
 
 Under the lease. A run that dies leaves marks, and the next one goes on or puts everything back
-(:mod:`shared.disruption.progress`).
+(:mod:`shared.disruption.disruption_queue`).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from shared.api.pods import is_reschedulable
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.reading import pods_on
-from shared.disruption import progress
+from shared.disruption import disruption_queue
+from shared.disruption.cluster_state import holders
 from shared.disruption.command import EMPTY
-from shared.disruption.view import holders
 from shared.lifecycle import draining
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from functions.disruption.decisions import Decisions
+    from functions.disruption.decision_records import Decisions
     from functions.disruption.settings import DisruptionSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.disruption.command import Action, Removal
-    from shared.disruption.progress import Mark, Undone
+    from shared.disruption.disruption_queue import Mark, Undone
     from shared.snapshot import Snapshot
 
 
@@ -55,7 +55,7 @@ class Carrying:
         An action without replacements is done after that.
         """
         claims = {c.name: c for c in snapshot.node_claims}
-        mark = progress.Mark(
+        mark = disruption_queue.Mark(
             id=id_,
             reason=action.reason,
             since=now,
@@ -78,7 +78,7 @@ class Carrying:
 
     def go_on(self, snapshot: Snapshot, *, now: datetime) -> tuple[int, bool]:
         """Finish what is replaced, put back what can't be; how many went, and whether anything is still waited for."""
-        found = progress.look(snapshot.node_claims, now=now)
+        found = disruption_queue.look(snapshot.node_claims, now=now)
         claims = {c.name: c for c in snapshot.node_claims}
         used = {p.spec.node_name for p in holders(snapshot.pods)}
         for undone in found.undo:
@@ -88,9 +88,11 @@ class Carrying:
 
     def _mark(self, claim: NodeClaim, mark: Mark, now: datetime) -> None:
         with contextlib.suppress(NotFoundError):
-            marked = writes.update(self.client, resources.NODE_CLAIMS, claim, partial(progress.annotated, mark=mark))
+            marked = writes.update(
+                self.client, resources.NODE_CLAIMS, claim, partial(disruption_queue.annotated, mark=mark)
+            )
             writes.update_status(
-                self.client, resources.NODE_CLAIMS, marked, partial(progress.conditioned, mark=mark, now=now)
+                self.client, resources.NODE_CLAIMS, marked, partial(disruption_queue.conditioned, mark=mark, now=now)
             )
 
     def _used_again(self, removal: Removal) -> str:
@@ -113,8 +115,10 @@ class Carrying:
                     writes.update(self.client, resources.NODES, node, _untainted)
             with contextlib.suppress(NotFoundError):
                 current = writes.read(self.client, resources.NODE_CLAIMS, claim.name, type(claim))
-                current = writes.update_status(self.client, resources.NODE_CLAIMS, current, progress.unconditioned)
-                writes.update(self.client, resources.NODE_CLAIMS, current, progress.unannotated)
+                current = writes.update_status(
+                    self.client, resources.NODE_CLAIMS, current, disruption_queue.unconditioned
+                )
+                writes.update(self.client, resources.NODE_CLAIMS, current, disruption_queue.unannotated)
         self.decisions.gave_up([c.status.node_name or c.name for c in claims], reason=reason, why=why, now=now)
 
     def _undo(self, undone: Undone, claims: Mapping[str, NodeClaim], used: set[str], now: datetime) -> None:
@@ -122,7 +126,7 @@ class Carrying:
             claim = claims.get(name)
             if claim is not None and claim.metadata.deletion_timestamp is None and claim.status.node_name not in used:
                 writes.delete(self.client, resources.NODE_CLAIMS, claim)
-        mark = progress.mark_of(undone.claim)
+        mark = disruption_queue.mark_of(undone.claim)
         reason = mark.reason if mark is not None else "Unknown"
         self.recorder.record(undone.claim.ref, "Warning", "DisruptionUndone", f"{reason}: {undone.why}")
         self._put_back([undone.claim], reason=reason, why=undone.why, now=now)
