@@ -1,7 +1,7 @@
 """Made-up clusters for measuring scheduling, each the same at every run: Karpenter's own benchmark's mix, and others.
 
 ``python -m bench.pod_mixes NAME`` decides one of them in a process of its own, so that its peak memory is its own, and
-prints the figures as JSON. The mix is that of reference/karpenter.md, section 8.
+prints the figures as JSON. The mix is that of docs/facts/karpenter.md, section 8.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from typing import Any
 from cli.simulate import input_files
 from shared.scheduling.scheduler import schedule
 
-FOLDER = Path(os.environ.get("TENON_SCENARIOS", Path(__file__).parents[2] / "shared" / "scenarios"))
+FOLDER = Path(os.environ.get("TENON_SCENARIOS", Path(__file__).parents[1] / "tests" / "scenarios" / "data"))
 _LARGE = 1000
 
 

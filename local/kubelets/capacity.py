@@ -1,6 +1,6 @@
 """How big a node says it is: the machine, less what the hypervisor keeps, less what the kubelet keeps back.
 
-Source of the reservations: reference/karpenter.md, section 4, which is EKS's own defaults.
+Source of the reservations: docs/facts/karpenter.md, section 4, which is EKS's own defaults.
 """
 
 from __future__ import annotations

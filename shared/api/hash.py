@@ -2,7 +2,7 @@
 
 What may change without replacing nodes is left out: limits, weight, budgets; requirements and selector terms too, whose
 drift is judged by what they select. A fingerprint says nothing across versions of how it is taken: with another version
-the object is stamped anew, and nothing drifts. Source: reference/karpenter.md, section 5.
+the object is stamped anew, and nothing drifts. Source: docs/facts/karpenter.md, section 5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They are converted when they are read, never in the cluster, so that users keep the objects they have. What the old
 controllers assumed where a field was absent is written out, because the new kinds assume something else. Source:
-reference/karpenter.md, section 1, "Legacy → v1".
+docs/facts/karpenter.md, section 1, "Legacy → v1".
 """
 
 from __future__ import annotations

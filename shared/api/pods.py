@@ -148,7 +148,7 @@ def is_pending(pod: Pod) -> bool:
 def is_provisionable(pod: Pod) -> bool:
     """Whether a new node is wanted for the pod: pending, and the scheduler has said Unschedulable.
 
-    A pod that preempts others (``nominatedNodeName``) gets their place. Source: reference/karpenter.md, section 3.
+    A pod that preempts others (``nominatedNodeName``) gets their place. Source: docs/facts/karpenter.md, section 3.
     """
     if not is_pending(pod) or pod.status.nominated_node_name:
         return False

@@ -1,6 +1,6 @@
 """How much of a machine pods get, exactly: capacity and overhead by Karpenter's formulas.
 
-Source: reference/karpenter.md section 4 (AWS provider v1.14.1). Both sides must agree to the byte, or a pod is planned
+Source: docs/facts/karpenter.md section 4 (AWS provider v1.14.1). Both sides must agree to the byte, or a pod is planned
 onto a node that then refuses it.
 """
 

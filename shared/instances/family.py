@@ -1,6 +1,6 @@
 """AMI families: which images a class means, and what differs between them for the arithmetic.
 
-Facts: Karpenter's AMI families (reference/karpenter.md section 4). A family decides the root device and its default
+Facts: Karpenter's AMI families (docs/facts/karpenter.md section 4). A family decides the root device and its default
 size, and which kubelet settings its bootstrap honours.
 """
 

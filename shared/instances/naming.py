@@ -1,6 +1,6 @@
 """The labels of an instance type: what its name and hardware say, under Karpenter's keys.
 
-Source: reference/karpenter.md section 2; checked against the labels that Karpenter publishes for every type.
+Source: docs/facts/karpenter.md section 2; checked against the labels that Karpenter publishes for every type.
 """
 
 from __future__ import annotations

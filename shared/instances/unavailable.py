@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import WriteRequestUnionTypeDef
 
 TTL = timedelta(minutes=3)
-"""Karpenter's, reference/karpenter.md section 4."""
+"""Karpenter's, docs/facts/karpenter.md section 4."""
 ASK_AGAIN = timedelta(seconds=50)
 """When pods have no other choice, what was refused so long ago is asked for again: by the next minute's look."""
 

@@ -1,6 +1,6 @@
 """The budget of CreateFleet calls: one token bucket a cluster, in DynamoDB, shared by all functions.
 
-CreateFleet drains a small bucket of the whole account (reference/aws.md: about 5, refilled with 2 a second). Whoever
+CreateFleet drains a small bucket of the whole account (docs/facts/aws.md: about 5, refilled with 2 a second). Whoever
 asks when ours is empty is told no, without a call, and waits in its queue; so retries never multiply calls. When EC2
 itself says that there are too many, all wait for a while that doubles and is drawn at random (AWS's full jitter).
 """

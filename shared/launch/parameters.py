@@ -1,6 +1,6 @@
 """Where AWS publishes the id of its newest image of each family: Systems Manager parameters.
 
-Source: the EKS, Bottlerocket and Windows user guides; reference/karpenter.md section 4. Pure: only names.
+Source: the EKS, Bottlerocket and Windows user guides; docs/facts/karpenter.md section 4. Pure: only names.
 """
 
 from __future__ import annotations

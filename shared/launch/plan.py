@@ -1,6 +1,6 @@
 """What to ask CreateFleet for: the capacity type, the instance types and the subnet of each zone.
 
-Pure. The rules are Karpenter's (reference/karpenter.md section 4); they hold for the claims of one group together,
+Pure. The rules are Karpenter's (docs/facts/karpenter.md section 4); they hold for the claims of one group together,
 because these ask for the same.
 """
 

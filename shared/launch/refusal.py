@@ -1,6 +1,6 @@
 """What EC2's error codes mean for a launch: no capacity, too many calls, gone, or something that a person must mend.
 
-Source of the capacity codes: reference/karpenter.md section 4.
+Source of the capacity codes: docs/facts/karpenter.md section 4.
 """
 
 from __future__ import annotations

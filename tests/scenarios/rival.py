@@ -1,6 +1,6 @@
 """Karpenter's way of scheduling, re-enacted: the first place that fits, the largest pod first, one pod after the other.
 
-Written from reference/karpenter.md section 3 and checked against the golden records of the scenarios, so that clusters
+Written from docs/facts/karpenter.md section 3 and checked against the golden records of the scenarios, so that clusters
 nobody has recorded have a rival too. Where Karpenter takes any of several domains, a seed decides. Shares the judge's
 reading of raw objects and nothing with the core.
 """

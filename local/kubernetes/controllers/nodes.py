@@ -1,7 +1,7 @@
 """What a cluster does about its nodes: taints that follow their health, pods that must leave, pods left behind.
 
 Three controllers of kube-controller-manager in one (node lifecycle, taint eviction, pod garbage collection), because
-they answer one question: what of a node's state concerns its pods. Times from reference/kubernetes.md.
+they answer one question: what of a node's state concerns its pods. Times from docs/facts/kubernetes.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cluster's scheduler: gives pods without a node to the best node, or tells why there is none.
 
-It keeps kube-scheduler's rules and words (reference/kubernetes.md), and shares no placement code with Tenon: what
+It keeps kube-scheduler's rules and words (docs/facts/kubernetes.md), and shares no placement code with Tenon: what
 Tenon plans has to hold here too. A pod that found no place is tried again when a place opens for pods of its shape.
 """
 

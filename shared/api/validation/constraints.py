@@ -1,7 +1,7 @@
 """Problems of what pools, claims and provisioners have in common: labels, requirements, taints, the class's name.
 
 Labels that Tenon or Kubernetes sets are restricted: a user's value there would be a lie about the node. Source:
-Karpenter's restricted domains and well-known labels (reference/karpenter.md, section 2).
+Karpenter's restricted domains and well-known labels (docs/facts/karpenter.md, section 2).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Counting decides how many machines serve all; it doesn't decide whom to leave out where a limit, a full node or two
 rules at once stand in the way. Here every pod takes its place before the next is looked at, so that rules hold after
 each step. Two ways with limits: a machine counts with the largest row it may still become from its beginning, as
-Karpenter has it, or with the least that holds its pods, and grows. Source: reference/karpenter.md, section 3.
+Karpenter has it, or with the least that holds its pods, and grows. Source: docs/facts/karpenter.md, section 3.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A pool's limits count the capacity of its machines, whatever they turn out to be. So a claim counts with the largest of
 its types, and where a limit is near, larger types are left out of the claim rather than pods out of the cluster.
-Source: reference/karpenter.md, section 3.
+Source: docs/facts/karpenter.md, section 3.
 """
 
 from __future__ import annotations

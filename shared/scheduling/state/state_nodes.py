@@ -2,7 +2,7 @@
 
 A claim without a node, or whose node isn't initialized, counts with what its status says it will have, and its startup
 taints are passed over: they go before pods come. Labels are columns, so that a class of pods is judged against all
-nodes at once. Source: Karpenter's cluster state, reference/karpenter.md section 3.
+nodes at once. Source: Karpenter's cluster state, docs/facts/karpenter.md section 3.
 """
 
 from __future__ import annotations

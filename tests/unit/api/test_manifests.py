@@ -1,4 +1,4 @@
-"""The manifests that users apply, kept beside this test; the shared copies are read too when they are there."""
+"""The manifests that users apply: those of the demo."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.nodeclass import EC2NodeClass, MetadataOptions
 from shared.api.nodepool import Budget, NodePool
 
-HERE = Path(__file__).parent / "manifests"
-SHARED = Path(__file__).parents[4] / "shared" / "manifests"
-FILES = [*sorted(HERE.glob("*.yaml")), *sorted(SHARED.glob("*.yaml"))]
+HERE = Path(__file__).parents[3] / "cli" / "demo" / "manifests"
+FILES = sorted(HERE.glob("*.yaml"))
 POOLS = ("NodePool", "Provisioner")
 CLASSES = ("EC2NodeClass", "AWSNodeTemplate")
 
@@ -51,18 +50,13 @@ CATEGORY = requirement("karpenter.k8s.aws/instance-category", "In", "c", "m", "r
 GENERATION = requirement("karpenter.k8s.aws/instance-generation", "Gt", "2")
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: f"{f.parents[1].name}-{f.stem}")
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
 def test_every_manifest_is_valid(file: Path) -> None:
     outcomes: list[Outcome[NodePool] | Outcome[EC2NodeClass]] = []
     outcomes += [node_pool(o) for o in documents(file) if o["kind"] in POOLS]
     outcomes += [node_class(o) for o in documents(file) if o["kind"] in CLASSES]
     assert outcomes
     assert all(outcome.value is not None and not outcome.problems for outcome in outcomes)
-
-
-def test_the_kept_manifests_are_the_shared_ones_where_those_are_there() -> None:
-    assert {f.name for f in HERE.glob("*.yaml")} >= {f.name for f in SHARED.glob("*.yaml")}
-    assert all((HERE / f.name).read_bytes() == f.read_bytes() for f in SHARED.glob("*.yaml"))
 
 
 def test_a_spot_provisioner_becomes_a_pool_that_empties_after_thirty_seconds() -> None:
