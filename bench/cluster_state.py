@@ -27,7 +27,7 @@ from bench.stub_api_server import CHANGED, PAGE, PENDING, canned
 from shared.api.kubernetes import Pod
 from shared.cluster.connect import to_server
 from shared.cluster.listing import Page
-from shared.cluster.reading import Reader
+from shared.cluster.snapshot_reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

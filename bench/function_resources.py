@@ -27,7 +27,7 @@ from bench import stub_account
 from functions.termination.settings import TerminationSettings
 from infra import function_sizes
 from local.aws.gate import Gate
-from shared import hints, host
+from shared import hints, runtime
 from shared.cluster import resources
 from shared.cluster.connect import connect
 from shared.settings import read
@@ -87,7 +87,7 @@ def measure(function: str, nodes: int, pods: int) -> dict[str, float]:
         Gate.__call__ = timed  # type: ignore[method-assign]
         before = _settled()
         began = time.process_time()
-        with host.using(host.Host(environ=environ)):
+        with runtime.using(runtime.Runtime(environ=environ)):
             handler.handle(event, stub_account.context(function, seconds=function_sizes.SIZES[function].timeout))
         seconds = time.process_time() - began - answering[0]
         return {"mib": (_peak() - before) / _MIB, "seconds": seconds}
@@ -120,7 +120,7 @@ def _warning(number: int) -> dict[str, Any]:
 
 
 def _delete(environ: Mapping[str, str]) -> None:
-    with host.using(host.Host(environ=environ)):
+    with runtime.using(runtime.Runtime(environ=environ)):
         client = connect(read(TerminationSettings, environ))
         for number in range(FEW):
             client.delete(resources.NODE_CLAIMS.path(f"claim-{number}"), uid=f"claim-{number}")

@@ -22,8 +22,8 @@ from local.aws.functions import Functions
 from local.aws.gate import Gate
 from local.clock import Clock
 from local.world import Options, World, objects
-from shared import at_once
-from shared.cluster import catching_up
+from shared import parallel
+from shared.cluster import pod_cache
 from shared.cluster.client import Client
 
 if TYPE_CHECKING:
@@ -142,11 +142,11 @@ def metered() -> Iterator[Meter]:
             (Gate, "__call__", meter.answered),
             (Client, "_send", functools.partial(meter.counted, what="kubernetes")),
             (Clock, "sleep", meter.waited),
-            (catching_up._Stream, "next", meter.silence),  # noqa: SLF001 (where it waits)
+            (pod_cache._Stream, "next", meter.silence),  # noqa: SLF001 (where it waits)
         ):
             stack.enter_context(replaced(place, name, around(getattr(place, name))))
         # One after the other in this thread, whose processor time is what is measured.
-        stack.enter_context(replaced(at_once, "each", lambda work, items: [work(item) for item in items]))
+        stack.enter_context(replaced(parallel, "each", lambda work, items: [work(item) for item in items]))
         yield meter
 
 

@@ -25,7 +25,7 @@ from cli.plan import planning, summary, what_if
 from cli.report.page import page
 from cli.report.recording import read
 from local.world import World
-from shared import host
+from shared import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ def terminals() -> None:
         world.run_until(lambda: any(h.what == "claim created" for h in world.events.all[-20:]))
         where = live_reader.Where(cluster="shop")
         with (
-            host.using(host.Host(environ=os.environ, now=world.clock.now, sleep=world.clock.sleep)),
+            runtime.using(runtime.Runtime(environ=os.environ, now=world.clock.now, sleep=world.clock.sleep)),
             live_reader.reading_only(where),
         ):
             facts = live_reader.read(live_reader.connect(where), where, now=world.clock.now())

@@ -19,7 +19,7 @@ from moto.ec2 import ec2_backends
 from bench.stub_api_server import canned
 from local.aws.cloud import Cloud
 from local.world import shelf
-from shared import host
+from shared import runtime
 from shared.instances import store
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def account(nodes: int, pods: int, *, stocked: bool = True) -> Iterator[Mapping[
             BillingMode="PAY_PER_REQUEST",
         )
         queues = {name: boto3.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in _QUEUES}
-        with host.using(host.Host(environ={})):
+        with runtime.using(runtime.Runtime(environ={})):
             if stocked:
                 store.save(boto3.client("s3"), BUCKET, CLUSTER, raw)
         yield {

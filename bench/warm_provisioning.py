@@ -15,8 +15,8 @@ from bench import stub_account
 from functions.provisioner import handler
 from local.aws import backends
 from local.aws.gate import Gate
-from shared import host
-from shared.cluster.reading import Reader
+from shared import runtime
+from shared.cluster.snapshot_reader import Reader
 from shared.provisioning import leased_scheduling
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
             stack.enter_context(backends.replaced(place, name, watch.over(what, getattr(place, name))))
         stack.enter_context(backends.replaced(Gate, "__call__", answer))
         for run in range(RUNS + 1):
-            with host.using(host.Host(environ=environ, warm=warm)):
+            with runtime.using(runtime.Runtime(environ=environ, cache=warm)):
                 watch.start()
                 answered = handler.handle(
                     stub_account.batch([stub_account.scheduled()]), stub_account.context("provisioner", run=run)

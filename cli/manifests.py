@@ -12,7 +12,7 @@ from infra import cluster_manifests as made
 def manifests(
     cluster: Annotated[str, typer.Argument(help="The EKS cluster's name.")],
     region: Annotated[str, typer.Option(help="The cluster's AWS Region.")] = "us-east-1",
-    image: Annotated[str, typer.Option(help="The relay's image, built from functions/relay/Dockerfile.")] = "",
+    image: Annotated[str, typer.Option(help="The relay's image, built from relay/Dockerfile.")] = "",
 ) -> None:
     """Print what belongs into the cluster: CustomResourceDefinitions, RBAC and, with --image, the relay.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from infra.cluster_access import ClusterAccess
     from infra.stack_options import Options
 
-_IMAGE = ("functions/__init__.py", "functions/relay", "shared")
+_IMAGE = ("relay", "shared")
 """What the relay's Dockerfile takes from the checkout."""
 _ARCHITECTURE = "arm64"
 """Of the image that is built here, and so of the nodes that the relay can run on; a named one may have several."""
@@ -95,8 +95,8 @@ def _image(scope: Construct, checkout: Path) -> str:
         scope,
         "Image",
         directory=str(checkout),
-        file="functions/relay/Dockerfile",
-        exclude=["*", "!functions", "functions/*", *wanted, "**/__pycache__"],
+        file="relay/Dockerfile",
+        exclude=["*", *wanted, "**/__pycache__"],
         platform=Platform.LINUX_ARM64,
     )
     return image.image_uri

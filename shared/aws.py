@@ -1,8 +1,7 @@
-"""Clients for AWS, made once a process and the same everywhere.
+"""AWS clients, created once per process with the same configuration.
 
-Retries are boto3's standard mode with few attempts: a function that is throttled hands its message back to the queue,
-where waiting costs nothing, instead of multiplying calls. CreateFleet is never retried here (``shared.launch``
-decides).
+Retries use boto3's standard mode with few attempts: a throttled function returns its message to the queue, where
+waiting costs nothing, instead of multiplying calls. CreateFleet is never retried here (``shared.launch`` decides).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import boto3
 from botocore.config import Config
 
-from shared import host
+from shared import runtime
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -41,58 +40,60 @@ def _config() -> Config:
 
 def ec2() -> EC2Client:
     """EC2."""
-    return host.current().once("aws:ec2", lambda: boto3.client("ec2", config=_config()))
+    return runtime.current().cached("aws:ec2", lambda: boto3.client("ec2", config=_config()))
 
 
-def hurried() -> EC2Client:
-    """EC2 for a look that nobody waits long for: asked once, and given up after two seconds."""
-    once = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1})
-    return host.current().once("aws:hurried", lambda: boto3.client("ec2", config=_config().merge(once)))
+def ec2_short_timeout() -> EC2Client:
+    """EC2 with a time-out of two seconds and no retry: for answers that are useful only at once."""
+    short_timeout = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1})
+    return runtime.current().cached(
+        "aws:ec2-short-timeout", lambda: boto3.client("ec2", config=_config().merge(short_timeout))
+    )
 
 
-def fleet() -> EC2Client:
-    """EC2 without any retry: for CreateFleet, the scarce call."""
-    once = _config().merge(Config(retries={"mode": "standard", "total_max_attempts": 1}))
-    return host.current().once("aws:fleet", lambda: boto3.client("ec2", config=once))
+def ec2_without_retries() -> EC2Client:
+    """EC2 without retries: for CreateFleet, whose rate limit is low."""
+    one_attempt = _config().merge(Config(retries={"mode": "standard", "total_max_attempts": 1}))
+    return runtime.current().cached("aws:ec2-without-retries", lambda: boto3.client("ec2", config=one_attempt))
 
 
 def ssm() -> SSMClient:
     """Systems Manager, for public parameters."""
-    return host.current().once("aws:ssm", lambda: boto3.client("ssm", config=_config()))
+    return runtime.current().cached("aws:ssm", lambda: boto3.client("ssm", config=_config()))
 
 
 def iam() -> IAMClient:
     """IAM, for instance profiles."""
-    return host.current().once("aws:iam", lambda: boto3.client("iam", config=_config()))
+    return runtime.current().cached("aws:iam", lambda: boto3.client("iam", config=_config()))
 
 
 def eks() -> EKSClient:
     """EKS, for the cluster's endpoint."""
-    return host.current().once("aws:eks", lambda: boto3.client("eks", config=_config()))
+    return runtime.current().cached("aws:eks", lambda: boto3.client("eks", config=_config()))
 
 
 def sqs() -> SQSClient:
     """SQS."""
-    return host.current().once("aws:sqs", lambda: boto3.client("sqs", config=_config()))
+    return runtime.current().cached("aws:sqs", lambda: boto3.client("sqs", config=_config()))
 
 
 def events() -> EventBridgeClient:
     """EventBridge."""
-    return host.current().once("aws:events", lambda: boto3.client("events", config=_config()))
+    return runtime.current().cached("aws:events", lambda: boto3.client("events", config=_config()))
 
 
 def dynamodb() -> DynamoDBClient:
     """DynamoDB."""
-    return host.current().once("aws:dynamodb", lambda: boto3.client("dynamodb", config=_config()))
+    return runtime.current().cached("aws:dynamodb", lambda: boto3.client("dynamodb", config=_config()))
 
 
 def s3() -> S3Client:
     """S3, for the catalog."""
-    return host.current().once("aws:s3", lambda: boto3.client("s3", config=_config()))
+    return runtime.current().cached("aws:s3", lambda: boto3.client("s3", config=_config()))
 
 
 def pricing() -> PricingClient:
-    """The price list, which is served in three Regions only."""
-    return host.current().once(
+    """The price list, which has endpoints in three Regions only."""
+    return runtime.current().cached(
         "aws:pricing", lambda: boto3.client("pricing", region_name="us-east-1", config=_config())
     )

@@ -1,6 +1,6 @@
 """The cluster as seen at one moment: what scheduling, disruption and the command line decide from.
 
-Reading it is ``shared.cluster.reading``'s work; here it is only a value.
+Reading it is ``shared.cluster.snapshot_reader``'s work; here it is only a value.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ from cli.cluster.observed_cluster import Facts, Said
 from cli.cluster.offerings import Sold
 from cli.errors import CommandError, UsageError
 from infra import resource_names
-from shared import aws, decision_log, host
+from shared import aws, decision_log, runtime
 from shared.api.kubernetes import Node
 from shared.api.meta import Struct
 from shared.api.nodeclaim import NodeClaim
 from shared.cluster import kubeconfig, listing, resources
 from shared.cluster.errors import ApiError
-from shared.cluster.reading import Reader, present
 from shared.cluster.resources import Resource
+from shared.cluster.snapshot_reader import Reader, present
 from shared.instances import store, unavailable
 from shared.instances.refresh import refresh
 from shared.instances.store import CatalogMissingError
@@ -129,18 +129,18 @@ def reading_only(where: Where) -> Iterator[None]:
     before = boto3.DEFAULT_SESSION
     if where.region and boto3.Session().region_name != where.region:
         boto3.setup_default_session(region_name=where.region)
-    outer = host.current()
-    ours = host.Host(environ=os.environ, now=outer.now, sleep=outer.sleep)
+    outer = runtime.current()
+    ours = runtime.Runtime(environ=os.environ, now=outer.now, sleep=outer.sleep)
 
     def guard(model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's model of an operation)
-        if host.current() is ours and not model.name.startswith(_READING):
+        if runtime.current() is ours and not model.name.startswith(_READING):
             denied = {"Error": {"Code": "AccessDenied", "Message": f"this command only reads; {model.name} writes"}}
             raise ClientError(denied, model.name)  # type: ignore[arg-type] # botocore answers with more than that
 
     session = boto3._get_default_session()  # noqa: SLF001 (what boto3.client uses)
     session.events.register("before-call", guard)
     try:
-        with host.using(ours):
+        with runtime.using(ours):
             yield
     finally:
         session.events.unregister("before-call", guard)
@@ -225,7 +225,7 @@ def find_stored(cluster: str) -> Stored | None:
         ClientError: the function may not be looked up.
     """
     name = resource_names.function(cluster, "provisioner")
-    client = host.current().once("aws:lambda", lambda: boto3.client("lambda"))
+    client = runtime.current().cached("aws:lambda", lambda: boto3.client("lambda"))
     try:
         found = client.get_function_configuration(FunctionName=name)
     except ClientError as error:

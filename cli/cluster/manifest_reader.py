@@ -33,7 +33,7 @@ from shared.api.kubernetes import (
 )
 from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
-from shared.cluster import pools
+from shared.cluster import conversion
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ def _snapshot(contents: _Contents, now: datetime, refused: dict[str, Refusal]) -
     def every(kind: type[T]) -> tuple[T, ...]:
         return decoding.every(contents.of(kind.__name__), kind, invalid)
 
-    node_pools, bad_pools = pools.node_pools(plain(contents.by_kind, "NodePool", "Provisioner"))
-    classes, bad_classes = pools.node_classes(plain(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate"))
+    node_pools, bad_pools = conversion.node_pools(plain(contents.by_kind, "NodePool", "Provisioner"))
+    classes, bad_classes = conversion.node_classes(plain(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate"))
     invalid += [*bad_pools, *bad_classes]
     return Snapshot(
         taken_at=now,

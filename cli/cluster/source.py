@@ -51,13 +51,13 @@ def facts(files: Sequence[Path] | None, *, context: str, cluster: str, region: s
     Raises:
         CommandError, ApiError, ClientError, BotoCoreError: it can't be read.
     """
-    from shared import host  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+    from shared import runtime  # noqa: PLC0415 (slow to import, and --help doesn't need it)
 
     with _uncollected():
         if files:
             from cli.cluster import manifest_reader  # noqa: PLC0415 (slow to import)
 
-            now = host.current().now()
+            now = runtime.current().now()
             yield manifest_reader.read(files, now=now, catalog=lambda found: _catalog(region or found, aws=aws))
             return
         if aws:
@@ -66,13 +66,13 @@ def facts(files: Sequence[Path] | None, *, context: str, cluster: str, region: s
 
         where = live_reader.located(live_reader.Where(context=context, cluster=cluster, region=region))
         with live_reader.reading_only(where):
-            yield live_reader.read(live_reader.connect(where), where, now=host.current().now())
+            yield live_reader.read(live_reader.connect(where), where, now=runtime.current().now())
 
 
 def _catalog(region: str, *, aws: bool) -> RawCatalog:
-    from shared import host  # noqa: PLC0415 (slow to import)
+    from shared import runtime  # noqa: PLC0415 (slow to import)
 
-    now = host.current().now()
+    now = runtime.current().now()
     if aws:
         from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
         from shared.instances.refresh import refresh  # noqa: PLC0415 (the same)

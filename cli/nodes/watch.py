@@ -15,7 +15,7 @@ from cli import terminal
 from cli.cluster.observed_cluster import prices_of
 from cli.nodes import rows
 from cli.nodes import table as node_table
-from shared import host
+from shared import runtime
 from shared.cluster.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def watch(
     with contextlib.suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
             live.update(_frame(console, current, price, shown, trouble), refresh=True)
-            host.current().sleep(interval)
+            runtime.current().sleep(interval)
             try:
-                current = replace(current, snapshot=again(), now=host.current().now())
+                current = replace(current, snapshot=again(), now=runtime.current().now())
                 trouble = ""
             except UnavailableError as error:
                 trouble = error.message or str(error)

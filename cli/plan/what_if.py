@@ -18,7 +18,7 @@ from cli.errors import UsageError
 from shared.api.kubernetes import Pod, PodStatus
 from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.pods import controller, is_reschedulable
-from shared.cluster import pools
+from shared.cluster import conversion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -168,8 +168,8 @@ def _another(pattern: Pod, change: Scaled, number: int) -> Pod:
 
 def _applied(facts: Facts, change: Applied) -> Facts:
     found = manifest_reader.objects(change.path)
-    new_pools, bad_pools = pools.node_pools(manifest_reader.plain(found, "NodePool", "Provisioner"))
-    classes, bad_classes = pools.node_classes(manifest_reader.plain(found, "EC2NodeClass", "AWSNodeTemplate"))
+    new_pools, bad_pools = conversion.node_pools(manifest_reader.plain(found, "NodePool", "Provisioner"))
+    classes, bad_classes = conversion.node_classes(manifest_reader.plain(found, "EC2NodeClass", "AWSNodeTemplate"))
     bad = (*bad_pools, *bad_classes)
     if bad:
         raise UsageError(f"{change.path}: {bad[0].ref}: {bad[0].problems[0]}")

@@ -13,11 +13,11 @@ from cli.report.lower_bound import bound
 from cli.report.recording import Decided, Mark, Recording, Sample, Span
 from local.kubernetes import kinds
 from local.world import shelf
-from shared import aws, decision_log, host
+from shared import aws, decision_log, runtime
 from shared.api.kubernetes import DaemonSet, Node, Pod
 from shared.api.pods import is_daemon, requests
 from shared.api.quantity import QuantityError, add
-from shared.cluster import pools
+from shared.cluster import conversion
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Recorder:
 
     def _logged(self, start: datetime) -> tuple[Logged, ...]:
         environ = self.world.aws.deployed.function("disruption").environ
-        with host.using(host.Host(environ=environ, now=self.world.clock.now, sleep=self.world.clock.sleep)):
+        with runtime.using(runtime.Runtime(environ=environ, now=self.world.clock.now, sleep=self.world.clock.sleep)):
             return decision_log.since(aws.dynamodb(), environ["TENON_TABLE_NAME"], start)
 
     def _bound(self) -> Bound:
@@ -105,8 +105,8 @@ class Recorder:
         snapshot = Snapshot(
             taken_at=now,
             nodes=tuple(msgspec.convert(n, Node) for n in world.nodes()),
-            node_pools=pools.node_pools([*kept["NodePool"], *kept["Provisioner"]])[0],
-            node_classes=pools.node_classes([*kept["EC2NodeClass"], *kept["AWSNodeTemplate"]])[0],
+            node_pools=conversion.node_pools([*kept["NodePool"], *kept["Provisioner"]])[0],
+            node_classes=conversion.node_classes([*kept["EC2NodeClass"], *kept["AWSNodeTemplate"]])[0],
             daemon_sets=tuple(msgspec.convert(d, DaemonSet) for d in world.store.list(kinds.DAEMON_SETS)),
         )
         sold = Sold(raw=shelf.taken(region=world.region, seed=world.seed, now=now))

@@ -38,15 +38,15 @@ def status(
     with one_line("status"):
         from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
         from cli.status import deployment  # noqa: PLC0415 (slow to import)
-        from shared import host  # noqa: PLC0415 (the same)
+        from shared import runtime  # noqa: PLC0415 (the same)
         from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)
         from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
-        from shared.cluster.reading import Reader  # noqa: PLC0415 (the same)
+        from shared.cluster.snapshot_reader import Reader  # noqa: PLC0415 (the same)
 
         where = live_reader.located(live_reader.Where(context=context, cluster=cluster, region=region))
         if not where.cluster:
             raise UsageError("the kubeconfig's context doesn't say which EKS cluster it is; give --cluster NAME")
-        now = host.current().now()
+        now = runtime.current().now()
         with live_reader.reading_only(where):
             try:
                 snapshot, notes = Reader(live_reader.connect(where)).read(now), []

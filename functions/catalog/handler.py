@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 
 from functions.catalog.settings import CatalogSettings
-from shared import aws, hints, host, metrics
+from shared import aws, hints, metrics, runtime
 from shared.instances import store
 from shared.instances.refresh import Refreshed, refresh
 from shared.instances.store import CatalogMissingError
@@ -27,7 +27,7 @@ written = Metrics(namespace=metrics.NAMESPACE, service="catalog")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG001 (Lambda's signature)
     """Refresh ``{"refresh": "types" | "prices"}``, or after any other event what is stale."""
-    settings = read(CatalogSettings, host.current().environ)
+    settings = read(CatalogSettings, runtime.current().environ)
     try:
         asked = _asked(event, settings.cluster_name)
     except hints.MalformedHintError as error:
@@ -42,7 +42,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     except CatalogMissingError as missing:
         logger.info("Making a catalog", extra={"why": str(missing)})
     region = aws.ec2().meta.region_name
-    refreshed = refresh(before, asked=asked, region=region, now=host.current().now())
+    refreshed = refresh(before, asked=asked, region=region, now=runtime.current().now())
     size = 0
     if refreshed.catalog is not before:
         size = store.save(s3, settings.catalog_bucket, settings.cluster_name, refreshed.catalog)

@@ -20,14 +20,14 @@ from functions.disruption.execution import Carrying
 from functions.disruption.instance_networks import networks
 from functions.disruption.replacement_launch import Buying
 from functions.disruption.requeue import CONSOLIDATION, EMPTY, wake_up
-from shared import host
+from shared import runtime
 from shared.api.nodepool import node_class_for
 from shared.cluster import resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import Lease, LeaseHeldError, hold
-from shared.cluster.reading import read
+from shared.cluster.snapshot_reader import read
 from shared.disruption import consolidation, disruption_queue, drift, emptiness
 from shared.disruption.budgets import Slots
 from shared.disruption.cluster_state import View
@@ -133,12 +133,12 @@ class Disruption:
             self._client,
             cluster=self._settings.cluster_name,
             holder=f"disruption/{self._run}",
-            now=host.current().now,
+            now=runtime.current().now,
         )
 
     def _view(self) -> tuple[View, Slots]:
         """The cluster now, before anything is known of prices."""
-        now = host.current().now()
+        now = runtime.current().now()
         snapshot = read(self._client, now=now)
         view = View(snapshot=snapshot, now=now)
         problem = Problem(
@@ -209,18 +209,18 @@ class Disruption:
         if not consolidation.due(view) or _is_saving(view.snapshot):
             return None
         trace = _trace(view.snapshot)
-        known: tuple[str, datetime] | None = host.current().warm.get("disruption:nothing-to-save")
+        known: tuple[str, datetime] | None = runtime.current().cache.get("disruption:nothing-to-save")
         if known is not None and known[0] == trace and view.now - known[1] < _REMEMBERED:
             return None
         equipped = self._equipped(view)
         if equipped is None:
             return None
-        end = min(self._until, host.current().now() + _SEARCH)
+        end = min(self._until, runtime.current().now() + _SEARCH)
         command = consolidation.command(
-            equipped, Slots(view.snapshot, now=view.now), lambda: host.current().now() >= end
+            equipped, Slots(view.snapshot, now=view.now), lambda: runtime.current().now() >= end
         )
         if not command.actions:
-            host.current().warm["disruption:nothing-to-save"] = trace, view.now
+            runtime.current().cache["disruption:nothing-to-save"] = trace, view.now
             return command
         for action in command.actions:
             with contextlib.suppress(LeaseHeldError):
@@ -250,7 +250,7 @@ class Disruption:
                 except LeaseHeldError:
                     if tries == 1:
                         raise
-                    host.current().sleep(_LEASE_WAIT_SECONDS)
+                    runtime.current().sleep(_LEASE_WAIT_SECONDS)
                 else:
                     yield lease
                     return
@@ -268,7 +268,7 @@ class Disruption:
         prompt = [c.look_again for c in commands if c.look_again is not None]
         later = [saving.look_again] if saving is not None and saving.look_again is not None else []
         if waiting:
-            prompt.append(host.current().now() + _GO_ON_AFTER)
+            prompt.append(runtime.current().now() + _GO_ON_AFTER)
         if prompt:
             wake_up(self._settings, min(prompt), key=EMPTY)
         if later:
@@ -277,7 +277,7 @@ class Disruption:
     def _tell(self, refused: Refused, nodes: Mapping[str, Node]) -> bool:
         node = nodes.get(refused.node)
         ref = node.ref if node is not None else None
-        return self._carrying.decisions.refused(refused, ref, now=host.current().now())
+        return self._carrying.decisions.refused(refused, ref, now=runtime.current().now())
 
 
 def _is_saving(snapshot: Snapshot) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, decision_log, host
+from shared import aws, decision_log, runtime
 from shared.api.meta import EventReason
 from shared.decision_log import Logged
 from shared.disruption.command import UNDERUTILIZED
@@ -35,7 +35,7 @@ class Decisions:
         self._table = table
         self._recorder = recorder
         self._logger = logger
-        self._refused: dict[tuple[str, str, str], datetime] = host.current().once("disruption:refused", dict)
+        self._refused: dict[tuple[str, str, str], datetime] = runtime.current().cached("disruption:refused", dict)
 
     def took(self, action: Action, *, id_: str, now: datetime) -> None:
         """An action is begun."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import aws, hints, host
+from shared import aws, hints, runtime
 from shared.api.kubernetes import Node
 from shared.api.pods import is_reschedulable
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
-from shared.cluster.reading import pods_on
+from shared.cluster.snapshot_reader import pods_on
 from shared.disruption import disruption_queue
 from shared.disruption.cluster_state import holders
 from shared.disruption.command import EMPTY
@@ -136,7 +136,7 @@ class Carrying:
         if not writes.delete(self.client, resources.NODE_CLAIMS, claim):
             return False
         self.recorder.record(claim.ref, "Normal", "DisruptionTerminating", f"{mark.reason}: {mark.message}")
-        now = host.current().now()
+        now = runtime.current().now()
         for body in hints.bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now):
             aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)
         return True

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from functions.disruption.controller import Disruption
 from functions.disruption.requeue import CONSOLIDATION
 from functions.disruption.settings import DisruptionSettings
-from shared import aws, hints, host, metrics, queues
+from shared import aws, hints, metrics, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.settings import read
@@ -26,7 +26,7 @@ written = Metrics(namespace=metrics.NAMESPACE, service="disruption")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
     """One look for all messages of the batch, or for the schedule's event; the latter looks for savings too."""
-    settings = read(DisruptionSettings, host.current().environ)
+    settings = read(DisruptionSettings, runtime.current().environ)
     if "Records" not in event:
         hints.parse(event, cluster=settings.cluster_name)
         _look(settings, context, everything=True)
@@ -46,7 +46,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
 
 def _look(settings: DisruptionSettings, context: LambdaContext, *, everything: bool) -> bool:
     """Look once; False when it has to be tried again."""
-    until = host.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
+    until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
     disruption = Disruption(settings, run=context.aws_request_id, until=until, logger=logger)
     try:
         report = disruption.look(everything=everything)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import host
+from shared import runtime
 from shared.disruption.cluster_state import Network
 from shared.launch.instances import LAUNCHED, describe_cluster_instances
 
@@ -27,7 +27,7 @@ _KEY = "disruption:networks"
 
 def networks(cluster: str, *, now: datetime, logger: Logger) -> Mapping[str, Network]:
     """By provider id, of the cluster's instances; what was known before where EC2 doesn't answer."""
-    known: tuple[datetime, Mapping[str, Network]] | None = host.current().warm.get(_KEY)
+    known: tuple[datetime, Mapping[str, Network]] | None = runtime.current().cache.get(_KEY)
     if known is not None and now - known[0] < KEPT:
         return known[1]
     try:
@@ -36,5 +36,5 @@ def networks(cluster: str, *, now: datetime, logger: Logger) -> Mapping[str, Net
         logger.warning("Drift of subnets and security groups was not looked for", extra={"why": str(error)})
         return known[1] if known is not None else {}
     seen = {i.provider_id: Network(subnet=i.subnet_id, security_groups=frozenset(i.security_groups)) for i in found}
-    host.current().warm[_KEY] = now, seen
+    runtime.current().cache[_KEY] = now, seen
     return seen

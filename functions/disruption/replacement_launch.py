@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 from msgspec.structs import replace
 
-from shared import aws, host
+from shared import aws, runtime
 from shared.api import labels as names
 from shared.cluster.connect import describe
 from shared.instances import store
@@ -89,4 +89,4 @@ class Buying:
                 cluster=describe(aws.eks(), self._settings.cluster_name),
                 table=self._settings.table_name,
                 logger=self._logger,
-            ).launch(claims, self.supply(snapshot, now=host.current().now()))
+            ).launch(claims, self.supply(snapshot, now=runtime.current().now()))

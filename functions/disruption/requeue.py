@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, hints, host, queues
+from shared import aws, hints, queues, runtime
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,7 +25,7 @@ _KEPT_SECONDS = 3600
 
 def wake_up(settings: DisruptionSettings, moment: datetime, *, key: str) -> None:
     """Have a message come at that moment."""
-    now = host.current().now()
+    now = runtime.current().now()
     wait = moment - now
     if wait.total_seconds() > _WITHIN_SECONDS:
         return

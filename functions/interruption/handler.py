@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.interruption import messages
+from functions.interruption import batch
+from functions.interruption.controller import Responding
 from functions.interruption.report import Report
-from functions.interruption.responding import Responding
 from functions.interruption.settings import InterruptionSettings
-from shared import aws, host, metrics, queues
+from shared import aws, metrics, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.settings import read
 
@@ -28,20 +28,20 @@ written = Metrics(namespace=metrics.NAMESPACE, service="interruption")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Follow a whole batch as one; answers which messages should come back."""
-    settings = read(InterruptionSettings, host.current().environ)
+    settings = read(InterruptionSettings, runtime.current().environ)
     report: Report = Report()
-    batch = messages.read(event, dead_letter_queue_url=settings.dead_letter_queue_url, report=report, logger=logger)
+    received = batch.read(event, dead_letter_queue_url=settings.dead_letter_queue_url, report=report, logger=logger)
     half = timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
     failed: frozenset[str] = frozenset()
-    if batch.messages or batch.sweep:
+    if received.messages or received.sweep:
         try:
             failed = Responding(
-                settings, run=context.aws_request_id, until=host.current().now() + half, report=report, logger=logger
-            ).respond(batch.messages, sweep=batch.sweep)
+                settings, run=context.aws_request_id, until=runtime.current().now() + half, report=report, logger=logger
+            ).respond(received.messages, sweep=received.sweep)
         except (ApiError, BotoCoreError, ClientError) as error:
             logger.warning("Events will be tried again", extra={"error": type(error).__name__, "why": str(error)})
-            failed = frozenset(m.id for m in batch.messages)
-    _measure(report, len(batch.messages) + report["malformed"])
+            failed = frozenset(m.id for m in received.messages)
+    _measure(report, len(received.messages) + report["malformed"])
     return queues.come_back(aws.sqs(), event, failed)
 
 

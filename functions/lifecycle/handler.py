@@ -9,7 +9,7 @@ from aws_lambda_powertools import Logger, Metrics
 from functions.lifecycle import measuring
 from functions.lifecycle.settings import LifecycleSettings
 from functions.lifecycle.sweep import look
-from shared import hints, host, metrics
+from shared import hints, metrics, runtime
 from shared.settings import read
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ written = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG001 (Lambda's signature)
     """Look at every claim, node, pool and class; compare with EC2 only on the schedule."""
-    settings = read(LifecycleSettings, host.current().environ)
+    settings = read(LifecycleSettings, runtime.current().environ)
     hint = hints.parse(event, cluster=settings.cluster_name)
     swept = hint.about == hints.SCHEDULED
     report = look(settings, logger=logger, everywhere=swept, classes=swept or hint.about == hints.NODE_POOLS_CHANGED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from functions.lifecycle.releasing import Releasing, release
 from functions.lifecycle.restoring import restore
-from shared import at_once, hints
+from shared import hints, parallel
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
@@ -33,7 +33,7 @@ _STEPS = {
     nodeclaim.INITIALIZED: EventReason("Initialized"),
 }
 """The conditions that a claim gets with its node, each with the event that says so."""
-_TOGETHER = 2 * at_once.THREADS
+_TOGETHER = 2 * parallel.THREADS
 """Nodes that join at once, before those whose pods wait for them are told."""
 
 
@@ -116,7 +116,7 @@ def _join_all(run: Run, joining: Iterable[tuple[NodeClaim, Node]], releasing: Re
             run.each(claim.ref, partial(releasing.after, claim.name))
     for first in range(0, len(changing), _TOGETHER):
         together = changing[first : first + _TOGETHER]
-        at_once.each(join, together)
+        parallel.each(join, together)
         for claim, _ in together:
             run.each(claim.ref, partial(releasing.after, claim.name))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, host
+from shared import aws, runtime
 from shared.api import labels as names
 from shared.cluster import listing, resources, writes
 from shared.cluster.lease import LeaseObject
@@ -39,7 +39,7 @@ def clear(client: Client, cluster: str, snapshot: Snapshot, instances: Iterable[
         ApiError, ClientError: what is left is found by the next look.
     """
     now = snapshot.taken_at
-    looked: dict[str, datetime] = host.current().once("lifecycle:leftovers", dict)
+    looked: dict[str, datetime] = runtime.current().cached("lifecycle:leftovers", dict)
     if "at" in looked and now - looked["at"] < EVERY:
         return
     looked["at"] = now

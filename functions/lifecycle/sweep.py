@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from functions.lifecycle import collecting, joining, measuring, statuses
 from functions.lifecycle.run import Report, Run
-from shared import host
+from shared import runtime
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
-from shared.cluster.reading import read
+from shared.cluster.snapshot_reader import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
@@ -29,7 +29,7 @@ def look(settings: LifecycleSettings, *, logger: Logger, everywhere: bool, class
     up. Both cost calls, and a node that joins waits for neither.
     """
     client = connect(settings)
-    run = Run(settings=settings, client=client, recorder=recorder(client), logger=logger, now=host.current().now())
+    run = Run(settings=settings, client=client, recorder=recorder(client), logger=logger, now=runtime.current().now())
     snapshot = read(client, now=run.now)
     failed = joining.bring_forward(run, snapshot)
     statuses.write(run, snapshot, failed, classes=classes)

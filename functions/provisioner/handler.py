@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.provisioner.settings import ProvisionerSettings
-from shared import aws, host, metrics, queues
+from shared import aws, metrics, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instances.store import CatalogMissingError
@@ -31,7 +31,7 @@ written = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Plan and launch for everything that is pending; answers which messages should come back."""
-    settings = read(ProvisionerSettings, host.current().environ)
+    settings = read(ProvisionerSettings, runtime.current().environ)
     messages = queues.take(
         event,
         cluster=settings.cluster_name,

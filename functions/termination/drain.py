@@ -16,7 +16,7 @@ from functions.termination.emptying import Emptying
 from functions.termination.ending import Ending
 from functions.termination.listed import Listings
 from functions.termination.looks import Looks
-from shared import host
+from shared import runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node
@@ -27,7 +27,7 @@ from shared.cluster import resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.errors import NotFoundError
 from shared.cluster.events import recorder
-from shared.cluster.reading import pods_on
+from shared.cluster.snapshot_reader import pods_on
 from shared.launch.instances import describe, instance_id
 from shared.launch.termination import terminate
 from shared.lifecycle import continuing, draining, garbage
@@ -66,7 +66,7 @@ class Drain:
             self._follow(claim_name, early=True)
 
     def _follow(self, claim_name: str, *, early: bool) -> None:
-        now = host.current().now()
+        now = runtime.current().now()
         try:
             claim = writes.read(self._client, resources.NODE_CLAIMS, claim_name, NodeClaim)
         except NotFoundError:
@@ -102,7 +102,7 @@ class Drain:
         """Terminate instances that lifecycle found without a claim, after looking again: a hint may be late."""
         asked = set(instance_ids)
         seen = self._listings
-        orphans = garbage.orphans(seen.readable_instances(), seen.claims(), seen.nodes(), now=host.current().now())
+        orphans = garbage.orphans(seen.readable_instances(), seen.claims(), seen.nodes(), now=runtime.current().now())
         still = [i for i in orphans if i in asked]
         if still:
             self._logger.warning("Terminating instances without a NodeClaim", extra={"instances": still})
@@ -127,7 +127,7 @@ class Drain:
         node = self._emptying.cordon(node)
         pods = pods_on(self._client, node.metadata.name).objects
         step = draining.next_step(
-            claim, pods, self._listings.attachments(node), self._listings.volumes(node), now=host.current().now()
+            claim, pods, self._listings.attachments(node), self._listings.volumes(node), now=runtime.current().now()
         )
         awaited = self._emptying.carry_out(claim, node, step)
         if step.terminate:
@@ -150,7 +150,7 @@ class Drain:
 
     def _without_claim(self, node: Node) -> None:
         """Remove a node whose instance is gone too; empty one whose instance lives. Other people's are not ours."""
-        now, seen = host.current().now(), self._listings
+        now, seen = runtime.current().now(), self._listings
         if garbage.abandoned([node], seen.claims(), seen.instances(), now=now):
             message = "it has neither a NodeClaim nor an instance"
             self._recorder.record(node.ref, "Warning", "NodeAbandoned", message)

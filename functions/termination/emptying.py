@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import host
+from shared import runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, with_condition
@@ -124,7 +124,7 @@ class Emptying:
 
         What holds is told by an event once, when it begins to: the condition remembers that it was.
         """
-        now = host.current().now()
+        now = runtime.current().now()
         message = "" if step.drained or step.terminate else step.waiting_for
         if held:
             more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import host
+from shared import runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import with_condition
@@ -76,7 +76,7 @@ class Ending:
 
     def _note(self, claim: NodeClaim) -> None:
         """Say on the claim that its instance is on its way out."""
-        now = host.current().now()
+        now = runtime.current().now()
 
         def change(current: NodeClaim) -> NodeClaim:
             conditions = with_condition(

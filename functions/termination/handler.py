@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.termination.drain import Drain
 from functions.termination.settings import TerminationSettings
-from shared import aws, hints, host, queues
+from shared import aws, hints, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.settings import read
 
@@ -22,7 +22,7 @@ logger = Logger(service="termination")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
     """Go on with every claim, node and instance that is named; answers which messages should come back."""
-    settings = read(TerminationSettings, host.current().environ)
+    settings = read(TerminationSettings, runtime.current().environ)
     messages = queues.take(
         event,
         cluster=settings.cluster_name,

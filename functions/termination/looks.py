@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared import aws, hints, host, queues
+from shared import aws, hints, queues, runtime
 from shared.cluster import resources
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
 from shared.lifecycle import continuing
@@ -28,14 +28,14 @@ class Looks:
 
     def again(self, claim: NodeClaim, awaited: Awaited, *, latest: datetime | None = None) -> None:
         """Look at the claim again in a while, never later than ``latest``; not if another look sees to it."""
-        now = host.current().now()
+        now = runtime.current().now()
         wait = continuing.delay(claim, awaited, latest=latest, now=now)
         if not continuing.is_planned(claim, until=now + wait, now=now) and self._reserve(claim, now + wait):
             self._later.setdefault(wait, []).append(claim.name)
 
     def send(self) -> None:
         """Send the next looks of everything that was followed, those due together in one message."""
-        now = host.current().now()
+        now = runtime.current().now()
         for wait, claims in self._later.items():
             for body in hints.bodies(hints.DRAIN, cluster=self._settings.cluster_name, keys=claims, time=now):
                 queues.send_later(aws.sqs(), self._settings.termination_queue_url, body=body, delay=wait)

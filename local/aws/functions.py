@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from local.aws import backends
 from local.aws.calls import CALLER
 from local.faults import Crash
-from shared import host
+from shared import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -330,7 +330,7 @@ class Functions:
             request_id=request_id,
             remaining=lambda: (deadline - self._now()).total_seconds(),  # noqa: PLW0108 - asked each time anew
         )
-        own = host.Host(environ=function.environ, now=self._now, sleep=self._sleep, warm=environment.warm)
+        own = runtime.Runtime(environ=function.environ, now=self._now, sleep=self._sleep, cache=environment.warm)
         output = io.StringIO()
         _OUTPUT.set(output)
         CALLER.set(function.short_name)
@@ -341,7 +341,7 @@ class Functions:
         payload = json.loads(json.dumps(event))
         started = time.perf_counter()
         try:
-            with _output, host.using(own), self._faults.tracing(function.short_name) or contextlib.nullcontext():
+            with _output, runtime.using(own), self._faults.tracing(function.short_name) or contextlib.nullcontext():
                 module, attribute = function.handler.rsplit(".", 1)
                 result = getattr(importlib.import_module(module), attribute)(payload, context)
                 result = json.loads(json.dumps(result))

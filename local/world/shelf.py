@@ -18,7 +18,7 @@ import msgspec
 
 from local.aws.cloud import Cloud
 from local.clock import Clock
-from shared import host
+from shared import runtime
 from shared.instances import catalog, store
 from shared.instances.refresh import refresh
 
@@ -60,7 +60,7 @@ def taken(*, region: str, seed: int, now: datetime) -> catalog.RawCatalog:
     clock = Clock(now)
     with (
         Cloud(now=clock.now, sleep=clock.sleep, region=region, seed=seed),
-        host.using(host.Host(environ={}, now=clock.now, sleep=clock.sleep)),
+        runtime.using(runtime.Runtime(environ={}, now=clock.now, sleep=clock.sleep)),
     ):
         made = refresh(None, asked=None, region=region, now=now).catalog
     write(made, region=region, seed=seed)

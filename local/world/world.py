@@ -22,7 +22,6 @@ import boto3
 import msgspec
 import yaml
 
-from functions.relay.relay import Relay
 from infra import assembly, cluster_manifests
 from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
@@ -44,6 +43,7 @@ from local.world.identity import RELAY_TOKEN, Identities
 from local.world.machines import Ec2Machines
 from local.world.rest import Activity, quiet_time, unfinished
 from local.world.timeline import Timeline
+from relay.relay import Relay
 from shared.cluster.connect import to_server
 from shared.cluster.info import ClusterInfo
 

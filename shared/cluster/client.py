@@ -18,7 +18,7 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 
-from shared import host
+from shared import runtime
 from shared.api.meta import Struct, to_json
 from shared.cluster import errors
 
@@ -346,7 +346,7 @@ class Client:
                     raise
                 wait = error.retry_after or 0.0
             backoff = min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * self._jitter()
-            (self._sleep or host.current().sleep)(max(min(wait, _LONGEST_WAIT), backoff))
+            (self._sleep or runtime.current().sleep)(max(min(wait, _LONGEST_WAIT), backoff))
 
     def _send(
         self,

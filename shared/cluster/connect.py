@@ -14,7 +14,7 @@ import boto3
 from botocore.exceptions import ClientError
 from kubernetes.client.configuration import Configuration
 
-from shared import aws, host
+from shared import aws, runtime
 from shared.cluster.client import Client
 from shared.cluster.info import ClusterInfo
 from shared.cluster.token import TokenSource
@@ -43,8 +43,8 @@ def describe(eks: EKSClient, name: str) -> ClusterInfo:
         ClusterError: no such cluster, or one without an endpoint yet.
         ClientError: EKS refuses or throttles.
     """
-    kept: dict[str, tuple[datetime, ClusterInfo]] = host.current().once("cluster:facts", dict)
-    now = host.current().now()
+    kept: dict[str, tuple[datetime, ClusterInfo]] = runtime.current().cached("cluster:facts", dict)
+    now = runtime.current().now()
     if name in kept and now - kept[name][0] < _FACTS_KEPT:
         return kept[name][1]
     try:
@@ -80,7 +80,7 @@ def connect(settings: Settings) -> Client:
     Raises:
         ClusterError: no such cluster, or one without an endpoint yet.
     """
-    return host.current().once("cluster:client", lambda: _to(settings.cluster_name))
+    return runtime.current().cached("cluster:client", lambda: _to(settings.cluster_name))
 
 
 def _to(name: str) -> Client:
@@ -90,7 +90,7 @@ def _to(name: str) -> Client:
         session,
         region=info.region or session.region_name or "us-east-1",
         cluster=name,
-        now=lambda: host.current().now(),
+        now=lambda: runtime.current().now(),
     )
     return to_server(info.endpoint, base64.b64decode(info.certificate_authority).decode(), source)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from shared import host
+from shared import runtime
 from shared.cluster.errors import AlreadyExistsError, ApiError
 from shared.cluster.resources import EVENTS
 
@@ -116,4 +116,4 @@ def _seconds(moment: datetime) -> str:
 
 def recorder(client: Client) -> Recorder:
     """The process's recorder, which remembers what it has said as long as the process is warm."""
-    return host.current().once("cluster:recorder", lambda: Recorder(client, now=lambda: host.current().now()))
+    return runtime.current().cached("cluster:recorder", lambda: Recorder(client, now=lambda: runtime.current().now()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared import host
+from shared import runtime
 from shared.instances import build
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def instance_types(
             sorted(observed_memory.items()),
         ]
     )
-    memory: dict[str, _Kept] = host.current().once("instances:types", dict)
+    memory: dict[str, _Kept] = runtime.current().cached("instances:types", dict)
     kept = memory.get(node_class.name)
     if kept is None or kept.raw is not raw or kept.made_from != made_from:
         types = build.instance_types(

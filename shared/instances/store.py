@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import host
+from shared import runtime
 from shared.instances.catalog import MalformedCatalogError, RawCatalog, decode, encode
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def load(s3: S3Client, bucket: str, cluster: str, *, max_age: timedelta | None) 
     Raises:
         CatalogMissingError: there is none, or none that can be used.
     """
-    warm = host.current().once(f"catalog:{bucket}:{cluster}", _Warm)
+    warm = runtime.current().cached(f"catalog:{bucket}:{cluster}", _Warm)
     try:
         if warm.catalog is not None:
             answer = s3.get_object(Bucket=bucket, Key=key(cluster), IfNoneMatch=warm.etag)
@@ -60,7 +60,7 @@ def load(s3: S3Client, bucket: str, cluster: str, *, max_age: timedelta | None) 
         raise CatalogMissingError(f"s3://{bucket}/{key(cluster)}: {error}") from error
     if warm.catalog is None:
         raise CatalogMissingError(f"s3://{bucket}/{key(cluster)} is empty")
-    age = host.current().now() - warm.catalog.types_at
+    age = runtime.current().now() - warm.catalog.types_at
     if max_age is not None and age > max_age:
         raise CatalogMissingError(f"the catalog in s3://{bucket}/{key(cluster)} is {age} old, more than {max_age}")
     return warm.catalog

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared import host
+from shared import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +62,7 @@ def mark(dynamodb: DynamoDBClient, table: str, offerings: Iterable[OfferingKey],
         left = put_off
         if not left:
             return
-        host.current().sleep(wait)
+        runtime.current().sleep(wait)
 
 
 def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset[OfferingKey]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import aws, host
+from shared import aws, runtime
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import ResolvedAMI
@@ -287,17 +287,17 @@ class _Group:
         if self.budget is not None and not self._may_call(self.budget):
             raise _RefusedError("RequestLimitExceeded", "the cluster's own budget for CreateFleet calls is spent")
         try:
-            answer = aws.fleet().create_fleet(**self._asking.call(wanted, claims, made, step=step))
+            answer = aws.ec2_without_retries().create_fleet(**self._asking.call(wanted, claims, made, step=step))
         except ClientError as error:
             if _code(error) in refusal.TEMPLATE_GONE:
                 return Answer(refusals=(Refusal(_code(error), str(error)),))
             if self.budget is not None and refusal.kind(_code(error)) == "throttled":
-                self.budget.refused(now=host.current().now())
+                self.budget.refused(now=runtime.current().now())
             raise _RefusedError(_code(error), error.response["Error"].get("Message", "")) from error
         return read(answer, wanted)
 
     def _may_call(self, budget: Budget) -> bool:
-        process = host.current()
+        process = runtime.current()
         return budget.take_by(self.deadline, now=process.now, sleep=process.sleep)
 
     def _deal(self, wanted: Plan, answer: Answer, requests: Sequence[LaunchRequest]) -> list[Result]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from shared import aws, host
+from shared import aws, runtime
 from shared.api.meta import to_json, with_condition
 from shared.api.nodeclass import (
     EC2NodeClassStatus,
@@ -76,7 +76,7 @@ def resolve(
     Raises:
         ClientError: AWS failed or throttled; nothing is known then, and the caller's caller tries again.
     """
-    kept = host.current().once("nodeclass:found", dict[str, tuple[datetime, _Found]])
+    kept = runtime.current().cached("nodeclass:found", dict[str, tuple[datetime, _Found]])
     key = f"{cluster.name}/{cluster.version}/{default_instance_profile}/{node_class.kind}/{_identity(node_class)}"
     until, found = kept.get(key, (None, None))
     if found is None or until is None or now >= until:

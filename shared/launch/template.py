@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from shared import host
+from shared import runtime
 from shared.api import labels
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
 from shared.instances.family import GIB
@@ -187,4 +187,4 @@ def forget(names: Sequence[str]) -> None:
 
 
 def _known() -> set[str]:
-    return host.current().once("launch-templates", set[str])
+    return runtime.current().cached("launch-templates", set[str])

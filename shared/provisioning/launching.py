@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared import at_once, aws, host
+from shared import aws, parallel, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import to_json, with_condition
@@ -48,7 +48,7 @@ class Launching:
 
     def launch(self, claims: Iterable[NodeClaim], offers: Supply) -> tuple[Launched | Failed, ...]:
         """Launch the claims and record what came of each; those whose pool or class can't launch now wait."""
-        now = host.current().now()
+        now = runtime.current().now()
         requests = []
         kinds: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]] = {}
         for claim in claims:
@@ -64,7 +64,7 @@ class Launching:
         # A call's lack is said on each of its claims; it is one thing to remember.
         lacking = dict.fromkeys(o for result in results for o in result.unavailable)
         unavailable.mark(aws.dynamodb(), self.table, lacking, reason="NoCapacity", now=now)
-        at_once.each(lambda r: self._record(by_name[r.claim_name], r, now), results)
+        parallel.each(lambda r: self._record(by_name[r.claim_name], r, now), results)
         return results
 
     def _record(self, claim: NodeClaim, result: Launched | Failed, now: datetime) -> None:

@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
-from shared import at_once, host
+from shared import parallel, runtime
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.cluster import resources, writes
 from shared.cluster.lease import hold
-from shared.cluster.reading import read
+from shared.cluster.snapshot_reader import read
 from shared.disruption import static_disruption as static_pools
 from shared.provisioning.nodeclaim_creation import grouped, offers, planned
 from shared.scheduling.decision import Problem
@@ -76,8 +76,8 @@ class Deciding:
             LeaseHeldError: another function is deciding.
             LeaseLostError: this one took too long; nothing is written.
         """
-        now = host.current().now()
-        with hold(self.client, cluster=self.cluster.name, holder=self.holder, now=host.current().now) as lease:
+        now = runtime.current().now()
+        with hold(self.client, cluster=self.cluster.name, holder=self.holder, now=runtime.current().now) as lease:
             snapshot = read(self.client, now=now)
             supply = self._supply(snapshot, now)
             fixed, lacks = self._write_static(lease, snapshot, supply, attempt)
@@ -151,7 +151,7 @@ class Deciding:
             )
             return stored
 
-        return tuple(at_once.each(write, zip(machines, claims, strict=True)))
+        return tuple(parallel.each(write, zip(machines, claims, strict=True)))
 
 
 def _plan(snapshot: Snapshot, supply: Supply, leaving: frozenset[str]) -> Decision:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared import aws, hints, host
+from shared import aws, hints, runtime
 from shared.api.pods import waited
 from shared.cluster.connect import connect, describe
 from shared.cluster.events import recorder
@@ -111,7 +111,7 @@ class Provisioning:
             report.claims_created += len(decided.created)
             report.decision_seconds = max(report.decision_seconds, decided.decision.stats.get("seconds", 0.0))
             if decided.created:
-                report.slowest_claim = max(report.slowest_claim or 0.0, _longest_wait(decided, host.current().now()))
+                report.slowest_claim = max(report.slowest_claim or 0.0, _longest_wait(decided, runtime.current().now()))
             report.launched += launched
             report.failed += failed
             report.unplaced = frozenset(decided.decision.errors)
@@ -119,7 +119,7 @@ class Provisioning:
             report.unfilled = frozenset(c.name for c in claims) - {r.claim_name for r in launched}
             if not any(f.kind == "capacity" for f in failed):
                 break
-            if until is not None and host.current().now() >= until:
+            if until is not None and runtime.current().now() >= until:
                 break
         return report
 
@@ -131,7 +131,7 @@ class Provisioning:
                 hints.CATALOG_MISSING,
                 cluster=self._settings.cluster_name,
                 keys=(),
-                time=host.current().now(),
+                time=runtime.current().now(),
                 bus=self._settings.event_bus_name,
             )
             aws.events().put_events(Entries=[missing])

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 import yaml
 
-from functions.relay.settings import RelaySettings
 from infra import cluster_manifests, function_sizes
+from relay.settings import RelaySettings
 from shared import settings
 from shared.cluster import lease
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from local.world import World
-from shared import host
+from shared import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,8 +58,8 @@ class Desk:
     kubeconfig: Path
 
     def tenon(self, *arguments: str) -> Said:
-        at_desk = host.Host(environ=os.environ, now=self.world.clock.now, sleep=self.world.clock.sleep)
-        with host.using(at_desk):
+        at_desk = runtime.Runtime(environ=os.environ, now=self.world.clock.now, sleep=self.world.clock.sleep)
+        with runtime.using(at_desk):
             return call(*arguments, "--cluster", CLUSTER, env={"KUBECONFIG": str(self.kubeconfig)})
 
 

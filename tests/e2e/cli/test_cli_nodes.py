@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared import host
+from shared import runtime
 from tests.e2e.cli.conftest import CLUSTER, Desk, call
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ def test_live_it_follows_the_cluster_until_ctrl_c(busy: Desk) -> None:
         frames += 1
         if frames > 30:
             raise KeyboardInterrupt
-        with host.using(host.Host(environ={}, now=world.clock.now, sleep=world.clock.sleep)):
+        with runtime.using(runtime.Runtime(environ={}, now=world.clock.now, sleep=world.clock.sleep)):
             world.run_for(timedelta(seconds=seconds))
 
     terminal = {"FORCE_COLOR": "1", "COLUMNS": "120", "LINES": "40", "KUBECONFIG": str(busy.kubeconfig)}
-    with host.using(host.Host(environ=os.environ, now=world.clock.now, sleep=sleep)):
+    with runtime.using(runtime.Runtime(environ=os.environ, now=world.clock.now, sleep=sleep)):
         shown = call("nodes", "--cluster", CLUSTER, "--interval", "4", env=terminal)
     assert shown.code == 0, shown.err
     assert "\x1b[" in shown.out

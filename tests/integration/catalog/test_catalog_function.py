@@ -11,11 +11,11 @@ import pytest
 from moto import mock_aws
 
 from functions.catalog.handler import handle
-from shared import aws, hints, host
+from shared import aws, hints, runtime
 from shared.api.nodeclass import EC2NodeClass
-from shared.host import Host
 from shared.instances import store
 from shared.instances.build import instance_types
+from shared.runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     made = World()
     environ = {"TENON_CLUSTER_NAME": CLUSTER, "TENON_CATALOG_BUCKET": BUCKET}
-    with mock_aws(), host.using(Host(environ=environ, now=lambda: made.now)):
+    with mock_aws(), runtime.using(Runtime(environ=environ, now=lambda: made.now)):
         aws.s3().create_bucket(Bucket=BUCKET)
         made.watch()
         yield made

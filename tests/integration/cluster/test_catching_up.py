@@ -13,7 +13,7 @@ import pytest
 from local.kubernetes.wire import Response
 from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
-from shared.cluster.catching_up import UNFINISHED, Pods
+from shared.cluster.pod_cache import UNFINISHED, Pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

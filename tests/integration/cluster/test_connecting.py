@@ -16,11 +16,11 @@ from moto.eks.models import eks_backends
 from local.kubernetes.access import User
 from local.kubernetes.server import Server
 from local.kubernetes.store import Store
-from shared import aws, host
+from shared import aws, runtime
 from shared.cluster import resources
 from shared.cluster.connect import ClusterError, connect, describe
 from shared.cluster.token import PREFIX
-from shared.host import Host
+from shared.runtime import Runtime
 from shared.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def account(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[None]:
         ("AWS_DEFAULT_REGION", REGION),
     ):
         monkeypatch.setenv(name, value)
-    with mock_aws(), host.using(Host(environ={}, now=clock.now, sleep=clock.sleep)):
+    with mock_aws(), runtime.using(Runtime(environ={}, now=clock.now, sleep=clock.sleep)):
         boto3.client("eks").create_cluster(
             name="demo",
             version="1.34",

@@ -12,7 +12,7 @@ from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
 from shared.cluster.client import PAGE
 from shared.cluster.errors import UnavailableError
-from shared.cluster.reading import pods_on, read
+from shared.cluster.snapshot_reader import pods_on, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable

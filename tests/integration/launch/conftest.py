@@ -15,7 +15,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 from moto.ssm.models import ssm_backends
 
-from shared import aws, host
+from shared import aws, runtime
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.meta import ObjectMeta
@@ -27,11 +27,11 @@ from shared.api.nodeclass import (
     SubnetSelectorTerm,
 )
 from shared.cluster.info import ClusterInfo
-from shared.host import Host
 from shared.instances.offering import InstanceType, Offering
 from shared.launch.fleet import Failed, Launched, LaunchRequest, launch
 from shared.launch.nodeclass import resolve
 from shared.launch.template import tag_list
+from shared.runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +66,7 @@ class Fleets:
     requests: list[dict[str, Any]] = field(default_factory=list)
 
     def install(self) -> None:
-        events = aws.fleet().meta.events
+        events = aws.ec2_without_retries().meta.events
         events.register("before-parameter-build.ec2.CreateFleet", self._build)
         events.register("before-call.ec2.CreateFleet", self._before)
         events.register("after-call.ec2.CreateFleet", self._after)
@@ -185,7 +185,7 @@ class Account:
 
     def restart(self) -> None:
         """The function's process dies; EC2 stays."""
-        host.current().warm.clear()
+        runtime.current().cache.clear()
         self.fleets.install()
 
     @staticmethod
@@ -243,7 +243,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
-    with mock_aws(), host.using(Host(environ={}, now=lambda: NOW)):
+    with mock_aws(), runtime.using(Runtime(environ={}, now=lambda: NOW)):
         yield Account()
 
 

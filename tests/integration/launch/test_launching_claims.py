@@ -152,7 +152,7 @@ def test_dying_at_any_call_leaves_exactly_one_instance_a_claim(
         if seen == nth:
             raise Died
 
-    for client in (aws.ec2(), aws.fleet()):
+    for client in (aws.ec2(), aws.ec2_without_retries()):
         client.meta.events.register_last(f"{moment}.ec2.{call}", die)
     with contextlib.suppress(Died):
         account.launch(claims, types, node_class=node_class)

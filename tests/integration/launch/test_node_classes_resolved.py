@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from shared import aws, host
+from shared import aws, runtime
 from shared.api.meta import condition, is_true
 from shared.api.nodeclass import (
     AMISelectorTerm,
@@ -219,7 +219,7 @@ def refuse(call: str, code: str) -> None:
 def test_a_role_gets_an_instance_profile_once(account: Account) -> None:
     aws.iam().create_role(RoleName="nodes", AssumeRolePolicyDocument=json.dumps({}), Path="/")
     first = account.status(account.node_class(role="nodes")).instance_profile
-    host.current().warm.pop("nodeclass:found")
+    runtime.current().cache.pop("nodeclass:found")
     assert account.status(account.node_class(role="nodes")).instance_profile == first
     profile = aws.iam().get_instance_profile(InstanceProfileName=first)["InstanceProfile"]
     assert [r["RoleName"] for r in profile["Roles"]] == ["nodes"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared import aws, host
+from shared import aws, runtime
 from shared.instances import unavailable
 from shared.launch.budget import BURST, REFILL, Budget
 from shared.launch.fleet import PATIENCE, Failed, Launched
@@ -32,21 +32,21 @@ def table(account: Account) -> Account:
 
 
 def test_an_offering_is_unavailable_for_three_minutes(table: Account) -> None:  # noqa: ARG001 (makes the table)
-    now = host.current().now()
+    now = runtime.current().now()
     unavailable.mark(aws.dynamodb(), TABLE, [M5], reason="InsufficientInstanceCapacity", now=now)
     assert unavailable.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=179)) == {M5}
     assert unavailable.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=181)) == frozenset()
 
 
 def test_marking_again_starts_the_time_anew(table: Account) -> None:  # noqa: ARG001 (makes the table)
-    now = host.current().now()
+    now = runtime.current().now()
     for later in (0, 100):
         unavailable.mark(aws.dynamodb(), TABLE, [M5], reason="Unsupported", now=now + timedelta(seconds=later))
     assert unavailable.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=250)) == {M5}
 
 
 def test_a_whole_zone_is_marked_25_offerings_a_call_and_what_is_put_off_is_tried_again(table: Account) -> None:  # noqa: ARG001 (makes the table)
-    dynamodb, now = aws.dynamodb(), host.current().now()
+    dynamodb, now = aws.dynamodb(), runtime.current().now()
     zone = [("spot", f"m5.{i}", "us-east-1a") for i in range(60)]
     sent: list[list[Any]] = []
 
@@ -66,7 +66,7 @@ def test_a_whole_zone_is_marked_25_offerings_a_call_and_what_is_put_off_is_tried
 
 
 def test_two_functions_share_one_budget(table: Account) -> None:  # noqa: ARG001 (makes the table)
-    now = host.current().now()
+    now = runtime.current().now()
     functions = [Budget(aws.dynamodb(), TABLE), Budget(aws.dynamodb(), TABLE)]
     granted = [functions[i % 2].take(now=now) for i in range(10)]
     assert sum(granted) == BURST
@@ -78,7 +78,7 @@ class Clock:
     """Time that passes only when somebody waits."""
 
     def __init__(self) -> None:
-        self.moment = host.current().now()
+        self.moment = runtime.current().now()
 
     def now(self) -> datetime:
         return self.moment
@@ -90,7 +90,7 @@ class Clock:
 def test_launches_wait_a_little_for_the_budget_and_the_rest_is_told_to_come_back(table: Account) -> None:
     clock, node_class, types = Clock(), table.ready(), [table.instance_type("m5.large", spot=0.03)]
     claims = [table.claim(f"web-{i}", group=f"group-{i}") for i in range(30)]
-    with host.using(replace(host.current(), now=clock.now, sleep=clock.sleep)):
+    with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
         budget = Budget(aws.dynamodb(), TABLE)
         results = table.launch(claims, types, node_class=node_class, budget=budget, now=clock.now())
     launched = [r for r in results if isinstance(r, Launched)]
@@ -104,7 +104,7 @@ def test_200_throttled_answers_stay_within_the_budget_and_all_run_in_the_end(tab
     claims = [table.claim(f"web-{i}", group=f"group-{i % 20}") for i in range(100)]
     start = clock.now()
     done: dict[str, str] = {}
-    with host.using(replace(host.current(), now=clock.now, sleep=clock.sleep)):
+    with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
         budget = Budget(aws.dynamodb(), TABLE)
         while len(done) < len(claims):
             waiting = [c for c in claims if c.name not in done]

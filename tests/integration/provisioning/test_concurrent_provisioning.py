@@ -23,7 +23,7 @@ from local.kubernetes.server import ADMIN_TOKEN, Server
 from local.kubernetes.store import Store
 from local.world import shelf
 from local.world.cuts import requests_cut
-from shared import host
+from shared import runtime
 from shared.api import labels as names
 from shared.cluster.client import Client
 from shared.cluster.connect import configuration
@@ -116,9 +116,9 @@ class Deciders:
         """One run; one that finds the other deciding comes back later, which the caller sees to."""
         self._runs += 1
         run = f"{who}-{self._runs}"
-        own = host.Host(environ={}, now=self.clock.now, sleep=self.clock.turn, warm=self._warm[who])
+        own = runtime.Runtime(environ={}, now=self.clock.now, sleep=self.clock.turn, cache=self._warm[who])
         logger = Logger(service=who, level="CRITICAL")
-        with host.using(own):
+        with runtime.using(own):
             try:
                 Provisioning(SETTINGS, by=who, run=run, logger=logger).run()
             except (LeaseHeldError, LeaseLostError):
@@ -197,7 +197,7 @@ def deciders() -> Iterator[Deciders]:
         )
         boto3.client("iam").create_instance_profile(InstanceProfileName="nodes")
         few = msgspec.structs.replace(raw, shapes=tuple(s for s in raw.shapes if s.name in SHAPES))
-        with host.using(host.Host(environ={})):
+        with runtime.using(runtime.Runtime(environ={})):
             store.save(boto3.client("s3"), SETTINGS.catalog_bucket, "demo", few)
         for kind in cluster_manifests.kinds():
             kubernetes.create(kubernetes.kind(kind["apiVersion"], kind["kind"]), kind)

@@ -9,11 +9,11 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from functions.relay.relay import Relay
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
 from local.kubernetes.server import ADMIN_TOKEN, Server
 from local.kubernetes.store import Store
+from relay.relay import Relay
 from shared.api import labels as names
 from shared.cluster.client import Client
 from shared.cluster.connect import configuration

@@ -1,4 +1,4 @@
-"""``python -m functions.relay`` as it runs in a cluster: it starts, is healthy, and ends when asked to."""
+"""``python -m relay`` as it runs in a cluster: it starts, is healthy, and ends when asked to."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def healthz(port: int) -> int:
 def test_it_is_healthy_while_it_watches_and_ends_on_sigterm(tmp_path: Path, server: Server) -> None:
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, "-m", "functions.relay"],
+        [sys.executable, "-m", "relay"],
         cwd=ROOT,
         env=environment(tmp_path, server, port),
         stdout=subprocess.PIPE,
@@ -85,7 +85,7 @@ def test_without_its_settings_it_says_so_and_ends(tmp_path: Path, server: Server
     environ = environment(tmp_path, server, free_port())
     del environ[missing]
     ended = subprocess.run(
-        [sys.executable, "-m", "functions.relay"],
+        [sys.executable, "-m", "relay"],
         cwd=ROOT,
         env=environ,
         capture_output=True,

@@ -18,7 +18,7 @@ from local.aws import backends
 from local.kubernetes import kinds
 from local.kubernetes.server import ADMIN_TOKEN, Server
 from local.kubernetes.store import Store
-from shared import aws, hints, host
+from shared import aws, hints, runtime
 from shared.api import labels as names
 from shared.cluster.client import Client
 from shared.cluster.connect import configuration
@@ -64,7 +64,7 @@ class Rig:
             name=CLUSTER, endpoint="https://x", certificate_authority="", version="1.34", service_cidr="", region=REGION
         )
         self.warm = {"cluster:client": self.client, "cluster:facts": {CLUSTER: (self.now + timedelta(days=99), info)}}
-        with host.using(self.host):
+        with runtime.using(self.host):
             aws.sqs().meta.events.register("provide-client-params.sqs.SendMessage", self._sent)
             aws.ec2().meta.events.register("before-call.ec2", self._called)
 
@@ -79,7 +79,7 @@ class Rig:
     def instance(self, **tags: str) -> tuple[str, str]:
         """An instance of the cluster's; its id and provider id."""
         given = {names.CLUSTER_TAG.format(cluster=CLUSTER): "owned", names.NODEPOOL: "default", **tags}
-        with host.using(self.host):
+        with runtime.using(self.host):
             found = aws.ec2().run_instances(
                 ImageId="ami-12c6146b",
                 MinCount=1,
@@ -92,12 +92,12 @@ class Rig:
         return identity, f"aws:///{zone}/{identity}"
 
     def states(self) -> dict[str, str]:
-        with host.using(self.host):
+        with runtime.using(self.host):
             pages = aws.ec2().describe_instances()["Reservations"]
         return {i["InstanceId"]: i["State"]["Name"] for r in pages for i in r["Instances"]}
 
     def terminate_from_outside(self, identity: str) -> None:
-        with host.using(self.host):
+        with runtime.using(self.host):
             aws.ec2().terminate_instances(InstanceIds=[identity])
         self.calls.clear()
 
@@ -239,7 +239,7 @@ class Rig:
         ]
         self.invocations += 1
         before = len(self.requests)
-        with host.using(self.host):
+        with runtime.using(self.host):
             answer = termination({"Records": records}, CONTEXT)
         assert answer == {"batchItemFailures": []}
         self.evicting_looks += any("eviction" in path for _, path in self.requests[before:])
@@ -251,7 +251,7 @@ class Rig:
 
     def sweep(self) -> None:
         """Lifecycle's look of the minute; what it sends on arrives."""
-        with host.using(self.host):
+        with runtime.using(self.host):
             lifecycle({"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}, CONTEXT)
 
     def settle(self, *, minutes: int = 10) -> None:
@@ -275,7 +275,7 @@ class Rig:
     # --- what is seen ---
 
     @property
-    def host(self) -> host.Host:
+    def host(self) -> runtime.Runtime:
         environ = {
             "TENON_CLUSTER_NAME": CLUSTER,
             "TENON_TERMINATION_QUEUE_URL": self.queue_url,
@@ -283,7 +283,7 @@ class Rig:
             "TENON_NODE_INSTANCE_PROFILE": "nodes",
             "TENON_CATALOG_BUCKET": "catalog",
         }
-        return host.Host(environ=environ, now=lambda: self.now, sleep=self.turn, warm=self.warm)
+        return runtime.Runtime(environ=environ, now=lambda: self.now, sleep=self.turn, cache=self.warm)
 
     def pods(self) -> list[Obj]:
         return self.store.list(kinds.PODS)
@@ -315,8 +315,8 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         # Lambda makes no error of a warning, whatever a test runner's filters say
         warnings.filterwarnings("ignore", message="No application metrics to publish")
         client = Client(configuration(server.url, server.ca_pem, lambda: ADMIN_TOKEN), sleep=lambda _: None)
-        own = host.Host(environ={})
-        with host.using(own):
+        own = runtime.Runtime(environ={})
+        with runtime.using(own):
             queue_url = aws.sqs().create_queue(QueueName="termination")["QueueUrl"]
         rig = Rig(client=client, store=store, queue_url=queue_url)
         made.append(rig)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.aws import backends
-from shared import aws, host
+from shared import aws, runtime
 from shared.api import labels as names
 from shared.cluster.resources import LEASES, NODE_CLAIMS, NODES
 from shared.lifecycle.repair import GATE
@@ -176,7 +176,7 @@ def test_a_node_groups_instances_are_never_touched_though_they_carry_the_cluster
 
 
 def _untag(rig: Rig, instance: str) -> None:
-    with host.using(rig.host):
+    with runtime.using(rig.host):
         aws.ec2().delete_tags(Resources=[instance], Tags=[{"Key": names.NODEPOOL}])
 
 
@@ -243,7 +243,7 @@ def test_unhealthy_nodes_are_replaced_where_the_pool_asks_for_it_and_never_a_fif
 
 def test_launch_templates_that_made_nothing_for_an_hour_and_leases_of_gone_nodes_are_cleared_up(rig: Rig) -> None:
     ours = [{"Key": names.CLUSTER_TAG.format(cluster="demo"), "Value": "owned"}]
-    with host.using(rig.host):
+    with runtime.using(rig.host):
         made = {}
         for name, tags in (("tenon-demo-used", ours), ("tenon-demo-unused", ours), ("theirs", [])):
             specs: Any = [{"ResourceType": "launch-template", "Tags": tags}] if tags else []
@@ -285,7 +285,7 @@ def test_launch_templates_that_made_nothing_for_an_hour_and_leases_of_gone_nodes
 
 
 def templates(rig: Rig) -> set[str]:
-    with host.using(rig.host):
+    with runtime.using(rig.host):
         return {t["LaunchTemplateName"] for t in aws.ec2().describe_launch_templates()["LaunchTemplates"]}
 
 

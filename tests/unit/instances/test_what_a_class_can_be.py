@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import host
+from shared import runtime
 from shared.api import labels
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus
 from shared.api.meta import ObjectMeta
@@ -76,7 +76,7 @@ def test_a_warm_process_keeps_a_classes_types_until_anything_they_are_made_from_
         asked: Any = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}} | changed
         return keeping.instance_types(raw, of, **asked)
 
-    with host.using(host.Host(environ={})):
+    with runtime.using(runtime.Runtime(environ={})):
         first = ask(node_class())
         assert ask(node_class()) is first
         assert ask(node_class(), unavailable={("spot", "m5.large", "a")}) != first

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from functions.interruption.deadline import MARGIN, is_ours, stamp
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
-from shared.interruption.deadline import MARGIN, is_ours, stamp
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TWO_MINUTES = timedelta(minutes=2)

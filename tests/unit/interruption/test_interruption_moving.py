@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from functions.interruption import proactive_replacement as replacement
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
-from shared.interruption import moving
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -39,16 +39,16 @@ def cluster(
     protected: Iterable[int] = (),
 ) -> Snapshot:
     pool = NodePool(
-        metadata=ObjectMeta(name="p", annotations={} if choice is None else {moving.ON_REBALANCE: choice}),
+        metadata=ObjectMeta(name="p", annotations={} if choice is None else {replacement.ON_REBALANCE: choice}),
         spec=NodePoolSpec(disruption=Disruption(budgets=ALL if budgets is None else budgets)),
     )
     claims, nodes, pods = [], [], []
     for i in range(size):
         annotations = {}
         if i in at_risk:
-            annotations[moving.AT_RISK] = (NOW - timedelta(minutes=1)).isoformat()
+            annotations[replacement.AT_RISK] = (NOW - timedelta(minutes=1)).isoformat()
         if maintenance and i in maintenance:
-            annotations[moving.MAINTENANCE] = maintenance[i].isoformat()
+            annotations[replacement.MAINTENANCE] = maintenance[i].isoformat()
         claims.append(
             NodeClaim(
                 metadata=ObjectMeta(
@@ -87,7 +87,7 @@ def cluster(
 
 
 def gone(snapshot: Snapshot) -> list[str]:
-    return [m.node for m in moving.decide(snapshot, now=NOW).go]
+    return [m.node for m in replacement.decide(snapshot, now=NOW).go]
 
 
 def test_without_a_choice_a_machine_at_risk_is_replaced() -> None:
@@ -100,8 +100,8 @@ def test_a_choice_that_nobody_can_read_counts_as_none(text: str) -> None:
 
 
 def test_a_pool_may_ignore_the_risk_or_only_cordon() -> None:
-    assert moving.decide(cluster(5, at_risk=[3], choice="ignore"), now=NOW) == moving.Moves()
-    moves = moving.decide(cluster(5, at_risk=[3], choice="cordon"), now=NOW)
+    assert replacement.decide(cluster(5, at_risk=[3], choice="ignore"), now=NOW) == replacement.Moves()
+    moves = replacement.decide(cluster(5, at_risk=[3], choice="cordon"), now=NOW)
     assert moves.go == ()
     assert [n.metadata.name for n in moves.cordon] == ["n003"]
 
@@ -132,12 +132,12 @@ def test_budgets_of_the_pool_hold_for_machines_at_risk_and_for_maintenance() -> 
 def test_maintenance_waits_for_a_window_until_its_date_is_near() -> None:
     shut = [Budget(nodes="0", schedule="0 8 * * *", duration="8h")]
     assert gone(cluster(20, maintenance={2: NOW + timedelta(hours=2)}, budgets=shut)) == []
-    moves = moving.decide(cluster(20, maintenance={2: NOW + timedelta(minutes=50)}, budgets=shut), now=NOW).go
+    moves = replacement.decide(cluster(20, maintenance={2: NOW + timedelta(minutes=50)}, budgets=shut), now=NOW).go
     assert [(m.node, m.must, m.by) for m in moves] == [("n002", True, NOW + timedelta(minutes=50))]
 
 
 def test_maintenance_that_has_begun_is_followed_without_a_deadline() -> None:
-    (move,) = moving.decide(cluster(20, maintenance={2: NOW - timedelta(hours=1)}), now=NOW).go
+    (move,) = replacement.decide(cluster(20, maintenance={2: NOW - timedelta(hours=1)}), now=NOW).go
     assert (move.must, move.by) == (True, None)
 
 
@@ -149,6 +149,6 @@ def test_what_the_user_asked_to_leave_alone_stays_but_for_maintenance_that_is_ne
 def test_a_recommendation_counts_for_twenty_minutes() -> None:
     snapshot = cluster(5, at_risk=[3])
     claim = snapshot.node_claims[3]
-    assert moving.is_marked(claim, now=NOW + timedelta(minutes=18))
-    assert not moving.is_marked(claim, now=NOW + timedelta(minutes=20))
-    assert moving.decide(snapshot, now=NOW + timedelta(minutes=20)) == moving.Moves()
+    assert replacement.is_marked(claim, now=NOW + timedelta(minutes=18))
+    assert not replacement.is_marked(claim, now=NOW + timedelta(minutes=20))
+    assert replacement.decide(snapshot, now=NOW + timedelta(minutes=20)) == replacement.Moves()

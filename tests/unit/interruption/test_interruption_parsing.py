@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.interruption.notice import Ask, MalformedEventError
-from shared.interruption.parsing import parse
+from functions.interruption.messages.notice import Ask, MalformedEventError
+from functions.interruption.messages.parser import parse
 
 Sample = Callable[[str], dict[str, Any]]
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from shared.interruption.notice import Basis
-from shared.interruption.witness import SETTLED, Seen, Verdict, weigh
+from functions.interruption.event_verification import SETTLED, Seen, Verdict, weigh
+from functions.interruption.messages.notice import Basis
 
 NOW = timedelta()
 TAKEN = "instance-terminated-no-capacity"

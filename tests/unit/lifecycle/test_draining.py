@@ -120,10 +120,10 @@ def test_a_pod_protected_for_a_while_is_evicted_once_that_is_over_and_looked_at_
 
 def test_the_deadline_overrides_a_pods_protection_and_leaves_it_its_own_grace() -> None:
     kept = pod("kept", annotations={names.DO_NOT_DISRUPT: "true"}, grace=60)
-    hurried = claim(grace="10m")
-    early = next_step(hurried, [kept], (), {}, now=NOW)
+    ec2_short_timeout = claim(grace="10m")
+    early = next_step(ec2_short_timeout, [kept], (), {}, now=NOW)
     assert (early.force, early.latest) == ((), NOW + timedelta(minutes=9))
-    late = next_step(hurried, [kept], (), {}, now=NOW + timedelta(minutes=9))
+    late = next_step(ec2_short_timeout, [kept], (), {}, now=NOW + timedelta(minutes=9))
     assert (late.force, late.protected) == (((kept, 60),), ())
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.relay.batches import LONGEST_BACKOFF, Batches
-from functions.relay.publishing import BYTES, ENTRIES, calls, outgoing
+from relay.batches import LONGEST_BACKOFF, Batches
+from relay.publisher import BYTES, ENTRIES, calls, outgoing
 from shared import hints
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.relay.drains import FIRST_PAUSE, LONGEST_PAUSE, NEAR, SPACING, Drains
-from functions.relay.sightings import (
+from relay.blocked_drains import FIRST_PAUSE, LONGEST_PAUSE, NEAR, SPACING, Drains
+from relay.watched_kinds import (
     KINDS,
     BudgetSpec,
     BudgetStatus,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.relay.noticing import Notice, Noticer
-from functions.relay.sightings import (
+from relay.change_detection import Notice, Noticer
+from relay.watched_kinds import (
     Changed,
     Listed,
     NodeSpec,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared import host
+from shared import runtime
 from shared.api.nodeclaim import NodeClaim
 from shared.cluster import resources
 from shared.cluster.listing import objects
@@ -42,7 +42,7 @@ class Claims:
     def of(self, instance_ids: Iterable[str], *, latest: datetime) -> dict[str, NodeClaim]:
         """Our claims among these instances, by instance; ``latest`` is the time of the youngest event about them."""
         wanted = set(instance_ids)
-        known: _Known | None = host.current().warm.get(_KEPT)
+        known: _Known | None = runtime.current().cache.get(_KEPT)
         if self._listed is None and known is not None and known.at >= latest + _SETTLED:
             wanted &= known.instances
             if not wanted:
@@ -53,8 +53,8 @@ class Claims:
     def all(self) -> dict[str, NodeClaim]:
         """Every claim that has an instance, by instance; read once an invocation."""
         if self._listed is None:
-            at = host.current().now()
+            at = runtime.current().now()
             listed = objects(self._client, resources.NODE_CLAIMS, NodeClaim).objects
             self._listed = {instance_id(c.status.provider_id): c for c in listed if c.status.provider_id}
-            host.current().warm[_KEPT] = _Known(at, frozenset(self._listed))
+            runtime.current().cache[_KEPT] = _Known(at, frozenset(self._listed))
         return self._listed

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from functions.interruption.messages.notice import LONG_USE, Ask, Basis, Detail, MalformedEventError, Notice, moment
 from shared.api.meta import EventReason
-from shared.interruption.notice import LONG_USE, Ask, Basis, Detail, MalformedEventError, Notice, moment
 
 SOURCE = "aws.health"
 DETAIL_TYPE = "AWS Health Event"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from functions.interruption.event_verification import Seen
+from functions.interruption.messages.notice import Basis
 from shared import aws
 from shared.api import labels as names
-from shared.interruption.notice import Basis
-from shared.interruption.witness import Seen
 from shared.launch import instances
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def ask(named: Mapping[str, Collection[Basis]], *, logger: Logger) -> dict[str, 
     Nothing at all where it can't be asked. A spot request tells of its instance all that a warning needs, in a few
     bytes; instances themselves are described only where that isn't enough.
     """
-    ec2 = aws.hurried()
+    ec2 = aws.ec2_short_timeout()
     try:
         statuses = _statuses(sorted(i for i, bases in named.items() if _OF_SPOT.intersection(bases)), ec2)
         left = sorted(i for i, bases in named.items() if i not in statuses or not _OF_SPOT.issuperset(bases))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from functions.relay.sightings import Change, Changed, Protection, Sighted, SightedBudget, SightedClaim, SightedPod
+from relay.watched_kinds import Change, Changed, Protection, Sighted, SightedBudget, SightedClaim, SightedPod
 from shared.api.selectors import SelectorError, matches
 from shared.cluster import resources
 from shared.lifecycle import continuing

@@ -14,14 +14,14 @@ chosen: **pods, then claims, then nodes, then the rest.**
   the same room; disruption looks at a node's pods again (:func:`pods_on`) before it acts.
 
 All lists are consistent reads (no ``resourceVersion=0``): never from a cache that lags. The pods of a large cluster are
-caught up by a watch in a warm process (``catching_up`` says how far that can be trusted).
+caught up by a watch in a warm process (``pod_cache`` says how far that can be trusted).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shared import host
+from shared import runtime
 from shared.api.kubernetes import (
     CSINode,
     DaemonSet,
@@ -35,10 +35,10 @@ from shared.api.kubernetes import (
     VolumeAttachment,
 )
 from shared.api.nodeclaim import NodeClaim
-from shared.cluster import listing, pools, resources
-from shared.cluster.catching_up import UNFINISHED, WORTH, Pods
+from shared.cluster import conversion, listing, resources
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import Listed
+from shared.cluster.pod_cache import UNFINISHED, WORTH, Pods
 from shared.snapshot import Invalid, Snapshot
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class Reader:
         nodes = every(resources.NODES, Node)
         raw_pools = _raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
         raw_classes = _raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
-        node_pools, bad_pools = pools.node_pools(raw_pools)
-        node_classes, bad_classes = pools.node_classes(raw_classes)
+        node_pools, bad_pools = conversion.node_pools(raw_pools)
+        node_classes, bad_classes = conversion.node_classes(raw_classes)
         invalid.extend((*bad_pools, *bad_classes))
         return Snapshot(
             taken_at=now,
@@ -104,7 +104,7 @@ def read(client: Client, *, now: datetime) -> Snapshot:
     Raises:
         ApiError: the API server can't be read.
     """
-    reader = host.current().once("cluster:reader", lambda: Reader(client))
+    reader = runtime.current().cached("cluster:reader", lambda: Reader(client))
     if reader.client is not client:
         reader = Reader(client)
     return reader.read(now)

@@ -7,12 +7,24 @@ from typing import Any
 
 import msgspec
 
-from shared.interruption import rebalance, reservation, scheduled_change, spot_warning, state_change
-from shared.interruption.notice import MalformedEventError, Notice, Parser
+from functions.interruption.messages import (
+    capacity_reservation_interruption,
+    rebalance_recommendation,
+    scheduled_change,
+    spot_interruption,
+    state_change,
+)
+from functions.interruption.messages.notice import MalformedEventError, Notice, Parser
 
 _PARSERS: dict[tuple[str, str], Parser] = {
     (module.SOURCE, module.DETAIL_TYPE): module.parse
-    for module in (spot_warning, rebalance, state_change, scheduled_change, reservation)
+    for module in (
+        capacity_reservation_interruption,
+        rebalance_recommendation,
+        scheduled_change,
+        spot_interruption,
+        state_change,
+    )
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from functions.relay.sightings import (
+from relay.watched_kinds import (
     POOL_KINDS,
     Change,
     Changed,

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.interruption.asking import ask
-from functions.interruption.claims import Claims
-from functions.interruption.taking import Giving, Taking
-from shared import host
+from functions.interruption import proactive_replacement
+from functions.interruption.cordon_and_drain import Giving, Taking
+from functions.interruption.deadline import is_ours, stamp
+from functions.interruption.event_verification import ASKED_FOR, Verdict, weigh
+from functions.interruption.instance_lookup import ask
+from functions.interruption.messages.notice import Ask, Basis
+from functions.interruption.node_claim_lookup import Claims
+from shared import runtime
 from shared.cluster import resources
 from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
-from shared.cluster.reading import read
+from shared.cluster.snapshot_reader import read
 from shared.instances.store import CatalogMissingError
-from shared.interruption import moving
-from shared.interruption.deadline import is_ours, stamp
-from shared.interruption.notice import Ask, Basis
-from shared.interruption.witness import ASKED_FOR, Verdict, weigh
 from shared.launch.instances import instance_id
 from shared.lifecycle import staying
 from shared.provisioning.provisioner import Provisioning
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
-    from functions.interruption.messages import Message
+    from functions.interruption.batch import Message
+    from functions.interruption.messages.notice import Notice
+    from functions.interruption.proactive_replacement import Move
     from functions.interruption.report import Report
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
-    from shared.interruption.moving import Move
-    from shared.interruption.notice import Notice
     from shared.lifecycle.staying import Stays
     from shared.provisioning import provisioner
     from shared.snapshot import Snapshot
@@ -103,7 +103,7 @@ class Responding:
         return frozenset(failed)
 
     def _is_stale(self, message: Message) -> bool:
-        stale = host.current().now() - message.event.time > message.event.notice.use
+        stale = runtime.current().now() - message.event.time > message.event.notice.use
         self._report["stale"] += stale
         return stale
 
@@ -118,7 +118,7 @@ class Responding:
 
     def _borne_out(self, ours: Sequence[tuple[Message, NodeClaim]]) -> tuple[list[Heard], set[str]]:
         """What is left to follow once EC2 was asked, and the messages to ask about again."""
-        now = host.current().now()
+        now = runtime.current().now()
         open_ = [(m, c) for m, c in ours if not is_ours(c)]
         named: dict[str, set[Basis]] = {}
         for message, claim in open_:
@@ -148,7 +148,7 @@ class Responding:
     # --- machines that go ---
 
     def _give_up_all(self, ours: Sequence[Heard]) -> set[str]:
-        now = host.current().now()
+        now = runtime.current().now()
         givings: dict[str, Giving] = {}
         asked: dict[str, list[str]] = {}
         scarce: dict[str, NodeClaim] = {}
@@ -210,10 +210,10 @@ class Responding:
                     leaving=leaving, until=self._until
                 )
             except LeaseHeldError as error:
-                if host.current().now() >= self._until:
+                if runtime.current().now() >= self._until:
                     break
                 self._logger.info("Somebody else is deciding", extra={"why": str(error)})
-                host.current().sleep(_LEASE_WAIT_SECONDS)
+                runtime.current().sleep(_LEASE_WAIT_SECONDS)
                 continue
             except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseLostError) as error:
                 self._logger.warning(
@@ -233,7 +233,7 @@ class Responding:
         for message, claim in ours:
             notice = message.event.notice
             risk = notice.ask is Ask.RISK
-            annotation = moving.AT_RISK if risk else moving.MAINTENANCE
+            annotation = proactive_replacement.AT_RISK if risk else proactive_replacement.MAINTENANCE
             moment = message.event.time if risk else notice.by or message.event.time
             if claim.metadata.deletion_timestamp is not None:
                 continue
@@ -257,11 +257,11 @@ class Responding:
 
     def _move(self, *, fresh: bool) -> None:
         """Move what may be moved now; what may not stays marked, and the next minute looks again."""
-        now = host.current().now()
-        if not fresh and not any(moving.is_marked(c, now=now) for c in self._claims.all().values()):
+        now = runtime.current().now()
+        if not fresh and not any(proactive_replacement.is_marked(c, now=now) for c in self._claims.all().values()):
             return
         snapshot = read(self._client, now=now)
-        moves = moving.decide(snapshot, now=now)
+        moves = proactive_replacement.decide(snapshot, now=now)
         for node in moves.cordon:
             self._taking.cordon(node)
             self._report["cordoned"] += 1

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from functions.interruption.messages.notice import LONG_USE, Ask, Basis, Detail, Notice, text
 from shared.api.meta import EventReason
-from shared.interruption.notice import LONG_USE, Ask, Basis, Detail, Notice, text
 
 SOURCE = "aws.ec2"
 DETAIL_TYPE = "EC2 Instance State-change Notification"

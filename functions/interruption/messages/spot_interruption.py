@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from functions.interruption.messages.notice import TWO_MINUTES, Basis, Detail, Notice, reclaimed, text
 from shared.api.meta import EventReason
-from shared.interruption.notice import TWO_MINUTES, Basis, Detail, Notice, reclaimed, text
 
 if TYPE_CHECKING:
     from datetime import datetime

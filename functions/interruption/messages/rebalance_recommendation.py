@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from functions.interruption.messages.notice import LONG_USE, Ask, Basis, Detail, Notice, text
 from shared.api.meta import EventReason
-from shared.interruption.notice import LONG_USE, Ask, Basis, Detail, Notice, text
 
 if TYPE_CHECKING:
     from datetime import datetime

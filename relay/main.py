@@ -1,4 +1,4 @@
-"""The relay as a process: ``python -m functions.relay``.
+"""The relay as a process: ``python -m relay``.
 
 It reaches the cluster by the service account it runs under, or by ``KUBECONFIG``; AWS by the usual credential chain
 (EKS Pod Identity in a cluster). On SIGTERM it sends what waits and ends.
@@ -15,10 +15,10 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from functions.relay.health import Health
-from functions.relay.relay import Relay
-from functions.relay.settings import RelaySettings
-from shared import aws, host
+from relay.health import Health
+from relay.relay import Relay
+from relay.settings import RelaySettings
+from shared import aws, runtime
 from shared.cluster import kubeconfig
 from shared.cluster.kubeconfig import KubeconfigError
 from shared.settings import SettingsError, read
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _TURN_SECONDS = 1.0
 _STUCK_AFTER = timedelta(seconds=60)
-_log = logging.getLogger("functions.relay")
+_log = logging.getLogger("relay")
 
 
 class JsonLines(logging.Formatter):
@@ -51,7 +51,7 @@ class JsonLines(logging.Formatter):
 
 def run(settings: RelaySettings, client: Client, stop: threading.Event) -> None:
     """Relay until ``stop`` is set."""
-    now = host.current().now
+    now = runtime.current().now
     wake = threading.Event()
     relay = Relay(
         client,

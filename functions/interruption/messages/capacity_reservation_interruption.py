@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from functions.interruption.messages.notice import TWO_MINUTES, Basis, Detail, Notice, moment, reclaimed, text
 from shared.api.meta import EventReason
-from shared.interruption.notice import TWO_MINUTES, Basis, Detail, Notice, moment, reclaimed, text
 
 SOURCE = "aws.ec2"
 DETAIL_TYPE = "EC2 Capacity Reservation Instance Interruption Warning"

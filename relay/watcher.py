@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from functions.relay.sightings import Change, Changed, Listed, Sighted, Versioned
+from relay.watched_kinds import Change, Changed, Listed, Sighted, Versioned
 from shared.cluster import listing
 from shared.cluster.errors import ApiError, ExpiredError, NotFoundError
 from shared.snapshot import Invalid

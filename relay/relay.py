@@ -11,12 +11,12 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from functions.relay.batches import Batches
-from functions.relay.drains import Drains
-from functions.relay.noticing import Noticer
-from functions.relay.publishing import Publisher
-from functions.relay.sightings import KINDS
-from functions.relay.watching import LONGEST_WAIT, Watcher
+from relay.batches import Batches
+from relay.blocked_drains import Drains
+from relay.change_detection import Noticer
+from relay.publisher import Publisher
+from relay.watched_kinds import KINDS
+from relay.watcher import LONGEST_WAIT, Watcher
 from shared import hints
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_events import EventBridgeClient
 
-    from functions.relay.sightings import Change
+    from relay.watched_kinds import Change
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
 

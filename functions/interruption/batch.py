@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from functions.interruption.messages.notice import MalformedEventError
+from functions.interruption.messages.parser import parse
 from shared import aws, hints, queues
-from shared.interruption.notice import MalformedEventError
-from shared.interruption.parsing import parse
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
+    from functions.interruption.messages.parser import Event
     from functions.interruption.report import Report
-    from shared.interruption.parsing import Event
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
+from functions.interruption.messages.notice import Basis
 from shared.api import labels as names
-from shared.interruption.notice import Basis
 
 SETTLED = timedelta(seconds=15)
 """A machine that EC2 still calls running so long after the event that says otherwise does run; a sweep looks anyway."""

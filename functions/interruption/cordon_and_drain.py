@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 from msgspec.structs import replace
 
-from shared import at_once, aws, hints, host, queues
+from functions.interruption.deadline import stamp
+from shared import aws, hints, parallel, queues, runtime
 from shared.api import labels as names
 from shared.api.kubernetes import Node
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.listing import objects
 from shared.instances import unavailable
-from shared.interruption.deadline import stamp
 from shared.lifecycle import continuing, draining, staying
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Taking:
             ClientError: the termination queue can't be reached.
         """
         nodes = self._nodes(givings)
-        later = host.current().now() + UNDECIDED
+        later = runtime.current().now() + UNDECIDED
         self._drain([g.claim.name for g in givings if g.undecided], after=UNDECIDED)
 
         def one(giving: Giving) -> bool:
@@ -88,7 +88,7 @@ class Taking:
                 return False
             return True
 
-        done = at_once.each(one, givings)
+        done = parallel.each(one, givings)
         self._drain([g.claim.name for g, well in zip(givings, done, strict=True) if well and not g.undecided])
         return frozenset(g.claim.name for g, well in zip(givings, done, strict=True) if not well)
 
@@ -112,12 +112,12 @@ class Taking:
             return True
 
         items = sorted(stay.items())
-        done = at_once.each(one, items)
+        done = parallel.each(one, items)
         self._drain([name for (name, _), well in zip(items, done, strict=True) if well])
 
     def mark_scarce(self, claims: Iterable[NodeClaim], *, reason: str) -> None:
         """Remember that the claims' offerings are scarce, each once."""
-        now = host.current().now()
+        now = runtime.current().now()
         bought, kind, zone = names.CAPACITY_TYPE, names.INSTANCE_TYPE, names.ZONE
         told = (c.metadata.labels for c in claims)
         offerings = sorted({(t.get(bought, ""), t.get(kind, ""), t.get(zone, "")) for t in told})
@@ -163,7 +163,7 @@ class Taking:
         """Write by when it must be empty and who stays; a drain that is under way looks at it at once."""
         claim, by = giving.claim, giving.by
         annotations: dict[str, str | None] = {}
-        moment = stamp(claim, by, now=host.current().now()) if by is not None else None
+        moment = stamp(claim, by, now=runtime.current().now()) if by is not None else None
         if moment is not None:
             annotations = {names.TERMINATION_TIMESTAMP: moment.isoformat(), continuing.NEXT_LOOK: None}
         if giving.undecided and claim.metadata.deletion_timestamp is None:
@@ -178,7 +178,7 @@ class Taking:
 
     def _drain(self, claims: Sequence[str], *, after: timedelta = timedelta()) -> None:
         """Have termination look at the claims, in messages of a few: those of one message follow one another."""
-        now = host.current().now()
+        now = runtime.current().now()
         for few in (claims[i : i + _A_MESSAGE] for i in range(0, len(claims), _A_MESSAGE)):
             for body in hints.bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=few, time=now):
                 queues.send_later(aws.sqs(), self.settings.termination_queue_url, body=body, delay=after)

@@ -26,7 +26,7 @@ class Ask(Enum):
 
 
 class Basis(Enum):
-    """What EC2 itself says of the machine if the event is true; :mod:`shared.interruption.witness` weighs it."""
+    """What EC2 reports about the instance if the event is true (see ``event_verification``)."""
 
     SPOT_TAKEN = "a spot instance that EC2 takes back"
     SPOT = "a spot instance"

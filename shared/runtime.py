@@ -1,0 +1,60 @@
+"""The process that a function runs in: environment variables, clock, sleep, and a cache that outlives one invocation.
+
+On Lambda this is the process itself. The local world runs every function in one process on a simulated clock, so it
+gives each function its own :class:`Runtime`. Code calls :func:`current` when it runs, never at import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+T = TypeVar("T")
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """Environment variables, the time (timezone-aware, UTC), a sleep (seconds), and the cache of a warm process."""
+
+    environ: Mapping[str, str]
+    now: Callable[[], datetime] = _utc_now
+    sleep: Callable[[float], None] = time.sleep
+    cache: dict[str, Any] = field(default_factory=dict)
+
+    def cached(self, name: str, make: Callable[[], T]) -> T:
+        """The cached value of that name; ``make`` creates it on first use in this process."""
+        if name not in self.cache:
+            self.cache[name] = make()
+        value: T = self.cache[name]
+        return value
+
+
+_process = Runtime(environ=os.environ)
+_current: ContextVar[Runtime] = ContextVar("runtime", default=_process)
+
+
+def current() -> Runtime:
+    """The runtime of this invocation; outside the local world, the process."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def using(runtime: Runtime) -> Iterator[None]:
+    """Run the body with another runtime; for the local world and for tests."""
+    token = _current.set(runtime)
+    try:
+        yield
+    finally:
+        _current.reset(token)
