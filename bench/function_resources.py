@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from bench import stub_account
 from functions.termination.settings import TerminationSettings
 from infra import function_sizes
-from local.aws.gate import Gate
+from local.aws.interceptor import Gate
 from shared import hints, runtime
 from shared.cluster import resources
 from shared.cluster.connect import connect

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cli.demo.command import Demo, Request
 from cli.demo.interruptions import Interrupt, follow
-from local.world import Options, World, objects
+from local.world import Options, World, sample_objects
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,7 +37,7 @@ def run() -> list[Row]:
 def _wave() -> list[Row]:
     with World(options=_ALONE) as world:
         tenth = NODES * PODS_A_NODE // 20
-        world.apply([*_pool(world), objects.budget("guarded", "10%"), objects.budget("held", 0)])
+        world.apply([*_pool(world), sample_objects.budget("guarded", "10%"), sample_objects.budget("held", 0)])
         world.apply([_deployment("web", NODES * PODS_A_NODE - 2 * tenth)])
         world.apply([_deployment("guarded", tenth), _deployment("held", tenth)])
         world.run_until(lambda: len(world.pods(phase="Running")) == NODES * PODS_A_NODE)
@@ -169,13 +169,13 @@ def _pool(world: World) -> list[dict[str, Any]]:
     }
     disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
     return [
-        objects.node_class(world),
-        objects.node_pool(requirements, template={"expireAfter": "Never"}, disruption=disruption),
+        sample_objects.node_class(world),
+        sample_objects.node_pool(requirements, template={"expireAfter": "Never"}, disruption=disruption),
     ]
 
 
 def _deployment(name: str, replicas: int) -> dict[str, Any]:
-    return objects.deployment(name, replicas, {"cpu": "700m", "memory": "256Mi"})
+    return sample_objects.deployment(name, replicas, {"cpu": "700m", "memory": "256Mi"})
 
 
 def _last(seconds: list[float]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from local.world import Options, World, objects, shelf
+from local.world import Options, World, catalog_cache, sample_objects
 from shared.api.nodeclass import EC2NodeClass
 from shared.instances import catalog
 from shared.instances.build import instance_types
@@ -72,7 +72,7 @@ def run() -> list[dict[str, str]]:
 
 def _catalog(world: World) -> RawCatalog:
     now = datetime.now(UTC)
-    kept = shelf.find(region=world.region, seed=world.seed, now=now)
+    kept = catalog_cache.find(region=world.region, seed=world.seed, now=now)
     if kept is None:
         raise RuntimeError("the local world keeps no catalog")
     return kept
@@ -132,7 +132,7 @@ def _workloads(deployments: int) -> Iterable[dict[str, Any]]:
     for i in range(deployments):
         cpu = 500 if deployments == 1 else 100 + 50 * i
         requests = {"cpu": f"{cpu}m", "memory": f"{_MEMORY_MIB[(i + 2) % 5]}Mi"}
-        yield objects.deployment(f"web-{i}", _PODS // deployments, requests)
+        yield sample_objects.deployment(f"web-{i}", _PODS // deployments, requests)
 
 
 def _milliseconds(work: Callable[[], object]) -> list[float]:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from local.aws.backends import replaced
-from local.aws.functions import Functions
-from local.aws.gate import Gate
+from local.aws.interceptor import Gate
+from local.aws.lambda_functions import Functions
 from local.clock import Clock
-from local.world import Options, World, objects
+from local.world import Options, World, sample_objects
 from shared import parallel
 from shared.cluster import pod_cache
 from shared.cluster.client import Client
@@ -238,13 +238,15 @@ def _pool(world: World) -> list[dict[str, Any]]:
     }
     disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1m"}
     return [
-        objects.node_class(world),
-        objects.node_pool(requirements, template={"expireAfter": "Never"}, disruption=disruption),
+        sample_objects.node_class(world),
+        sample_objects.node_pool(requirements, template={"expireAfter": "Never"}, disruption=disruption),
     ]
 
 
 def _deployment(name: str, replicas: int) -> dict[str, Any]:
-    return objects.deployment(name, replicas, {"cpu": "150m", "memory": "250Mi"}, terminationGracePeriodSeconds=5)
+    return sample_objects.deployment(
+        name, replicas, {"cpu": "150m", "memory": "250Mi"}, terminationGracePeriodSeconds=5
+    )
 
 
 if __name__ == "__main__":

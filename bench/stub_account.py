@@ -18,7 +18,7 @@ from moto.ec2 import ec2_backends
 
 from bench.stub_api_server import canned
 from local.aws.cloud import Cloud
-from local.world import shelf
+from local.world import catalog_cache
 from shared import runtime
 from shared.instances import store
 
@@ -65,7 +65,7 @@ def account(nodes: int, pods: int, *, stocked: bool = True) -> Iterator[Mapping[
     ``stocked``: there is a catalog already.
     """
     now = datetime.now(UTC)
-    raw = shelf.taken(region=REGION, seed=0, now=now)
+    raw = catalog_cache.taken(region=REGION, seed=0, now=now)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         os.environ.setdefault(name, "x")
     with (

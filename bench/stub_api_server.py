@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from local.kubernetes.certificates import make_identity
+from local.kubernetes.apiserver.certificates import make_identity
 from shared.api import labels as names
 
 if TYPE_CHECKING:

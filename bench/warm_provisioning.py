@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bench import stub_account
 from functions.provisioner import handler
 from local.aws import backends
-from local.aws.gate import Gate
+from local.aws.interceptor import Gate
 from shared import runtime
 from shared.cluster.snapshot_reader import Reader
 from shared.provisioning import leased_scheduling

@@ -91,13 +91,13 @@ def _of_local_world(region: str) -> tuple[RawCatalog, str]:
 
     import boto3  # noqa: PLC0415 (slow to import)
 
-    from local.world import shelf  # noqa: PLC0415 (slow to import)
+    from local.world import catalog_cache  # noqa: PLC0415 (slow to import)
 
     known = boto3.session.Session().get_available_regions("ec2")
     if region not in known:
         raise UnknownRegionError(f'"{region}" is no AWS Region; there are {", ".join(sorted(known))}')
     source = f"the local world in {region}; prices are made up, in believable proportion"
-    return shelf.taken(region=region, seed=0, now=datetime.now(UTC)), source
+    return catalog_cache.taken(region=region, seed=0, now=datetime.now(UTC)), source
 
 
 def _of_account(region: str | None) -> tuple[RawCatalog, str]:

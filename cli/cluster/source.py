@@ -81,9 +81,9 @@ def _catalog(region: str, *, aws: bool) -> RawCatalog:
             return refresh(
                 None, asked=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
             ).catalog
-    from local.world import shelf  # noqa: PLC0415 (the same)
+    from local.world import catalog_cache  # noqa: PLC0415 (the same)
 
-    return shelf.taken(region=region or DEFAULT_REGION, seed=0, now=now)
+    return catalog_cache.taken(region=region or DEFAULT_REGION, seed=0, now=now)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from cli.cluster.offerings import Sold
 from cli.report.lower_bound import bound
 from cli.report.recording import Decided, Mark, Recording, Sample, Span
 from local.kubernetes import kinds
-from local.world import shelf
+from local.world import catalog_cache
 from shared import aws, decision_log, runtime
 from shared.api.kubernetes import DaemonSet, Node, Pod
 from shared.api.pods import is_daemon, requests
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cli.report.lower_bound import Bound
-    from local.kubernetes.table import Change
+    from local.kubernetes.objects import Change
     from local.world import World
     from local.world.timeline import Happening
     from shared.api.quantity import Resources
@@ -109,7 +109,7 @@ class Recorder:
             node_classes=conversion.node_classes([*kept["EC2NodeClass"], *kept["AWSNodeTemplate"]])[0],
             daemon_sets=tuple(msgspec.convert(d, DaemonSet) for d in world.store.list(kinds.DAEMON_SETS)),
         )
-        sold = Sold(raw=shelf.taken(region=world.region, seed=world.seed, now=now))
+        sold = Sold(raw=catalog_cache.taken(region=world.region, seed=world.seed, now=now))
         return bound(snapshot, sold.offers(snapshot), {r for one in self.asked.values() for r in one})
 
 

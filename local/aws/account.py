@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 
-from local.aws import backends, images
+from local.aws import amis, backends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
     made.certificate_authority = {"data": certificate_authority}
     _node_role(cluster)
     boto3.client("ssm").put_parameter(Name=_BOOTSTRAP, Value="21", Type="String")
-    images.publish(region, version)
+    amis.publish(region, version)
     return Account(vpc_id=vpc_id, subnets=subnets, security_group_id=group, cluster=cluster, region=region)
 
 

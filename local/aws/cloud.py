@@ -19,18 +19,18 @@ from moto.core.responses import ActionResult
 from moto.iam import models as iam_models
 from moto.moto_api._internal import mock_random
 
-from local.aws import account, backends, deploy, pricing, spot_history
-from local.aws.buses import Buses
+from local.aws import account, backends, pricing_api, spot_price_history, stack
 from local.aws.calls import Calls
-from local.aws.capacity import Capacity
-from local.aws.enforcement import Enforcement, own_credentials
+from local.aws.capacity_pools import Capacity
+from local.aws.capacity_reservations import Reservations
+from local.aws.ec2_instances import Instances
+from local.aws.event_buses import Buses
 from local.aws.fleet import Fleets
-from local.aws.functions import Functions
-from local.aws.gate import Gate
-from local.aws.instances import Instances
+from local.aws.iam_enforcement import Enforcement, own_credentials
+from local.aws.interceptor import Gate
+from local.aws.lambda_functions import Functions
 from local.aws.prices import Prices
-from local.aws.queues import Queues
-from local.aws.reservations import Reservations
+from local.aws.sqs_queues import Queues
 from local.faults import Faults
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from local.actor import Actor
-    from local.aws.queues import Message
+    from local.aws.sqs_queues import Message
 
 _MOTO = {"lambda": {"use_docker": False}, "iam": {"load_aws_managed_policies": True}}
 _ENVIRON = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}  # five hundred images that no EKS node runs
@@ -99,7 +99,7 @@ class Cloud:
         self.enforcement = Enforcement(region=region, lock=self._gate.lock)
         self.instances = Instances(region=region, now=now, capacity=self.capacity, reservations=self.reservations)
         self.account: account.Account
-        self.deployed: deploy.Deployed
+        self.deployed: stack.Deployed
         self.fleets: Fleets
         self.functions: Functions
         self.buses: Buses
@@ -127,7 +127,7 @@ class Cloud:
             stack.enter_context(own_credentials())
             self._gate.serve(
                 "pricing",
-                lambda operation, body: pricing.answer(operation, body, prices=self.prices, region=self.region),
+                lambda operation, body: pricing_api.answer(operation, body, prices=self.prices, region=self.region),
             )
             mock_random.seed(self._seed)
             self.fleets = Fleets(
@@ -159,13 +159,13 @@ class Cloud:
         )
         return self.account
 
-    def deploy(self, assembly: Path) -> deploy.Deployed:
+    def deploy(self, assembly: Path) -> stack.Deployed:
         """Deploy the cloud assembly, connect its functions, queues and rules, and enforce their roles.
 
         Raises:
             DeployError: CloudFormation didn't complete it.
         """
-        self.deployed = deploy.deploy(assembly, region=self.region)
+        self.deployed = stack.deploy(assembly, region=self.region)
         self.enforcement.enforce(self.deployed.roles())
         self.functions = Functions(
             self.deployed.functions,
@@ -227,7 +227,7 @@ class Cloud:
                 filters,
             )
             return ActionResult(
-                spot_history.page(
+                spot_price_history.page(
                     offerings,
                     prices=cloud.prices,
                     now=cloud._now(),

@@ -20,9 +20,9 @@ from local.aws import backends
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from local.aws.capacity import Capacity, Pool
+    from local.aws.capacity_pools import Capacity, Pool
+    from local.aws.capacity_reservations import Reservations
     from local.aws.prices import Prices
-    from local.aws.reservations import Reservations
 
 SPOT, ON_DEMAND = "spot", "on-demand"
 MAX_OVERRIDES = 300

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from local.kubelets.settings import JoinError, KubeletSettings, check_cluster, taint_of, whole
+from local.kubelets.kubelet_configuration import JoinError, KubeletSettings, check_cluster, taint_of, whole
 
 if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo

@@ -13,26 +13,26 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from local.kubelets import node as written
-from local.kubelets import pods as told
-from local.kubelets.capacity import allocatable, capacity
-from local.kubelets.conduct import WELL, Conduct, Timing
-from local.kubelets.joining import settings_of
-from local.kubelets.settings import JoinError
+from local.kubelets import node_objects as written
+from local.kubelets import pod_status as told
+from local.kubelets.behavior import WELL, Conduct, Timing
+from local.kubelets.kubelet_configuration import JoinError
+from local.kubelets.node_resources import allocatable, capacity
+from local.kubelets.user_data import settings_of
 from local.kubernetes import kinds
-from local.kubernetes.controllers.feed import Feed
-from local.kubernetes.controllers.nodes import RENEWED
-from local.kubernetes.controllers.status import condition_status, remove, rewrite
+from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.node_lifecycle import RENEWED
+from local.kubernetes.controllers.object_updates import condition_status, remove, rewrite
 from local.kubernetes.errors import ApiError
 from shared.api.quantity import QuantityError, format_resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from local.kubelets.kubelet_configuration import KubeletSettings
     from local.kubelets.machine import Machine, Machines
-    from local.kubelets.settings import KubeletSettings
-    from local.kubernetes.store import Store
-    from local.kubernetes.table import Change, Obj
+    from local.kubernetes.objects import Change, Obj
+    from local.kubernetes.registry.store import Store
     from shared.cluster.info import ClusterInfo
 
 INITIALIZED_AFTER = timedelta(seconds=0.5)

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from local.kubelets.settings import JoinError, KubeletSettings, check_cluster, flag_values, whole, with_flags
+from local.kubelets.kubelet_configuration import (
+    JoinError,
+    KubeletSettings,
+    check_cluster,
+    flag_values,
+    whole,
+    with_flags,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

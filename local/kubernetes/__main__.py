@@ -8,8 +8,8 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
-from local.kubernetes.server import Server
-from local.kubernetes.store import Store
+from local.kubernetes.apiserver.server import Server
+from local.kubernetes.registry.store import Store
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from local.aws.calls import Call
-    from local.aws.functions import Invocation
-    from local.kubernetes.table import Change
+    from local.aws.lambda_functions import Invocation
+    from local.kubernetes.objects import Change
 
 What = Literal[
     "pod created", "pod bound", "pod running", "pod leaving", "pod gone",

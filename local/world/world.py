@@ -25,23 +25,23 @@ import yaml
 from infra import assembly, cluster_manifests
 from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
-from local.aws.enforcement import credentials
+from local.aws.iam_enforcement import credentials
 from local.clock import Clock
 from local.faults import Faults, Site
-from local.kubelets.conduct import WELL, Conduct, Timing
+from local.kubelets.behavior import WELL, Conduct, Timing
 from local.kubelets.kubelets import Kubelets
 from local.kubernetes import kinds
-from local.kubernetes.controllers import controllers
+from local.kubernetes.apiserver.http import Response
+from local.kubernetes.apiserver.rbac import Rbac
+from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
+from local.kubernetes.control_plane import controllers
 from local.kubernetes.errors import ApiError
-from local.kubernetes.rbac import Rbac
-from local.kubernetes.server import ADMIN_TOKEN, Server
-from local.kubernetes.store import Store
-from local.kubernetes.wire import Response
-from local.world import shelf
-from local.world.cuts import requests_cut
-from local.world.identity import RELAY_TOKEN, Identities
-from local.world.machines import Ec2Machines
-from local.world.rest import Activity, quiet_time, unfinished
+from local.kubernetes.registry.store import Store
+from local.world import catalog_cache
+from local.world.authentication import RELAY_TOKEN, Identities
+from local.world.client_crashes import requests_cut
+from local.world.ec2_machines import Ec2Machines
+from local.world.quiescence import Activity, quiet_time, unfinished
 from local.world.timeline import Timeline
 from relay.relay import Relay
 from shared.cluster.connect import to_server
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from local.actor import Actor
-    from local.aws.queues import Message
+    from local.aws.sqs_queues import Message
     from local.kubelets.machine import Machine
-    from local.kubernetes.table import Obj
-    from local.kubernetes.wire import Request
+    from local.kubernetes.apiserver.http import Request
+    from local.kubernetes.objects import Obj
     from shared.cluster.resources import Resource
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -194,9 +194,11 @@ class World:
 
     def _stock_catalog(self) -> None:
         bucket = self.aws.deployed.function("catalog").environ["TENON_CATALOG_BUCKET"]
-        if not shelf.put(bucket, cluster=self.cluster, region=self.region, seed=self.seed, now=self.clock.now()):
+        if not catalog_cache.put(
+            bucket, cluster=self.cluster, region=self.region, seed=self.seed, now=self.clock.now()
+        ):
             self.refresh_catalog()
-            shelf.keep(bucket, cluster=self.cluster, region=self.region, seed=self.seed)
+            catalog_cache.keep(bucket, cluster=self.cluster, region=self.region, seed=self.seed)
 
     def _join(self, stack: contextlib.ExitStack) -> None:
         info = ClusterInfo(
@@ -270,7 +272,7 @@ class World:
             self._advance(lambda: False, self.clock.now() + _FRAME)
 
     def at_rest(self) -> bool:
-        """Whether only sweeps have happened for long enough (see :mod:`local.world.rest`), with nothing half done."""
+        """Whether nothing but sweeps has happened for long enough, and nothing is unfinished; see ``quiescence``."""
         quiet = self.clock.now() - self._activity.last
         return quiet >= quiet_time(self.store) and not unfinished(self.store) and self.aws.queues.empty()
 

@@ -9,13 +9,13 @@ import pytest
 
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
-from local.world import objects
+from local.world import sample_objects
 from shared import aws, decision_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from local.kubernetes.table import Change
+    from local.kubernetes.objects import Change
     from local.world import World
 
     Load = Callable[[str], list[dict[str, Any]]]
@@ -27,7 +27,7 @@ def pool(name: str = "default", *, disruption: dict[str, Any], **template: str) 
         "karpenter.sh/capacity-type": ["on-demand"],
         "node.kubernetes.io/instance-type": ["c5.large", "m5.large", "m5.xlarge"],
     }
-    return objects.node_pool(requirements, name=name, template=template, disruption=disruption)
+    return sample_objects.node_pool(requirements, name=name, template=template, disruption=disruption)
 
 
 def start(world: World, load: Load, made: dict[str, Any], *, replicas: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.world import World
-from local.world.objects import deployment
+from local.world.sample_objects import deployment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

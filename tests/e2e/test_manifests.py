@@ -11,7 +11,7 @@ import pytest
 
 from local.kubernetes import kinds
 from local.world import World
-from local.world.objects import deployment
+from local.world.sample_objects import deployment
 from local.world.world import Options
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tests.e2e.conftest import CLUSTER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from local.kubernetes.table import Obj
+    from local.kubernetes.objects import Obj
     from local.world import World
 
 KARPENTERS_CONDITIONS = {

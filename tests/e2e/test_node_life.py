@@ -11,7 +11,7 @@ from local.kubernetes import kinds
 from shared.cluster.lease import NAMESPACE
 
 if TYPE_CHECKING:
-    from local.kubernetes.table import Change
+    from local.kubernetes.objects import Change
     from local.world import World
 
 LIMIT = timedelta(hours=6)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 
 if TYPE_CHECKING:
-    from local.aws.functions import Invocation
-    from local.kubernetes.table import Change
+    from local.aws.lambda_functions import Invocation
+    from local.kubernetes.objects import Change
     from local.world import World
 
 NODES = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from local.world import objects
+from local.world import sample_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,9 @@ POOL = "fixed"
 def pool(replicas: int, *, limits: dict[str, str] | None = None) -> dict[str, Any]:
     requirements = {"node.kubernetes.io/instance-type": ["m5.large"], "karpenter.sh/capacity-type": ["on-demand"]}
     disruption = {"consolidateAfter": "30s", "budgets": [{"nodes": "1"}]}
-    return objects.node_pool(requirements, name=POOL, replicas=replicas, limits=limits or {}, disruption=disruption)
+    return sample_objects.node_pool(
+        requirements, name=POOL, replicas=replicas, limits=limits or {}, disruption=disruption
+    )
 
 
 def standing(world: World) -> list[str]:

@@ -12,11 +12,11 @@ import pytest
 from aws_cdk import lambda_layer_kubectl_v34
 
 from infra import assembly, cluster_manifests
-from local.kubernetes.access import User
+from local.kubernetes.apiserver.auth import User
+from local.kubernetes.apiserver.rbac import Rbac
+from local.kubernetes.apiserver.server import Server
 from local.kubernetes.kinds import Kind
-from local.kubernetes.rbac import Rbac
-from local.kubernetes.server import Server
-from local.kubernetes.store import Store
+from local.kubernetes.registry.store import Store
 from tests.infra.resolving import resolved
 
 IMAGE = "registry.example/tenon-relay:1"

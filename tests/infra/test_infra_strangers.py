@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from local.aws import policies
-from local.aws.policies import Request, Statement
+from local.aws import iam_policies
+from local.aws.iam_policies import Request, Statement
 from tests.infra.resolving import resolved
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
 EVENTS = "service:events.amazonaws.com"
 FOREIGN = "arn:aws:iam::999999999999:root"
 OWN = "arn:aws:iam::123456789012:role/somebody"
-EVERYTHING = policies.parse({"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
+EVERYTHING = iam_policies.parse({"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
 """The policy of an administrator: what a resource's own policy still refuses is refused to everybody."""
 
 
@@ -23,7 +23,7 @@ def queue_policies(of_type: Select) -> dict[str, tuple[Statement, ...]]:
     found: dict[str, tuple[Statement, ...]] = dict.fromkeys(of_type("AWS::SQS::Queue"), ())
     for policy in of_type("AWS::SQS::QueuePolicy").values():
         for queue in policy["Queues"]:
-            found[queue["Ref"]] += policies.parse(resolved(policy["PolicyDocument"]))
+            found[queue["Ref"]] += iam_policies.parse(resolved(policy["PolicyDocument"]))
     return found
 
 
@@ -48,10 +48,12 @@ def test_a_queue_takes_messages_from_the_rules_that_lead_to_it_and_from_no_other
     rules = {f"{id_}.Arn" for id_ in of_type("AWS::Events::Rule")}
     strangers = {"arn:aws:events:us-east-1:999999999999:rule/theirs", "arn:aws:events:us-east-1:123456789012:rule/mine"}
     for queue, policy in queue_policies.items():
-        let_in = {r for r in rules | strangers if policies.allows(sent(queue, by=EVENTS, source=r), resource=policy)}
+        let_in = {
+            r for r in rules | strangers if iam_policies.allows(sent(queue, by=EVENTS, source=r), resource=policy)
+        }
         assert let_in == feeding(of_type, queue)
-        assert not policies.allows(sent(queue, by=EVENTS), resource=policy)
-        assert not policies.allows(sent(queue, by="service:sns.amazonaws.com"), resource=policy)
+        assert not iam_policies.allows(sent(queue, by=EVENTS), resource=policy)
+        assert not iam_policies.allows(sent(queue, by="service:sns.amazonaws.com"), resource=policy)
 
 
 def test_another_account_can_neither_send_nor_receive_nor_purge_whatever_its_own_policies_say(
@@ -65,22 +67,22 @@ def test_another_account_can_neither_send_nor_receive_nor_purge_whatever_its_own
                 principal=FOREIGN,
                 context={"aws:SecureTransport": ["true"]},
             )
-            assert not policies.allows(request, identity=EVERYTHING, resource=policy, same_account=False)
+            assert not iam_policies.allows(request, identity=EVERYTHING, resource=policy, same_account=False)
 
 
 def test_plain_http_is_refused_to_the_accounts_own_administrator(
     queue_policies: Mapping[str, tuple[Statement, ...]],
 ) -> None:
     for queue, policy in queue_policies.items():
-        assert policies.allows(sent(queue, by=OWN), identity=EVERYTHING, resource=policy)
-        assert not policies.allows(sent(queue, by=OWN, secure=False), identity=EVERYTHING, resource=policy)
+        assert iam_policies.allows(sent(queue, by=OWN), identity=EVERYTHING, resource=policy)
+        assert not iam_policies.allows(sent(queue, by=OWN, secure=False), identity=EVERYTHING, resource=policy)
         rule = "HintsBus.Arn"
-        assert not policies.allows(sent(queue, by=EVENTS, secure=False, source=rule), resource=policy)
+        assert not iam_policies.allows(sent(queue, by=EVENTS, secure=False, source=rule), resource=policy)
 
 
 def test_the_catalog_is_read_and_written_by_tls_and_by_this_account_only(of_type: Select) -> None:
     (policy,) = of_type("AWS::S3::BucketPolicy").values()
-    statements = policies.parse(resolved(policy["PolicyDocument"]))
+    statements = iam_policies.parse(resolved(policy["PolicyDocument"]))
     for action in ("s3:GetObject", "s3:PutObject"):
 
         def request(principal: str, secure: str, version: str, action: str = action) -> Request:
@@ -91,11 +93,11 @@ def test_the_catalog_is_read_and_written_by_tls_and_by_this_account_only(of_type
                 context={"aws:SecureTransport": [secure], "s3:TlsVersion": [version]},
             )
 
-        assert policies.allows(request(OWN, "true", "1.3"), identity=EVERYTHING, resource=statements)
-        assert not policies.allows(request(OWN, "false", "1.2"), identity=EVERYTHING, resource=statements)
-        assert not policies.allows(request(OWN, "true", "1.1"), identity=EVERYTHING, resource=statements)
+        assert iam_policies.allows(request(OWN, "true", "1.3"), identity=EVERYTHING, resource=statements)
+        assert not iam_policies.allows(request(OWN, "false", "1.2"), identity=EVERYTHING, resource=statements)
+        assert not iam_policies.allows(request(OWN, "true", "1.1"), identity=EVERYTHING, resource=statements)
         foreign = request(FOREIGN, "true", "1.3")
-        assert not policies.allows(foreign, identity=EVERYTHING, resource=statements, same_account=False)
+        assert not iam_policies.allows(foreign, identity=EVERYTHING, resource=statements, same_account=False)
 
 
 def test_only_rules_of_the_stack_invoke_a_function(of_type: Select) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.aws.schedules import ScheduleError, after
+from local.aws.schedule_expressions import ScheduleError, after
 
 NOON = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC)  # a Saturday
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
-from local.kubernetes.controllers.feed import Feed
-from local.kubernetes.controllers.owned import controller_of, is_ready, make_pod
-from local.kubernetes.controllers.status import remove, set_status
-from local.kubernetes.controllers.typed import typed
-from local.kubernetes.metadata import generated_name
+from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.object_updates import remove, set_status
+from local.kubernetes.controllers.owned_pods import controller_of, is_ready, make_pod
+from local.kubernetes.conversion import typed
+from local.kubernetes.registry.object_meta import generated_name
 from shared.api.kubernetes import Node, PodSpec, Toleration
 from shared.api.selectors import SelectorError, matches_node
 from shared.api.taints import NO_EXECUTE, untolerated
@@ -20,8 +20,8 @@ from shared.api.taints import NO_EXECUTE, untolerated
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from local.kubernetes.store import Store
-    from local.kubernetes.table import Change, Obj
+    from local.kubernetes.objects import Change, Obj
+    from local.kubernetes.registry.store import Store
 
 HASH = "controller-revision-hash"
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.feed import Feed
-from local.kubernetes.controllers.owned import controller_of, make, reference
-from local.kubernetes.controllers.status import remove, rewrite, set_status, with_condition
+from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.object_updates import remove, rewrite, set_status, with_condition
+from local.kubernetes.controllers.owned_pods import controller_of, make, reference
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from local.kubernetes.store import Store
-    from local.kubernetes.table import Obj
+    from local.kubernetes.objects import Obj
+    from local.kubernetes.registry.store import Store
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"

@@ -6,17 +6,17 @@ import random
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.feed import Feed
-from local.kubernetes.controllers.owned import Families, make_pod
-from local.kubernetes.controllers.status import condition_status, remove, set_status, with_condition
-from local.kubernetes.metadata import generated_name, timestamp
+from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.object_updates import condition_status, remove, set_status, with_condition
+from local.kubernetes.controllers.owned_pods import Families, make_pod
+from local.kubernetes.registry.object_meta import generated_name, timestamp
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from local.kubernetes.controllers.owned import Family
-    from local.kubernetes.store import Store
-    from local.kubernetes.table import Obj
+    from local.kubernetes.controllers.owned_pods import Family
+    from local.kubernetes.objects import Obj
+    from local.kubernetes.registry.store import Store
 
 _BACKOFF_LIMIT = 6
 

@@ -8,15 +8,15 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.feed import Feed
-from local.kubernetes.controllers.owned import Families, is_ready, make_pod
-from local.kubernetes.controllers.status import emit, remove, set_status
-from local.kubernetes.metadata import generated_name
+from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.object_updates import emit, remove, set_status
+from local.kubernetes.controllers.owned_pods import Families, is_ready, make_pod
+from local.kubernetes.registry.object_meta import generated_name
 from shared.api.labels import POD_DELETION_COST
 
 if TYPE_CHECKING:
-    from local.kubernetes.store import Store
-    from local.kubernetes.table import Obj
+    from local.kubernetes.objects import Obj
+    from local.kubernetes.registry.store import Store
 
 RETRY_AFTER = timedelta(seconds=10)
 """How long after a refused pod the next is tried."""

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
-from local.kubernetes.controllers.feed import Feed
-from local.kubernetes.controllers.owned import Families, is_ready, make, make_pod
-from local.kubernetes.controllers.status import remove, set_status
+from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.object_updates import remove, set_status
+from local.kubernetes.controllers.owned_pods import Families, is_ready, make, make_pod
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from local.kubernetes.controllers.owned import Family
-    from local.kubernetes.store import Store
-    from local.kubernetes.table import Obj
+    from local.kubernetes.controllers.owned_pods import Family
+    from local.kubernetes.objects import Obj
+    from local.kubernetes.registry.store import Store
 
 HASH = "controller-revision-hash"
 POD_NAME, POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"

@@ -17,8 +17,8 @@ import boto3
 import pytest
 
 from local.faults import Action
-from local.kubernetes.server import Server
-from local.kubernetes.store import Store
+from local.kubernetes.apiserver.server import Server
+from local.kubernetes.registry.store import Store
 from tests.e2e.cli.conftest import Desk, Said, call
 
 if TYPE_CHECKING:

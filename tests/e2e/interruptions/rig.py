@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
-from local.world import objects
+from local.world import sample_objects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from local.kubernetes.table import Change
+    from local.kubernetes.objects import Change
     from local.world import World
 
 GRACE = 30
@@ -26,7 +26,7 @@ RESERVED = "EC2 Capacity Reservation Instance Interruption Warning"
 def deployment(
     name: str, replicas: int, *, grace: int = GRACE, annotations: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    return objects.deployment(
+    return sample_objects.deployment(
         name,
         replicas,
         {"cpu": "700m", "memory": "256Mi"},
@@ -51,10 +51,10 @@ def small_nodes(
         "karpenter.k8s.aws/instance-category": ["c", "m", "r"],
     }
     disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{"nodes": budgets}]}
-    pool = objects.node_pool(
+    pool = sample_objects.node_pool(
         requirements, annotations=annotations, template={"expireAfter": "Never"}, disruption=disruption
     )
-    world.apply([objects.node_class(world, **reserved), pool])
+    world.apply([sample_objects.node_class(world, **reserved), pool])
 
 
 def fill(world: World, pods: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.faults import Action
-from local.world.objects import budget
+from local.world.sample_objects import budget
 from tests.e2e.interruptions.rig import (
     REBALANCE,
     RESERVED,

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 import boto3
 
-from local.kubelets.conduct import Timing
+from local.kubelets.behavior import Timing
 from local.kubernetes import kinds
 from local.world import World
-from local.world.objects import budget
+from local.world.sample_objects import budget
 from local.world.world import Options
 from tests.e2e.interruptions.rig import (
     RESERVED,

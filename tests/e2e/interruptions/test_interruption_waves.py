@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.world.objects import budget
+from local.world.sample_objects import budget
 from tests.e2e.interruptions.rig import (
     GRACE,
     SPOT,

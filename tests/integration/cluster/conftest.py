@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local.kubernetes.server import ADMIN_TOKEN, Server
-from local.kubernetes.store import Store
+from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
+from local.kubernetes.registry.store import Store
 from shared.cluster.client import Client
 from shared.cluster.connect import configuration
 from shared.cluster.resources import (

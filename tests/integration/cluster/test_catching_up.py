@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.kubernetes.wire import Response
+from local.kubernetes.apiserver.http import Response
 from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
 from shared.cluster.pod_cache import UNFINISHED, Pods
@@ -18,8 +18,8 @@ from shared.cluster.pod_cache import UNFINISHED, Pods
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from local.kubernetes.server import Server
-    from local.kubernetes.wire import Request
+    from local.kubernetes.apiserver.http import Request
+    from local.kubernetes.apiserver.server import Server
     from shared.cluster.client import Client
 
 

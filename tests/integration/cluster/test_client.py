@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local.kubernetes.wire import Request, Response
+from local.kubernetes.apiserver.http import Request, Response
 from shared.cluster import resources
 from shared.cluster.client import ATTEMPTS, Client
 from shared.cluster.connect import configuration
@@ -25,7 +25,7 @@ from shared.cluster.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from local.kubernetes.server import Server
+    from local.kubernetes.apiserver.server import Server
     from tests.integration.cluster.conftest import Clock
 
 DEFAULT = resources.NAMESPACES.path("default")

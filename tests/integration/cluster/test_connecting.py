@@ -13,9 +13,9 @@ import pytest
 from moto import mock_aws
 from moto.eks.models import eks_backends
 
-from local.kubernetes.access import User
-from local.kubernetes.server import Server
-from local.kubernetes.store import Store
+from local.kubernetes.apiserver.auth import User
+from local.kubernetes.apiserver.server import Server
+from local.kubernetes.registry.store import Store
 from shared import aws, runtime
 from shared.cluster import resources
 from shared.cluster.connect import ClusterError, connect, describe

@@ -6,13 +6,13 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from local.kubernetes.wire import Response
+from local.kubernetes.apiserver.http import Response
 from shared.api.meta import ObjectRef
 from shared.cluster import resources
 from shared.cluster.events import Recorder
 
 if TYPE_CHECKING:
-    from local.kubernetes.server import Server
+    from local.kubernetes.apiserver.server import Server
     from shared.cluster.client import Client
     from tests.integration.cluster.conftest import Clock
 

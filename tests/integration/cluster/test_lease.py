@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.kubernetes.wire import Response
+from local.kubernetes.apiserver.http import Response
 from shared.cluster import resources
 from shared.cluster.errors import UnavailableError
 from shared.cluster.lease import DURATION, Lease, LeaseHeldError, LeaseLostError, hold
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from local.kubernetes.server import Server
+    from local.kubernetes.apiserver.server import Server
     from shared.cluster.client import Client
     from tests.integration.cluster.conftest import Clock
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.kubernetes.wire import Response
+from local.kubernetes.apiserver.http import Response
 from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
 from shared.cluster.client import PAGE
@@ -17,8 +17,8 @@ from shared.cluster.snapshot_reader import pods_on, read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from local.kubernetes.server import Server
-    from local.kubernetes.wire import Request
+    from local.kubernetes.apiserver.http import Request
+    from local.kubernetes.apiserver.server import Server
     from shared.cluster.client import Client
     from tests.integration.cluster.conftest import Clock
 

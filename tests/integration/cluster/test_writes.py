@@ -17,8 +17,8 @@ from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
-    from local.kubernetes.server import Server
-    from local.kubernetes.wire import Request
+    from local.kubernetes.apiserver.http import Request
+    from local.kubernetes.apiserver.server import Server
     from shared.cluster.client import Client
     from tests.integration.cluster.conftest import Clock
 

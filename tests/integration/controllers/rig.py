@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from local.kubelets.conduct import WELL, Conduct, Timing
+from local.kubelets.behavior import WELL, Conduct, Timing
 from local.kubelets.kubelets import Kubelets
 from local.kubelets.machine import Machine
 from local.kubernetes import kinds
-from local.kubernetes.controllers import controllers
-from local.kubernetes.store import Store
+from local.kubernetes.control_plane import controllers
+from local.kubernetes.registry.store import Store
 from shared.cluster.info import ClusterInfo
 
 if TYPE_CHECKING:

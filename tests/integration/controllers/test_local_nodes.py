@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from local.kubelets.conduct import Conduct
+from local.kubelets.behavior import Conduct
 from local.kubernetes import kinds
 from shared.api.quantity import parse_quantity
 from tests.integration.controllers.rig import START, Rig, node_config

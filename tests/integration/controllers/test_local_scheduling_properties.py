@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.scheduler import Scheduler
+from local.kubernetes.scheduler.scheduler import Scheduler
 from shared.api.quantity import parse_quantity
 from tests.integration.controllers.rig import Rig
 

@@ -8,8 +8,8 @@ import kubernetes.client
 import pytest
 
 from local.kubernetes import kinds
-from local.kubernetes.server import ADMIN_TOKEN, Server
-from local.kubernetes.store import Store
+from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
+from local.kubernetes.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

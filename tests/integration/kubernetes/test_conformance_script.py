@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local.kubernetes.server import ADMIN_TOKEN
+from local.kubernetes.apiserver.server import ADMIN_TOKEN
 
 if TYPE_CHECKING:
     from tests.integration.kubernetes.conftest import Cluster

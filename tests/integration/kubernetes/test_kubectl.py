@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from local.kubernetes.table import Change
+    from local.kubernetes.objects import Change
     from tests.integration.kubernetes.conftest import Cluster
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed on this machine")

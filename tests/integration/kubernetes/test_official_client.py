@@ -13,9 +13,9 @@ import pytest
 from kubernetes.client.rest import ApiException
 
 from local.kubernetes import kinds
-from local.kubernetes.access import User
-from local.kubernetes.server import Server
-from local.kubernetes.wire import Request, Response
+from local.kubernetes.apiserver.auth import User
+from local.kubernetes.apiserver.http import Request, Response
+from local.kubernetes.apiserver.server import Server
 from tests.integration.kubernetes.conftest import client_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from local.kubernetes import kinds
-from local.kubernetes.server import ADMIN_TOKEN
+from local.kubernetes.apiserver.server import ADMIN_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from local.aws.policies import Request
+from local.aws.iam_policies import Request
 from tests.integration.least_privilege.conftest import OWNED, Made, tag_list
 
 if TYPE_CHECKING:

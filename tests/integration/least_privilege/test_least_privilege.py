@@ -9,26 +9,26 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws import authorization, policies
-from local.aws.enforcement import credentials
+from local.aws import iam_actions, iam_policies
+from local.aws.iam_enforcement import credentials
 from tests.integration.least_privilege.calls import ALL, ASKED, CALLS, Asked, Call
 from tests.integration.least_privilege.conftest import OWNED, tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from local.aws.policies import Request, Statement
+    from local.aws.iam_policies import Request, Statement
     from tests.integration.least_privilege.conftest import Made
 
 
 def asked_by(call: Call, made: Made) -> list[Request]:
     at = dataclasses.replace(made.cloud.enforcement.account, region=call.region)
     with made.cloud.lock:
-        return authorization.requests(call.service, call.operation, call.params(made), at)
+        return iam_actions.requests(call.service, call.operation, call.params(made), at)
 
 
 def allowed(requests: Sequence[Request], statements: Sequence[Statement]) -> bool:
-    return all(policies.allows(request, identity=statements) for request in requests)
+    return all(iam_policies.allows(request, identity=statements) for request in requests)
 
 
 def statements(made: Made, caller: str) -> tuple[Statement, ...]:
@@ -113,14 +113,14 @@ def test_every_feed_can_be_polled_and_every_failure_kept(made: Made) -> None:
     for source in made.cloud.deployed.sources:
         caller = made.cloud.functions.named(source.function_name).short_name
         for action in ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"):
-            request = policies.Request(action=action, resource=source.queue_arn)
-            assert policies.allows(request, identity=statements(made, caller)), (caller, action)
+            request = iam_policies.Request(action=action, resource=source.queue_arn)
+            assert iam_policies.allows(request, identity=statements(made, caller)), (caller, action)
     undelivered = at.arn("sqs", made.queue("UndeliveredQueueUrl").rsplit("/", 1)[-1])
     for caller in ALL - {"relay"}:
-        request = policies.Request(action="sqs:SendMessage", resource=undelivered)
-        assert policies.allows(request, identity=statements(made, caller)), caller
+        request = iam_policies.Request(action="sqs:SendMessage", resource=undelivered)
+        assert iam_policies.allows(request, identity=statements(made, caller)), caller
 
 
 def test_a_call_that_nobody_has_thought_about_is_an_error_not_a_yes(made: Made) -> None:
-    with pytest.raises(authorization.UnknownCallError, match="ec2:DeleteVpc"):
-        authorization.requests("ec2", "DeleteVpc", {}, made.cloud.enforcement.account)
+    with pytest.raises(iam_actions.UnknownCallError, match="ec2:DeleteVpc"):
+        iam_actions.requests("ec2", "DeleteVpc", {}, made.cloud.enforcement.account)

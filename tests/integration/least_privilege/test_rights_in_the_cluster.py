@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from infra import cluster_manifests
-from local.aws.enforcement import credentials
+from local.aws.iam_enforcement import credentials
 from local.kubernetes import kinds
+from local.kubernetes.apiserver.rbac import Rbac
+from local.kubernetes.apiserver.server import Server
 from local.kubernetes.kinds import Kind
-from local.kubernetes.rbac import Rbac
-from local.kubernetes.server import Server
-from local.kubernetes.store import Store
-from local.world.identity import RELAY_TOKEN, Identities
+from local.kubernetes.registry.store import Store
+from local.world.authentication import RELAY_TOKEN, Identities
 from shared.cluster.connect import to_server
 from shared.cluster.errors import ApiError
 from shared.cluster.token import presign
@@ -24,7 +24,7 @@ from tests.integration.least_privilege.calls import ALL, LAUNCHES, NOBODY, RESOL
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from local.kubernetes.access import User
+    from local.kubernetes.apiserver.auth import User
     from tests.integration.least_privilege.conftest import Made
 
 CLAIMS = Kind("karpenter.sh", "v1", "nodeclaims", "NodeClaim")

@@ -10,7 +10,7 @@ import pytest
 
 from local.aws.cloud import Cloud
 from local.clock import Clock
-from local.world.machines import Ec2Machines
+from local.world.ec2_machines import Ec2Machines
 from tests.integration.local_aws.rig import START
 
 if TYPE_CHECKING:

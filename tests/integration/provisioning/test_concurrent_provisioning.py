@@ -19,10 +19,10 @@ from infra import cluster_manifests
 from local.aws.cloud import Cloud
 from local.faults import Faults
 from local.kubernetes import kinds
-from local.kubernetes.server import ADMIN_TOKEN, Server
-from local.kubernetes.store import Store
-from local.world import shelf
-from local.world.cuts import requests_cut
+from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
+from local.kubernetes.registry.store import Store
+from local.world import catalog_cache
+from local.world.client_crashes import requests_cut
 from shared import runtime
 from shared.api import labels as names
 from shared.cluster.client import Client
@@ -180,7 +180,7 @@ class Deciders:
 @pytest.fixture(scope="module")
 def deciders() -> Iterator[Deciders]:
     turns, clock = Turns(), Clock()
-    raw = shelf.taken(region="us-east-1", seed=0, now=clock.now())
+    raw = catalog_cache.taken(region="us-east-1", seed=0, now=clock.now())
     kubernetes = Store(now=clock.now)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server(kubernetes))

@@ -10,9 +10,9 @@ import pytest
 from moto import mock_aws
 
 from local.kubernetes import kinds
+from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
 from local.kubernetes.errors import ApiError
-from local.kubernetes.server import ADMIN_TOKEN, Server
-from local.kubernetes.store import Store
+from local.kubernetes.registry.store import Store
 from relay.relay import Relay
 from shared.api import labels as names
 from shared.cluster.client import Client

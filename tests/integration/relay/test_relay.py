@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import EndpointConnectionError
 
 from local.kubernetes import kinds
-from local.kubernetes.wire import Response
+from local.kubernetes.apiserver.http import Response
 from shared import hints
 from tests.integration.relay import conftest as given
 
 if TYPE_CHECKING:
     import pytest
 
-    from local.kubernetes.wire import Request
+    from local.kubernetes.apiserver.http import Request
     from tests.integration.relay.conftest import Bus, World
 
 STUCK = (hints.PODS_UNSCHEDULABLE, "default/web")

@@ -17,7 +17,7 @@ from urllib.error import URLError
 import pytest
 
 if TYPE_CHECKING:
-    from local.kubernetes.server import Server
+    from local.kubernetes.apiserver.server import Server
 
 ROOT = Path(__file__).parents[3]
 _PATIENCE = 60.0

@@ -16,8 +16,8 @@ from functions.termination.handler import handle as termination
 from infra import cluster_manifests
 from local.aws import backends
 from local.kubernetes import kinds
-from local.kubernetes.server import ADMIN_TOKEN, Server
-from local.kubernetes.store import Store
+from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
+from local.kubernetes.registry.store import Store
 from shared import aws, hints, runtime
 from shared.api import labels as names
 from shared.cluster.client import Client
@@ -28,7 +28,7 @@ from shared.cluster.resources import NODE_CLAIMS, NODES, POD_DISRUPTION_BUDGETS,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from local.kubernetes.table import Obj
+    from local.kubernetes.objects import Obj
 
 REGION = "us-east-1"
 CLUSTER = "demo"

@@ -14,7 +14,7 @@ from shared.cluster.resources import NODE_CLAIMS, POD_DISRUPTION_BUDGETS, PODS, 
 from shared.lifecycle import continuing
 
 if TYPE_CHECKING:
-    from local.kubernetes.table import Change
+    from local.kubernetes.objects import Change
     from tests.integration.termination.conftest import Rig
 
 TERMINATION_TIMESTAMP = names.TERMINATION_TIMESTAMP

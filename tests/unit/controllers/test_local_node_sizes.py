@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.kubelets.capacity import allocatable, capacity
+from local.kubelets.kubelet_configuration import KubeletSettings
 from local.kubelets.machine import Machine
-from local.kubelets.settings import KubeletSettings
+from local.kubelets.node_resources import allocatable, capacity
 from shared.api.quantity import format_resources, parse_quantity
 
 LOST = Fraction(75, 1000)

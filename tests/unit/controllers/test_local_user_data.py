@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from local.kubelets.joining import settings_of
-from local.kubelets.settings import JoinError, KubeletSettings
+from local.kubelets.kubelet_configuration import JoinError, KubeletSettings
+from local.kubelets.user_data import settings_of
 from shared.api.kubernetes import Taint
 from shared.api.nodeclass import Kubelet
 from shared.cluster.info import ClusterInfo

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from local.kubernetes import kinds
-from local.kubernetes.store import Store
+from local.kubernetes.registry.store import Store
 
 
 class Time:

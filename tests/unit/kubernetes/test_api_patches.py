@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.kubernetes import patches
 from local.kubernetes.errors import ApiError
+from local.kubernetes.registry import patches
 
 _names = st.text(alphabet="ab/~.é", max_size=2)
 _json = st.recursive(

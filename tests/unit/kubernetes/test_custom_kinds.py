@@ -11,7 +11,7 @@ from local.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
-    from local.kubernetes.store import Store
+    from local.kubernetes.registry.store import Store
 
 _REQUIREMENT = {
     "type": "object",

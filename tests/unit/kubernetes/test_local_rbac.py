@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from local.kubernetes import kinds
-from local.kubernetes.access import ADMIN, User
-from local.kubernetes.rbac import Rbac
-from local.kubernetes.store import Store
+from local.kubernetes.apiserver.auth import ADMIN, User
+from local.kubernetes.apiserver.rbac import Rbac
+from local.kubernetes.registry.store import Store
 
 API = "rbac.authorization.k8s.io"
 ALICE = User("alice", ("readers", "system:authenticated"))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from local.kubernetes import columns, kinds
+from local.kubernetes import kinds
+from local.kubernetes.apiserver import printers
 
 
 @pytest.mark.parametrize(
@@ -30,12 +31,12 @@ from local.kubernetes import columns, kinds
 def test_an_age_has_two_units_at_most(seconds: int, told: str) -> None:
     now = f"2026-01-20T00:00:{max(-seconds, 0):02}Z"
     if seconds < 0:
-        assert columns.duration(now, "2026-01-20T00:00:00Z") == told
+        assert printers.duration(now, "2026-01-20T00:00:00Z") == told
         return
     days, rest = divmod(seconds, 86400)
     hours, minutes = divmod(rest, 3600)
     later = f"2026-01-{1 + days:02}T{hours:02}:{minutes // 60:02}:{minutes % 60:02}Z"
-    assert columns.duration("2026-01-01T00:00:00Z", later) == told
+    assert printers.duration("2026-01-01T00:00:00Z", later) == told
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_a_printer_column_follows_its_path(path: str, found: list[Any]) -> None:
         "spec": {"weight": 3},
         "status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]},
     }
-    assert columns.along(obj, path) == found
+    assert printers.along(obj, path) == found
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_a_printer_column_follows_its_path(path: str, found: list[Any]) -> None:
     ],
 )
 def test_a_pods_status_is_the_reason_people_look_for(obj: dict[str, Any], told: str) -> None:
-    status = next(column for column in columns.of(kinds.PODS, None) if column.name == "Status")
+    status = next(column for column in printers.of(kinds.PODS, None) if column.name == "Status")
     assert status.cell(obj, "") == told
 
 
@@ -86,5 +87,5 @@ def test_a_cordoned_node_says_so() -> None:
         "spec": {"unschedulable": True},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
-    status = next(column for column in columns.of(kinds.NODES, None) if column.name == "Status")
+    status = next(column for column in printers.of(kinds.NODES, None) if column.name == "Status")
     assert status.cell(node, "") == "Ready,SchedulingDisabled"

@@ -10,7 +10,7 @@ from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
-    from local.kubernetes.store import Store
+    from local.kubernetes.registry.store import Store
 
 
 def applied(store: Store, config: dict[str, Any], manager: str, *, force: bool = False) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from local.kubernetes.errors import ApiError
 from tests.unit.kubernetes.conftest import Cluster, owner
 
 if TYPE_CHECKING:
-    from local.kubernetes.store import Store
+    from local.kubernetes.registry.store import Store
 
 
 def web(cluster: Cluster, replicas: int, ready: int | None = None) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.kubernetes import kinds
-from local.kubernetes.store import Store
+from local.kubernetes.registry.store import Store
 
 _NOW = datetime(2026, 11, 21, tzinfo=UTC)
 _steps = st.lists(

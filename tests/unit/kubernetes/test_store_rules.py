@@ -10,8 +10,8 @@ from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
-    from local.kubernetes.store import Store
-    from local.kubernetes.table import Change
+    from local.kubernetes.objects import Change
+    from local.kubernetes.registry.store import Store
     from tests.unit.kubernetes.conftest import Cluster
 
 

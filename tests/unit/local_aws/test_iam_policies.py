@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.aws.policies import PolicyError, Request, allows, parse
+from local.aws.iam_policies import PolicyError, Request, allows, parse
 
 QUEUE = "arn:aws:sqs:us-east-1:123456789012:work"
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from local.aws.capacity import Capacity
+from local.aws.capacity_pools import Capacity
 from local.clock import Clock
 from local.faults import Action, Crash, Faults, Site
 from local.kubernetes import kinds
-from local.kubernetes.store import Store
-from local.world.identity import signed_with
-from local.world.rest import QUIET, Activity, quiet_time, unfinished
+from local.kubernetes.registry.store import Store
+from local.world.authentication import signed_with
+from local.world.quiescence import QUIET, Activity, quiet_time, unfinished
 from local.world.timeline import Timeline
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -1,0 +1,180 @@
+"""EventBridge's delivery: which targets an event reaches, in the form that AWS gives it.
+
+moto's own forgets the account, delivers for disabled rules, matches every event with schedules, and can't invoke
+functions. Patterns are matched by moto. Schedules tick on the world's clock.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from moto.events.utils import EventTemplateParser
+
+from local.aws import backends, schedule_expressions
+from local.aws.lambda_functions import send_dead_letter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from local.aws.lambda_functions import Functions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """One event to one target, as it was delivered."""
+
+    at: datetime
+    rule: str
+    target_arn: str
+    event: Mapping[str, Any]
+    group_id: str = ""
+    dead_letter_arn: str = ""
+
+
+class Buses:
+    """An actor for schedules; :meth:`deliver` takes the place of moto's ``Rule.send_to_targets``."""
+
+    def __init__(self, *, region: str, now: Callable[[], datetime], functions: Functions) -> None:
+        self._region = region
+        self._now = now
+        self._functions = functions
+        self._ticks: dict[str, datetime] = {}
+        self._observers: list[Callable[[Delivery], None]] = []
+        self.deliveries: list[Delivery] = []
+
+    def observe(self, observer: Callable[[Delivery], None]) -> None:
+        """Have every later delivery told to the observer."""
+        self._observers.append(observer)
+
+    def deliver(self, rule: Any, original: Mapping[str, Any], _transform: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
+        """Send an event to the targets of a rule that is enabled and has a pattern that it matches."""
+        if rule.state != "ENABLED" or not rule.event_pattern.get_pattern():
+            return
+        if rule.event_pattern.matches_event(original):
+            self._send(rule, self._envelope(original))
+
+    def send_again(self, delivery: Delivery) -> None:
+        """Deliver what was delivered before once more: EventBridge's at-least-once."""
+        self._to_target(delivery)
+
+    def step(self, now: datetime) -> bool:
+        """Fire the schedules that are due. Each fires once, however far the clock was turned."""
+        did = False
+        for rule in self._scheduled():
+            at = self._ticks.setdefault(rule.arn, schedule_expressions.after(rule.scheduled_expression, now))
+            if at <= now:
+                on_time = schedule_expressions.after(rule.scheduled_expression, at)
+                self._ticks[rule.arn] = (
+                    on_time if on_time > now else schedule_expressions.after(rule.scheduled_expression, now)
+                )
+                self._send(rule, self._tick(rule, at))
+                did = True
+        return did
+
+    def due(self) -> datetime | None:
+        """When the next schedule fires."""
+        for rule in self._scheduled():
+            self._ticks.setdefault(rule.arn, schedule_expressions.after(rule.scheduled_expression, self._now()))
+        return min((self._ticks[rule.arn] for rule in self._scheduled()), default=None)
+
+    def fire(self, rule_name: str) -> None:
+        """Fire a schedule now, beside its own time."""
+        for rule in self._scheduled():
+            if rule.name == rule_name:
+                self._send(rule, self._tick(rule, self._now()))
+
+    def _scheduled(self) -> list[Any]:
+        return [
+            rule
+            for bus in backends.events(self._region).event_buses.values()
+            for rule in bus.rules.values()
+            if rule.scheduled_expression and rule.state == "ENABLED"
+        ]
+
+    def _tick(self, rule: Any, at: datetime) -> dict[str, Any]:  # noqa: ANN401 - moto's rule
+        return {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": "Scheduled Event",
+            "source": "aws.events",
+            "account": backends.ACCOUNT,
+            "time": _iso(at),
+            "region": self._region,
+            "resources": [rule.arn],
+            "detail": {},
+        }
+
+    def _envelope(self, original: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "version": "0",
+            "id": original["id"],
+            "detail-type": original["detail-type"],
+            "source": original["source"],
+            "account": backends.ACCOUNT,
+            "time": _iso(datetime.fromtimestamp(float(original["time"]), UTC)),
+            "region": self._region,
+            "resources": list(original["resources"]),
+            "detail": original["detail"],
+        }
+
+    def _send(self, rule: Any, event: Mapping[str, Any]) -> None:  # noqa: ANN401 - moto's rule
+        for target in rule.targets:
+            self._to_target(
+                Delivery(
+                    at=self._now(),
+                    rule=rule.name,
+                    target_arn=target["Arn"],
+                    event=_input(target, event),
+                    group_id=str(target.get("SqsParameters", {}).get("MessageGroupId", "")),
+                    dead_letter_arn=str(target.get("DeadLetterConfig", {}).get("Arn", "")),
+                )
+            )
+
+    def _to_target(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
+        for observer in self._observers:
+            observer(delivery)
+        service, name = delivery.target_arn.split(":")[2], delivery.target_arn.split(":", 5)[5]
+        about = str(delivery.event.get("detail-type", delivery.rule))
+        if service == "lambda":
+            self._functions.enqueue(
+                name.removeprefix("function:"),
+                delivery.event,
+                trigger=about,
+                dead_letter_arn=delivery.dead_letter_arn,
+            )
+        elif service == "sqs":
+            self._to_queue(name, delivery)
+        else:
+            raise NotImplementedError(f"rule {delivery.rule}: a target of {service} is not delivered to here")
+
+    def _to_queue(self, name: str, delivery: Delivery) -> None:
+        backend = backends.sqs(self._region)
+        body = json.dumps(delivery.event)
+        if name in backend.queues:
+            backend.send_message(queue_name=name, message_body=body, group_id=delivery.group_id or None)
+        elif delivery.dead_letter_arn:
+            send_dead_letter(self._region, delivery.dead_letter_arn, body, reason=f"no queue {name}")
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "Input" in target:
+        constant: Mapping[str, Any] = json.loads(target["Input"])
+        return constant
+    transformer = target.get("InputTransformer")
+    if not transformer:
+        return event
+    made: Mapping[str, Any] = EventTemplateParser.parse(
+        input_template=transformer.get("InputTemplate"),
+        input_paths_map=transformer.get("InputPathsMap", {}),
+        event=event,
+    )
+    return made

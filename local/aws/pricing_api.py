@@ -1,0 +1,102 @@
+"""The Pricing API, which moto lacks: GetProducts for EC2 in the shape that AWS answers.
+
+Only what a price list of Linux instances needs: one product a type, filtered by TERM_MATCH on its attributes, in pages
+of a hundred. What other operating systems and tenancies cost is not here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from local.aws.interceptor import Answer, json_error
+
+if TYPE_CHECKING:
+    from local.aws.prices import Prices
+
+_PAGE = 100
+_ON_DEMAND = "JRTCKXETXF"
+_PER_HOUR = "6YS6EN2CT7"
+
+
+def answer(operation: str, body: bytes, *, prices: Prices, region: str) -> Answer:
+    """What ``pricing`` answers to an operation; an error for all but GetProducts of AmazonEC2."""
+    request = json.loads(body or b"{}")
+    if operation != "GetProducts":
+        return json_error(400, "InvalidParameterException", f"{operation} is not answered here")
+    if request.get("ServiceCode") != "AmazonEC2":
+        return json_error(400, "NotFoundException", f"no such service here: {request.get('ServiceCode')}")
+    filters = {item["Field"]: item["Value"] for item in request.get("Filters", [])}
+    products = [
+        product
+        for product in _products(prices, region)
+        if all(product["product"]["attributes"].get(name) == value for name, value in filters.items())
+    ]
+    start = int(request.get("NextToken", 0))
+    size = min(int(request.get("MaxResults", _PAGE)), _PAGE)
+    page: dict[str, Any] = {
+        "FormatVersion": "aws_v1",
+        "PriceList": [json.dumps(product) for product in products[start : start + size]],
+    }
+    if start + size < len(products):
+        page["NextToken"] = str(start + size)
+    return 200, {"content-type": "application/x-amz-json-1.1"}, json.dumps(page).encode()
+
+
+def _products(prices: Prices, region: str) -> list[dict[str, Any]]:
+    from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when prices are asked for
+
+    return [_product(name, facts, prices.on_demand(name), region) for name, facts in sorted(INSTANCE_TYPES.items())]
+
+
+def _product(name: str, facts: dict[str, Any], price: float, region: str) -> dict[str, Any]:
+    sku = hashlib.sha256(name.encode()).hexdigest()[:16].upper()
+    term = f"{sku}.{_ON_DEMAND}"
+    return {
+        "product": {
+            "productFamily": "Compute Instance (bare metal)" if facts.get("BareMetal") else "Compute Instance",
+            "attributes": {
+                "instanceType": name,
+                "regionCode": region,
+                "locationType": "AWS Region",
+                "operatingSystem": "Linux",
+                "tenancy": "Shared",
+                "preInstalledSw": "NA",
+                "capacitystatus": "Used",
+                "licenseModel": "No License required",
+                "marketoption": "OnDemand",
+                "operation": "RunInstances",
+                "servicecode": "AmazonEC2",
+                "usagetype": f"BoxUsage:{name}",
+                "vcpu": str(facts["VCpuInfo"]["DefaultVCpus"]),
+                "memory": f"{facts['MemoryInfo']['SizeInMiB'] / 1024:g} GiB",
+                "currentGeneration": "Yes" if facts.get("CurrentGeneration") else "No",
+            },
+            "sku": sku,
+        },
+        "serviceCode": "AmazonEC2",
+        "terms": {
+            "OnDemand": {
+                term: {
+                    "priceDimensions": {
+                        f"{term}.{_PER_HOUR}": {
+                            "unit": "Hrs",
+                            "beginRange": "0",
+                            "endRange": "Inf",
+                            "description": f"${price} per On Demand Linux {name} Instance Hour",
+                            "appliesTo": [],
+                            "rateCode": f"{term}.{_PER_HOUR}",
+                            "pricePerUnit": {"USD": f"{price:.10f}"},
+                        }
+                    },
+                    "sku": sku,
+                    "effectiveDate": "2026-11-01T00:00:00Z",
+                    "offerTermCode": _ON_DEMAND,
+                    "termAttributes": {},
+                }
+            }
+        },
+        "version": "20261101000000",
+        "publicationDate": "2026-11-01T00:00:00Z",
+    }

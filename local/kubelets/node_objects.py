@@ -1,0 +1,149 @@
+"""The Node, CSINode and Lease that a kubelet writes for its machine, as objects; nothing here has an effect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from local.kubernetes.controllers.node_lifecycle import RENEWED
+from local.kubernetes.registry.object_meta import timestamp
+from shared.api import labels as names
+from shared.api.quantity import format_resources
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from local.kubelets.kubelet_configuration import KubeletSettings
+    from local.kubelets.machine import Machine
+    from local.kubernetes.objects import Obj
+    from shared.api.quantity import Resources
+
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+CONTINUOUSLY = "continuously"
+"""On a lease, stands for a renewal every 10 s, which would only be noise in a simulation."""
+
+EBS_DRIVER = "ebs.csi.aws.com"
+
+
+def labels_of(machine: Machine, settings: KubeletSettings) -> dict[str, str]:
+    """The user data's labels, and those that kubelet and cloud provider set."""
+    own = {
+        names.ARCH: machine.architecture,
+        names.OS: "linux",
+        names.HOSTNAME: machine.private_dns_name,
+        names.INSTANCE_TYPE: machine.instance_type,
+        names.REGION: machine.region,
+        names.ZONE: machine.zone,
+        "beta.kubernetes.io/arch": machine.architecture,
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/instance-type": machine.instance_type,
+        "failure-domain.beta.kubernetes.io/region": machine.region,
+        "failure-domain.beta.kubernetes.io/zone": machine.zone,
+    }
+    if machine.zone_id:
+        own[names.ZONE_ID] = machine.zone_id
+    return {**settings.labels, **own}
+
+
+def registration(
+    machine: Machine,
+    settings: KubeletSettings,
+    *,
+    capacity: Resources,
+    allocatable: Resources,
+    version: str,
+    now: datetime,
+) -> Obj:
+    """The node as it joins: not ready, its devices not reported yet. The API adds the not-ready taint."""
+    taints: list[Obj] = [dict(taint) for taint in settings.taints]
+    taints.append({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"})
+    return {
+        "metadata": {
+            "name": machine.private_dns_name,
+            "labels": labels_of(machine, settings),
+            "annotations": {"alpha.kubernetes.io/provided-node-ip": machine.private_ip},
+        },
+        "spec": {"providerID": machine.provider_id, "taints": taints},
+        "status": {
+            "capacity": format_resources(capacity),
+            "allocatable": format_resources(allocatable),
+            "conditions": conditions(now),
+            "addresses": [
+                {"type": "InternalIP", "address": machine.private_ip},
+                {"type": "InternalDNS", "address": machine.private_dns_name},
+                {"type": "Hostname", "address": machine.private_dns_name},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {
+                "architecture": machine.architecture,
+                "operatingSystem": "linux",
+                "kubeletVersion": f"v{version}.0-eks-local",
+                "kubeProxyVersion": f"v{version}.0-eks-local",
+                "containerRuntimeVersion": "containerd://2.1.0",
+                "osImage": machine.image_id,
+                "kernelVersion": "6.12.0",
+                "machineID": machine.instance_id,
+                "systemUUID": machine.instance_id,
+                "bootID": machine.instance_id,
+            },
+        },
+    }
+
+
+def conditions(now: datetime) -> list[Obj]:
+    """A node's conditions before its network is there."""
+    fine = (
+        ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    )
+    at = timestamp(now)
+    seen = {"lastHeartbeatTime": at, "lastTransitionTime": at}
+    found: list[Obj] = [{"type": t, "status": "False", "reason": r, "message": m, **seen} for t, r, m in fine]
+    return [*found, ready_condition(now, ready=False)]
+
+
+def ready_condition(now: datetime, *, ready: bool) -> Obj:
+    """The Ready condition, with the kubelet's words."""
+    at = timestamp(now)
+    return {
+        "type": "Ready",
+        "status": "True" if ready else "False",
+        "reason": "KubeletReady" if ready else "KubeletNotReady",
+        "message": "kubelet is posting ready status"
+        if ready
+        else "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady",
+        "lastHeartbeatTime": at,
+        "lastTransitionTime": at,
+    }
+
+
+def owned_by(node: Obj) -> list[Obj]:
+    """The owner reference that makes an object go with its node."""
+    meta = node["metadata"]
+    return [{"apiVersion": "v1", "kind": "Node", "name": meta["name"], "uid": meta["uid"]}]
+
+
+def csi_node(machine: Machine, node: Obj) -> Obj:
+    """What the EBS driver says it can attach there."""
+    driver = {
+        "name": EBS_DRIVER,
+        "nodeID": machine.instance_id,
+        "topologyKeys": [names.ZONE],
+        "allocatable": {"count": machine.max_volumes},
+    }
+    meta = {"name": machine.private_dns_name, "ownerReferences": owned_by(node)}
+    return {"metadata": meta, "spec": {"drivers": [driver]}}
+
+
+def lease(node: Obj, now: datetime) -> Obj:
+    """The node's lease; it counts as renewed until the machine is gone."""
+    name = node["metadata"]["name"]
+    return {
+        "metadata": {"name": name, "ownerReferences": owned_by(node), "annotations": {RENEWED: CONTINUOUSLY}},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": micro_time(now)},
+    }
+
+
+def micro_time(moment: datetime) -> str:
+    """A moment as ``metav1.MicroTime`` writes it."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

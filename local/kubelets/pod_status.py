@@ -1,0 +1,91 @@
+"""What a kubelet writes of the pods it runs, as objects; nothing here has an effect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from local.kubernetes.controllers.object_updates import parsed, with_condition
+from local.kubernetes.registry.object_meta import timestamp
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from local.kubernetes.objects import Obj
+
+RUNS_FOR = "local.tenon.sh/runs-for-seconds"
+"""Annotation on a pod: its containers end well after so long. Without it they run until they are stopped."""
+STOPS_AFTER = "local.tenon.sh/stops-after-seconds"
+"""Annotation on a pod: how long it takes to stop, instead of the kubelet's own time."""
+
+_READINESS = ("Initialized", "ContainersReady", "Ready")
+
+
+def running(pod: Obj, *, host_ip: str, pod_ip: str, started: datetime, now: datetime) -> Obj:
+    """The pod with all its containers running and ready."""
+    status = pod["status"]
+    conditions = status.get("conditions") or []
+    for type_ in ("PodReadyToStartContainers", *_READINESS):
+        conditions = with_condition(conditions, type_, status="True", now=now)
+    since = timestamp(now)
+    containers = [
+        {
+            "name": container["name"],
+            "image": container.get("image", ""),
+            "imageID": "",
+            "ready": True,
+            "started": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": since}},
+        }
+        for container in pod["spec"].get("containers") or []
+    ]
+    return {
+        **pod,
+        "status": {
+            **status,
+            "phase": "Running",
+            "conditions": conditions,
+            "startTime": timestamp(started),
+            "hostIP": host_ip,
+            "hostIPs": [{"ip": host_ip}],
+            "podIP": pod_ip,
+            "podIPs": [{"ip": pod_ip}],
+            "containerStatuses": containers,
+        },
+    }
+
+
+def succeeded(pod: Obj, *, now: datetime) -> Obj:
+    """The pod with all its containers ended well."""
+    status = pod["status"]
+    conditions = status.get("conditions") or []
+    for type_ in ("ContainersReady", "Ready"):
+        conditions = with_condition(conditions, type_, status="False", reason="PodCompleted", now=now)
+    ended = {"exitCode": 0, "reason": "Completed", "finishedAt": timestamp(now)}
+    containers = [
+        {**container, "ready": False, "started": False, "state": {"terminated": ended}}
+        for container in status.get("containerStatuses") or []
+    ]
+    return {
+        **pod,
+        "status": {**status, "phase": "Succeeded", "conditions": conditions, "containerStatuses": containers},
+    }
+
+
+def seconds(pod: Obj, annotation: str) -> float | None:
+    """A duration from the pod's annotations; None if there is none that can be read."""
+    text = (pod["metadata"].get("annotations") or {}).get(annotation, "")
+    try:
+        return max(float(text), 0.0)
+    except ValueError:
+        return None
+
+
+def killed_at(pod: Obj) -> datetime:
+    """When the grace period is over."""
+    return parsed(pod["metadata"]["deletionTimestamp"])
+
+
+def needs_network(pod: Obj) -> bool:
+    """Whether the pod has to wait for the node's network plugin."""
+    return not pod["spec"].get("hostNetwork")

@@ -1,0 +1,123 @@
+"""What the API says about itself: groups, versions and resources, from which clients learn the paths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from local.kubernetes import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from local.kubernetes.kinds import Kind
+    from local.kubernetes.objects import Obj
+
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.2-tenon",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-11-21T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+"""What ``/version`` says: the version whose behaviour was measured."""
+
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_SUBRESOURCE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "binding": ("", "v1", "Binding", ("create",)),
+    "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
+}
+
+
+def root(served: Iterable[Kind], path: str) -> Obj:
+    """The documents above the group versions: ``""``, ``/api``, ``/apis``, ``/apis/group``.
+
+    Raises:
+        ApiError: 404.
+    """
+    groups = _groups(served)
+    match path.strip("/").split("/"):
+        case [""]:
+            paths = ["/api", "/api/v1", "/apis", "/healthz", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+            paths += [f"/apis/{group}/{version}" for group, versions in groups.items() if group for version in versions]
+            return {"paths": sorted(paths)}
+        case ["api"]:
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        case ["apis"]:
+            found = [_group(group, versions) for group, versions in groups.items() if group]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+        case ["apis", group] if group in groups:
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
+    raise errors.no_such_path()
+
+
+def resources(served: Iterable[Kind], group: str, version: str) -> Obj:
+    """The ``APIResourceList`` of a group version.
+
+    Raises:
+        ApiError: 404.
+    """
+    found: list[dict[str, Any]] = []
+    for kind in served:
+        if (kind.group, kind.version) != (group, version):
+            continue
+        found.append(
+            {
+                "name": kind.plural,
+                "singularName": kind.singular,
+                "namespaced": kind.namespaced,
+                "kind": kind.kind,
+                "verbs": list(_VERBS),
+                **({"shortNames": list(kind.short_names)} if kind.short_names else {}),
+                **({"categories": list(kind.categories)} if kind.categories else {}),
+            }
+        )
+        found.extend(_subresource(kind, name) for name in kind.subresources)
+    if group == "authorization.k8s.io" and version == "v1":
+        found.append(
+            {
+                "name": "selfsubjectaccessreviews",
+                "singularName": "selfsubjectaccessreview",
+                "namespaced": False,
+                "kind": "SelfSubjectAccessReview",
+                "verbs": ["create"],
+            }
+        )
+    if not found:
+        raise errors.no_such_path()
+    group_version = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": found}
+
+
+def _subresource(kind: Kind, name: str) -> dict[str, Any]:
+    shared = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
+    if name not in _SUBRESOURCE:
+        return {**shared, "kind": kind.kind, "verbs": ["get", "patch", "update"]}
+    group, version, named, verbs = _SUBRESOURCE[name]
+    foreign = {"group": group, "version": version} if group else {}
+    return {**shared, **foreign, "kind": named, "verbs": list(verbs)}
+
+
+def _groups(served: Iterable[Kind]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for kind in served:
+        versions = groups.setdefault(kind.group, [])
+        if kind.version not in versions:
+            versions.append(kind.version)
+    groups.setdefault("authorization.k8s.io", ["v1"])
+    return groups
+
+
+def _group(name: str, versions: list[str]) -> Obj:
+    ordered = sorted(versions, key=_seniority)
+    listed = [{"groupVersion": f"{name}/{version}", "version": version} for version in ordered]
+    return {"name": name, "versions": listed, "preferredVersion": listed[0]}
+
+
+def _seniority(version: str) -> tuple[int, str]:
+    """Stable versions first, then beta, then alpha."""
+    return (2 if "alpha" in version else 1 if "beta" in version else 0, version)

@@ -1,0 +1,146 @@
+"""The CEL rules of a schema (``x-kubernetes-validations``), judged by cel-python.
+
+A rule is compiled when it is first needed, and its verdict on a value is remembered: a thousand claims with the same
+requirements cost one evaluation. Values that an update leaves alone are not judged again (ratcheting).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Any
+
+import celpy
+import msgspec
+from celpy import celtypes
+from celpy.adapter import json_to_cel
+
+from local.kubernetes.errors import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from local.kubernetes.objects import Obj
+
+_ABSENT: Any = object()
+_UNCHANGING = "self == oldSelf"
+
+
+class Rules:
+    """Where in a schema there are rules, and what they say."""
+
+    def __init__(self, schema: Obj) -> None:
+        self._here: list[Obj] = list(schema.get("x-kubernetes-validations") or ())
+        self._fields = {name: Rules(part) for name, part in (schema.get("properties") or {}).items()}
+        self._fields = {name: rules for name, rules in self._fields.items() if rules}
+        items, values = schema.get("items"), schema.get("additionalProperties")
+        self._items = Rules(items) if isinstance(items, dict) else None
+        self._values = Rules(values) if isinstance(values, dict) else None
+        self._keys: tuple[str, ...] = tuple(
+            schema.get("x-kubernetes-list-map-keys") or () if schema.get("x-kubernetes-list-type") == "map" else ()
+        )
+        self._type: str = schema.get("type") or "object"
+
+    def __bool__(self) -> bool:
+        return bool(self._here or self._fields or self._items or self._values)
+
+    def faults(self, new: Obj, old: Obj | None) -> list[Cause]:
+        """The rules that the object breaks; ``old`` is what it was, None for a new one."""
+        return list(self._walk(new, _ABSENT if old is None else old, ""))
+
+    def _walk(self, value: Any, old: Any, path: str) -> Iterator[Cause]:  # noqa: ANN401 (JSON)
+        if old is not _ABSENT and value == old:
+            return
+        for rule in self._here:
+            if not _holds(rule, value, old):
+                yield Cause(_at(path, rule.get("fieldPath", "")), _reason(rule), self._told(rule, value))
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                rules = self._fields.get(name) or self._values
+                if rules:
+                    before = old.get(name, _ABSENT) if isinstance(old, dict) else _ABSENT
+                    yield from rules._walk(inner, before, f"{path}.{name}" if path else name)  # noqa: SLF001 (its own kind)
+        elif isinstance(value, list) and self._items:
+            for index, item in enumerate(value):
+                yield from self._items._walk(item, self._before(item, old), f"{path}[{index}]")  # noqa: SLF001 (its own kind)
+
+    def _before(self, item: Any, old: Any) -> Any:  # noqa: ANN401 (JSON)
+        """The item of the old list that this one was; only lists with keys can tell."""
+        if not isinstance(old, list):
+            return _ABSENT
+        if not self._keys:
+            return item if item in old else _ABSENT
+        return next((o for o in old if all(o.get(key) == item.get(key) for key in self._keys)), _ABSENT)
+
+    def _told(self, rule: Obj, value: Any) -> str:  # noqa: ANN401 (JSON)
+        message = rule.get("message") or f"failed rule: {rule['rule']}"
+        if expression := rule.get("messageExpression"):
+            said = _evaluate(expression, msgspec.json.encode(value), b"")
+            message = str(said) if isinstance(said, str) else message
+        return f'Invalid value: "{self._type}": {message}'
+
+
+def _at(path: str, below: str) -> str:
+    return f"{path}{below}" if path else below.lstrip(".")
+
+
+def _reason(rule: Obj) -> str:
+    reason: str = rule.get("reason") or "FieldValueInvalid"
+    return reason
+
+
+def _holds(rule: Obj, value: Any, old: Any) -> bool:  # noqa: ANN401 (JSON)
+    text = rule["rule"]
+    if "oldSelf" in text and old is _ABSENT:
+        return True
+    if text.strip() == _UNCHANGING:
+        return bool(value == old)
+    before = b"" if old is _ABSENT or "oldSelf" not in text else msgspec.json.encode(old)
+    return _evaluate(text, msgspec.json.encode(value), before) is True
+
+
+@functools.lru_cache(maxsize=8192)
+def _evaluate(text: str, value: bytes, old: bytes) -> bool | str | None:
+    """The value of an expression; None when it can't be computed, which counts as broken, as on a real server."""
+    known = {"self": json_to_cel(msgspec.json.decode(value))}
+    if old:
+        known["oldSelf"] = json_to_cel(msgspec.json.decode(old))
+    try:
+        found = _program(text).evaluate(known)
+    except celpy.CELEvalError:
+        return None
+    if isinstance(found, celtypes.BoolType):
+        return bool(found)
+    return str(found) if isinstance(found, str) else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _program(text: str) -> Any:  # noqa: ANN401 (cel-python has no types)
+    environment = celpy.Environment()
+    return environment.program(environment.compile(text), functions=_FUNCTIONS)
+
+
+def compiles(text: str) -> bool:
+    """Whether the text is CEL at all."""
+    try:
+        _program(text)
+    except celpy.CELParseError:
+        return False
+    return True
+
+
+def _find(text: Any, pattern: Any) -> Any:  # noqa: ANN401 (CEL values)
+    match = re.search(str(pattern), str(text))
+    return celtypes.StringType(match[0] if match else "")
+
+
+def _split(text: Any, separator: Any) -> Any:  # noqa: ANN401 (CEL values)
+    return celtypes.ListType([celtypes.StringType(part) for part in str(text).split(str(separator))])
+
+
+def _lower(text: Any) -> Any:  # noqa: ANN401 (CEL values)
+    return celtypes.StringType(str(text).lower())
+
+
+_FUNCTIONS = {"find": _find, "split": _split, "lowerAscii": _lower}
+"""Functions that Kubernetes adds to CEL, as far as Karpenter's definitions use them."""

@@ -1,0 +1,219 @@
+"""PodDisruptionBudgets: how many pods each covers and may lose now, and whether an eviction may go on.
+
+The arithmetic is the disruption controller's (kubernetes ``pkg/controller/disruption``), the refusals the eviction
+subresource's (``pkg/registry/core/pod/storage/eviction.go``). Members are counted as pods change, never by a scan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from local.kubernetes import errors, kinds, selectors
+from local.kubernetes.registry import pod_strategy
+from local.kubernetes.registry.object_meta import timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from local.kubernetes.objects import Change, Key, Obj
+    from local.kubernetes.registry.store import Store
+
+_CONTROLLERS = {kind.kind: kind for kind in (kinds.REPLICA_SETS, kinds.STATEFUL_SETS, kinds.REPLICATION_CONTROLLERS)}
+_SCALED = frozenset(kind.resource for kind in (*_CONTROLLERS.values(), kinds.DEPLOYMENTS))
+_BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+@dataclass(slots=True)
+class _Budget:
+    """One budget's selector and the pods it covers: whether each is healthy, and its controller's kind and name."""
+
+    selector: selectors.Selector | None
+    healthy: dict[Key, bool] = field(default_factory=dict)
+    controllers: dict[Key, tuple[str, str] | None] = field(default_factory=dict)
+
+    def covers(self, pod: Obj) -> bool:
+        labels = pod["metadata"].get("labels") or {}
+        return self.selector is not None and selectors.matches(self.selector, labels)
+
+    def count(self, key: Key, pod: Obj) -> None:
+        self.healthy[key] = (
+            pod_strategy.condition_is(pod, "Ready", "True") and "deletionTimestamp" not in pod["metadata"]
+        )
+        owners = pod["metadata"].get("ownerReferences") or []
+        owner = next((o for o in owners if o.get("controller")), None)
+        self.controllers[key] = (owner["kind"], owner["name"]) if owner else None
+
+    def drop(self, key: Key) -> bool:
+        self.controllers.pop(key, None)
+        return self.healthy.pop(key, None) is not None
+
+
+class Budgets:
+    """Keeps every budget's status current, and judges evictions. The store calls it under its lock."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._budgets: dict[str, dict[str, _Budget]] = {}
+
+    def note(self, change: Change) -> None:
+        """Follow a change of a pod, a budget or a workload's replicas."""
+        resource = change.kind.resource
+        namespace = change.object["metadata"].get("namespace", "")
+        if resource == kinds.POD_DISRUPTION_BUDGETS.resource:
+            self._note_budget(change)
+        elif resource == kinds.PODS.resource and namespace in self._budgets:
+            self._note_pod(change, namespace)
+        elif (
+            resource in _SCALED
+            and namespace in self._budgets
+            and _replicas(change.object) != _replicas(change.previous)
+        ):
+            for name in list(self._budgets[namespace]):
+                self._refresh(namespace, name)
+
+    def _note_budget(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        if change.type == "DELETED":
+            self._budgets.get(namespace, {}).pop(name, None)
+            if not self._budgets.get(namespace):
+                self._budgets.pop(namespace, None)
+            return
+        if change.previous is not None and change.previous.get("spec") == change.object.get("spec"):
+            return
+        budget = _Budget(selectors.of_object((change.object.get("spec") or {}).get("selector")))
+        for pod in self._store.list(kinds.PODS, namespace=namespace):
+            if budget.covers(pod):
+                budget.count((namespace, pod["metadata"]["name"]), pod)
+        self._budgets.setdefault(namespace, {})[name] = budget
+        self._refresh(namespace, name)
+
+    def _note_pod(self, change: Change, namespace: str) -> None:
+        key = (namespace, change.object["metadata"]["name"])
+        for name, budget in list(self._budgets[namespace].items()):
+            if change.type != "DELETED" and budget.covers(change.object):
+                budget.count(key, change.object)
+            elif not budget.drop(key):
+                continue
+            self._refresh(namespace, name)
+
+    def _refresh(self, namespace: str, name: str) -> None:
+        """Write the budget's status if the figures moved."""
+        obj = self._store.find(kinds.POD_DISRUPTION_BUDGETS, name, namespace=namespace)
+        if obj is None:
+            return
+        budget = self._budgets[namespace][name]
+        healthy = sum(budget.healthy.values())
+        desired, expected = self._desired(namespace, obj.get("spec") or {}, budget)
+        allowed = max(healthy - desired, 0) if expected > 0 else 0
+        figures = {
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "disruptionsAllowed": allowed,
+            "expectedPods": expected,
+            "observedGeneration": obj["metadata"]["generation"],
+        }
+        before = obj.get("status") or {}
+        if {name: before.get(name) for name in figures} == figures:
+            return
+        condition = {
+            "type": "DisruptionAllowed",
+            "status": "True" if allowed else "False",
+            "reason": "SufficientPods" if allowed else "InsufficientPods",
+            "message": "",
+            "observedGeneration": figures["observedGeneration"],
+            "lastTransitionTime": timestamp(self._store.now()),
+        }
+        status = {**before, **figures, "conditions": pod_strategy.with_condition(obj, condition)}
+        self._store.write(kinds.POD_DISRUPTION_BUDGETS, {**obj, "status": status}, obj)
+
+    def _desired(self, namespace: str, spec: Obj, budget: _Budget) -> tuple[int, int]:
+        """Healthy pods that must stay, and pods that there should be."""
+        least, most_away = spec.get("minAvailable"), spec.get("maxUnavailable")
+        if isinstance(least, int):
+            return least, len(budget.healthy)
+        expected = self._expected(namespace, budget)
+        if least is not None:
+            return _share(least, expected), expected
+        if most_away is not None:
+            return max(expected - _share(most_away, expected), 0), expected
+        return 0, expected
+
+    def _expected(self, namespace: str, budget: _Budget) -> int:
+        """Replicas that the pods' controllers ask for; pods with no controller don't count."""
+        workloads: dict[str, int] = {}
+        for controller in set(budget.controllers.values()) - {None}:
+            kind = _CONTROLLERS.get(controller[0]) if controller else None
+            if kind is None or controller is None:
+                continue
+            obj = self._store.find(kind, controller[1], namespace=namespace)
+            owner = next(
+                (o for o in (obj or {}).get("metadata", {}).get("ownerReferences", ()) if o.get("controller")), None
+            )
+            if owner and owner["kind"] == kinds.DEPLOYMENTS.kind:
+                obj = self._store.find(kinds.DEPLOYMENTS, owner["name"], namespace=namespace)
+            if obj is not None:
+                workloads[obj["metadata"]["uid"]] = _replicas(obj)
+        return sum(workloads.values())
+
+    def evict(self, namespace: str, name: str, options: Mapping[str, Any] | None) -> None:
+        """Evict the pod as the eviction subresource does.
+
+        Raises:
+            ApiError: 404; 409 a precondition does not hold; 429 a budget does not allow it; 500 two budgets cover it.
+        """
+        store = self._store
+        pod = store.get(kinds.PODS, name, namespace=namespace)
+        covering = [(n, b) for n, b in self._budgets.get(namespace, {}).items() if b.covers(pod)]
+        if not _beyond_budgets(pod) and covering:
+            if len(covering) > 1:
+                raise errors.internal(
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+                )
+            _check(store.get(kinds.POD_DISRUPTION_BUDGETS, covering[0][0], namespace=namespace), pod)
+        options = options or {}
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastTransitionTime": timestamp(store.now()),
+        }
+        store.check(kinds.PODS, pod, options.get("preconditions"))
+        if options.get("dryRun"):
+            return
+        if not pod_strategy.condition_is(pod, "DisruptionTarget", "True"):
+            status = {**pod["status"], "conditions": pod_strategy.with_condition(pod, condition)}
+            pod = store.write(kinds.PODS, {**pod, "status": status}, pod)
+        store.delete(kinds.PODS, name, namespace=namespace, grace_period_seconds=options.get("gracePeriodSeconds"))
+
+
+def _beyond_budgets(pod: Obj) -> bool:
+    phase = pod["status"].get("phase")
+    return phase in {"Succeeded", "Failed", "Pending"} or "deletionTimestamp" in pod["metadata"]
+
+
+def _check(budget: Obj, pod: Obj) -> None:
+    """Raise 429 unless the budget lets the pod go."""
+    status = budget.get("status") or {}
+    healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    if not pod_strategy.condition_is(pod, "Ready", "True"):
+        always = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        if always or (desired > 0 and healthy >= desired):
+            return
+    if status.get("disruptionsAllowed", 0) > 0:
+        return
+    name = budget["metadata"]["name"]
+    text = f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+    raise errors.too_many_requests(_BLOCKED, causes=[errors.Cause("", "DisruptionBudget", text)])
+
+
+def _replicas(obj: Obj | None) -> int:
+    count: int = ((obj or {}).get("spec") or {}).get("replicas", 1)
+    return count
+
+
+def _share(value: str | int, of: int) -> int:
+    """A count, or a percentage of ``of`` rounded up, as the disruption controller rounds both of its fields."""
+    return value if isinstance(value, int) else -(-int(value.rstrip("%")) * of // 100)

@@ -1,0 +1,81 @@
+"""Who asks the embedded API: functions by EKS's token, the relay by its service account's, people as administrator.
+
+EKS's token is a presigned GetCallerIdentity URL with the cluster's name in a signed header. Here its form is checked,
+not its signature: nothing outside this process can reach the server. Who signed is known by the access key, and what
+that role is in the cluster by its access entry; a role without one is nobody here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+from infra import cluster_manifests
+from local.aws import backends
+from local.aws.iam_enforcement import access_key
+from local.kubernetes.apiserver.auth import ADMIN, User
+from local.kubernetes.apiserver.server import ADMIN_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from local.aws.stack import Deployed
+
+_PREFIX = "k8s-aws-v1."
+RELAY_TOKEN = "tenon-local-relay"  # noqa: S105 (opens a simulated cluster on this machine's loopback, nothing else)
+RELAY = User(
+    f"system:serviceaccount:{cluster_manifests.NAMESPACE}:{cluster_manifests.RELAY}",
+    ("system:serviceaccounts", f"system:serviceaccounts:{cluster_manifests.NAMESPACE}", "system:authenticated"),
+)
+
+
+class Identities:
+    """An :data:`~local.kubernetes.apiserver.auth.Authenticate`; functions are known once the stack is deployed."""
+
+    def __init__(self) -> None:
+        self._functions: Mapping[str, User] = {}
+
+    def admit(self, deployed: Deployed) -> None:
+        """Let in each function whose role has an access entry, as a member of the entry's groups."""
+        entries = deployed.groups()
+        self._functions = {
+            access_key(caller): User(
+                f"arn:aws:sts::{backends.ACCOUNT}:assumed-role/{role}/{caller}",
+                (*entries[role], "system:authenticated"),
+            )
+            for caller, role in deployed.roles().items()
+            if role in entries
+        }
+
+    def __call__(self, token: str | None) -> User | None:
+        """Whose token it is; nobody's is None."""
+        if token == ADMIN_TOKEN:
+            return ADMIN
+        if token == RELAY_TOKEN:
+            return RELAY
+        return self._functions.get(signed_with(token)) if token is not None else None
+
+
+def signed_with(token: str) -> str:
+    """The access key of what ``aws eks get-token`` would make: a presigned URL for STS that names its cluster.
+
+    Empty if it is anything else.
+    """
+    if not token.startswith(_PREFIX):
+        return ""
+    encoded = token.removeprefix(_PREFIX)
+    try:
+        url = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    query = parse_qs(urlsplit(url).query)
+    scope = query.get("X-Amz-Credential", [""])[0].split("/")
+    region = scope[2] if len(scope) > 2 else "us-east-1"  # noqa: PLR2004 - key/date/region/service/aws4_request
+    good = (
+        urlsplit(url).hostname in ("sts.amazonaws.com", f"sts.{region}.amazonaws.com")
+        and query.get("Action") == ["GetCallerIdentity"]
+        and "x-k8s-aws-id" in query.get("X-Amz-SignedHeaders", [""])[0].split(";")
+    )
+    return scope[0] if good else ""

@@ -1,0 +1,109 @@
+"""Whether a world has come to rest: nothing but sweeps that change nothing, for long enough, and nothing half done."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from local.kubernetes import kinds
+from shared.api import labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from local.aws.calls import Call
+    from local.kubernetes.objects import Change
+    from local.kubernetes.registry.store import Store
+
+QUIET = timedelta(seconds=150)
+_NOISE = frozenset({"Lease", "Event", "CSINode"})
+_CHANGING = ("Create", "Terminate", "Delete", "Run")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """What keeps a quiet world from being at rest: names of pods that wait untold, and of objects being deleted."""
+
+    waiting: tuple[str, ...]
+    leaving: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self.leaving)
+
+
+class Activity:
+    """When something last happened that is not a sweep's own trace (leases, events, heartbeats)."""
+
+    def __init__(self, *, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self.last = now()
+
+    def change(self, change: Change) -> None:
+        """Take note of a change in the cluster."""
+        if change.kind.kind in _NOISE:
+            return
+        if change.previous is None or change.type != "MODIFIED" or _facts(change.object) != _facts(change.previous):
+            self.last = self._now()
+
+    def call(self, call: Call) -> None:
+        """Take note of a call to AWS."""
+        if call.service == "ec2" and call.operation.startswith(_CHANGING):
+            self.last = self._now()
+
+
+def quiet_time(store: Store) -> timedelta:
+    """How long nothing must have happened: 150 s, or twice the longest finite wait that a pool asks for."""
+    longest = 0.0
+    for kind in store.served():
+        if (kind.group, kind.kind) == (labels.GROUP, "NodePool"):
+            for pool in store.list(kind):
+                text = str(pool.get("spec", {}).get("disruption", {}).get("consolidateAfter", ""))
+                longest = max(longest, sum(float(n) * _UNITS[unit] for n, unit in _DURATION.findall(text)))
+        if (kind.group, kind.kind) == (labels.GROUP, "Provisioner"):
+            for pool in store.list(kind):
+                longest = max(longest, float(pool.get("spec", {}).get("ttlSecondsAfterEmpty") or 0))
+    return max(QUIET, timedelta(seconds=2 * longest))
+
+
+def unfinished(store: Store) -> Unfinished:
+    """Pods that no node has and nobody has told why, and whatever is being deleted."""
+    told = {
+        event.get("involvedObject", {}).get("uid")
+        for event in store.list(kinds.EVENTS)
+        if str(event.get("source", {}).get("component", "")).startswith("tenon")
+    }
+    waiting: list[str] = []
+    leaving: list[str] = []
+    for pod in store.list(kinds.PODS):
+        if pod["metadata"].get("deletionTimestamp"):
+            leaving.append(_name("Pod", pod))
+        elif not pod["spec"].get("nodeName") and not _gated(pod) and pod["metadata"]["uid"] not in told:
+            waiting.append(_name("Pod", pod))
+    for kind in store.served():
+        if kind.kind in ("Node", "NodeClaim"):
+            leaving += [_name(kind.kind, obj) for obj in store.list(kind) if obj["metadata"].get("deletionTimestamp")]
+    return Unfinished(waiting=tuple(waiting), leaving=tuple(leaving))
+
+
+def _gated(pod: dict[str, Any]) -> bool:
+    return bool(pod["spec"].get("schedulingGates"))
+
+
+def _name(kind: str, obj: dict[str, Any]) -> str:
+    namespace = obj["metadata"].get("namespace", "")
+    return f"{kind} {namespace}/{obj['metadata']['name']}" if namespace else f"{kind} {obj['metadata']['name']}"
+
+
+def _facts(obj: dict[str, Any]) -> dict[str, Any]:
+    """The object without versions and heartbeats."""
+    meta = {k: v for k, v in obj["metadata"].items() if k not in ("resourceVersion", "managedFields", "generation")}
+    status = obj.get("status")
+    if isinstance(status, dict) and status.get("conditions"):
+        told = [{k: v for k, v in item.items() if k != "lastHeartbeatTime"} for item in status["conditions"]]
+        status = {**status, "conditions": told}
+    return {**obj, "metadata": meta, "status": status}
