@@ -27,7 +27,7 @@ from bench.stub_api_server import CHANGED, PAGE, PENDING, canned
 from shared.api.kubernetes import Pod
 from shared.cluster.connect import to_server
 from shared.cluster.listing import Page
-from shared.cluster.snapshot_reader import Reader
+from shared.cluster.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def measure(nodes: int, pods: int) -> Figures:
     with canned(nodes, pods) as (url, authority), contextlib.closing(to_server(url, authority, lambda: "t")) as client:
         client.get("/api/v1/namespaces")  # connected, and everything imported
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        reader = Reader(client)
+        reader = SnapshotReader(client)
         started = time.process_time()
         kept = reader.read(datetime.now(UTC))
         figures["seconds"] = time.process_time() - started

@@ -129,7 +129,7 @@ def _delete(environ: Mapping[str, str]) -> None:
 def _drains() -> dict[str, Any]:
     keys = [f"claim-{n}" for n in range(FEW)]
     detail = {"cluster": stub_account.CLUSTER, "keys": keys}
-    told = {**stub_account.scheduled(), "source": hints.SELF, "detail-type": hints.DRAIN, "detail": detail}
+    told = {**stub_account.scheduled(), "source": hints.FUNCTIONS, "detail-type": hints.DRAIN, "detail": detail}
     return stub_account.batch([told])
 
 

@@ -16,7 +16,7 @@ from functions.provisioner import handler
 from local.aws import backends
 from local.aws.interceptor import Gate
 from shared import runtime
-from shared.cluster.snapshot_reader import Reader
+from shared.cluster.snapshot_reader import SnapshotReader
 from shared.provisioning import leased_scheduling
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
     warm: dict[str, Any] = {}
     with stub_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
         for place, name, what in (
-            (Reader, "read", "snapshot"),
+            (SnapshotReader, "read", "snapshot"),
             (leased_scheduling.Deciding, "_supply", "supply"),
             (leased_scheduling, "schedule", "schedule"),
             (leased_scheduling.Deciding, "_write", "claims"),

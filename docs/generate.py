@@ -37,7 +37,7 @@ def pages() -> dict[str, str]:
 
 
 def _metrics() -> str:
-    rows = [(f"`{m.name}`", m.by, m.unit.value, m.statistic, m.about) for m in metrics.ALL]
+    rows = [(f"`{m.name}`", m.function, m.unit.value, m.statistic, m.description) for m in metrics.ALL]
     return "\n".join(
         [
             "# Metrics",

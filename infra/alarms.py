@@ -158,7 +158,7 @@ def custom(metric: metrics.Metric, *, period: Duration = _MINUTE) -> cloudwatch.
     return cloudwatch.Metric(
         namespace=metrics.NAMESPACE,
         metric_name=metric.name,
-        dimensions_map={metrics.SERVICE: metric.by},
+        dimensions_map={metrics.SERVICE: metric.function},
         statistic=metric.statistic,
         period=period,
     )

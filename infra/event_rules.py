@@ -107,9 +107,9 @@ class Events(Construct):
         self._hint("NodePoolsChanged", [hints.NODE_POOLS_CHANGED], hints.RELAY, provisioning, lifecycle)
         self._hint("NodesChanged", [hints.NODES_CHANGED], hints.RELAY, lifecycle)
         self._hint("NodesEmptied", [hints.NODES_EMPTIED], hints.RELAY, disruption)
-        deleting = [hints.NODES_DELETING, hints.NODE_CLAIMS_DELETING, hints.DRAINS_FREED]
+        deleting = [hints.NODES_DELETING, hints.NODE_CLAIMS_DELETING, hints.DRAINS_UNBLOCKED]
         self._hint("Deleting", deleting, hints.RELAY, termination)
-        self._hint("CatalogMissing", [hints.CATALOG_MISSING], hints.SELF, catalog)
+        self._hint("CatalogMissing", [hints.CATALOG_MISSING], hints.FUNCTIONS, catalog)
 
     def _hint(self, id_: str, about: Sequence[str], source: str, *to: events.IRuleTarget) -> None:
         events.Rule(

@@ -249,7 +249,7 @@ def _by_setting(setting: str, function: str, on: Subjects) -> list[iam.PolicySta
     queues = on.queues
     match setting:
         case "event_bus_name":
-            own = {"StringEquals": {"events:source": hints.SELF}}
+            own = {"StringEquals": {"events:source": hints.FUNCTIONS}}
             allowed = [_allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)]
         case "table_name":
             # Unavailable offerings, the call budget, wake-ups already sent, decisions; nothing is ever scanned.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay.watched_kinds import Change, Changed, Protection, Sighted, SightedBudget, SightedClaim, SightedPod
+from relay.watched_kinds import Change, Changed, Protection, Watched, WatchedBudget, WatchedNodeClaim, WatchedPod
 from shared.api.selectors import SelectorError, matches
 from shared.cluster import resources
 from shared.lifecycle import continuing
@@ -84,7 +84,7 @@ class _Pause:
     length: timedelta
 
 
-class Drains:
+class BlockedDrains:
     """What is being drained, and what might hold it. Not thread-safe."""
 
     def __init__(self) -> None:
@@ -151,12 +151,12 @@ class Drains:
             return set(self._budgets)
         return set(self._drains) if resource == resources.NODE_CLAIMS else set()
 
-    def _seen(self, obj: Sighted) -> None:
-        if isinstance(obj, SightedPod):
+    def _seen(self, obj: Watched) -> None:
+        if isinstance(obj, WatchedPod):
             self._pod(obj)
-        elif isinstance(obj, SightedBudget):
+        elif isinstance(obj, WatchedBudget):
             self._budget(obj)
-        elif isinstance(obj, SightedClaim):
+        elif isinstance(obj, WatchedNodeClaim):
             self._claim(obj)
 
     def _gone(self, resource: Resource, key: str) -> None:
@@ -169,7 +169,7 @@ class Drains:
         elif resource == resources.NODE_CLAIMS:
             self._over(key)
 
-    def _claim(self, claim: SightedClaim) -> None:
+    def _claim(self, claim: WatchedNodeClaim) -> None:
         if claim.metadata.deletion_timestamp is None:
             self._over(claim.key)
             return
@@ -192,7 +192,7 @@ class Drains:
         if self._at.get(drain.node) is drain:
             del self._at[drain.node]
 
-    def _pod(self, pod: SightedPod) -> None:
+    def _pod(self, pod: WatchedPod) -> None:
         if not pod.spec.node_name or pod.is_finished:
             self._ended(pod.key)
             return
@@ -232,7 +232,7 @@ class Drains:
             del self._on[before.node]
         self._free(before.node, key)
 
-    def _budget(self, budget: SightedBudget) -> None:
+    def _budget(self, budget: WatchedBudget) -> None:
         before = self._budgets.get(budget.key)
         after = _Budget(
             version=(budget.metadata.uid, budget.metadata.generation),

@@ -15,11 +15,11 @@ from relay.watched_kinds import (
     Change,
     Changed,
     Listed,
-    Sighted,
-    SightedClaim,
-    SightedNode,
-    SightedObject,
-    SightedPod,
+    Watched,
+    WatchedNode,
+    WatchedNodeClaim,
+    WatchedObject,
+    WatchedPod,
 )
 from shared import hints
 from shared.cluster import resources
@@ -49,7 +49,7 @@ class _Node(NamedTuple):
     allocatable: frozenset[tuple[str, str]]
 
 
-class Noticer:
+class ChangeDetector:
     """The relay's memory, and its judgement. Not thread-safe."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Noticer:
         }
         """By hint, the keys of objects that are still in the state that the hint is about."""
 
-    def notice(self, change: Change) -> Iterator[Notice]:
+    def detect(self, change: Change) -> Iterator[Notice]:
         """The hints that a change is worth. Budgets bear on drains alone (drains.py)."""
         if change.resource == resources.POD_DISRUPTION_BUDGETS:
             return
@@ -101,15 +101,15 @@ class Noticer:
             return set(self._claims)
         return set(self._generations[resource])
 
-    def _seen(self, resource: Resource, obj: Sighted, *, known: bool) -> Iterator[Notice]:
+    def _seen(self, resource: Resource, obj: Watched, *, known: bool) -> Iterator[Notice]:
         """``known`` is false for what was there before the relay was: the sweeps know of it."""
-        if isinstance(obj, SightedPod):
+        if isinstance(obj, WatchedPod):
             yield from self._pod(obj)
-        elif isinstance(obj, SightedNode):
+        elif isinstance(obj, WatchedNode):
             yield from self._node(obj, known=known)
-        elif isinstance(obj, SightedClaim):
+        elif isinstance(obj, WatchedNodeClaim):
             yield from self._claim(obj)
-        elif isinstance(obj, SightedObject):
+        elif isinstance(obj, WatchedObject):
             yield from self._pool(resource, obj)
 
     def _gone(self, resource: Resource, key: str) -> Iterator[Notice]:
@@ -129,7 +129,7 @@ class Noticer:
         elif self._generations[resource].pop(key, None) is not None:
             yield Notice(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{key}")
 
-    def _pod(self, pod: SightedPod) -> Iterator[Notice]:
+    def _pod(self, pod: WatchedPod) -> Iterator[Notice]:
         before = self._pods.get(pod.key, _Pod("", unschedulable=False))
         after = _Pod(pod.occupies, pod.is_unschedulable)
         self._pods[pod.key] = after
@@ -158,7 +158,7 @@ class Noticer:
         elif node.ours:
             yield Notice(hints.NODES_EMPTIED, before)
 
-    def _node(self, node: SightedNode, *, known: bool) -> Iterator[Notice]:
+    def _node(self, node: WatchedNode, *, known: bool) -> Iterator[Notice]:
         key = node.key
         before = self._nodes.get(key)
         after = _Node(
@@ -186,12 +186,12 @@ class Noticer:
             if after.ours and not self._occupants[key]:
                 yield Notice(hints.NODES_EMPTIED, key)
 
-    def _claim(self, claim: SightedClaim) -> Iterator[Notice]:
+    def _claim(self, claim: WatchedNodeClaim) -> Iterator[Notice]:
         self._claims.add(claim.key)
         if self._begins(resources.NODE_CLAIMS, claim.key, deleting=claim.metadata.deletion_timestamp is not None):
             yield Notice(hints.NODE_CLAIMS_DELETING, claim.key)
 
-    def _pool(self, resource: Resource, obj: SightedObject) -> Iterator[Notice]:
+    def _pool(self, resource: Resource, obj: WatchedObject) -> Iterator[Notice]:
         before = self._generations[resource].get(obj.key)
         after = (obj.metadata.uid, obj.metadata.generation)
         self._generations[resource][obj.key] = after

@@ -47,7 +47,7 @@ def outgoing(waiting: Mapping[str, tuple[str, ...]], *, cluster: str, bus: str, 
     for about, keys in waiting.items():
         for start in range(0, len(keys), hints.MAX_KEYS):
             some = keys[start : start + hints.MAX_KEYS]
-            entry = hints.entry(about, cluster=cluster, keys=some, time=now, bus=bus, source=hints.RELAY)
+            entry = hints.put_events_entry(about, cluster=cluster, keys=some, time=now, bus=bus, source=hints.RELAY)
             yield Outgoing(about=about, keys=some, entry=entry)
 
 

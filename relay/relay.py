@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from relay.batches import Batches
-from relay.blocked_drains import Drains
-from relay.change_detection import Noticer
+from relay.blocked_drains import BlockedDrains
+from relay.change_detection import ChangeDetector
 from relay.publisher import Publisher
 from relay.watched_kinds import KINDS
 from relay.watcher import LONGEST_WAIT, Watcher
@@ -56,8 +56,8 @@ class Relay:
         self._now = now
         self._changed = changed
         self._lock = threading.RLock()
-        self._noticer = Noticer()
-        self._drains = Drains()
+        self._noticer = ChangeDetector()
+        self._drains = BlockedDrains()
         self._batches = Batches()
         self._again: dict[str, datetime] = {}
         self._versions: dict[Resource, int] = {}
@@ -85,7 +85,7 @@ class Relay:
         """Take note of a change."""
         with self._lock:
             self._drains.see(change)
-            for notice in self._noticer.notice(change):
+            for notice in self._noticer.detect(change):
                 self._batches.add(notice.about, (notice.key,), now)
             for about, keys in self._noticer.standing.items():
                 if not keys:
@@ -101,7 +101,7 @@ class Relay:
                     self._batches.add(about, sorted(self._noticer.standing[about]), now)
                     self._again[about] = now + AGAIN
             if freed := self._drains.take(now):
-                self._batches.add(hints.DRAINS_FREED, freed, now)
+                self._batches.add(hints.DRAINS_UNBLOCKED, freed, now)
         return self._send(now)
 
     def due(self) -> datetime | None:

@@ -57,7 +57,7 @@ class PodMetadata(Struct):
             self.labels[key] = sys.intern(value)
 
 
-class SightedCondition(Struct):
+class WatchedCondition(Struct):
     """A condition without its texts."""
 
     type: str = ""
@@ -75,14 +75,14 @@ class PodStatus(Struct):
     """How a pod is."""
 
     phase: str = ""
-    conditions: list[SightedCondition] = []
+    conditions: list[WatchedCondition] = []
 
     def __post_init__(self) -> None:
         """Keep the conditions that somebody asks for."""
         self.conditions[:] = [c for c in self.conditions if c.type in _ASKED_FOR]
 
 
-class SightedPod(Struct):
+class WatchedPod(Struct):
     """A pod, as far as the relay looks."""
 
     metadata: PodMetadata = PodMetadata()
@@ -129,7 +129,7 @@ class SightedPod(Struct):
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
 
-class SightedTaint(Struct):
+class WatchedTaint(Struct):
     """A taint."""
 
     key: str = ""
@@ -140,17 +140,17 @@ class SightedTaint(Struct):
 class NodeSpec(Struct):
     """A node's taints."""
 
-    taints: list[SightedTaint] = []
+    taints: list[WatchedTaint] = []
 
 
 class NodeStatus(Struct):
     """A node's health and size."""
 
-    conditions: list[SightedCondition] = []
+    conditions: list[WatchedCondition] = []
     allocatable: dict[str, str | int | float] = {}
 
 
-class SightedNode(Struct):
+class WatchedNode(Struct):
     """A node, as far as the relay looks."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -189,10 +189,10 @@ class ClaimStatus(Struct):
     """A claim's node, and how far it is."""
 
     node_name: str = ""
-    conditions: list[SightedCondition] = []
+    conditions: list[WatchedCondition] = []
 
 
-class SightedClaim(Struct):
+class WatchedNodeClaim(Struct):
     """A claim, as far as the relay looks."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -224,7 +224,7 @@ class BudgetStatus(Struct):
     observed_generation: int = 0
 
 
-class SightedBudget(Struct):
+class WatchedBudget(Struct):
     """A PodDisruptionBudget, as far as the relay looks."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -242,7 +242,7 @@ class SightedBudget(Struct):
         return self.status.disruptions_allowed > 0 and self.status.observed_generation >= self.metadata.generation
 
 
-class SightedObject(Struct):
+class WatchedObject(Struct):
     """A pool or a class: only its metadata matters."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -253,16 +253,16 @@ class SightedObject(Struct):
         return self.metadata.name
 
 
-Sighted = SightedPod | SightedNode | SightedClaim | SightedBudget | SightedObject
+Watched = WatchedPod | WatchedNode | WatchedNodeClaim | WatchedBudget | WatchedObject
 
 POOL_KINDS = (resources.NODE_POOLS, resources.NODE_CLASSES, resources.PROVISIONERS, resources.NODE_TEMPLATES)
 
-KINDS: dict[Resource, type[Sighted]] = {
-    resources.PODS: SightedPod,
-    resources.NODES: SightedNode,
-    resources.NODE_CLAIMS: SightedClaim,
-    resources.POD_DISRUPTION_BUDGETS: SightedBudget,
-    **dict.fromkeys(POOL_KINDS, SightedObject),
+KINDS: dict[Resource, type[Watched]] = {
+    resources.PODS: WatchedPod,
+    resources.NODES: WatchedNode,
+    resources.NODE_CLAIMS: WatchedNodeClaim,
+    resources.POD_DISRUPTION_BUDGETS: WatchedBudget,
+    **dict.fromkeys(POOL_KINDS, WatchedObject),
 }
 """What is watched, and how it is decoded."""
 
@@ -272,7 +272,7 @@ class Changed:
     """One object of a kind was added, changed or (``gone``) deleted."""
 
     resource: Resource
-    object: Sighted
+    object: Watched
     gone: bool = False
 
 
@@ -281,7 +281,7 @@ class Listed:
     """All objects of a kind: at the start, and after a watch fell too far behind."""
 
     resource: Resource
-    objects: tuple[Sighted, ...]
+    objects: tuple[Watched, ...]
 
 
 Change = Changed | Listed

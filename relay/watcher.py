@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from relay.watched_kinds import Change, Changed, Listed, Sighted, Versioned
+from relay.watched_kinds import Change, Changed, Listed, Versioned, Watched
 from shared.cluster import listing
 from shared.cluster.errors import ApiError, ExpiredError, NotFoundError
-from shared.snapshot import Invalid
+from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ class Watcher(threading.Thread):
         self,
         client: Client,
         resource: Resource,
-        kind: type[Sighted],
+        kind: type[Watched],
         sink: Sink,
         *,
         longest_wait: float = LONGEST_WAIT,
@@ -103,7 +103,7 @@ class Watcher(threading.Thread):
         self._stopping.wait(longest * (0.5 + self._jitter() / 2))
 
     def _list(self) -> None:
-        listed = listing.objects(self._client, self._resource, self._kind)
+        listed = listing.list_objects(self._client, self._resource, self._kind)
         for invalid in listed.invalid:
             _log.warning("%s is passed over: %s", invalid.ref, "; ".join(invalid.problems))
         self.lists += 1
@@ -128,7 +128,7 @@ class Watcher(threading.Thread):
         change: Change | None = None
         if event.type != "BOOKMARK":
             found = listing.decode(raw, self._resource, self._kind)
-            if isinstance(found, Invalid):
+            if isinstance(found, InvalidObject):
                 _log.warning("%s is passed over: %s", found.ref, "; ".join(found.problems))
             else:
                 change = Changed(resource=self._resource, object=found, gone=event.type == "DELETED")

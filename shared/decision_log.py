@@ -21,7 +21,7 @@ TAKEN, REFUSED, UNDONE = "taken", "refused", "undone"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Logged:
+class DecisionRecord:
     """A decision about a node.
 
     ``why`` is a sentence for a person. ``blocked_by`` names whom a refused one waits for (kind and name), empty where
@@ -41,7 +41,7 @@ class Logged:
     replacements: int = 0
 
 
-def put(dynamodb: DynamoDBClient, table: str, entry: Logged) -> None:
+def put(dynamodb: DynamoDBClient, table: str, entry: DecisionRecord) -> None:
     """Write one row.
 
     Raises:
@@ -67,7 +67,7 @@ def put(dynamodb: DynamoDBClient, table: str, entry: Logged) -> None:
     dynamodb.put_item(TableName=table, Item=item)
 
 
-def last(dynamodb: DynamoDBClient, table: str, node: str, *, limit: int = 10) -> tuple[Logged, ...]:
+def latest(dynamodb: DynamoDBClient, table: str, node: str, *, limit: int = 10) -> tuple[DecisionRecord, ...]:
     """The last decisions about a node, by its name, newest first; empty where nothing was decided.
 
     Raises:
@@ -80,12 +80,12 @@ def last(dynamodb: DynamoDBClient, table: str, node: str, *, limit: int = 10) ->
         ScanIndexForward=False,
         Limit=limit,
     )
-    return tuple(_logged(item) for item in found["Items"])
+    return tuple(_record(item) for item in found["Items"])
 
 
-def _logged(item: dict[str, AttributeValueTypeDef]) -> Logged:
+def _record(item: dict[str, AttributeValueTypeDef]) -> DecisionRecord:
     savings = item.get("savings")
-    return Logged(
+    return DecisionRecord(
         node=item["node"]["S"],
         at=datetime.fromisoformat(item["at"]["S"]),
         outcome=item["outcome"]["S"],
@@ -103,7 +103,7 @@ def _count(item: dict[str, AttributeValueTypeDef], name: str) -> int:
     return int(item.get(name, {}).get("N", "0"))
 
 
-def since(dynamodb: DynamoDBClient, table: str, moment: datetime) -> tuple[Logged, ...]:
+def since(dynamodb: DynamoDBClient, table: str, moment: datetime) -> tuple[DecisionRecord, ...]:
     """All decisions after a moment, oldest first, whatever the node.
 
     Raises:
@@ -116,4 +116,4 @@ def since(dynamodb: DynamoDBClient, table: str, moment: datetime) -> tuple[Logge
         ExpressionAttributeNames={"#at": "at"},
         ExpressionAttributeValues={":partition": {"S": PARTITION}, ":moment": {"S": moment.isoformat()}},
     )
-    return tuple(sorted((_logged(item) for page in pages for item in page["Items"]), key=lambda d: (d.at, d.node)))
+    return tuple(sorted((_record(item) for page in pages for item in page["Items"]), key=lambda d: (d.at, d.node)))

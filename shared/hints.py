@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
 
 RELAY = "tenon.relay"
-SELF = "tenon.functions"
+FUNCTIONS = "tenon.functions"
 SCHEDULE = "aws.events"
 
 PODS_UNSCHEDULABLE = "Pods Unschedulable"
@@ -26,13 +26,13 @@ NODES_CHANGED = "Nodes Changed"
 NODES_EMPTIED = "Nodes Emptied"
 NODES_DELETING = "Nodes Deleting"
 NODE_CLAIMS_DELETING = "NodeClaims Deleting"
-DRAINS_FREED = "Drains Freed"
+DRAINS_UNBLOCKED = "Drains Unblocked"
 """NodeClaims whose drain waited for something that has changed: a budget has room, a pod may go or has gone."""
 NODE_POOLS_CHANGED = "NodePools Changed"
 """A NodePool, EC2NodeClass, Provisioner or AWSNodeTemplate was made, changed or deleted."""
 SCHEDULED = "Scheduled Event"
 """EventBridge's own, from a schedule: sweep."""
-WAKE_UP = "Wake Up"
+REQUEUE = "Requeue"
 """Disruption to itself, delayed: a node's time may be up."""
 DRAIN = "Drain"
 """To termination: NodeClaims to drain, or to go on draining."""
@@ -65,7 +65,7 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True):
     """What to look at, and why. ``time`` is when the sender saw it, if it said so."""
 
     source: str
-    about: str
+    detail_type: str
     cluster: str
     keys: tuple[str, ...] = ()
     time: datetime | None = None
@@ -90,25 +90,25 @@ def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
         raise MalformedHintError(f'a hint for cluster "{envelope.detail.cluster}", but this is "{cluster}"')
     return Hint(
         source=envelope.source,
-        about=envelope.detail_type,
+        detail_type=envelope.detail_type,
         cluster=cluster,
         keys=tuple(envelope.detail.keys),
         time=envelope.time,
     )
 
 
-def bodies(about: str, *, cluster: str, keys: Iterable[str], time: datetime) -> Iterator[str]:
+def message_bodies(detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime) -> Iterator[str]:
     """Message bodies as :func:`parse` reads them, with at most :data:`MAX_KEYS` keys each; none for no keys."""
     rest = list(keys)
     for start in range(0, len(rest), MAX_KEYS):
         detail = _Detail(cluster=cluster, keys=rest[start : start + MAX_KEYS])
-        envelope = _Envelope(source=SELF, detail_type=about, detail=detail, time=time)
+        envelope = _Envelope(source=FUNCTIONS, detail_type=detail_type, detail=detail, time=time)
         yield msgspec.json.encode(envelope).decode()
 
 
-def entry(
-    about: str, *, cluster: str, keys: Iterable[str], time: datetime, bus: str, source: str = SELF
+def put_events_entry(
+    detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime, bus: str, source: str = FUNCTIONS
 ) -> PutEventsRequestEntryTypeDef:
     """An entry for PutEvents that arrives as the same hint; the caller splits the keys."""
     detail = msgspec.json.encode(_Detail(cluster=cluster, keys=list(keys))).decode()
-    return {"EventBusName": bus, "Source": source, "DetailType": about, "Detail": detail, "Time": time}
+    return {"EventBusName": bus, "Source": source, "DetailType": detail_type, "Detail": detail, "Time": time}

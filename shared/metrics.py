@@ -27,14 +27,14 @@ class Metric:
     """One metric: which function writes it, in which unit, how it is summed up over time, and what it means."""
 
     name: str
-    by: str
+    function: str
     unit: MetricUnit
     statistic: str
-    about: str
+    description: str
 
 
-def _counted(name: str, by: str, about: str) -> Metric:
-    return Metric(name, by, MetricUnit.Count, "Sum", about)
+def _counted(name: str, function: str, description: str) -> Metric:
+    return Metric(name, function, MetricUnit.Count, "Sum", description)
 
 
 UNSCHEDULABLE = Metric(

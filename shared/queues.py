@@ -35,7 +35,7 @@ class Message:
     hint: hints.Hint
 
 
-def take(
+def parse_batch(
     event: dict[str, Any], *, cluster: str, sqs: SQSClient, dead_letter_queue_url: str, logger: Logger
 ) -> tuple[Message, ...]:
     """The hints of an SQS batch; what is malformed is buried and reported, and the rest goes on."""
@@ -44,7 +44,7 @@ def take(
         try:
             messages.append(Message(id=record["messageId"], hint=hints.parse(record["body"], cluster=cluster)))
         except hints.MalformedHintError as error:
-            bury(sqs, dead_letter_queue_url, record=record, reason=str(error))
+            send_to_dead_letter_queue(sqs, dead_letter_queue_url, record=record, reason=str(error))
             logger.exception(
                 "A malformed message went to the dead-letter queue",
                 extra={"message_id": record["messageId"], "reason": str(error), "queue": record["eventSourceARN"]},
@@ -52,7 +52,9 @@ def take(
     return tuple(messages)
 
 
-def bury(sqs: SQSClient, dead_letter_queue_url: str, *, record: dict[str, Any], reason: str) -> None:
+def send_to_dead_letter_queue(
+    sqs: SQSClient, dead_letter_queue_url: str, *, record: dict[str, Any], reason: str
+) -> None:
     """Put a message into the dead-letter queue, body unchanged, with the reason as an attribute."""
     attributes: dict[str, MessageAttributeValueTypeDef] = {
         "reason": {"DataType": "String", "StringValue": reason},
@@ -69,18 +71,20 @@ def bury(sqs: SQSClient, dead_letter_queue_url: str, *, record: dict[str, Any], 
     sqs.send_message(**request)
 
 
-def partial_answer(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
+def partial_batch_response(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
     """What Lambda reads to redeliver only these messages; none: the whole batch is done."""
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
-def send_later(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta) -> None:
+def send_delayed(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta) -> None:
     """Put a message into a standard queue, visible after the delay (whole seconds, at most 15 minutes)."""
     seconds = min(max(0, -int(-delay.total_seconds() // 1)), LONGEST_DELAY_SECONDS)
     sqs.send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=seconds)
 
 
-def come_back(sqs: SQSClient, event: dict[str, Any], message_ids: Iterable[str]) -> dict[str, list[dict[str, str]]]:
+def retry_response(
+    sqs: SQSClient, event: dict[str, Any], message_ids: Iterable[str]
+) -> dict[str, list[dict[str, str]]]:
     """The partial answer for messages that failed for now.
 
     They come back after 1, 4, 15, 60 s by their number of tries, not after the queue's whole visibility time-out.
@@ -95,4 +99,4 @@ def come_back(sqs: SQSClient, event: dict[str, Any], message_ids: Iterable[str])
                 ReceiptHandle=record["receiptHandle"],
                 VisibilityTimeout=_RETRIES[min(tries, len(_RETRIES)) - 1],
             )
-    return partial_answer(sorted(failed))
+    return partial_batch_response(sorted(failed))

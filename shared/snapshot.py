@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Invalid:
+class InvalidObject:
     """An object that can't be used, and why: a sentence a problem, with the field, the value and what is allowed."""
 
     ref: ObjectRef
@@ -59,4 +59,4 @@ class Snapshot:
     csi_nodes: tuple[CSINode, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
-    invalid: tuple[Invalid, ...] = ()
+    invalid: tuple[InvalidObject, ...] = ()

@@ -9,7 +9,7 @@ import msgspec
 from shared.api.decode import DecodeError, decode, ref_of
 from shared.api.kubernetes import Pod
 from shared.scheduling.decision import Refusal
-from shared.snapshot import Invalid
+from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,20 +18,20 @@ T = TypeVar("T")
 Raw = bytes | dict[str, Any]
 
 
-def every(raws: Iterable[Raw], kind: type[T], invalid: list[Invalid]) -> tuple[T, ...]:
+def every(raws: Iterable[Raw], kind: type[T], invalid: list[InvalidObject]) -> tuple[T, ...]:
     """Those that can be read; the others are added to ``invalid``."""
     found: list[T] = []
     for raw in raws:
         try:
             found.append(decode(raw, kind))
         except DecodeError as error:
-            invalid.append(Invalid(ref=ref_of(plain(raw)), problems=(error.problem,)))
+            invalid.append(InvalidObject(ref=ref_of(plain(raw)), problems=(error.problem,)))
     return tuple(found)
 
 
 def pods(raws: Iterable[Raw], refused: dict[str, Refusal]) -> tuple[Pod, ...]:
     """Those that can be read; the others are added to ``refused``, by namespace/name."""
-    unread: list[Invalid] = []
+    unread: list[InvalidObject] = []
     found = every(raws, Pod, unread)
     for one in unread:
         key = f"{one.ref.namespace or 'default'}/{one.ref.name}"

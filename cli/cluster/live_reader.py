@@ -29,7 +29,7 @@ from shared.api.nodeclaim import NodeClaim
 from shared.cluster import kubeconfig, listing, resources
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
-from shared.cluster.snapshot_reader import Reader, present
+from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
 from shared.instances import store, unavailable
 from shared.instances.refresh import refresh
 from shared.instances.store import CatalogMissingError
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Workload
     from shared.api.meta import ObjectRef
     from shared.cluster.client import Client
-    from shared.decision_log import Logged
+    from shared.decision_log import DecisionRecord
     from shared.instances.catalog import RawCatalog
     from shared.snapshot import Snapshot
 
@@ -94,7 +94,7 @@ class Records:
         """The events on an object, newest first; none where they may not be read."""
         fields = f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"
         try:
-            listed = listing.objects(
+            listed = listing.list_objects(
                 self.client, resources.EVENTS, _Event, fields=fields, namespace=ref.namespace or "default"
             )
         except ApiError:
@@ -105,16 +105,16 @@ class Records:
         ]
         return tuple(sorted(found, key=lambda s: s.at.timestamp() if s.at else 0.0, reverse=True))
 
-    def decisions(self, node: str) -> tuple[Logged, ...]:
+    def decisions(self, node: str) -> tuple[DecisionRecord, ...]:
         """The decision log's rows on a node; none where there is no log, or none that may be read."""
         if not self.table:
             return ()
         try:
-            return decision_log.last(aws.dynamodb(), self.table, node)
+            return decision_log.latest(aws.dynamodb(), self.table, node)
         except (BotoCoreError, ClientError):
             return ()
 
-    def since(self, moment: datetime) -> tuple[Logged, ...]:
+    def since(self, moment: datetime) -> tuple[DecisionRecord, ...]:
         """The decision log after a moment; nothing where there is no Tenon.
 
         Raises:
@@ -190,13 +190,15 @@ def read(client: Client, where: Where, *, now: datetime) -> Facts:
     """
     if not where.cluster:
         raise UsageError("the kubeconfig's context doesn't say which EKS cluster it is; give --cluster NAME")
-    reader = Reader(client)
+    reader = SnapshotReader(client)
     snapshot = reader.read(now)
 
     def look() -> Snapshot:
         pods = reader.pods.read().objects
-        claims = present(client, resources.NODE_CLAIMS, NodeClaim).objects
-        return replace(snapshot, pods=pods, node_claims=claims, nodes=present(client, resources.NODES, Node).objects)
+        claims = list_if_kind_exists(client, resources.NODE_CLAIMS, NodeClaim).objects
+        return replace(
+            snapshot, pods=pods, node_claims=claims, nodes=list_if_kind_exists(client, resources.NODES, Node).objects
+        )
 
     stored = find_stored(where.cluster)
     raw, notes = _catalog(where.cluster, stored, now)
@@ -251,5 +253,5 @@ def _workloads(client: Client) -> dict[tuple[str, str, str], Workload]:
     found: dict[tuple[str, str, str], Workload] = {}
     for resource in _APPS:
         with contextlib.suppress(ApiError):
-            found |= workloads.named(resource.kind, listing.objects(client, resource, workloads.Owner).objects)
+            found |= workloads.named(resource.kind, listing.list_objects(client, resource, workloads.Owner).objects)
     return found

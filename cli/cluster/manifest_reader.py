@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Stock
     from shared.instances.catalog import RawCatalog
     from shared.scheduling.decision import Refusal
-    from shared.snapshot import Invalid
+    from shared.snapshot import InvalidObject
 
 T = TypeVar("T")
 _ZONE_LETTERS = "abcdefgh"
@@ -200,7 +200,7 @@ def _add_yaml(contents: _Contents, data: bytes, path: Path) -> None:
 
 
 def _snapshot(contents: _Contents, now: datetime, refused: dict[str, Refusal]) -> Snapshot:
-    invalid: list[Invalid] = []
+    invalid: list[InvalidObject] = []
 
     def every(kind: type[T]) -> tuple[T, ...]:
         return decoding.every(contents.of(kind.__name__), kind, invalid)

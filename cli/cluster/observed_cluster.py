@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, PodTemplate
     from shared.api.meta import ObjectRef
     from shared.api.nodeclaim import NodeClaim
-    from shared.decision_log import Logged
+    from shared.decision_log import DecisionRecord
     from shared.launch.supply import Supply
     from shared.scheduling.decision import Refusal
     from shared.snapshot import Snapshot
@@ -56,11 +56,11 @@ class History(Protocol):
         """The events on an object, newest first."""
         ...
 
-    def decisions(self, node: str) -> tuple[Logged, ...]:
+    def decisions(self, node: str) -> tuple[DecisionRecord, ...]:
         """The decision log's rows on a node, newest first."""
         ...
 
-    def since(self, moment: datetime) -> tuple[Logged, ...]:
+    def since(self, moment: datetime) -> tuple[DecisionRecord, ...]:
         """The decision log after a moment, oldest first."""
         ...
 
@@ -72,11 +72,11 @@ class NoHistory:
         """None."""
         return ()
 
-    def decisions(self, node: str) -> tuple[Logged, ...]:  # noqa: ARG002 (the protocol's)
+    def decisions(self, node: str) -> tuple[DecisionRecord, ...]:  # noqa: ARG002 (the protocol's)
         """None."""
         return ()
 
-    def since(self, moment: datetime) -> tuple[Logged, ...]:  # noqa: ARG002 (the protocol's)
+    def since(self, moment: datetime) -> tuple[DecisionRecord, ...]:  # noqa: ARG002 (the protocol's)
         """None."""
         return ()
 

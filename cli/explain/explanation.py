@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cli.cluster.observed_cluster import Said
-    from shared.decision_log import Logged
+    from shared.decision_log import DecisionRecord
 
 _SIGNS = {True: ("✓", terminal.GOOD), False: ("✗", terminal.BAD), None: ("·", terminal.QUIET)}
 _LAST_WORDS = 5
@@ -55,7 +55,7 @@ class Explanation:
     sections: tuple[Section, ...] = ()
     said: tuple[Said, ...] = ()
 
-    def with_words(self, events: Iterable[Said], decisions: Iterable[Logged] = ()) -> Explanation:
+    def with_words(self, events: Iterable[Said], decisions: Iterable[DecisionRecord] = ()) -> Explanation:
         """With the last words of events and the decision log."""
         from cli.cluster.observed_cluster import Said  # noqa: PLC0415 (a cycle otherwise)
 

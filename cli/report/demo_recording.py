@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from local.world import World
     from local.world.timeline import Happening
     from shared.api.quantity import Resources
-    from shared.decision_log import Logged
+    from shared.decision_log import DecisionRecord
 
 _ROUNDING = 3
 
@@ -85,7 +85,7 @@ class Recorder:
         except QuantityError:
             return
 
-    def _logged(self, start: datetime) -> tuple[Logged, ...]:
+    def _logged(self, start: datetime) -> tuple[DecisionRecord, ...]:
         environ = self.world.aws.deployed.function("disruption").environ
         with runtime.using(runtime.Runtime(environ=environ, now=self.world.clock.now, sleep=self.world.clock.sleep)):
             return decision_log.since(aws.dynamodb(), environ["TENON_TABLE_NAME"], start)
@@ -113,7 +113,7 @@ class Recorder:
         return bound(snapshot, sold.offers(snapshot), {r for one in self.asked.values() for r in one})
 
 
-def _decided(logged: Logged, at: float) -> Decided:
+def _decided(logged: DecisionRecord, at: float) -> Decided:
     return Decided(
         at=at, node=logged.node, outcome=logged.outcome, reason=logged.reason, why=logged.why, savings=logged.savings
     )

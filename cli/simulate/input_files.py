@@ -27,7 +27,7 @@ from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
 from shared.instances.offering import InstanceType, Offering
 from shared.scheduling.decision import Options, Problem, Refusal
-from shared.snapshot import Invalid, Snapshot
+from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ class Question:
 
     problem: Problem
     refused: Mapping[str, Refusal]
-    invalid: tuple[Invalid, ...]
+    invalid: tuple[InvalidObject, ...]
 
 
 def read(paths: Sequence[Path]) -> Document:
@@ -138,7 +138,7 @@ def question(document: Document, *, now: datetime) -> Question:
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for raw in document.objects:
         by_kind.setdefault(str(raw.get("kind")), []).append(raw)
-    invalid: list[Invalid] = []
+    invalid: list[InvalidObject] = []
     refused: dict[str, Refusal] = {}
 
     def every(kind: type[T]) -> tuple[T, ...]:
@@ -151,14 +151,14 @@ def question(document: Document, *, now: datetime) -> Question:
         if outcome.value is not None:
             pools.append(outcome.value)
         else:
-            invalid.append(Invalid(ref=outcome.ref, problems=outcome.problems))
+            invalid.append(InvalidObject(ref=outcome.ref, problems=outcome.problems))
     claims: list[NodeClaim] = []
     for raw in by_kind.get("NodeClaim", ()):
         claim = node_claim(raw)
         if claim.value is not None:
             claims.append(claim.value)
         else:
-            invalid.append(Invalid(ref=claim.ref, problems=claim.problems))
+            invalid.append(InvalidObject(ref=claim.ref, problems=claim.problems))
     snapshot = Snapshot(
         taken_at=now,
         pods=pods,

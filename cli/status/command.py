@@ -41,7 +41,7 @@ def status(
         from shared import runtime  # noqa: PLC0415 (the same)
         from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)
         from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
-        from shared.cluster.snapshot_reader import Reader  # noqa: PLC0415 (the same)
+        from shared.cluster.snapshot_reader import SnapshotReader  # noqa: PLC0415 (the same)
 
         where = live_reader.located(live_reader.Where(context=context, cluster=cluster, region=region))
         if not where.cluster:
@@ -49,7 +49,7 @@ def status(
         now = runtime.current().now()
         with live_reader.reading_only(where):
             try:
-                snapshot, notes = Reader(live_reader.connect(where)).read(now), []
+                snapshot, notes = SnapshotReader(live_reader.connect(where)).read(now), []
             except (ApiError, KubeconfigError) as error:
                 snapshot, notes = None, [f"the cluster can't be read: {error}"]
             found = deployment.deployment(where.cluster, snapshot, notes=notes)

@@ -27,7 +27,7 @@ from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import Lease, LeaseHeldError, hold
-from shared.cluster.snapshot_reader import read
+from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption import consolidation, disruption_queue, drift, emptiness
 from shared.disruption.budgets import Slots
 from shared.disruption.cluster_state import View
@@ -139,7 +139,7 @@ class Disruption:
     def _view(self) -> tuple[View, Slots]:
         """The cluster now, before anything is known of prices."""
         now = runtime.current().now()
-        snapshot = read(self._client, now=now)
+        snapshot = read_snapshot(self._client, now=now)
         view = View(snapshot=snapshot, now=now)
         problem = Problem(
             snapshot=snapshot, instance_types={p.name: () for p in snapshot.node_pools}, leaving=view.going

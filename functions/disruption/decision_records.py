@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from shared import aws, decision_log, runtime
 from shared.api.meta import EventReason
-from shared.decision_log import Logged
+from shared.decision_log import DecisionRecord
 from shared.disruption.command import UNDERUTILIZED
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Decisions:
         )
         for removal in action.removals:
             self._put(
-                Logged(
+                DecisionRecord(
                     node=removal.node,
                     at=now,
                     outcome=decision_log.TAKEN,
@@ -70,7 +70,7 @@ class Decisions:
         """An action was put back."""
         for node in nodes:
             self._logger.info("A node stays after all", extra={"node": node, "reason": reason, "why": why})
-            self._put(Logged(node=node, at=now, outcome=decision_log.UNDONE, reason=reason, why=why))
+            self._put(DecisionRecord(node=node, at=now, outcome=decision_log.UNDONE, reason=reason, why=why))
 
     def refused(self, refused: Refused, node: ObjectRef | None, *, now: datetime) -> bool:
         """A node is kept although there is a reason for it to go. False when that was told within the hour."""
@@ -88,7 +88,7 @@ class Decisions:
             extra={"node": refused.node, "reason": refused.reason, "why": why, "by": by, "savings": refused.savings},
         )
         self._put(
-            Logged(
+            DecisionRecord(
                 node=refused.node,
                 at=now,
                 outcome=decision_log.REFUSED,
@@ -105,7 +105,7 @@ class Decisions:
         self._refused[key] = now
         return True
 
-    def _put(self, entry: Logged) -> None:
+    def _put(self, entry: DecisionRecord) -> None:
         try:
             decision_log.put(aws.dynamodb(), self._table, entry)
         except ClientError as error:

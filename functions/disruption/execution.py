@@ -18,7 +18,7 @@ from shared.api.kubernetes import Node
 from shared.api.pods import is_reschedulable
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
-from shared.cluster.snapshot_reader import pods_on
+from shared.cluster.snapshot_reader import list_pods_on_node
 from shared.disruption import disruption_queue
 from shared.disruption.cluster_state import holders
 from shared.disruption.command import EMPTY
@@ -102,7 +102,7 @@ class Carrying:
             writes.update(self.client, resources.NODES, node, _tainted)
         except NotFoundError:
             return f"node {removal.node} is gone"
-        there = holders(pods_on(self.client, removal.node).objects)
+        there = holders(list_pods_on_node(self.client, removal.node).objects)
         came = sorted({p.key for p in there if removal.reason == EMPTY or is_reschedulable(p)} - set(removal.pods))
         return f"pod {came[0]} has come to node {removal.node}" if came else ""
 
@@ -137,7 +137,7 @@ class Carrying:
             return False
         self.recorder.record(claim.ref, "Normal", "DisruptionTerminating", f"{mark.reason}: {mark.message}")
         now = runtime.current().now()
-        for body in hints.bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now):
+        for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now):
             aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)
         return True
 

@@ -31,17 +31,17 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
         hints.parse(event, cluster=settings.cluster_name)
         _look(settings, context, everything=True)
         return None
-    messages = queues.take(
+    messages = queues.parse_batch(
         event,
         cluster=settings.cluster_name,
         sqs=aws.sqs(),
         dead_letter_queue_url=settings.dead_letter_queue_url,
         logger=logger,
     )
-    everything = any(CONSOLIDATION in m.hint.keys for m in messages if m.hint.about == hints.WAKE_UP)
+    everything = any(CONSOLIDATION in m.hint.keys for m in messages if m.hint.detail_type == hints.REQUEUE)
     if messages and not _look(settings, context, everything=everything):
-        return queues.come_back(aws.sqs(), event, [m.id for m in messages])
-    return queues.partial_answer(())
+        return queues.retry_response(aws.sqs(), event, [m.id for m in messages])
+    return queues.partial_batch_response(())
 
 
 def _look(settings: DisruptionSettings, context: LambdaContext, *, everything: bool) -> bool:

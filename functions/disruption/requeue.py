@@ -44,5 +44,5 @@ def wake_up(settings: DisruptionSettings, moment: datetime, *, key: str) -> None
         if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
             raise
         return
-    for body in hints.bodies(hints.WAKE_UP, cluster=settings.cluster_name, keys=[key], time=now):
-        queues.send_later(aws.sqs(), settings.disruption_queue_url, body=body, delay=wait)
+    for body in hints.message_bodies(hints.REQUEUE, cluster=settings.cluster_name, keys=[key], time=now):
+        queues.send_delayed(aws.sqs(), settings.disruption_queue_url, body=body, delay=wait)

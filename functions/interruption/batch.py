@@ -45,7 +45,7 @@ def read(event: dict[str, Any], *, dead_letter_queue_url: str, report: Report, l
             if _is_tick(body):
                 sweep = True
                 continue
-            queues.bury(aws.sqs(), dead_letter_queue_url, record=record, reason=str(error))
+            queues.send_to_dead_letter_queue(aws.sqs(), dead_letter_queue_url, record=record, reason=str(error))
             report["malformed"] += 1
             logger.warning(
                 "A malformed event went to the dead-letter queue",

@@ -27,7 +27,7 @@ from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
-from shared.cluster.snapshot_reader import read
+from shared.cluster.snapshot_reader import read_snapshot
 from shared.instances.store import CatalogMissingError
 from shared.launch.instances import instance_id
 from shared.lifecycle import staying
@@ -260,7 +260,7 @@ class Responding:
         now = runtime.current().now()
         if not fresh and not any(proactive_replacement.is_marked(c, now=now) for c in self._claims.all().values()):
             return
-        snapshot = read(self._client, now=now)
+        snapshot = read_snapshot(self._client, now=now)
         moves = proactive_replacement.decide(snapshot, now=now)
         for node in moves.cordon:
             self._taking.cordon(node)

@@ -21,7 +21,7 @@ from shared.api import labels as names
 from shared.api.kubernetes import Node
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
-from shared.cluster.listing import objects
+from shared.cluster.listing import list_objects
 from shared.instances import unavailable
 from shared.lifecycle import continuing, draining, staying
 
@@ -145,7 +145,7 @@ class Taking:
         """The nodes by name, if it is worth listing them."""
         if len(givings) < _WORTH_LISTING:
             return None
-        return {n.metadata.name: n for n in objects(self.client, resources.NODES, Node).objects}
+        return {n.metadata.name: n for n in list_objects(self.client, resources.NODES, Node).objects}
 
     def _taint(self, claim: NodeClaim, nodes: dict[str, Node] | None) -> None:
         name = claim.status.node_name
@@ -180,8 +180,8 @@ class Taking:
         """Have termination look at the claims, in messages of a few: those of one message follow one another."""
         now = runtime.current().now()
         for few in (claims[i : i + _A_MESSAGE] for i in range(0, len(claims), _A_MESSAGE)):
-            for body in hints.bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=few, time=now):
-                queues.send_later(aws.sqs(), self.settings.termination_queue_url, body=body, delay=after)
+            for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=few, time=now):
+                queues.send_delayed(aws.sqs(), self.settings.termination_queue_url, body=body, delay=after)
 
 
 def _tainted(node: Node) -> Node:

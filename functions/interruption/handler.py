@@ -42,7 +42,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             logger.warning("Events will be tried again", extra={"error": type(error).__name__, "why": str(error)})
             failed = frozenset(m.id for m in received.messages)
     _measure(report, len(received.messages) + report["malformed"])
-    return queues.come_back(aws.sqs(), event, failed)
+    return queues.retry_response(aws.sqs(), event, failed)
 
 
 def _measure(report: Report, received: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from shared import runtime
 from shared.api.nodeclaim import NodeClaim
 from shared.cluster import resources
-from shared.cluster.listing import objects
+from shared.cluster.listing import list_objects
 from shared.launch.instances import instance_id
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Claims:
         """Every claim that has an instance, by instance; read once an invocation."""
         if self._listed is None:
             at = runtime.current().now()
-            listed = objects(self._client, resources.NODE_CLAIMS, NodeClaim).objects
+            listed = list_objects(self._client, resources.NODE_CLAIMS, NodeClaim).objects
             self._listed = {instance_id(c.status.provider_id): c for c in listed if c.status.provider_id}
             runtime.current().cache[_KEPT] = _Known(at, frozenset(self._listed))
         return self._listed

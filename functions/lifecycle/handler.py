@@ -26,8 +26,10 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     """Look at every claim, node, pool and class; compare with EC2 only on the schedule."""
     settings = read(LifecycleSettings, runtime.current().environ)
     hint = hints.parse(event, cluster=settings.cluster_name)
-    swept = hint.about == hints.SCHEDULED
-    report = look(settings, logger=logger, everywhere=swept, classes=swept or hint.about == hints.NODE_POOLS_CHANGED)
+    swept = hint.detail_type == hints.SCHEDULED
+    report = look(
+        settings, logger=logger, everywhere=swept, classes=swept or hint.detail_type == hints.NODE_POOLS_CHANGED
+    )
     values: dict[Metric, float] = {
         metrics.REGISTERED: report.registered,
         metrics.REPAIRED: report.repaired,

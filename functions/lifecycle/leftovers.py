@@ -45,7 +45,7 @@ def clear(client: Client, cluster: str, snapshot: Snapshot, instances: Iterable[
     looked["at"] = now
     for template in garbage.unused_templates(_templates(cluster), instances, now=now)[:_MOST]:
         _delete(template)
-    leases = listing.objects(client, resources.LEASES, LeaseObject, namespace=NODE_LEASES).objects
+    leases = listing.list_objects(client, resources.LEASES, LeaseObject, namespace=NODE_LEASES).objects
     for lease in garbage.leftover_leases(leases, snapshot.nodes, now=now):
         writes.delete(client, resources.LEASES, lease)
 

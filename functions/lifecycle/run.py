@@ -81,5 +81,5 @@ class Run:
 
     def send(self, about: str, keys: Iterable[str]) -> None:
         """Tell termination of these."""
-        for body in hints.bodies(about, cluster=self.settings.cluster_name, keys=keys, time=self.now):
+        for body in hints.message_bodies(about, cluster=self.settings.cluster_name, keys=keys, time=self.now):
             aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.lifecycle.liveness import GivenUp
-    from shared.snapshot import Invalid, Snapshot
+    from shared.snapshot import InvalidObject, Snapshot
 
 
 class _Conditioned(Struct):
@@ -57,7 +57,7 @@ def write(run: Run, snapshot: Snapshot, failed: Mapping[str, GivenUp], *, classe
 def _write_class(run: Run, node_class: EC2NodeClass, live: EC2NodeClass) -> None:
     after = writes.update_status(
         run.client,
-        resources.of(node_class.api_version, node_class.kind),
+        resources.for_kind(node_class.api_version, node_class.kind),
         node_class,
         lambda c: replace(c, status=live.status),
     )
@@ -72,7 +72,7 @@ def _write_pool(
     node_class = pools.class_of(pool, live.values())
     writes.update_status(
         run.client,
-        resources.of(pool.api_version, pool.kind),
+        resources.for_kind(pool.api_version, pool.kind),
         pool,
         lambda p: replace(
             p,
@@ -84,12 +84,12 @@ def _write_pool(
         run.recorder.record(pool.ref, "Warning", *obstacle)
 
 
-def _tell_invalid(run: Run, broken: Invalid) -> None:
+def _tell_invalid(run: Run, broken: InvalidObject) -> None:
     """Say what is wrong: by an event, and on our own kinds by conditions too."""
     message = "; ".join(broken.problems)
     run.recorder.record(broken.ref, "Warning", "Invalid", message)
     run.logger.warning("An object can't be used", extra={"object": str(broken.ref), "why": message})
-    resource = resources.of(broken.ref.api_version, broken.ref.kind)
+    resource = resources.for_kind(broken.ref.api_version, broken.ref.kind)
     if resource.group not in {names.GROUP, names.AWS_GROUP}:
         return
     writes.update_status(

@@ -14,7 +14,7 @@ from functions.lifecycle.run import Report, Run
 from shared import runtime
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
-from shared.cluster.snapshot_reader import read
+from shared.cluster.snapshot_reader import read_snapshot
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
@@ -30,7 +30,7 @@ def look(settings: LifecycleSettings, *, logger: Logger, everywhere: bool, class
     """
     client = connect(settings)
     run = Run(settings=settings, client=client, recorder=recorder(client), logger=logger, now=runtime.current().now())
-    snapshot = read(client, now=run.now)
+    snapshot = read_snapshot(client, now=run.now)
     failed = joining.bring_forward(run, snapshot)
     statuses.write(run, snapshot, failed, classes=classes)
     if classes:

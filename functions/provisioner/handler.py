@@ -32,7 +32,7 @@ written = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Plan and launch for everything that is pending; answers which messages should come back."""
     settings = read(ProvisionerSettings, runtime.current().environ)
-    messages = queues.take(
+    messages = queues.parse_batch(
         event,
         cluster=settings.cluster_name,
         sqs=aws.sqs(),
@@ -40,15 +40,15 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         logger=logger,
     )
     if not messages:
-        return queues.partial_answer(())
+        return queues.partial_batch_response(())
     ids = [m.id for m in messages]
     try:
         report = Provisioning(settings, by="provisioner", run=context.aws_request_id, logger=logger).run()
     except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseHeldError, LeaseLostError) as error:
         logger.warning("Provisioning will be tried again", extra={"error": type(error).__name__, "why": str(error)})
-        return queues.come_back(aws.sqs(), event, ids)
+        return queues.retry_response(aws.sqs(), event, ids)
     _measure(report)
-    return queues.come_back(aws.sqs(), event, ids) if report.throttled else queues.partial_answer(())
+    return queues.retry_response(aws.sqs(), event, ids) if report.throttled else queues.partial_batch_response(())
 
 
 def _measure(report: Report) -> None:

@@ -27,7 +27,7 @@ from shared.cluster import resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.errors import NotFoundError
 from shared.cluster.events import recorder
-from shared.cluster.snapshot_reader import pods_on
+from shared.cluster.snapshot_reader import list_pods_on_node
 from shared.launch.instances import describe, instance_id
 from shared.launch.termination import terminate
 from shared.lifecycle import continuing, draining, garbage
@@ -125,7 +125,7 @@ class Drain:
             self._ending.add(claim, node)
             return
         node = self._emptying.cordon(node)
-        pods = pods_on(self._client, node.metadata.name).objects
+        pods = list_pods_on_node(self._client, node.metadata.name).objects
         step = draining.next_step(
             claim, pods, self._listings.attachments(node), self._listings.volumes(node), now=runtime.current().now()
         )

@@ -23,7 +23,7 @@ logger = Logger(service="termination")
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
     """Go on with every claim, node and instance that is named; answers which messages should come back."""
     settings = read(TerminationSettings, runtime.current().environ)
-    messages = queues.take(
+    messages = queues.parse_batch(
         event,
         cluster=settings.cluster_name,
         sqs=aws.sqs(),
@@ -31,7 +31,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # 
         logger=logger,
     )
     if not messages:
-        return queues.partial_answer(())
+        return queues.partial_batch_response(())
     drain = Drain(settings, logger=logger)
     failed = []
     for message in messages:
@@ -49,15 +49,15 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # 
         # who of the batch was concerned doesn't matter: looking again at what is done costs one request
         logger.warning("Termination will be tried again", extra={"error": type(error).__name__, "why": str(error)})
         failed = [message.id for message in messages]
-    return queues.come_back(aws.sqs(), event, failed)
+    return queues.retry_response(aws.sqs(), event, failed)
 
 
 def _follow(drain: Drain, hint: hints.Hint) -> None:
-    if hint.about == hints.INSTANCES_ORPHANED:
+    if hint.detail_type == hints.INSTANCES_ORPHANED:
         drain.terminate_orphans(hint.keys)
         return
-    follow = {hints.NODES_DELETING: drain.follow_node, hints.DRAINS_FREED: drain.follow_freed}.get(
-        hint.about, drain.follow
+    follow = {hints.NODES_DELETING: drain.follow_node, hints.DRAINS_UNBLOCKED: drain.follow_freed}.get(
+        hint.detail_type, drain.follow
     )
     for key in hint.keys:
         follow(key)

@@ -9,7 +9,7 @@ from shared.api.kubernetes import Node, PersistentVolumeClaim, VolumeAttachment
 from shared.api.nodeclaim import NodeClaim
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
-from shared.cluster.listing import objects
+from shared.cluster.listing import list_objects
 from shared.launch.instances import describe_cluster_instances
 from shared.lifecycle import garbage
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shared.cluster.client import Client
-    from shared.cluster.listing import Listed
+    from shared.cluster.listing import ObjectList
     from shared.launch.instances import Instance
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Listings:
 
     def nodes(self) -> tuple[Node, ...]:
         """Every node."""
-        return self._once("nodes", lambda: objects(self._client, resources.NODES, Node).objects)
+        return self._once("nodes", lambda: list_objects(self._client, resources.NODES, Node).objects)
 
     def claims(self) -> tuple[NodeClaim, ...]:
         """Every claim that can be read."""
@@ -66,7 +66,7 @@ class Listings:
     def attachments(self, node: Node) -> tuple[VolumeAttachment, ...]:
         """What is attached to the node."""
         found = self._once(
-            "attachments", lambda: objects(self._client, resources.VOLUME_ATTACHMENTS, VolumeAttachment).objects
+            "attachments", lambda: list_objects(self._client, resources.VOLUME_ATTACHMENTS, VolumeAttachment).objects
         )
         return tuple(a for a in found if a.spec.node_name == node.metadata.name)
 
@@ -76,12 +76,12 @@ class Listings:
             return {}
         found = self._once(
             "volumes",
-            lambda: objects(self._client, resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim).objects,
+            lambda: list_objects(self._client, resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim).objects,
         )
         return {f"{c.metadata.namespace}/{c.metadata.name}": c.spec.volume_name for c in found}
 
-    def _claims(self) -> Listed[NodeClaim]:
-        return self._once("claims", lambda: objects(self._client, resources.NODE_CLAIMS, NodeClaim))
+    def _claims(self) -> ObjectList[NodeClaim]:
+        return self._once("claims", lambda: list_objects(self._client, resources.NODE_CLAIMS, NodeClaim))
 
     def _once(self, what: str, make: Callable[[], T]) -> T:
         if what not in self._kept:

@@ -37,8 +37,8 @@ class Looks:
         """Send the next looks of everything that was followed, those due together in one message."""
         now = runtime.current().now()
         for wait, claims in self._later.items():
-            for body in hints.bodies(hints.DRAIN, cluster=self._settings.cluster_name, keys=claims, time=now):
-                queues.send_later(aws.sqs(), self._settings.termination_queue_url, body=body, delay=wait)
+            for body in hints.message_bodies(hints.DRAIN, cluster=self._settings.cluster_name, keys=claims, time=now):
+                queues.send_delayed(aws.sqs(), self._settings.termination_queue_url, body=body, delay=wait)
         self._later.clear()
 
     def _reserve(self, claim: NodeClaim, moment: datetime) -> bool:

@@ -114,7 +114,7 @@ def _decoded(line: bytes) -> WatchEvent:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.UnavailableError(0, "Garbled", f"the watch sent what is no event: {error}") from error
     if event.type == "ERROR":
-        raise errors.in_watch(bytes(event.object))
+        raise errors.from_watch_event(bytes(event.object))
     return event
 
 
@@ -381,7 +381,7 @@ class Client:
             # the official client's word for a failed TLS handshake
             raise errors.UnavailableError(0, "TLS", str(error.reason)) from error
         if response.status not in _SUCCESS:
-            raise errors.of(response.status, data, retry_after=response.headers.get("Retry-After"))
+            raise errors.from_response(response.status, data, retry_after=response.headers.get("Retry-After"))
         return data
 
 

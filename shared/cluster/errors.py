@@ -114,7 +114,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 
 
-def of(code: int, body: bytes, *, retry_after: str | None = None) -> ApiError:
+def from_response(code: int, body: bytes, *, retry_after: str | None = None) -> ApiError:
     """The error that an answer stands for.
 
     ``body`` is a ``Status`` object, or plain text where a proxy or the API server's mux answered; ``retry_after`` is
@@ -140,10 +140,10 @@ def of(code: int, body: bytes, *, retry_after: str | None = None) -> ApiError:
     )
 
 
-def in_watch(body: bytes) -> ApiError:
+def from_watch_event(body: bytes) -> ApiError:
     """The error that an ERROR event of a watch stands for: its object is a ``Status`` with its own code."""
     try:
         code = msgspec.json.decode(body, type=_Status).code
     except (msgspec.MsgspecError, UnicodeDecodeError):
         code = 0
-    return of(code or _SERVER_ERROR, body)
+    return from_response(code or _SERVER_ERROR, body)

@@ -135,7 +135,7 @@ def hold(
     Raises:
         LeaseHeldError: somebody else has it, or was quicker.
     """
-    lease = _acquire(client, holder=holder, now=now, duration=duration, name=name_of(cluster), namespace=namespace)
+    lease = _acquire(client, holder=holder, now=now, duration=duration, name=lease_name(cluster), namespace=namespace)
     try:
         yield lease
     finally:
@@ -186,7 +186,7 @@ def _acquire(
     return Lease(client, held, holder=holder, now=now, duration=duration, renewed=moment)
 
 
-def name_of(cluster: str) -> str:
+def lease_name(cluster: str) -> str:
     """The Lease's name: EKS allows capitals and underscores in a cluster's name, Kubernetes doesn't."""
     return f"tenon-{cluster.lower().replace('_', '-')}"
 

@@ -15,7 +15,7 @@ import msgspec
 
 from shared.api.meta import ObjectRef
 from shared.cluster.errors import ExpiredError
-from shared.snapshot import Invalid
+from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,11 +52,11 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed(Generic[T]):
+class ObjectList(Generic[T]):
     """What a list holds: the objects, those that can't be used, and the version it was read at."""
 
     objects: tuple[T, ...] = ()
-    invalid: tuple[Invalid, ...] = ()
+    invalid: tuple[InvalidObject, ...] = ()
     version: str = ""
 
 
@@ -74,9 +74,9 @@ def _page_decoder(kind: Any) -> msgspec.json.Decoder[Page[Any]]:  # noqa: ANN401
     return _decoder(Page[kind])
 
 
-def objects(
+def list_objects(
     client: Client, resource: Resource, kind: type[T], *, fields: str = "", labels: str = "", namespace: str = ""
-) -> Listed[T]:
+) -> ObjectList[T]:
     """Every object of a kind, of one version; of one namespace, if it is given.
 
     Raises:
@@ -93,7 +93,7 @@ def objects(
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Without the cyclic garbage collector, which would walk every pod again and again: 5 times the decoding itself."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -104,11 +104,13 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _objects(client: Client, path: str, resource: Resource, kind: type[T], *, fields: str, labels: str) -> Listed[T]:
+def _objects(
+    client: Client, path: str, resource: Resource, kind: type[T], *, fields: str, labels: str
+) -> ObjectList[T]:
     good: list[T] = []
-    bad: list[Invalid] = []
+    bad: list[InvalidObject] = []
     version = ""
-    with uncollected():
+    with gc_paused():
         for raw in client.list_pages(path, fields=fields, labels=labels):
             try:
                 page: Page[T] = _page_decoder(kind).decode(raw)
@@ -116,7 +118,7 @@ def _objects(client: Client, path: str, resource: Resource, kind: type[T], *, fi
                 each: Page[msgspec.Raw] = _page_decoder(msgspec.Raw).decode(raw)
                 for item in each.items or ():
                     found = decode(bytes(item), resource, kind)
-                    if isinstance(found, Invalid):
+                    if isinstance(found, InvalidObject):
                         bad.append(found)
                     else:
                         good.append(found)
@@ -124,10 +126,10 @@ def _objects(client: Client, path: str, resource: Resource, kind: type[T], *, fi
             else:
                 good.extend(page.items or ())
                 version = page.metadata.resource_version
-    return Listed(objects=tuple(good), invalid=tuple(bad), version=version)
+    return ObjectList(objects=tuple(good), invalid=tuple(bad), version=version)
 
 
-def decode(raw: bytes, resource: Resource, kind: type[T]) -> T | Invalid:
+def decode(raw: bytes, resource: Resource, kind: type[T]) -> T | InvalidObject:
     """One object, or why it can't be used."""
     try:
         good: T = _decoder(kind).decode(raw)
@@ -146,7 +148,7 @@ def decode(raw: bytes, resource: Resource, kind: type[T]) -> T | Invalid:
             namespace=named.namespace,
             uid=named.uid,
         )
-        return Invalid(ref=ref, problems=(str(error),))
+        return InvalidObject(ref=ref, problems=(str(error),))
 
 
 def _without_nulls(value: Any) -> Any:  # noqa: ANN401 (JSON in, JSON out)

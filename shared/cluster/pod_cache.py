@@ -6,7 +6,7 @@ A watch has no end at which one is up to date, so two things decide it. An event
 made just before proves it. Where none comes (often nothing changed), the stream has to be silent for a moment, and the
 pods without a node, which that list reads consistently, have to be the same here: a pod whose binding, creation or
 deletion is still on its way shows there. What can lag unseen is a change to a pod that is bound, by as much as the API
-server's own watch lags; whoever acts on such a pod looks at it again (``reading.pods_on``). In any doubt, and when the
+server's own watch lags; whoever acts on such a pod lists it again (``list_pods_on_node``). In any doubt, and when the
 version has expired, everything is listed again.
 """
 
@@ -23,9 +23,9 @@ import msgspec
 from shared.api.kubernetes import Pod
 from shared.cluster import listing
 from shared.cluster.errors import ApiError
-from shared.cluster.listing import Listed
+from shared.cluster.listing import ObjectList
 from shared.cluster.resources import PODS
-from shared.snapshot import Invalid
+from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
     from shared.cluster.client import Client, Watch, WatchEvent
@@ -54,7 +54,7 @@ class _Versioned(msgspec.Struct, frozen=True):
     metadata: _Version = _Version()
 
 
-class Pods:
+class PodCache:
     """The unfinished pods of a cluster. Not thread-safe."""
 
     def __init__(self, client: Client, *, worth: int = WORTH, patience: int = PATIENCE) -> None:
@@ -65,12 +65,12 @@ class Pods:
         self._pods: dict[str, Pod] = {}
         self._unbound: dict[str, str] = {}
         """The versions of those that have no node."""
-        self._invalid: dict[str, Invalid] = {}
+        self._invalid: dict[str, InvalidObject] = {}
         self._is_frozen = False
         self.lists = 0
         """How many times everything was listed."""
 
-    def read(self) -> Listed[Pod]:
+    def read(self) -> ObjectList[Pod]:
         """The pods as they are now.
 
         Raises:
@@ -84,13 +84,15 @@ class Pods:
                 self._list()
         else:
             self._list()
-        return Listed(objects=tuple(self._pods.values()), invalid=tuple(self._invalid.values()), version=self._version)
+        return ObjectList(
+            objects=tuple(self._pods.values()), invalid=tuple(self._invalid.values()), version=self._version
+        )
 
     def _list(self) -> None:
         if self._is_frozen:
             gc.collect()  # what is frozen is not looked at; what was made since must not be frozen as garbage
-        with listing.uncollected():
-            listed = listing.objects(self._client, PODS, Pod, fields=UNFINISHED)
+        with listing.gc_paused():
+            listed = listing.list_objects(self._client, PODS, Pod, fields=UNFINISHED)
             self._pods = {pod.key: pod for pod in listed.objects}
             self._unbound = {key: p.metadata.resource_version for key, p in self._pods.items() if not p.spec.node_name}
             self._invalid = {f"{bad.ref.namespace}/{bad.ref.name}": bad for bad in listed.invalid}
@@ -103,7 +105,7 @@ class Pods:
         self.lists += 1
 
     def _catch_up(self) -> None:
-        pending = listing.objects(self._client, PODS, Pod, fields=PENDING)
+        pending = listing.list_objects(self._client, PODS, Pod, fields=PENDING)
         target = {pod.key: pod.metadata.resource_version for pod in pending.objects}
         watch = self._client.watch(PODS.path(), resource_version=self._version, fields=UNFINISHED)
         stream = _Stream(watch)
@@ -136,7 +138,7 @@ class Pods:
         if event.type == "DELETED":
             return
         found = listing.decode(raw, PODS, Pod)
-        if isinstance(found, Invalid):
+        if isinstance(found, InvalidObject):
             self._invalid[key] = found
         else:
             self._pods[key] = found

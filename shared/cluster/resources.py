@@ -86,7 +86,7 @@ ALL = (
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}
 
 
-def of(api_version: str, kind: str) -> Resource:
+def for_kind(api_version: str, kind: str) -> Resource:
     """Where a kind lives, for objects that say themselves what they are (pools and classes, old and new).
 
     Raises:

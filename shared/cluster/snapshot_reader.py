@@ -11,7 +11,7 @@ chosen: **pods, then claims, then nodes, then the rest.**
   round, a node that joined between the two reads would look like a claim without its node, which is garbage.)
 - A bound pod's node was read after the pod, so its node is known, and its room is not counted as free.
 - What is left: a pod bound after the pods were read isn't seen on its node. Placing has it pending still, which is
-  the same room; disruption looks at a node's pods again (:func:`pods_on`) before it acts.
+  the same room; disruption looks at a node's pods again (:func:`list_pods_on_node`) before it acts.
 
 All lists are consistent reads (no ``resourceVersion=0``): never from a cache that lags. The pods of a large cluster are
 caught up by a watch in a warm process (``pod_cache`` says how far that can be trusted).
@@ -37,9 +37,9 @@ from shared.api.kubernetes import (
 from shared.api.nodeclaim import NodeClaim
 from shared.cluster import conversion, listing, resources
 from shared.cluster.errors import NotFoundError
-from shared.cluster.listing import Listed
-from shared.cluster.pod_cache import UNFINISHED, WORTH, Pods
-from shared.snapshot import Invalid, Snapshot
+from shared.cluster.listing import ObjectList
+from shared.cluster.pod_cache import UNFINISHED, WORTH, PodCache
+from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,20 +50,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Reader:
+class SnapshotReader:
     """Reads snapshots of one cluster; a warm one keeps the pods, and reads only what changed."""
 
     def __init__(self, client: Client, *, worth: int = WORTH) -> None:
         """``worth``: from how many pods on they are caught up instead of listed."""
         self.client = client
-        self.pods = Pods(client, worth=worth)
+        self.pods = PodCache(client, worth=worth)
 
     def read(self, now: datetime) -> Snapshot:
-        """As :func:`read`."""
-        invalid: list[Invalid] = []
+        """As :func:`read_snapshot`."""
+        invalid: list[InvalidObject] = []
 
         def every(resource: Resource, kind: type[T]) -> tuple[T, ...]:
-            listed = present(self.client, resource, kind)
+            listed = list_if_kind_exists(self.client, resource, kind)
             invalid.extend(listed.invalid)
             return listed.objects
 
@@ -95,7 +95,7 @@ class Reader:
         )
 
 
-def read(client: Client, *, now: datetime) -> Snapshot:
+def read_snapshot(client: Client, *, now: datetime) -> Snapshot:
     """Everything decisions need; ``now`` becomes ``taken_at``.
 
     An object that can't be used is in ``invalid`` and the rest goes on. A kind that the cluster doesn't have (the
@@ -104,23 +104,23 @@ def read(client: Client, *, now: datetime) -> Snapshot:
     Raises:
         ApiError: the API server can't be read.
     """
-    reader = runtime.current().cached("cluster:reader", lambda: Reader(client))
+    reader = runtime.current().cached("cluster:reader", lambda: SnapshotReader(client))
     if reader.client is not client:
-        reader = Reader(client)
+        reader = SnapshotReader(client)
     return reader.read(now)
 
 
-def present(client: Client, resource: Resource, kind: type[T]) -> Listed[T]:
+def list_if_kind_exists(client: Client, resource: Resource, kind: type[T]) -> ObjectList[T]:
     """The objects of a kind; none where the cluster doesn't have the kind."""
     try:
-        return listing.objects(client, resource, kind)
+        return listing.list_objects(client, resource, kind)
     except NotFoundError:
-        return Listed()
+        return ObjectList()
 
 
-def pods_on(client: Client, node: str) -> Listed[Pod]:
+def list_pods_on_node(client: Client, node: str) -> ObjectList[Pod]:
     """The unfinished pods bound to a node, as they are now."""
-    return listing.objects(client, resources.PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
+    return listing.list_objects(client, resources.PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
 
 
 def _raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
@@ -128,5 +128,5 @@ def _raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
     return [
         {"apiVersion": resource.api_version, "kind": resource.kind, **item}
         for resource in kinds
-        for item in present(client, resource, dict[str, Any]).objects
+        for item in list_if_kind_exists(client, resource, dict[str, Any]).objects
     ]

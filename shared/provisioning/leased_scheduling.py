@@ -15,7 +15,7 @@ from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.cluster import resources, writes
 from shared.cluster.lease import hold
-from shared.cluster.snapshot_reader import read
+from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption import static_disruption as static_pools
 from shared.provisioning.nodeclaim_creation import grouped, offers, planned
 from shared.scheduling.decision import Problem
@@ -78,7 +78,7 @@ class Deciding:
         """
         now = runtime.current().now()
         with hold(self.client, cluster=self.cluster.name, holder=self.holder, now=runtime.current().now) as lease:
-            snapshot = read(self.client, now=now)
+            snapshot = read_snapshot(self.client, now=now)
             supply = self._supply(snapshot, now)
             fixed, lacks = self._write_static(lease, snapshot, supply, attempt)
             if fixed:

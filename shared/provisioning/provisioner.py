@@ -127,7 +127,7 @@ class Provisioning:
         try:
             return store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None)
         except CatalogMissingError:
-            missing = hints.entry(
+            missing = hints.put_events_entry(
                 hints.CATALOG_MISSING,
                 cluster=self._settings.cluster_name,
                 keys=(),

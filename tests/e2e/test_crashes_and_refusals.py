@@ -9,7 +9,7 @@ import pytest
 
 from local.faults import Action
 from local.kubernetes import kinds
-from shared.cluster.lease import DURATION, NAMESPACE, name_of
+from shared.cluster.lease import DURATION, NAMESPACE, lease_name
 
 if TYPE_CHECKING:
     from local.world import World
@@ -104,7 +104,7 @@ def test_a_lease_that_a_dead_function_left_costs_time_and_no_message(spot_defaul
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name_of(world.cluster), "namespace": NAMESPACE},
+        "metadata": {"name": lease_name(world.cluster), "namespace": NAMESPACE},
         "spec": {
             "holderIdentity": "disruption/dead",
             "leaseDurationSeconds": int(DURATION.total_seconds()),

@@ -51,9 +51,9 @@ def events(world: World, reason: str, name: str = "") -> list[str]:
     ]
 
 
-def log(world: World, node: str) -> tuple[decision_log.Logged, ...]:
+def log(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
     table = world.aws.deployed.function("disruption").environ["TENON_TABLE_NAME"]
-    return decision_log.last(aws.dynamodb(), table, node, limit=50)
+    return decision_log.latest(aws.dynamodb(), table, node, limit=50)
 
 
 def test_ttl_seconds_after_empty_is_kept_to_the_second(spot_default: World) -> None:

@@ -51,12 +51,12 @@ def test_well_formed_lies_change_nothing(spot_default: World) -> None:
     pods = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in world.pods()]
     instances = [instance.id for instance in world.instances()]
     forge(world, "disruption", hints.NODES_EMPTIED, [*nodes, "nobody"])
-    forge(world, "disruption", hints.WAKE_UP, nodes, source=hints.SELF)
+    forge(world, "disruption", hints.REQUEUE, nodes, source=hints.FUNCTIONS)
     forge(world, "termination", hints.NODES_DELETING, [*nodes, "nobody"])
     forge(world, "termination", hints.NODE_CLAIMS_DELETING, [*claims, "nobody"])
-    forge(world, "termination", hints.DRAINS_FREED, [*nodes, *claims, "nobody"])
-    forge(world, "termination", hints.DRAIN, [*nodes, *claims], source=hints.SELF)
-    forge(world, "termination", hints.INSTANCES_ORPHANED, instances, source=hints.SELF)
+    forge(world, "termination", hints.DRAINS_UNBLOCKED, [*nodes, *claims, "nobody"])
+    forge(world, "termination", hints.DRAIN, [*nodes, *claims], source=hints.FUNCTIONS)
+    forge(world, "termination", hints.INSTANCES_ORPHANED, instances, source=hints.FUNCTIONS)
     forge(world, "provisioning", hints.PODS_UNSCHEDULABLE, [*pods, "default/nobody"])
     forge(world, "provisioning", hints.NODE_POOLS_CHANGED, ["nobody"])
     world.run_for(timedelta(minutes=5))

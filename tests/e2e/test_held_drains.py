@@ -160,7 +160,7 @@ def test_a_budget_that_changes_a_hundred_times_a_minute_in_vain_costs_a_few_look
     ended = world.clock.now()
     assert ended - began < timedelta(minutes=12)
     # told with pauses of 5, 10, 20, 40 s and then a minute; the rest are the drain's own looks
-    assert 3 <= world.relay.sent["Drains Freed"] <= 15
+    assert 3 <= world.relay.sent["Drains Unblocked"] <= 15
     assert looks(world, began) <= 30
     assert set(told(world, "FailedDraining").values()) == {1}
     room(world, 1)
@@ -177,4 +177,4 @@ def test_without_the_relays_word_the_drains_own_look_ends_it(spot_default: World
     world.apply(budget(0))
     at = leaves(world, pod, limit=FALLBACK)
     assert WITHIN < at - freed <= FALLBACK
-    assert world.relay.sent["Drains Freed"] == 0
+    assert world.relay.sent["Drains Unblocked"] == 0

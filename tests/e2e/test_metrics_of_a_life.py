@@ -48,9 +48,11 @@ def test_every_metric_is_written_over_a_life_by_the_function_that_it_is_of(
         for line in invocation.metrics
         for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]
     }
-    known = {(m.name, m.by) for m in metrics.ALL}
+    known = {(m.name, m.function) for m in metrics.ALL}
     assert written <= known
-    assert {(m.name, m.by) for m in metrics.ALL if m not in FAILURES} <= written, json.dumps(sorted(known - written))
+    assert {(m.name, m.function) for m in metrics.ALL if m not in FAILURES} <= written, json.dumps(
+        sorted(known - written)
+    )
     reasons = {e["reason"] for e in world.store.list(kinds.EVENTS) if e.get("reportingComponent") == "tenon"}
     assert reasons
     assert reasons <= set(EVENTS)

@@ -35,7 +35,7 @@ def test_each_hint_of_the_relay_goes_to_whoever_looks_at_it(of_type: Select, fun
         hints.NODES_EMPTIED: {("queue", function_sizes.DISRUPTION)},
         hints.NODES_DELETING: {("queue", function_sizes.TERMINATION)},
         hints.NODE_CLAIMS_DELETING: {("queue", function_sizes.TERMINATION)},
-        hints.DRAINS_FREED: {("queue", function_sizes.TERMINATION)},
+        hints.DRAINS_UNBLOCKED: {("queue", function_sizes.TERMINATION)},
     }
 
 
@@ -51,7 +51,7 @@ def test_a_missing_catalog_is_asked_for_by_functions_only(of_type: Select, funct
         for r in of_type("AWS::Events::Rule").values()
         if hints.CATALOG_MISSING in r.get("EventPattern", {}).get("detail-type", [])
     )
-    assert rule["EventPattern"]["source"] == [hints.SELF]
+    assert rule["EventPattern"]["source"] == [hints.FUNCTIONS]
     assert to(of_type, functions, rule) == {("function", function_sizes.CATALOG)}
 
 

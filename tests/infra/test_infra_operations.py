@@ -55,7 +55,7 @@ def test_a_dead_letter_in_any_queue_is_an_alarm(
 
 
 def test_alarms_look_only_at_metrics_that_are_written(alarms: dict[str, dict[str, Any]]) -> None:
-    written = {(m.name, m.by) for m in metrics.ALL}
+    written = {(m.name, m.function) for m in metrics.ALL}
     for alarm in alarms.values():
         if alarm.get("Namespace") == metrics.NAMESPACE:
             (dimension,) = alarm["Dimensions"]

@@ -96,7 +96,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def missing() -> dict[str, Any]:
-    return {"source": hints.SELF, "detail-type": hints.CATALOG_MISSING, "detail": {"cluster": CLUSTER, "keys": []}}
+    return {"source": hints.FUNCTIONS, "detail-type": hints.CATALOG_MISSING, "detail": {"cluster": CLUSTER, "keys": []}}
 
 
 def test_a_missing_catalog_is_made_whole_at_once(world: World) -> None:

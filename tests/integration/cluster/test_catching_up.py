@@ -13,7 +13,7 @@ import pytest
 from local.kubernetes.apiserver.http import Response
 from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
-from shared.cluster.pod_cache import UNFINISHED, Pods
+from shared.cluster.pod_cache import UNFINISHED, PodCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,19 +28,19 @@ def path(name: str, subresource: str = "") -> str:
 
 
 def listed(client: Client) -> dict[str, Pod]:
-    return {pod.key: pod for pod in listing.objects(client, resources.PODS, Pod, fields=UNFINISHED).objects}
+    return {pod.key: pod for pod in listing.list_objects(client, resources.PODS, Pod, fields=UNFINISHED).objects}
 
 
-def caught_up(pods: Pods) -> dict[str, Pod]:
+def caught_up(pods: PodCache) -> dict[str, Pod]:
     return {pod.key: pod for pod in pods.read().objects}
 
 
 @pytest.fixture
-def pods(client: Client, add_pod: Callable[..., None]) -> Pods:
+def pods(client: Client, add_pod: Callable[..., None]) -> PodCache:
     for i in range(5):
         add_pod(f"p{i}")
         add_pod(f"b{i}", nodeName="n1")
-    kept = Pods(client, worth=1, patience=1200)
+    kept = PodCache(client, worth=1, patience=1200)
     kept.read()
     return kept
 
@@ -50,13 +50,13 @@ def test_the_garbage_collector_never_walks_what_a_large_list_holds(
 ) -> None:
     add_pod("p")
 
-    def is_walked(pods: Pods) -> bool:
+    def is_walked(pods: PodCache) -> bool:
         (found,) = pods.read().objects
         return id(found) in {id(one) for one in gc.get_objects()}
 
     try:
-        assert is_walked(Pods(client, worth=2))
-        assert not is_walked(Pods(client, worth=1))
+        assert is_walked(PodCache(client, worth=2))
+        assert not is_walked(PodCache(client, worth=1))
         assert gc.isenabled()
     finally:
         gc.unfreeze()
@@ -67,7 +67,7 @@ def bind(client: Client, name: str) -> None:
     client.create(path(name, "binding"), target)
 
 
-def test_each_kind_of_change_is_caught_up(client: Client, pods: Pods, add_pod: Callable[..., None]) -> None:
+def test_each_kind_of_change_is_caught_up(client: Client, pods: PodCache, add_pod: Callable[..., None]) -> None:
     bind(client, "p0")
     client.patch(path("b0"), {"metadata": {"labels": {"x": "y"}}})
     client.patch(path("b1", "status"), {"status": {"phase": "Succeeded"}})
@@ -83,13 +83,13 @@ def test_each_kind_of_change_is_caught_up(client: Client, pods: Pods, add_pod: C
     assert pods.lists == 1
 
 
-def test_nothing_changed_is_nothing_read(client: Client, pods: Pods) -> None:
+def test_nothing_changed_is_nothing_read(client: Client, pods: PodCache) -> None:
     for _ in range(3):
         assert caught_up(pods) == listed(client)
     assert pods.lists == 1
 
 
-def test_a_version_that_expired_is_listed_again(server: Server, client: Client, pods: Pods) -> None:
+def test_a_version_that_expired_is_listed_again(server: Server, client: Client, pods: PodCache) -> None:
     expired = json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}).encode()
     server.intercept = lambda request: Response(410, expired) if request.verb == "watch" else None
     assert caught_up(pods) == listed(client)
@@ -98,7 +98,7 @@ def test_a_version_that_expired_is_listed_again(server: Server, client: Client, 
 
 @pytest.mark.parametrize("fault", [Response(403), Response(drop=True)], ids=["forbidden", "dropped"])
 def test_a_watch_that_fails_is_replaced_by_a_list(
-    server: Server, client: Client, pods: Pods, add_pod: Callable[..., None], fault: Response
+    server: Server, client: Client, pods: PodCache, add_pod: Callable[..., None], fault: Response
 ) -> None:
     add_pod("new")
     server.intercept = lambda request: fault if request.verb == "watch" else None
@@ -122,7 +122,7 @@ def test_a_watch_that_says_nothing_is_not_believed(
         return Response(stream=silence()) if request.verb == "watch" else None
 
     add_pod("p0")
-    pods = Pods(client, worth=1, patience=2)
+    pods = PodCache(client, worth=1, patience=2)
     pods.read()
     bind(client, "p0")
     server.intercept = intercept
@@ -132,14 +132,14 @@ def test_a_watch_that_says_nothing_is_not_believed(
 
 def test_few_pods_are_listed(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("only")
-    kept = Pods(client, worth=2)
+    kept = PodCache(client, worth=2)
     for _ in range(3):
         assert set(caught_up(kept)) == {"default/only"}
     assert kept.lists == 3
 
 
 def test_a_pod_that_can_not_be_read_is_told_until_it_can(
-    client: Client, pods: Pods, add_pod: Callable[..., None]
+    client: Client, pods: PodCache, add_pod: Callable[..., None]
 ) -> None:
     client.patch(path("b0", "status"), {"status": {"startTime": 7}})
     add_pod("new")
@@ -154,7 +154,7 @@ def test_a_pod_that_can_not_be_read_is_told_until_it_can(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_happens_it_sees_what_a_list_sees(
-    client: Client, pods: Pods, add_pod: Callable[..., None], seed: int
+    client: Client, pods: PodCache, add_pod: Callable[..., None], seed: int
 ) -> None:
     rng = random.Random(seed)  # noqa: S311 (a test's dice)
     for turn in range(8):

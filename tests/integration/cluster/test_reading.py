@@ -12,7 +12,7 @@ from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
 from shared.cluster.client import PAGE
 from shared.cluster.errors import UnavailableError
-from shared.cluster.snapshot_reader import pods_on, read
+from shared.cluster.snapshot_reader import list_pods_on_node, read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def pool_spec(**requirement: object) -> dict[str, object]:
 
 
 def test_a_cluster_without_our_kinds_is_read_as_having_none(client: Client, clock: Clock) -> None:
-    snapshot = read(client, now=clock.now())
+    snapshot = read_snapshot(client, now=clock.now())
     assert snapshot.taken_at == clock.now()
     assert not snapshot.node_pools
     assert not snapshot.node_claims
@@ -51,7 +51,7 @@ def test_everything_that_decisions_need_is_there(
     add(resources.NODE_CLAIMS, "claim", spec={"nodeClassRef": CLASS_REF, "requirements": []})
     add(resources.CSI_NODES, "n1", spec={"drivers": None})
     add(resources.STORAGE_CLASSES, "gp3", provisioner="ebs.csi.aws.com")
-    snapshot = read(client, now=clock.now())
+    snapshot = read_snapshot(client, now=clock.now())
     assert {p.key: p.spec.node_name for p in snapshot.pods} == {"default/pending": "", "default/bound": "n1"}
     assert [n.metadata.name for n in snapshot.nodes] == ["n1"]
     assert [p.name for p in snapshot.node_pools] == ["pool"]
@@ -74,8 +74,8 @@ def test_finished_pods_take_no_room(client: Client, clock: Clock, add_pod: Calla
         add_pod(name, nodeName="n1")
         path = resources.PODS.path(name, namespace="default", subresource="status")
         client.patch(path, {"status": {"phase": phase}})
-    assert [p.key for p in read(client, now=clock.now()).pods] == ["default/runs"]
-    assert [p.key for p in pods_on(client, "n1").objects] == ["default/runs"]
+    assert [p.key for p in read_snapshot(client, now=clock.now()).pods] == ["default/runs"]
+    assert [p.key for p in list_pods_on_node(client, "n1").objects] == ["default/runs"]
 
 
 @pytest.mark.usefixtures("karpenter")
@@ -83,7 +83,7 @@ def test_one_bad_pool_does_not_stop_the_others(client: Client, clock: Clock, add
     add(resources.NODE_POOLS, "good", spec=pool_spec(key="kubernetes.io/arch", operator="In", values=["arm64"]))
     add(resources.NODE_POOLS, "bad", spec=pool_spec(key="kubernetes.io/arch", operator=7))
     add(resources.NODE_CLAIMS, "bad", spec={"nodeClassRef": "not a reference"})
-    snapshot = read(client, now=clock.now())
+    snapshot = read_snapshot(client, now=clock.now())
     assert [p.name for p in snapshot.node_pools] == ["good"]
     bad = {str(invalid.ref): invalid.problems for invalid in snapshot.invalid}
     assert set(bad) == {"NodePool bad", "NodeClaim bad"}
@@ -98,7 +98,7 @@ def test_legacy_kinds_count_unless_a_new_one_has_their_name(
         add(resources.PROVISIONERS, name, spec={"providerRef": {"name": name}})
         add(resources.NODE_TEMPLATES, name, spec={"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}})
     add(resources.NODE_POOLS, "both", spec=pool_spec())
-    snapshot = read(client, now=clock.now())
+    snapshot = read_snapshot(client, now=clock.now())
     assert {(p.kind, p.name) for p in snapshot.node_pools} == {("NodePool", "both"), ("Provisioner", "old")}
     assert {(c.kind, c.name) for c in snapshot.node_classes} == {
         ("AWSNodeTemplate", "old"),
@@ -121,7 +121,7 @@ def test_a_list_that_expires_while_it_is_read_is_started_again(
         return faults.pop() if faults and "continue" in request.query else None
 
     server.intercept = intercept
-    found = listing.objects(client, resources.PODS, Pod)
+    found = listing.list_objects(client, resources.PODS, Pod)
     assert faults == []
     assert len({p.key for p in found.objects}) == len(found.objects) == PAGE + 1
 
@@ -129,12 +129,12 @@ def test_a_list_that_expires_while_it_is_read_is_started_again(
 def test_a_server_that_fails_gives_no_half_snapshot(server: Server, client: Client, clock: Clock) -> None:
     server.intercept = lambda request: Response(503) if request.resource == "nodes" else None
     with pytest.raises(UnavailableError):
-        read(client, now=clock.now())
+        read_snapshot(client, now=clock.now())
 
 
 @pytest.mark.usefixtures("karpenter")
 def test_pods_are_read_before_claims_and_claims_before_nodes(server: Server, client: Client, clock: Clock) -> None:
     asked: list[str] = []
     server.intercept = lambda request: asked.append(request.resource.partition(".")[0])
-    read(client, now=clock.now())
+    read_snapshot(client, now=clock.now())
     assert asked.index("pods") < asked.index("nodeclaims") < asked.index("nodes")

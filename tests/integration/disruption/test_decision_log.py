@@ -10,7 +10,7 @@ import pytest
 from moto import mock_aws
 
 from shared import decision_log
-from shared.decision_log import Logged
+from shared.decision_log import DecisionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,8 @@ def dynamodb() -> Iterator[DynamoDBClient]:
         yield client
 
 
-def refused(node: str, minutes: int = 0) -> Logged:
-    return Logged(
+def refused(node: str, minutes: int = 0) -> DecisionRecord:
+    return DecisionRecord(
         node=node,
         at=NOW + timedelta(minutes=minutes),
         outcome=decision_log.REFUSED,
@@ -54,18 +54,20 @@ def refused(node: str, minutes: int = 0) -> Logged:
 
 def test_what_was_written_is_read_newest_first(dynamodb: DynamoDBClient) -> None:
     entries = [refused("a", minutes) for minutes in (0, 1, 2)]
-    taken = Logged(node="a", at=NOW + timedelta(hours=1), outcome=decision_log.TAKEN, reason="Empty", why="empty")
+    taken = DecisionRecord(
+        node="a", at=NOW + timedelta(hours=1), outcome=decision_log.TAKEN, reason="Empty", why="empty"
+    )
     for entry in (*entries, taken):
         decision_log.put(dynamodb, TABLE, entry)
-    assert decision_log.last(dynamodb, TABLE, "a") == (taken, *reversed(entries))
-    assert decision_log.last(dynamodb, TABLE, "a", limit=2) == (taken, entries[2])
+    assert decision_log.latest(dynamodb, TABLE, "a") == (taken, *reversed(entries))
+    assert decision_log.latest(dynamodb, TABLE, "a", limit=2) == (taken, entries[2])
 
 
 def test_nodes_whose_names_begin_alike_are_not_mixed_up(dynamodb: DynamoDBClient) -> None:
     for name in ("ip-10-0-0-1", "ip-10-0-0-11"):
         decision_log.put(dynamodb, TABLE, refused(name))
-    assert [d.node for d in decision_log.last(dynamodb, TABLE, "ip-10-0-0-1")] == ["ip-10-0-0-1"]
-    assert decision_log.last(dynamodb, TABLE, "ip-10-0-0") == ()
+    assert [d.node for d in decision_log.latest(dynamodb, TABLE, "ip-10-0-0-1")] == ["ip-10-0-0-1"]
+    assert decision_log.latest(dynamodb, TABLE, "ip-10-0-0") == ()
 
 
 def test_rows_go_after_ninety_days(dynamodb: DynamoDBClient) -> None:

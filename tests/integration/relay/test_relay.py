@@ -64,7 +64,7 @@ def test_what_arrives_is_a_hint_of_the_cluster(world: World) -> None:
     world.relay.step(world.clock.time)
     [body] = world.bus.bodies()
     hint = hints.parse(body, cluster=given.CLUSTER)
-    assert (hint.source, hint.about, hint.keys) == (hints.RELAY, hints.PODS_UNSCHEDULABLE, ("default/web",))
+    assert (hint.source, hint.detail_type, hint.keys) == (hints.RELAY, hints.PODS_UNSCHEDULABLE, ("default/web",))
 
 
 def test_a_node_is_told_when_its_last_pod_leaves_and_when_it_is_deleted(world: World) -> None:

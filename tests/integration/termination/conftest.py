@@ -211,7 +211,9 @@ class Rig:
         self.tell(hints.NODE_CLAIMS_DELETING, name)
 
     def tell(self, about: str, *keys: str) -> None:
-        self.due += [(self.now, body) for body in hints.bodies(about, cluster=CLUSTER, keys=keys, time=self.now)]
+        self.due += [
+            (self.now, body) for body in hints.message_bodies(about, cluster=CLUSTER, keys=keys, time=self.now)
+        ]
 
     def step(self) -> bool:
         """Deliver what is due next, with all that is due at that moment, in one batch."""

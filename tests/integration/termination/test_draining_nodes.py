@@ -146,7 +146,7 @@ def test_a_drain_that_is_freed_goes_on_at_once_and_stays_one_chain_of_looks(rig:
     held_for_long(rig)
     rig.pod("web-again", "new")  # from now on the budget allows it
     freed = rig.now
-    rig.tell(hints.DRAINS_FREED, "claim-old")
+    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
     rig.step()
     assert rig.now == freed
     (pod,) = (p for p in rig.pods() if p["metadata"]["name"] == "web")
@@ -162,8 +162,8 @@ def test_a_drain_that_is_said_to_be_freed_and_is_not_keeps_its_next_look_and_say
     held_for_long(rig)
     waiting, before = list(rig.due), rig.stored_claim("claim-old")
     asked = evictions(rig)
-    rig.tell(hints.DRAINS_FREED, "claim-old", "nobody")
-    rig.tell(hints.DRAINS_FREED, "claim-old")
+    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old", "nobody")
+    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
     rig.step()
     assert evictions(rig) == asked + 1
     assert rig.due == waiting
@@ -181,7 +181,7 @@ def test_volumes_that_come_off_soon_after_a_long_wait_are_not_waited_for_longer(
     }
     rig.client.create(VOLUME_ATTACHMENTS.path(), attached)
     rig.stop("web")
-    rig.tell(hints.DRAINS_FREED, "claim-old")
+    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
     gone, looks = rig.now + timedelta(seconds=60), rig.invocations
     rig.run(until=lambda: rig.due[0][0] > gone)
     rig.now = gone
@@ -197,7 +197,7 @@ def test_a_drain_that_waits_to_begin_is_not_begun_by_what_is_said_to_be_freed(ri
     stamp = {"metadata": {"annotations": {continuing.NEXT_LOOK: (rig.now + timedelta(seconds=15)).isoformat()}}}
     rig.client.patch(NODE_CLAIMS.path("claim-old"), stamp)
     rig.client.delete(NODE_CLAIMS.path("claim-old"))
-    rig.tell(hints.DRAINS_FREED, "claim-old")
+    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
     rig.step()
     assert rig.due == []
     assert evictions(rig) == 0
@@ -211,7 +211,7 @@ def test_a_claim_that_is_said_to_be_freed_and_stays_is_left_alone(rig: Rig) -> N
     rig.a_node("old")
     rig.pod("web", "old")
     before = rig.stored_claim("claim-old"), rig.nodes(), rig.pods()
-    rig.tell(hints.DRAINS_FREED, "claim-old")
+    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
     rig.step()
     assert (rig.stored_claim("claim-old"), rig.nodes(), rig.pods()) == before
     assert rig.due == []

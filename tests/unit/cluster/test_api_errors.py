@@ -30,22 +30,22 @@ def status(reason: str, **more: object) -> bytes:
     ],
 )
 def test_each_answer_has_its_type(code: int, reason: str, kind: type[errors.ApiError]) -> None:
-    error = errors.of(code, status(reason))
+    error = errors.from_response(code, status(reason))
     assert type(error) is kind
     assert str(error) == f"{code} {reason}: because"
 
 
 def test_an_answer_that_is_no_status_is_told_as_it_came() -> None:
-    error = errors.of(404, b"404 page not found\n")
+    error = errors.from_response(404, b"404 page not found\n")
     assert isinstance(error, errors.NotFoundError)
     assert error.message == "404 page not found"
-    assert isinstance(errors.of(502, b"\xff<html>"), errors.UnavailableError)
+    assert isinstance(errors.from_response(502, b"\xff<html>"), errors.UnavailableError)
 
 
 def test_an_eviction_that_a_budget_forbids_is_told_from_throttling() -> None:
     causes = {"causes": [{"reason": "DisruptionBudget", "message": "web needs 3 healthy pods and has 3 currently"}]}
-    blocked = errors.of(429, status("TooManyRequests", details=causes))
-    throttled = errors.of(429, status("TooManyRequests"), retry_after="7")
+    blocked = errors.from_response(429, status("TooManyRequests", details=causes))
+    throttled = errors.from_response(429, status("TooManyRequests"), retry_after="7")
     assert isinstance(blocked, errors.TooManyRequestsError)
     assert isinstance(throttled, errors.TooManyRequestsError)
     assert blocked.by_budget
@@ -55,5 +55,5 @@ def test_an_eviction_that_a_budget_forbids_is_told_from_throttling() -> None:
 
 
 def test_a_watch_says_its_error_in_an_event() -> None:
-    assert isinstance(errors.in_watch(status("Expired", code=410)), errors.ExpiredError)
-    assert isinstance(errors.in_watch(b"{}"), errors.UnavailableError)
+    assert isinstance(errors.from_watch_event(status("Expired", code=410)), errors.ExpiredError)
+    assert isinstance(errors.from_watch_event(b"{}"), errors.UnavailableError)

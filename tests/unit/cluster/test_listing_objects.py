@@ -9,13 +9,13 @@ import pytest
 from shared.api.kubernetes import CSINode, Pod
 from shared.cluster import resources
 from shared.cluster.listing import decode
-from shared.snapshot import Invalid
+from shared.snapshot import InvalidObject
 
 
 def test_an_object_that_cannot_be_used_is_named_with_the_reason() -> None:
     raw = json.dumps({"metadata": {"name": "a", "namespace": "b", "uid": "u"}, "spec": {"nodeName": 7}}).encode()
     found = decode(raw, resources.PODS, Pod)
-    assert isinstance(found, Invalid)
+    assert isinstance(found, InvalidObject)
     assert str(found.ref) == "Pod b/a"
     assert found.ref.uid == "u"
     assert "spec.nodeName" in found.problems[0]
@@ -31,7 +31,7 @@ def test_paths_are_those_of_the_api() -> None:
     assert resources.PODS.path() == "/api/v1/pods"
     assert resources.PODS.path("a", namespace="b", subresource="eviction") == "/api/v1/namespaces/b/pods/a/eviction"
     assert resources.NODE_POOLS.path("p", subresource="status") == "/apis/karpenter.sh/v1/nodepools/p/status"
-    assert resources.of("karpenter.sh/v1alpha5", "Provisioner") is resources.PROVISIONERS
+    assert resources.for_kind("karpenter.sh/v1alpha5", "Provisioner") is resources.PROVISIONERS
 
 
 def test_a_pod_has_no_path_without_its_namespace() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from shared.api.meta import ObjectRef
 from shared.cluster.events import event_name
-from shared.cluster.lease import LeaseSpec, expiry, micro_time, name_of
+from shared.cluster.lease import LeaseSpec, expiry, lease_name, micro_time
 
 POD = ObjectRef(api_version="v1", kind="Pod", namespace="default", name="web", uid="1")
 OTHER = ObjectRef(api_version="v1", kind="Pod", namespace="default", name="web", uid="2")
@@ -41,4 +41,4 @@ def test_a_micro_time_always_has_six_digits() -> None:
 
 
 def test_a_lease_has_a_name_that_kubernetes_takes() -> None:
-    assert name_of("My_Cluster-1") == "tenon-my-cluster-1"
+    assert lease_name("My_Cluster-1") == "tenon-my-cluster-1"

@@ -20,10 +20,10 @@ class Example(Settings, frozen=True, kw_only=True):
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=250))
 def test_what_is_sent_is_what_arrives_in_hints_of_at_most_a_hundred_keys(keys: list[str]) -> None:
-    sent = [hints.parse(b, cluster="demo") for b in hints.bodies("Drain", cluster="demo", keys=keys, time=NOW)]
+    sent = [hints.parse(b, cluster="demo") for b in hints.message_bodies("Drain", cluster="demo", keys=keys, time=NOW)]
     assert [k for h in sent for k in h.keys] == keys
     assert all(len(h.keys) <= hints.MAX_KEYS for h in sent)
-    assert {(h.about, h.source, h.time) for h in sent} == {("Drain", hints.SELF, NOW)}
+    assert {(h.detail_type, h.source, h.time) for h in sent} == {("Drain", hints.FUNCTIONS, NOW)}
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_an_event_of_a_schedule_is_a_hint_though_it_names_no_cluster() -> None:
         "time": "2026-05-01T12:00:00Z",
         "resources": ["arn:aws:events:us-east-1:1:rule/x"],
     }
-    assert hints.parse(event, cluster="demo").about == hints.SCHEDULED
-    assert hints.parse(json.dumps(event), cluster="demo").about == hints.SCHEDULED
+    assert hints.parse(event, cluster="demo").detail_type == hints.SCHEDULED
+    assert hints.parse(json.dumps(event), cluster="demo").detail_type == hints.SCHEDULED
 
 
 def test_a_missing_variable_is_named() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.blocked_drains import FIRST_PAUSE, LONGEST_PAUSE, NEAR, SPACING, Drains
+from relay.blocked_drains import FIRST_PAUSE, LONGEST_PAUSE, NEAR, SPACING, BlockedDrains
 from relay.watched_kinds import (
     KINDS,
     BudgetSpec,
@@ -23,11 +23,11 @@ from relay.watched_kinds import (
     PodSpec,
     PodStatus,
     Protection,
-    Sighted,
-    SightedBudget,
-    SightedClaim,
-    SightedCondition,
-    SightedPod,
+    Watched,
+    WatchedBudget,
+    WatchedCondition,
+    WatchedNodeClaim,
+    WatchedPod,
 )
 from shared.api import labels as names
 from shared.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
@@ -50,10 +50,10 @@ def claim(
     next_look: datetime | None = NOON + LATER,
     leaving: bool = True,
     begun: bool = True,
-) -> SightedClaim:
-    drained = [SightedCondition(type="Drained", status="False")] if begun else []
+) -> WatchedNodeClaim:
+    drained = [WatchedCondition(type="Drained", status="False")] if begun else []
     stamp = {} if next_look is None else {NEXT_LOOK: next_look.isoformat()}
-    return SightedClaim(
+    return WatchedNodeClaim(
         metadata=ObjectMeta(name=name, annotations=stamp, deletion_timestamp=NOON if leaving else None),
         status=ClaimStatus(node_name=node, conditions=drained),
     )
@@ -69,8 +69,8 @@ def pod(
     ready: bool = True,
     leaving: bool = False,
     protected: str = "",
-) -> SightedPod:
-    return SightedPod(
+) -> WatchedPod:
+    return WatchedPod(
         metadata=PodMetadata(
             name=name,
             namespace=namespace,
@@ -79,7 +79,7 @@ def pod(
             deletion_timestamp=NOON if leaving else None,
         ),
         spec=PodSpec(node_name=node),
-        status=PodStatus(phase=phase, conditions=[SightedCondition(type="Ready", status=str(ready))]),
+        status=PodStatus(phase=phase, conditions=[WatchedCondition(type="Ready", status=str(ready))]),
     )
 
 
@@ -92,9 +92,9 @@ def budget(
     generation: int = 1,
     observed: int | None = None,
     operator: str = "In",
-) -> SightedBudget:
+) -> WatchedBudget:
     selector = LabelSelector(match_expressions=[LabelSelectorRequirement(key="app", operator=operator, values=[app])])
-    return SightedBudget(
+    return WatchedBudget(
         metadata=ObjectMeta(name=name, namespace=namespace, uid="u", generation=generation),
         spec=BudgetSpec(selector=selector),
         status=BudgetStatus(
@@ -104,24 +104,24 @@ def budget(
 
 
 class Given:
-    """Drains on a clock turned by hand. The drain of c1 on n1 sleeps, held by a budget over pod web-1 there."""
+    """BlockedDrains on a clock turned by hand. The drain of c1 on n1 sleeps, held by a budget over pod web-1 there."""
 
-    def __init__(self, *more: Sighted, held: bool = True) -> None:
-        self.drains = Drains()
+    def __init__(self, *more: Watched, held: bool = True) -> None:
+        self.drains = BlockedDrains()
         self.now = NOON
         if held:
             self.see(pod(), budget(0), claim(next_look=None), claim())
         self.see(*more)
 
-    def see(self, *objects: Sighted) -> None:
+    def see(self, *objects: Watched) -> None:
         for obj in objects:
             self.drains.see(Changed(resource=OF[type(obj)], object=obj))
 
-    def lose(self, *objects: Sighted) -> None:
+    def lose(self, *objects: Watched) -> None:
         for obj in objects:
             self.drains.see(Changed(resource=OF[type(obj)], object=obj, gone=True))
 
-    def relist(self, resource: Resource, *objects: Sighted) -> None:
+    def relist(self, resource: Resource, *objects: Watched) -> None:
         self.drains.see(Listed(resource=resource, objects=objects))
 
     def woken(self, *, within: timedelta = SPACING) -> list[str]:
@@ -169,9 +169,9 @@ def test_whatever_may_let_a_pod_go_wakes_its_drain(happens: Any) -> None:  # noq
 def test_a_pod_that_loses_its_protection_wakes_its_drain(annotation: str) -> None:
     said: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default"}, "spec": {"nodeName": "n1"}}
     protected = {**said, "metadata": {**said["metadata"], "annotations": {annotation: "true", "a": "b"}}}
-    given_ = Given(msgspec.convert(protected, SightedPod))
+    given_ = Given(msgspec.convert(protected, WatchedPod))
     assert given_.woken() == []
-    given_.see(msgspec.convert(said, SightedPod))
+    given_.see(msgspec.convert(said, WatchedPod))
     assert given_.woken() == ["c1"]
 
 
@@ -297,14 +297,14 @@ changes = st.one_of(
 
 @given(st.lists(st.tuples(changes, st.booleans(), st.integers(0, 9)), max_size=40))
 def test_whatever_changes_wake_ups_are_spaced_and_only_for_drains_that_sleep(
-    happenings: list[tuple[Sighted, bool, int]],
+    happenings: list[tuple[Watched, bool, int]],
 ) -> None:
     given_ = Given(held=False)
-    there: dict[str, SightedClaim] = {}
+    there: dict[str, WatchedNodeClaim] = {}
     last: datetime | None = None
     for obj, gone, seconds in happenings:
         (given_.lose if gone else given_.see)(obj)
-        if isinstance(obj, SightedClaim):
+        if isinstance(obj, WatchedNodeClaim):
             there.pop(obj.key, None)
             if not gone and obj.metadata.deletion_timestamp is not None:
                 there[obj.key] = obj

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.change_detection import Notice, Noticer
+from relay.change_detection import ChangeDetector, Notice
 from relay.watched_kinds import (
     Changed,
     Listed,
@@ -19,13 +19,13 @@ from relay.watched_kinds import (
     PodMetadata,
     PodSpec,
     PodStatus,
-    Sighted,
-    SightedClaim,
-    SightedCondition,
-    SightedNode,
-    SightedObject,
-    SightedPod,
-    SightedTaint,
+    Watched,
+    WatchedCondition,
+    WatchedNode,
+    WatchedNodeClaim,
+    WatchedObject,
+    WatchedPod,
+    WatchedTaint,
 )
 from shared import hints
 from shared.api import labels as names
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from shared.cluster.resources import Resource
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-NO_PLACE = SightedCondition(type="PodScheduled", status="False", reason="Unschedulable")
-GATED = SightedCondition(type="PodScheduled", status="False", reason="SchedulingGated")
+NO_PLACE = WatchedCondition(type="PodScheduled", status="False", reason="Unschedulable")
+GATED = WatchedCondition(type="PodScheduled", status="False", reason="SchedulingGated")
 
 
 def pod(
     name: str = "web",
     *,
     node: str = "",
-    condition: SightedCondition | None = None,
+    condition: WatchedCondition | None = None,
     owner: str = "ReplicaSet",
     phase: str = "Pending",
     deleting: bool = False,
-) -> SightedPod:
-    return SightedPod(
+) -> WatchedPod:
+    return WatchedPod(
         metadata=PodMetadata(
             name=name,
             namespace="default",
@@ -70,37 +70,37 @@ def node(
     taints: tuple[str, ...] = (),
     allocatable: dict[str, str | int | float] | None = None,
     deleting: bool = False,
-) -> SightedNode:
+) -> WatchedNode:
     labels = {names.NODEPOOL: "default"} if ours else {}
     if initialized and ours:
         labels[names.INITIALIZED] = "true"
-    return SightedNode(
+    return WatchedNode(
         metadata=ObjectMeta(name=name, labels=labels, deletion_timestamp=NOW if deleting else None),
-        spec=NodeSpec(taints=[SightedTaint(key=key, effect="NoSchedule") for key in taints]),
+        spec=NodeSpec(taints=[WatchedTaint(key=key, effect="NoSchedule") for key in taints]),
         status=NodeStatus(
-            conditions=[SightedCondition(type="Ready", status=str(ready))], allocatable=allocatable or {"cpu": "2"}
+            conditions=[WatchedCondition(type="Ready", status=str(ready))], allocatable=allocatable or {"cpu": "2"}
         ),
     )
 
 
-def named(name: str, *, generation: int = 1, uid: str = "u") -> SightedObject:
-    return SightedObject(metadata=ObjectMeta(name=name, generation=generation, uid=uid))
+def named(name: str, *, generation: int = 1, uid: str = "u") -> WatchedObject:
+    return WatchedObject(metadata=ObjectMeta(name=name, generation=generation, uid=uid))
 
 
-def claim(name: str, *, deleting: bool = False) -> SightedClaim:
-    return SightedClaim(metadata=ObjectMeta(name=name, deletion_timestamp=NOW if deleting else None))
+def claim(name: str, *, deleting: bool = False) -> WatchedNodeClaim:
+    return WatchedNodeClaim(metadata=ObjectMeta(name=name, deletion_timestamp=NOW if deleting else None))
 
 
-def seen(noticer: Noticer, resource: Resource, *objects: Sighted, gone: bool = False) -> list[Notice]:
-    return [notice for obj in objects for notice in noticer.notice(Changed(resource=resource, object=obj, gone=gone))]
+def seen(noticer: ChangeDetector, resource: Resource, *objects: Watched, gone: bool = False) -> list[Notice]:
+    return [notice for obj in objects for notice in noticer.detect(Changed(resource=resource, object=obj, gone=gone))]
 
 
-def listed(noticer: Noticer, resource: Resource, *objects: Sighted) -> list[Notice]:
-    return list(noticer.notice(Listed(resource=resource, objects=objects)))
+def listed(noticer: ChangeDetector, resource: Resource, *objects: Watched) -> list[Notice]:
+    return list(noticer.detect(Listed(resource=resource, objects=objects)))
 
 
 def test_a_pod_that_fits_nowhere_is_told_once() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     stuck = pod(condition=NO_PLACE)
     assert seen(noticer, resources.PODS, pod()) == []
     assert seen(noticer, resources.PODS, stuck) == [(hints.PODS_UNSCHEDULABLE, "default/web")]
@@ -108,7 +108,7 @@ def test_a_pod_that_fits_nowhere_is_told_once() -> None:
 
 
 def test_a_pod_stays_on_the_list_until_it_has_a_place() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     seen(noticer, resources.PODS, pod(condition=NO_PLACE))
     assert noticer.standing[hints.PODS_UNSCHEDULABLE] == {"default/web"}
     seen(noticer, resources.PODS, pod(node="n1"))
@@ -126,12 +126,12 @@ def test_a_pod_stays_on_the_list_until_it_has_a_place() -> None:
     ],
     ids=["gated", "daemon", "static", "deleting", "bound"],
 )
-def test_pods_that_a_new_node_would_not_help_are_not_told(other: SightedPod) -> None:
-    assert seen(Noticer(), resources.PODS, other) == []
+def test_pods_that_a_new_node_would_not_help_are_not_told(other: WatchedPod) -> None:
+    assert seen(ChangeDetector(), resources.PODS, other) == []
 
 
 def test_a_node_is_emptied_when_its_last_pod_that_is_not_a_daemons_leaves() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     seen(noticer, resources.NODES, node())
     seen(noticer, resources.PODS, pod("a", node="n1"), pod("b", node="n1"), pod("d", node="n1", owner="DaemonSet"))
     assert seen(noticer, resources.PODS, pod("a", node="n1"), gone=True) == []
@@ -140,28 +140,28 @@ def test_a_node_is_emptied_when_its_last_pod_that_is_not_a_daemons_leaves() -> N
 
 
 def test_a_finished_pod_leaves_its_node_empty() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     seen(noticer, resources.NODES, node())
     seen(noticer, resources.PODS, pod(node="n1", phase="Running"))
     assert seen(noticer, resources.PODS, pod(node="n1", phase="Succeeded")) == [(hints.NODES_EMPTIED, "n1")]
 
 
 def test_somebody_elses_node_may_be_empty() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     seen(noticer, resources.NODES, node(ours=False))
     seen(noticer, resources.PODS, pod(node="n1"))
     assert seen(noticer, resources.PODS, pod(node="n1"), gone=True) == []
 
 
 def test_a_node_emptied_before_it_was_seen_is_told_when_it_is() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     seen(noticer, resources.PODS, pod(node="n1"))
     assert seen(noticer, resources.PODS, pod(node="n1"), gone=True) == []
     assert (hints.NODES_EMPTIED, "n1") in seen(noticer, resources.NODES, node())
 
 
 def test_a_node_is_told_at_each_step_of_its_start_and_then_no_more() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     steps = [
         node(ready=False, initialized=False, taints=("not-ready", "startup")),
         node(ready=False, initialized=False, taints=("not-ready", "startup"), allocatable={"cpu": "2", "gpu": 1}),
@@ -177,13 +177,13 @@ def test_a_node_is_told_at_each_step_of_its_start_and_then_no_more() -> None:
 
 
 def test_nodes_that_are_up_when_the_relay_starts_are_no_news() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     told = listed(noticer, resources.NODES, node("up"), node("other", ours=False), node("new", initialized=False))
     assert told == [(hints.NODES_CHANGED, "new")]
 
 
 def test_deletions_are_told_once_and_again_for_another_of_the_same_name() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     seen(noticer, resources.NODES, node())
     assert seen(noticer, resources.NODES, node(deleting=True)) == [(hints.NODES_DELETING, "n1")]
     assert seen(noticer, resources.NODES, node(deleting=True)) == []
@@ -197,7 +197,7 @@ def test_deletions_are_told_once_and_again_for_another_of_the_same_name() -> Non
 
 
 def test_a_pool_is_told_when_its_spec_changes_and_not_for_its_status() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     told = [(hints.NODE_POOLS_CHANGED, "NodePool/a")]
     assert seen(noticer, resources.NODE_POOLS, named("a")) == told
     assert seen(noticer, resources.NODE_POOLS, named("a")) == []
@@ -208,7 +208,7 @@ def test_a_pool_is_told_when_its_spec_changes_and_not_for_its_status() -> None:
 
 
 def test_what_went_away_unseen_is_found_by_the_next_list() -> None:
-    noticer = Noticer()
+    noticer = ChangeDetector()
     listed(noticer, resources.NODES, node())
     listed(noticer, resources.PODS, pod("a", node="n1"), pod("stuck", condition=NO_PLACE))
     assert listed(noticer, resources.PODS) == [(hints.NODES_EMPTIED, "n1")]
@@ -229,10 +229,10 @@ pods = st.builds(
 
 
 @given(st.lists(st.tuples(pods, st.booleans()), max_size=30))
-def test_a_node_is_emptied_exactly_when_its_count_of_pods_reaches_zero(changes: list[tuple[SightedPod, bool]]) -> None:
-    noticer = Noticer()
+def test_a_node_is_emptied_exactly_when_its_count_of_pods_reaches_zero(changes: list[tuple[WatchedPod, bool]]) -> None:
+    noticer = ChangeDetector()
     seen(noticer, resources.NODES, node("n1"), node("n2"))
-    there: dict[str, SightedPod] = {}
+    there: dict[str, WatchedPod] = {}
     for one, gone in changes:
         before = {p.occupies for p in there.values()} - {""}
         if gone:
