@@ -32,7 +32,7 @@ from shared.disruption import consolidation
 from shared.disruption.budgets import Slots
 from shared.disruption.cluster_state import View
 from shared.disruption.savings import NOTHING
-from shared.instances.offering import InstanceType, Offering
+from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot

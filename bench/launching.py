@@ -13,14 +13,14 @@ import yaml
 
 from local.world import Options, World, catalog_cache, sample_objects
 from shared.api.nodeclass import EC2NodeClass
-from shared.instances import catalog
-from shared.instances.build import instance_types
-from shared.launch.budget import BURST, REFILL
+from shared.instance_types import catalog
+from shared.instance_types.provider import build_instance_types
+from shared.launch.fleet.rate_limit import BURST, REFILL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from shared.instances.catalog import RawCatalog
+    from shared.instance_types.catalog import InstanceTypeCatalog
 
 _TIMES = 15
 _PODS = 1000
@@ -43,8 +43,8 @@ def run() -> list[dict[str, str]]:
         read = _milliseconds(lambda: catalog.decode(path.read_bytes()))
     node_class = EC2NodeClass()
     zones = sorted(raw.zones)[:3]
-    built = instance_types(raw, node_class, None, zones=zones, unavailable=())
-    build = _milliseconds(lambda: instance_types(raw, node_class, None, zones=zones, unavailable=()))
+    built = build_instance_types(raw, node_class, None, zones=zones, unavailable=())
+    build = _milliseconds(lambda: build_instance_types(raw, node_class, None, zones=zones, unavailable=()))
     load = "read and decoded from disk, without S3's own time; processor time"
     rows = [
         _row("catalog, cold start", "under 400 ms", f"{read[0]:.0f} ms (first), {len(stored) // 1024} KiB", load),
@@ -70,7 +70,7 @@ def run() -> list[dict[str, str]]:
     return [*rows, _throttled()]
 
 
-def _catalog(world: World) -> RawCatalog:
+def _catalog(world: World) -> InstanceTypeCatalog:
     now = datetime.now(UTC)
     kept = catalog_cache.find(region=world.region, seed=world.seed, now=now)
     if kept is None:

@@ -20,7 +20,7 @@ from bench.stub_api_server import canned
 from local.aws.cloud import Cloud
 from local.world import catalog_cache
 from shared import runtime
-from shared.instances import store
+from shared.instance_types import catalog_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -89,7 +89,7 @@ def account(nodes: int, pods: int, *, stocked: bool = True) -> Iterator[Mapping[
         queues = {name: boto3.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in _QUEUES}
         with runtime.using(runtime.Runtime(environ={})):
             if stocked:
-                store.save(boto3.client("s3"), BUCKET, CLUSTER, raw)
+                catalog_store.save(boto3.client("s3"), BUCKET, CLUSTER, raw)
         yield {
             "TENON_CLUSTER_NAME": CLUSTER,
             "TENON_EVENT_BUS_NAME": "tenon-demo",

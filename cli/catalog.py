@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shared.instances.catalog import RawCatalog
+    from shared.instance_types.catalog import InstanceTypeCatalog
 
 USAGE, FAILED = 2, 1
 _LAST_AL2 = (1, 32)
@@ -53,7 +53,7 @@ def catalog(
 
       tenon catalog m5.large --aws --region eu-central-1
     """
-    from shared.instances.listing import entries  # noqa: PLC0415 (slow to import)
+    from cli.catalog_entries import entries  # noqa: PLC0415 (slow to import)
 
     if not _VERSION.fullmatch(kubernetes):
         raise typer.BadParameter(f'"{kubernetes}" is not of the form 1.33', param_hint="--kubernetes")
@@ -61,8 +61,8 @@ def catalog(
         raw, source = _of_account(region) if aws else _of_local_world(region or "us-east-1")
     except UnknownRegionError as error:
         raise typer.BadParameter(str(error), param_hint="--region") from error
-    _say(f"{len(raw.shapes)} instance types of {source}.")
-    unknown = sorted(set(types or ()) - {s.name for s in raw.shapes})
+    _say(f"{len(raw.hardware)} instance types of {source}.")
+    unknown = sorted(set(types or ()) - {s.name for s in raw.hardware})
     if unknown:
         _say(f"tenon catalog: {raw.region} has no instance type named {', '.join(unknown)}")
         raise typer.Exit(USAGE)
@@ -75,17 +75,19 @@ def catalog(
         _table(built)
 
 
-def _types(raw: RawCatalog, kubernetes: str, max_pods: int | None) -> Any:  # noqa: ANN401 (a tuple of InstanceType, whose module is slow to import)
+def _types(raw: InstanceTypeCatalog, kubernetes: str, max_pods: int | None) -> Any:  # noqa: ANN401 (a tuple of InstanceType, whose module is slow to import)
     from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec, Kubelet  # noqa: PLC0415 (slow to import)
-    from shared.instances.build import instance_types  # noqa: PLC0415 (the same)
+    from shared.instance_types.provider import build_instance_types  # noqa: PLC0415 (the same)
 
     major, minor = (int(part) for part in kubernetes.split("."))
     spec = EC2NodeClassSpec(ami_family="AL2" if (major, minor) <= _LAST_AL2 else "AL2023")
     kubelet = Kubelet(max_pods=max_pods)
-    return instance_types(raw, EC2NodeClass(spec=spec), kubelet, zones=raw.zones, unavailable=(), only_offered=False)
+    return build_instance_types(
+        raw, EC2NodeClass(spec=spec), kubelet, zones=raw.zones, unavailable=(), only_offered=False
+    )
 
 
-def _of_local_world(region: str) -> tuple[RawCatalog, str]:
+def _of_local_world(region: str) -> tuple[InstanceTypeCatalog, str]:
     """The catalog of the local world, fetched from its AWS as the catalog function would, and kept for next time."""
     from datetime import UTC, datetime  # noqa: PLC0415 (used here alone)
 
@@ -100,14 +102,14 @@ def _of_local_world(region: str) -> tuple[RawCatalog, str]:
     return catalog_cache.taken(region=region, seed=0, now=datetime.now(UTC)), source
 
 
-def _of_account(region: str | None) -> tuple[RawCatalog, str]:
+def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:
     from datetime import UTC, datetime  # noqa: PLC0415 (used here alone)
 
     import boto3  # noqa: PLC0415 (slow to import)
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (the same)
 
     from shared import aws  # noqa: PLC0415 (the same)
-    from shared.instances.refresh import refresh  # noqa: PLC0415 (the same)
+    from shared.instance_types.refresh import refresh  # noqa: PLC0415 (the same)
 
     try:
         boto3.setup_default_session(region_name=region)

@@ -30,9 +30,9 @@ from shared.cluster import kubeconfig, listing, resources
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
 from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
-from shared.instances import store, unavailable
-from shared.instances.refresh import refresh
-from shared.instances.store import CatalogMissingError
+from shared.instance_types import catalog_store, unavailable_offerings
+from shared.instance_types.catalog_store import CatalogMissingError
+from shared.instance_types.refresh import refresh
 from shared.settings import variable
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from shared.api.meta import ObjectRef
     from shared.cluster.client import Client
     from shared.decision_log import DecisionRecord
-    from shared.instances.catalog import RawCatalog
+    from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.snapshot import Snapshot
 
 OLDEST = (1, 25)
@@ -207,7 +207,7 @@ def read(client: Client, where: Where, *, now: datetime) -> Facts:
             "the cluster has no valid NodePool; "
             f"`tenon manifests {where.cluster} | kubectl apply -f -` brings the kinds"
         )
-    gone = unavailable.current(aws.dynamodb(), stored.table, now=now) if stored is not None else frozenset()
+    gone = unavailable_offerings.current(aws.dynamodb(), stored.table, now=now) if stored is not None else frozenset()
     return Facts(
         name=f"{where.cluster} in {raw.region}",
         now=now,
@@ -238,11 +238,11 @@ def find_stored(cluster: str) -> Stored | None:
     return Stored(table=environ.get(variable("table_name"), ""), bucket=environ.get(variable("catalog_bucket"), ""))
 
 
-def _catalog(cluster: str, stored: Stored | None, now: datetime) -> tuple[RawCatalog, list[str]]:
+def _catalog(cluster: str, stored: Stored | None, now: datetime) -> tuple[InstanceTypeCatalog, list[str]]:
     """The stored catalog, as the functions decide from; without one, a new one from EC2 and the price list."""
     if stored is not None:
         with contextlib.suppress(CatalogMissingError):
-            return store.load(aws.s3(), stored.bucket, cluster, max_age=None), []
+            return catalog_store.load(aws.s3(), stored.bucket, cluster, max_age=None), []
     made = refresh(None, asked=None, region=aws.ec2().meta.region_name, now=now)
     lacking = "Tenon isn't deployed for it" if stored is None else "its catalog isn't stored yet"
     return made.catalog, [f"{lacking}: instance types and prices were fetched now", *made.problems]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from cli.cluster.decoding import Raw
     from cli.cluster.observed_cluster import Stock
-    from shared.instances.catalog import RawCatalog
+    from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.scheduling.decision import Refusal
     from shared.snapshot import InvalidObject
 
@@ -80,7 +80,7 @@ class _Contents:
         return [raw for kind in kinds for raw in self.by_kind.get(kind, ())]
 
 
-def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], RawCatalog]) -> Facts:
+def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], InstanceTypeCatalog]) -> Facts:
     """The cluster that the files describe; ``catalog`` gives a Region's, asked only if no file lists instance types.
 
     Raises:

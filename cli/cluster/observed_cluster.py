@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.api.meta import ObjectRef
     from shared.api.nodeclaim import NodeClaim
     from shared.decision_log import DecisionRecord
-    from shared.launch.supply import Supply
+    from shared.launch.node_pools import Supply
     from shared.scheduling.decision import Refusal
     from shared.snapshot import Snapshot
 

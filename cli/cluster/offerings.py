@@ -15,15 +15,15 @@ from shared.api import labels as names
 from shared.api.meta import Condition
 from shared.api.nodeclass import EC2NodeClass, ResolvedSubnet
 from shared.api.nodepool import node_class_for
-from shared.launch import supply
-from shared.launch.nodeclass import READY
-from shared.launch.supply import Supply
+from shared.launch import node_pools
+from shared.launch.node_class.status import READY
+from shared.launch.node_pools import Supply
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from shared.instances.catalog import RawCatalog
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.instance_types.instance_type import InstanceType
     from shared.snapshot import Snapshot
 
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 class Sold:
     """A Region's catalog. ``unavailable`` are (capacity type, instance type, zone) without capacity a moment ago."""
 
-    raw: RawCatalog
+    raw: InstanceTypeCatalog
     unavailable: Collection[tuple[str, str, str]] = ()
 
     def offers(self, snapshot: Snapshot) -> Supply:
         """What the pools could launch, by what their classes say of themselves."""
         zones = _zones(snapshot, self.raw)
-        return supply.offered(
+        return node_pools.offered(
             snapshot.node_pools,
             [_stated(c, zones) for c in snapshot.node_classes],
             self.raw,
@@ -85,7 +85,7 @@ def _stated(node_class: EC2NodeClass, zones: Iterable[str]) -> EC2NodeClass:
     return msgspec.structs.replace(node_class, status=status)
 
 
-def _zones(snapshot: Snapshot, raw: RawCatalog) -> tuple[str, ...]:
+def _zones(snapshot: Snapshot, raw: InstanceTypeCatalog) -> tuple[str, ...]:
     """Where the cluster's nodes are; without nodes, everywhere in the Region."""
     there = {n.metadata.labels.get(names.ZONE, "") for n in snapshot.nodes} & set(raw.zones)
     return tuple(sorted(there or raw.zones))

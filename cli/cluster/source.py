@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cli.cluster.observed_cluster import Facts
-    from shared.instances.catalog import RawCatalog
+    from shared.instance_types.catalog import InstanceTypeCatalog
 
 DEFAULT_REGION = "us-east-1"
 
@@ -69,13 +69,13 @@ def facts(files: Sequence[Path] | None, *, context: str, cluster: str, region: s
             yield live_reader.read(live_reader.connect(where), where, now=runtime.current().now())
 
 
-def _catalog(region: str, *, aws: bool) -> RawCatalog:
+def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
     from shared import runtime  # noqa: PLC0415 (slow to import)
 
     now = runtime.current().now()
     if aws:
         from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
-        from shared.instances.refresh import refresh  # noqa: PLC0415 (the same)
+        from shared.instance_types.refresh import refresh  # noqa: PLC0415 (the same)
 
         with live_reader.reading_only(live_reader.Where(region=region)):
             return refresh(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts
     from shared.api.kubernetes import Pod
     from shared.api.quantity import Resources
-    from shared.launch.supply import Supply
+    from shared.launch.node_pools import Supply
     from shared.scheduling.rules.requirements import Requirements
     from shared.scheduling.state.state_nodes import Place
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
     from shared.api.nodepool import NodePool
-    from shared.instances.offering import InstanceType
-    from shared.launch.supply import Supply
+    from shared.instance_types.instance_type import InstanceType
+    from shared.launch.node_pools import Supply
     from shared.scheduling.decision import Decision
 
 _SAID_BY_ITSELF = frozenset({TAINTS, LIMITS, CAPACITY, TOGETHER, RESOURCES, OTHER_PODS}) | ABOUT_PODS

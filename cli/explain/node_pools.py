@@ -19,7 +19,7 @@ from shared.scheduling.state.launch_options import build_market, daemons_of
 if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts
     from shared.api.nodepool import NodePool
-    from shared.launch.supply import Supply
+    from shared.launch.node_pools import Supply
 
 
 def explain(facts: Facts, name: str) -> Explanation:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.candidates import Candidate
     from shared.disruption.cluster_state import View
-    from shared.launch.supply import Supply
+    from shared.launch.node_pools import Supply
 
 SEARCH_SECONDS = 2.0
 _SHOWN = 5

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts
     from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
-    from shared.launch.supply import Supply
+    from shared.launch.node_pools import Supply
     from shared.scheduling.decision import Decision, PlannedClaim, Refusal
 
 _NEAR = 3

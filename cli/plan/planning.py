@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.cluster_state import View
     from shared.disruption.command import Action, Refused
-    from shared.launch.supply import Supply
+    from shared.launch.node_pools import Supply
     from shared.snapshot import Snapshot
 
 

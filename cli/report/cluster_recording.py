@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts, Prices
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
-    from shared.launch.supply import Supply
+    from shared.launch.node_pools import Supply
 
 
 def recording(facts: Facts, *, back: timedelta) -> Recording:

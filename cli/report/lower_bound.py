@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.api.quantity import Resources
-    from shared.launch.supply import Supply
+    from shared.launch.node_pools import Supply
     from shared.snapshot import Snapshot
 
 _STEPS = 65

@@ -25,7 +25,7 @@ from shared.api.kubernetes import (
 from shared.api.labels import ARCH, OS
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
-from shared.instances.offering import InstanceType, Offering
+from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Options, Problem, Refusal
 from shared.snapshot import InvalidObject, Snapshot
 

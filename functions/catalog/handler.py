@@ -8,15 +8,15 @@ from aws_lambda_powertools import Logger, Metrics
 
 from functions.catalog.settings import CatalogSettings
 from shared import aws, hints, metrics, runtime
-from shared.instances import store
-from shared.instances.refresh import Refreshed, refresh
-from shared.instances.store import CatalogMissingError
+from shared.instance_types import catalog_store
+from shared.instance_types.catalog_store import CatalogMissingError
+from shared.instance_types.refresh import Refreshed, refresh
 from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from shared.instances.catalog import RawCatalog
+    from shared.instance_types.catalog import InstanceTypeCatalog
 
 _PARTS = frozenset({"types", "prices"})
 
@@ -36,16 +36,16 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
         metrics.emit(written, {metrics.CATALOG_MALFORMED: 1})
         return
     s3 = aws.s3()
-    before: RawCatalog | None = None
+    before: InstanceTypeCatalog | None = None
     try:
-        before = store.load(s3, settings.catalog_bucket, settings.cluster_name, max_age=None)
+        before = catalog_store.load(s3, settings.catalog_bucket, settings.cluster_name, max_age=None)
     except CatalogMissingError as missing:
         logger.info("Making a catalog", extra={"why": str(missing)})
     region = aws.ec2().meta.region_name
     refreshed = refresh(before, asked=asked, region=region, now=runtime.current().now())
     size = 0
     if refreshed.catalog is not before:
-        size = store.save(s3, settings.catalog_bucket, settings.cluster_name, refreshed.catalog)
+        size = catalog_store.save(s3, settings.catalog_bucket, settings.cluster_name, refreshed.catalog)
     _report(refreshed, size)
 
 
@@ -73,7 +73,7 @@ def _report(refreshed: Refreshed, size: int) -> None:
     logger.info(
         "The catalog",
         extra={
-            "instance_types": len(catalog.shapes),
+            "instance_types": len(catalog.hardware),
             "on_demand_prices": len(catalog.on_demand),
             "price_source": catalog.price_source,
             "spot_prices": sum(len(zones) for zones in catalog.spot.values()),

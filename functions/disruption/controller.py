@@ -33,7 +33,7 @@ from shared.disruption.budgets import Slots
 from shared.disruption.cluster_state import View
 from shared.disruption.command import UNDERUTILIZED
 from shared.disruption.methods import BY_REASON, PROMPT
-from shared.instances.store import CatalogMissingError
+from shared.instance_types.catalog_store import CatalogMissingError
 from shared.lifecycle.pools import class_of
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule

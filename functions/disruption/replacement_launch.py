@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from shared import aws, runtime
 from shared.api import labels as names
 from shared.cluster.connect import describe
-from shared.instances import store
-from shared.instances.store import CatalogMissingError
+from shared.instance_types import catalog_store
+from shared.instance_types.catalog_store import CatalogMissingError
 from shared.provisioning.launching import Launching
 from shared.provisioning.nodeclaim_creation import offers, planned
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.disruption.command import Action
-    from shared.launch.supply import Supply
+    from shared.launch.node_pools import Supply
     from shared.snapshot import Snapshot
 
 
@@ -49,7 +49,7 @@ class Buying:
         if self._supply is None:
             self._supply = offers(
                 snapshot,
-                store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None),
+                catalog_store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None),
                 describe(aws.eks(), self._settings.cluster_name),
                 table=self._settings.table_name,
                 default_instance_profile=self._settings.node_instance_profile,
@@ -63,7 +63,9 @@ class Buying:
         Empty nodes go whether or not AWS answers, so this asks for nothing but the stored catalog.
         """
         try:
-            catalog = store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None)
+            catalog = catalog_store.load(
+                aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None
+            )
         except (CatalogMissingError, BotoCoreError, ClientError) as error:
             self._logger.warning("What an action saves is not known", extra={"why": str(error)})
             return 0.0

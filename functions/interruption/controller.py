@@ -28,7 +28,7 @@ from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.cluster.snapshot_reader import read_snapshot
-from shared.instances.store import CatalogMissingError
+from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.instances import instance_id
 from shared.lifecycle import staying
 from shared.provisioning.provisioner import Provisioning

@@ -22,7 +22,7 @@ from shared.api.kubernetes import Node
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.listing import list_objects
-from shared.instances import unavailable
+from shared.instance_types import unavailable_offerings
 from shared.lifecycle import continuing, draining, staying
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Taking:
         bought, kind, zone = names.CAPACITY_TYPE, names.INSTANCE_TYPE, names.ZONE
         told = (c.metadata.labels for c in claims)
         offerings = sorted({(t.get(bought, ""), t.get(kind, ""), t.get(zone, "")) for t in told})
-        unavailable.mark(aws.dynamodb(), self.settings.table_name, offerings, reason=reason, now=now)
+        unavailable_offerings.mark(aws.dynamodb(), self.settings.table_name, offerings, reason=reason, now=now)
 
     def cordon(self, node: Node) -> None:
         """As ``kubectl cordon`` does: nothing new comes, what is there stays."""

@@ -14,8 +14,8 @@ from shared import aws, metrics
 from shared.api import labels as names
 from shared.api.pods import is_provisionable, is_terminal, spec_requests, waited
 from shared.api.quantity import QuantityError, parse_resources
-from shared.instances import store
-from shared.instances.store import CatalogMissingError
+from shared.instance_types import catalog_store
+from shared.instance_types.catalog_store import CatalogMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from functions.lifecycle.run import Run
     from shared.api.kubernetes import Node, Pod, PodSpec
-    from shared.instances.catalog import RawCatalog
+    from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.metrics import Metric
     from shared.snapshot import Snapshot
 
@@ -52,7 +52,7 @@ class Figures:
 def tell(run: Run, snapshot: Snapshot) -> None:
     """Put the figures into the report, and say them in one line."""
     try:
-        catalog = store.load(aws.s3(), run.settings.catalog_bucket, run.settings.cluster_name, max_age=None)
+        catalog = catalog_store.load(aws.s3(), run.settings.catalog_bucket, run.settings.cluster_name, max_age=None)
     except (CatalogMissingError, ClientError) as error:
         run.logger.warning("What nodes cost is not known", extra={"why": str(error)})
         catalog = None
@@ -82,7 +82,7 @@ def values(figures: Figures) -> dict[Metric, float]:
     }
 
 
-def measure(snapshot: Snapshot, catalog: RawCatalog | None, *, now: datetime) -> Figures:
+def measure(snapshot: Snapshot, catalog: InstanceTypeCatalog | None, *, now: datetime) -> Figures:
     """The figures of the nodes that belong to NodePools; without a catalog nothing has a price."""
     nodes = [n for n in snapshot.nodes if n.metadata.labels.get(names.NODEPOOL)]
     by_pool: dict[str, list[float]] = defaultdict(list)

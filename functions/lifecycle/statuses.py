@@ -12,7 +12,7 @@ from shared.api import labels as names
 from shared.api.meta import Condition, ObjectMeta, Struct
 from shared.cluster import resources, writes
 from shared.cluster.connect import describe
-from shared.launch.supply import resolved
+from shared.launch.node_pools import resolved
 from shared.lifecycle import pools
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from functions.provisioner.settings import ProvisionerSettings
 from shared import aws, metrics, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
-from shared.instances.store import CatalogMissingError
+from shared.instance_types.catalog_store import CatalogMissingError
 from shared.provisioning.provisioner import Provisioning
 from shared.settings import read
 

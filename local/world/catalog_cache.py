@@ -19,8 +19,8 @@ import msgspec
 from local.aws.cloud import Cloud
 from local.clock import Clock
 from shared import runtime
-from shared.instances import catalog, store
-from shared.instances.refresh import refresh
+from shared.instance_types import catalog, catalog_store
+from shared.instance_types.refresh import refresh
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 _SOURCES = (
     "functions/catalog",
-    "shared/instances",
+    "shared/instance_types",
     "local/aws/prices.py",
     "local/aws/pricing_api.py",
     "local/aws/spot_price_history.py",
@@ -40,11 +40,11 @@ def put(bucket: str, *, cluster: str, region: str, seed: int, now: datetime) -> 
     kept = find(region=region, seed=seed, now=now)
     if kept is None:
         return False
-    store.save(boto3.client("s3"), bucket, cluster, kept)
+    catalog_store.save(boto3.client("s3"), bucket, cluster, kept)
     return True
 
 
-def find(*, region: str, seed: int, now: datetime) -> catalog.RawCatalog | None:
+def find(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog | None:
     """The kept catalog as if it were fetched just now, or None."""
     path = _path(region, seed)
     if not path.is_file():
@@ -52,7 +52,7 @@ def find(*, region: str, seed: int, now: datetime) -> catalog.RawCatalog | None:
     return msgspec.structs.replace(catalog.decode(path.read_bytes()), types_at=now, prices_at=now)
 
 
-def taken(*, region: str, seed: int, now: datetime) -> catalog.RawCatalog:
+def taken(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog:
     """The kept catalog; if there is none, it is fetched from a local AWS as the catalog function would, and kept."""
     kept = find(region=region, seed=seed, now=now)
     if kept is not None:
@@ -69,11 +69,11 @@ def taken(*, region: str, seed: int, now: datetime) -> catalog.RawCatalog:
 
 def keep(bucket: str, *, cluster: str, region: str, seed: int) -> None:
     """Keep what the catalog function stored."""
-    body = boto3.client("s3").get_object(Bucket=bucket, Key=store.key(cluster))["Body"].read()
+    body = boto3.client("s3").get_object(Bucket=bucket, Key=catalog_store.key(cluster))["Body"].read()
     write(catalog.decode(body), region=region, seed=seed)
 
 
-def write(made: catalog.RawCatalog, *, region: str, seed: int) -> None:
+def write(made: catalog.InstanceTypeCatalog, *, region: str, seed: int) -> None:
     """Keep a catalog."""
     path = _path(region, seed)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from local.kubelets.machine import Machine
-from shared.instances import limits
+from shared.instance_types import hardware
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _size(instance: Any, device: Any) -> int:  # noqa: ANN401 - moto's
 def _devices(facts: dict[str, Any], *, fabric: int) -> dict[str, int]:
     """What the device plugins report. ``fabric``: how many Elastic Fabric Adapters the instance was launched with."""
     devices = {
-        _BRANCH_INTERFACES: limits.branch_interfaces(facts["InstanceType"]),
+        _BRANCH_INTERFACES: hardware.branch_interfaces(facts["InstanceType"]),
         _FABRIC: fabric,
         _NEURON: 0,
         _NEURON_CORE: 0,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.disruption.command import Command
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.instance_type import InstanceType
     from shared.snapshot import Snapshot
 
 

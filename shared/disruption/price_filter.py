@@ -19,7 +19,7 @@ from shared.scheduling.rules.requirements import parse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.decision import PlannedClaim
 
 LEAST_SPOT_CHOICE = 15

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.disruption.budgets import Slots
     from shared.disruption.candidates import Candidate
     from shared.disruption.cluster_state import View
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.decision import PlannedClaim
     from shared.snapshot import Snapshot
 

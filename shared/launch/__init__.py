@@ -1,1 +1,1 @@
-"""From a claim to an instance: subnets, security groups, images, user data, launch templates, CreateFleet."""
+"""EC2 behind the cloud provider: NodeClasses resolved to AWS resources, launch templates, CreateFleet, instances."""

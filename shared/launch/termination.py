@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared import aws
-from shared.launch.finding import code
+from shared.launch.node_class.selector_terms import code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

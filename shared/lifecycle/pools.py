@@ -9,7 +9,7 @@ from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, with_condition
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
-from shared.instances.places import conflict
+from shared.launch.node_class.readiness import conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,9 +15,9 @@ from shared.api import nodeclaim
 from shared.api.meta import to_json, with_condition
 from shared.api.quantity import format_resources
 from shared.cluster import resources, writes
-from shared.instances import unavailable
-from shared.launch.budget import Budget
-from shared.launch.fleet import Launched, LaunchRequest, launch
+from shared.instance_types import unavailable_offerings
+from shared.launch.fleet.launch import Launched, LaunchRequest, launch
+from shared.launch.fleet.rate_limit import Budget
 from shared.lifecycle import claims as claim_making
 from shared.lifecycle.registration import with_ready
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.cluster.info import ClusterInfo
-    from shared.instances.offering import InstanceType
-    from shared.launch.fleet import Failed
-    from shared.launch.supply import Supply
+    from shared.instance_types.instance_type import InstanceType
+    from shared.launch.fleet.launch import Failed
+    from shared.launch.node_pools import Supply
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Launching:
         results = launch(requests, cluster=self.cluster, now=now, budget=Budget(aws.dynamodb(), self.table))
         # A call's lack is said on each of its claims; it is one thing to remember.
         lacking = dict.fromkeys(o for result in results for o in result.unavailable)
-        unavailable.mark(aws.dynamodb(), self.table, lacking, reason="NoCapacity", now=now)
+        unavailable_offerings.mark(aws.dynamodb(), self.table, lacking, reason="NoCapacity", now=now)
         parallel.each(lambda r: self._record(by_name[r.claim_name], r, now), results)
         return results
 

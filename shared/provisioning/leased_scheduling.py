@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.info import ClusterInfo
     from shared.cluster.lease import Lease
-    from shared.instances.catalog import RawCatalog
-    from shared.launch.supply import Supply
+    from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.launch.node_pools import Supply
     from shared.scheduling.decision import Decision, PlannedClaim, Refusal
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
@@ -64,7 +64,7 @@ class Deciding:
     client: Client
     settings: ProvisioningSettings
     cluster: ClusterInfo
-    raw: RawCatalog
+    raw: InstanceTypeCatalog
     holder: str
     run: str
     logger: Logger

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from shared import aws
 from shared.api import labels as names
 from shared.api.quantity import add, largest, parse_resources
-from shared.instances import unavailable
-from shared.launch import supply
-from shared.launch.merging import fewer_launches, past_limits
+from shared.instance_types import unavailable_offerings
+from shared.launch import node_pools
+from shared.launch.fleet.batching import fewer_launches, past_limits
 from shared.lifecycle import claims as claim_making
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.quantity import Resources
     from shared.cluster.info import ClusterInfo
-    from shared.instances.catalog import RawCatalog
-    from shared.launch.supply import Supply
+    from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.launch.node_pools import Supply
     from shared.scheduling.decision import Decision, PlannedClaim
     from shared.snapshot import Snapshot
 
@@ -30,7 +30,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 def offers(
     snapshot: Snapshot,
-    raw: RawCatalog,
+    raw: InstanceTypeCatalog,
     cluster: ClusterInfo,
     *,
     table: str,
@@ -40,17 +40,17 @@ def offers(
 ) -> Supply:
     """What the snapshot's pools could launch now; ``table`` is DynamoDB's, which keeps what has no capacity.
 
-    ``lately``: only what was refused lately counts as having none (:data:`shared.instances.unavailable.ASK_AGAIN`).
+    ``lately``: only what was refused lately counts as having none (``unavailable_offerings.ASK_AGAIN``).
     """
-    return supply.gather(
+    return node_pools.gather(
         snapshot.node_pools,
         snapshot.node_classes,
         raw,
         cluster,
         unavailable={
             offering
-            for offering, at in unavailable.marked(aws.dynamodb(), table, now=now).items()
-            if not lately or now - at < unavailable.ASK_AGAIN
+            for offering, at in unavailable_offerings.marked(aws.dynamodb(), table, now=now).items()
+            if not lately or now - at < unavailable_offerings.ASK_AGAIN
         },
         default_instance_profile=default_instance_profile,
         now=now,

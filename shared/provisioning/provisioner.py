@@ -14,9 +14,9 @@ from shared import aws, hints, runtime
 from shared.api.pods import waited
 from shared.cluster.connect import connect, describe
 from shared.cluster.events import recorder
-from shared.instances import store
-from shared.instances.store import CatalogMissingError
-from shared.launch.fleet import Failed, Launched
+from shared.instance_types import catalog_store
+from shared.instance_types.catalog_store import CatalogMissingError
+from shared.launch.fleet.launch import Failed, Launched
 from shared.provisioning.launching import Launching
 from shared.provisioning.leased_scheduling import Deciding
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
-    from shared.instances.catalog import RawCatalog
+    from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.provisioning.leased_scheduling import Decided
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
@@ -123,9 +123,11 @@ class Provisioning:
                 break
         return report
 
-    def _catalog(self) -> RawCatalog:
+    def _catalog(self) -> InstanceTypeCatalog:
         try:
-            return store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None)
+            return catalog_store.load(
+                aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None
+            )
         except CatalogMissingError:
             missing = hints.put_events_entry(
                 hints.CATALOG_MISSING,

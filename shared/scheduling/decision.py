@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import NodeSelectorRequirement, Taint
     from shared.api.quantity import Resources
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.instance_type import InstanceType
     from shared.snapshot import Snapshot
 
 MAX_INSTANCE_TYPES = 60

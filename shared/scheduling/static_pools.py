@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.api.nodepool import NodePool
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.decision import PlannedClaim
     from shared.snapshot import Snapshot
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import DaemonSet, NodeSelectorTerm, PodSpec, Taint, Toleration
     from shared.api.nodepool import NodePool
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.instance_type import InstanceType
 
     BoolArray = NDArray[np.bool_]
     HostPort = tuple[str, str, int]

@@ -16,7 +16,7 @@ from shared.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE, cano
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.rules.requirements import ValueSet
 
 OfferingKey = tuple[tuple[str, str], ...]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Node, Pod, PodSpec
     from shared.api.nodeclaim import NodeClaim
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.rules.requirements import Requirements
     from shared.scheduling.state.launch_options import Daemon, HostPort
     from shared.snapshot import Snapshot

@@ -13,14 +13,13 @@ from moto import mock_aws
 from functions.catalog.handler import handle
 from shared import aws, hints, runtime
 from shared.api.nodeclass import EC2NodeClass
-from shared.instances import store
-from shared.instances.build import instance_types
-from shared.runtime import Runtime
+from shared.instance_types import catalog_store
+from shared.instance_types.provider import build_instance_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shared.instances.catalog import RawCatalog
+    from shared.instance_types.catalog import InstanceTypeCatalog
 
 BUCKET, CLUSTER = "tenon-catalog", "demo"
 TYPES = ("t3.medium", "m7g.large", "m5.large", "m5.xlarge", "r5.large", "g5.xlarge", "mac2.metal")
@@ -73,13 +72,13 @@ class World:
             "ResponseMetadata": {"HTTPStatusCode": 200},
         }
 
-    def run(self, event: dict[str, Any]) -> RawCatalog:
+    def run(self, event: dict[str, Any]) -> InstanceTypeCatalog:
         self.calls.clear()
         handle(event, CONTEXT)
         return self.load()
 
-    def load(self) -> RawCatalog:
-        return store.load(aws.s3(), BUCKET, CLUSTER, max_age=None)
+    def load(self) -> InstanceTypeCatalog:
+        return catalog_store.load(aws.s3(), BUCKET, CLUSTER, max_age=None)
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     made = World()
     environ = {"TENON_CLUSTER_NAME": CLUSTER, "TENON_CATALOG_BUCKET": BUCKET}
-    with mock_aws(), runtime.using(Runtime(environ=environ, now=lambda: made.now)):
+    with mock_aws(), runtime.using(runtime.Runtime(environ=environ, now=lambda: made.now)):
         aws.s3().create_bucket(Bucket=BUCKET)
         made.watch()
         yield made
@@ -101,12 +100,14 @@ def missing() -> dict[str, Any]:
 
 def test_a_missing_catalog_is_made_whole_at_once(world: World) -> None:
     catalog = world.run(missing())
-    assert [s.name for s in catalog.shapes] == sorted(set(TYPES) - {"mac2.metal"})
+    assert [s.name for s in catalog.hardware] == sorted(set(TYPES) - {"mac2.metal"})
     assert catalog.zones["us-east-1a"].startswith("use1-az")
     assert catalog.on_demand == {"m5.large": 0.096, "m5.xlarge": 0.192}
     assert catalog.price_source == "aws"
     assert set(catalog.spot["m5.large"]) >= {"us-east-1a", "us-east-1b"}
-    types = {t.name: t for t in instance_types(catalog, EC2NodeClass(), None, zones=["us-east-1a"], unavailable=())}
+    types = {
+        t.name: t for t in build_instance_types(catalog, EC2NodeClass(), None, zones=["us-east-1a"], unavailable=())
+    }
     assert {o.capacity_type: o.price for o in types["m5.large"].offerings} == {"on-demand": 0.096, "spot": 0.00001}
 
 
@@ -153,7 +154,7 @@ def test_without_any_price_list_the_embedded_ratios_keep_the_order(world: World)
 def test_a_malformed_event_is_counted_and_changes_nothing(
     world: World, event: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(store.CatalogMissingError):
+    with pytest.raises(catalog_store.CatalogMissingError):
         world.run(event)
     assert '"tenon_catalog_malformed_events":[1.0]' in capsys.readouterr().out
 
@@ -161,12 +162,12 @@ def test_a_malformed_event_is_counted_and_changes_nothing(
 def test_a_catalog_that_is_too_old_counts_as_missing(world: World) -> None:
     world.run({"refresh": "types"})
     world.now += timedelta(days=2)
-    with pytest.raises(store.CatalogMissingError, match="2 days"):
-        store.load(aws.s3(), BUCKET, CLUSTER, max_age=timedelta(days=1))
+    with pytest.raises(catalog_store.CatalogMissingError, match="2 days"):
+        catalog_store.load(aws.s3(), BUCKET, CLUSTER, max_age=timedelta(days=1))
 
 
 def test_what_is_no_catalog_counts_as_missing(world: World) -> None:
-    aws.s3().put_object(Bucket=BUCKET, Key=store.key(CLUSTER), Body=b"garbage")
-    with pytest.raises(store.CatalogMissingError, match="not a catalog"):
+    aws.s3().put_object(Bucket=BUCKET, Key=catalog_store.key(CLUSTER), Body=b"garbage")
+    with pytest.raises(catalog_store.CatalogMissingError, match="not a catalog"):
         world.load()
-    assert world.run(missing()).shapes
+    assert world.run(missing()).hardware

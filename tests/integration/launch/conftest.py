@@ -27,17 +27,16 @@ from shared.api.nodeclass import (
     SubnetSelectorTerm,
 )
 from shared.cluster.info import ClusterInfo
-from shared.instances.offering import InstanceType, Offering
-from shared.launch.fleet import Failed, Launched, LaunchRequest, launch
-from shared.launch.nodeclass import resolve
-from shared.launch.template import tag_list
-from shared.runtime import Runtime
+from shared.instance_types.instance_type import InstanceType, Offering
+from shared.launch.fleet.launch import Failed, Launched, LaunchRequest, launch
+from shared.launch.launch_template import tag_list
+from shared.launch.node_class.status import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from shared.api.nodeclass import EC2NodeClassStatus
-    from shared.launch.budget import Budget
+    from shared.launch.fleet.rate_limit import Budget
 
 REGION = "us-east-1"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
@@ -243,7 +242,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
-    with mock_aws(), runtime.using(Runtime(environ={}, now=lambda: NOW)):
+    with mock_aws(), runtime.using(runtime.Runtime(environ={}, now=lambda: NOW)):
         yield Account()
 
 

@@ -14,12 +14,12 @@ from shared import aws
 from shared.api import labels
 from shared.api.meta import Condition
 from shared.api.nodeclaim import NodeClaimStatus, ResourceRequests
-from shared.launch.fleet import Failed, Launched
+from shared.launch.fleet.launch import Failed, Launched
 from shared.launch.instances import describe_cluster_instances
 from shared.launch.termination import terminate
 
 if TYPE_CHECKING:
-    from shared.instances.offering import InstanceType
+    from shared.instance_types.instance_type import InstanceType
 
     Types = tuple[InstanceType, ...]
 

@@ -12,9 +12,9 @@ from shared import aws
 from shared.api import labels
 from shared.api.meta import condition
 from shared.api.nodeclass import CapacityReservationSelectorTerm
-from shared.instances.build import instance_types
-from shared.instances.catalog import RawCatalog, Shape
-from shared.launch.fleet import Launched
+from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
+from shared.instance_types.provider import build_instance_types
+from shared.launch.fleet.launch import Launched
 
 Account = Any
 """The fixture's class: tests can't import from conftest."""
@@ -47,8 +47,8 @@ def reserved(account: Account) -> Account:
     return account
 
 
-def raw(account: Account) -> RawCatalog:
-    shape = Shape(
+def raw(account: Account) -> InstanceTypeCatalog:
+    hardware = Hardware(
         name="m5.large",
         arch="amd64",
         vcpus=2,
@@ -58,11 +58,11 @@ def raw(account: Account) -> RawCatalog:
         capacity_types=("on-demand", "spot"),
     )
     now = account.now
-    return RawCatalog(
+    return InstanceTypeCatalog(
         region="us-east-1",
         types_at=now,
         prices_at=now,
-        shapes=(shape,),
+        hardware=(hardware,),
         zones=dict.fromkeys(account.subnets, ""),
         offered={"m5.large": tuple(account.subnets)},
         on_demand={"m5.large": 0.096},
@@ -72,7 +72,7 @@ def raw(account: Account) -> RawCatalog:
 
 def test_a_reserved_instance_is_launched_into_its_reservation(reserved: Account) -> None:
     node_class = reserved.ready(capacity_reservation_selector_terms=[CapacityReservationSelectorTerm(id=ID)])
-    types = instance_types(raw(reserved), node_class, None, zones=reserved.subnets, unavailable=())
+    types = build_instance_types(raw(reserved), node_class, None, zones=reserved.subnets, unavailable=())
     (offering,) = [o for o in types[0].offerings if o.capacity_type == labels.RESERVED]
     assert offering.labels["karpenter.k8s.aws/capacity-reservation-id"] == ID
     assert offering.price < 0.000001
@@ -101,7 +101,7 @@ def test_a_full_reservation_is_not_available(reserved: Account) -> None:
         node_class.status, capacity_reservations=[msgspec.structs.replace(found, available_instance_count=0)]
     )
     full = msgspec.structs.replace(node_class, status=status)
-    types = instance_types(raw(reserved), full, None, zones=reserved.subnets, unavailable=())
+    types = build_instance_types(raw(reserved), full, None, zones=reserved.subnets, unavailable=())
     assert [o.available for o in types[0].offerings if o.capacity_type == labels.RESERVED] == [False]
 
 

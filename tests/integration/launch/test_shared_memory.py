@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shared import aws, runtime
-from shared.instances import unavailable
-from shared.launch.budget import BURST, REFILL, Budget
-from shared.launch.fleet import PATIENCE, Failed, Launched
+from shared.instance_types import unavailable_offerings
+from shared.launch.fleet.launch import PATIENCE, Failed, Launched
+from shared.launch.fleet.rate_limit import BURST, REFILL, Budget
 
 TABLE = "demo"
 M5 = ("spot", "m5.large", "us-east-1a")
@@ -33,16 +33,18 @@ def table(account: Account) -> Account:
 
 def test_an_offering_is_unavailable_for_three_minutes(table: Account) -> None:  # noqa: ARG001 (makes the table)
     now = runtime.current().now()
-    unavailable.mark(aws.dynamodb(), TABLE, [M5], reason="InsufficientInstanceCapacity", now=now)
-    assert unavailable.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=179)) == {M5}
-    assert unavailable.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=181)) == frozenset()
+    unavailable_offerings.mark(aws.dynamodb(), TABLE, [M5], reason="InsufficientInstanceCapacity", now=now)
+    assert unavailable_offerings.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=179)) == {M5}
+    assert unavailable_offerings.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=181)) == frozenset()
 
 
 def test_marking_again_starts_the_time_anew(table: Account) -> None:  # noqa: ARG001 (makes the table)
     now = runtime.current().now()
     for later in (0, 100):
-        unavailable.mark(aws.dynamodb(), TABLE, [M5], reason="Unsupported", now=now + timedelta(seconds=later))
-    assert unavailable.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=250)) == {M5}
+        unavailable_offerings.mark(
+            aws.dynamodb(), TABLE, [M5], reason="Unsupported", now=now + timedelta(seconds=later)
+        )
+    assert unavailable_offerings.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=250)) == {M5}
 
 
 def test_a_whole_zone_is_marked_25_offerings_a_call_and_what_is_put_off_is_tried_again(table: Account) -> None:  # noqa: ARG001 (makes the table)
@@ -59,10 +61,10 @@ def test_a_whole_zone_is_marked_25_offerings_a_call_and_what_is_put_off_is_tried
 
     dynamodb.meta.events.register("provide-client-params.dynamodb.BatchWriteItem", note)
     dynamodb.meta.events.register("after-call.dynamodb.BatchWriteItem", put_off_two)
-    unavailable.mark(dynamodb, TABLE, zone, reason="InsufficientInstanceCapacity", now=now)
+    unavailable_offerings.mark(dynamodb, TABLE, zone, reason="InsufficientInstanceCapacity", now=now)
     assert [len(items) for items in sent] == [25, 25, 10, 2]
     assert sent[3] == sent[0][:2]
-    assert unavailable.current(dynamodb, TABLE, now=now) == frozenset(zone)
+    assert unavailable_offerings.current(dynamodb, TABLE, now=now) == frozenset(zone)
 
 
 def test_two_functions_share_one_budget(table: Account) -> None:  # noqa: ARG001 (makes the table)

@@ -29,7 +29,7 @@ from shared.cluster.client import Client
 from shared.cluster.connect import configuration
 from shared.cluster.info import ClusterInfo
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
-from shared.instances import store
+from shared.instance_types import catalog_store
 from shared.provisioning.provisioner import Provisioning
 from shared.settings import ProvisioningSettings
 
@@ -196,9 +196,9 @@ def deciders() -> Iterator[Deciders]:
             BillingMode="PAY_PER_REQUEST",
         )
         boto3.client("iam").create_instance_profile(InstanceProfileName="nodes")
-        few = msgspec.structs.replace(raw, shapes=tuple(s for s in raw.shapes if s.name in SHAPES))
+        few = msgspec.structs.replace(raw, shapes=tuple(s for s in raw.hardware if s.name in SHAPES))
         with runtime.using(runtime.Runtime(environ={})):
-            store.save(boto3.client("s3"), SETTINGS.catalog_bucket, "demo", few)
+            catalog_store.save(boto3.client("s3"), SETTINGS.catalog_bucket, "demo", few)
         for kind in cluster_manifests.kinds():
             kubernetes.create(kubernetes.kind(kind["apiVersion"], kind["kind"]), kind)
         text = (CHECKOUT / "cli" / "demo" / "manifests" / "spot-default.yaml").read_text().replace("CLUSTER", "demo")

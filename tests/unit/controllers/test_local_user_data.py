@@ -8,12 +8,12 @@ import pytest
 
 from local.kubelets.kubelet_configuration import JoinError, KubeletSettings
 from local.kubelets.user_data import settings_of
+from shared.ami_family.bootstrap import Bootstrap
+from shared.ami_family.families import FAMILIES
+from shared.ami_family.user_data import render
 from shared.api.kubernetes import Taint
 from shared.api.nodeclass import Kubelet
 from shared.cluster.info import ClusterInfo
-from shared.instances.family import FAMILIES
-from shared.launch.bootstrap import Bootstrap
-from shared.launch.userdata import render
 
 CLUSTER = ClusterInfo(
     name="demo",

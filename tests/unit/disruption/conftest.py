@@ -27,7 +27,7 @@ from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.quantity import format_resources
 from shared.disruption.budgets import Slots
 from shared.disruption.cluster_state import View
-from shared.instances.offering import InstanceType, Offering
+from shared.instance_types.instance_type import InstanceType, Offering
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.launch.budget import BURST, LONGEST_WAIT, REFILL, SHORTEST_WAIT, Bucket
+from shared.launch.fleet.rate_limit import BURST, LONGEST_WAIT, REFILL, SHORTEST_WAIT, Bucket
 
 
 @given(st.lists(st.floats(0, 5, allow_nan=False), max_size=60))

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
-from shared.instances.build import instance_types
-from shared.instances.catalog import RawCatalog, Shape
-from shared.launch import options, refusal
-from shared.launch.options import OptionError
+from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
+from shared.instance_types.provider import build_instance_types
+from shared.launch import launch_template_options
+from shared.launch.fleet import errors
+from shared.launch.launch_template_options import OptionError
 
 ENA = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
 
@@ -22,7 +23,9 @@ def fabric(card: int, device: int = 1) -> dict[str, Any]:
 
 
 def interfaces(*given: dict[str, Any], public: bool | None = None) -> list[dict[str, Any]]:
-    return options.interfaces(EC2NodeClassSpec(network_interfaces=list(given)), ["sg-1"], public=public, fabric=0)
+    return launch_template_options.interfaces(
+        EC2NodeClassSpec(network_interfaces=list(given)), ["sg-1"], public=public, fabric=0
+    )
 
 
 def test_interfaces_are_spelt_out_as_ec2_has_them() -> None:
@@ -64,36 +67,36 @@ def test_interfaces_that_ec2_would_refuse_are_refused_by_field(given: list[dict[
 )
 def test_options_that_ec2_does_not_have_are_refused_by_field(spec: EC2NodeClassSpec, said: str) -> None:
     with pytest.raises(OptionError, match=re.escape(said)):
-        options.fields(spec)
+        launch_template_options.fields(spec)
 
 
 def test_options_that_ec2_has_go_into_the_template() -> None:
     spec = EC2NodeClassSpec(cpu_options={"nestedVirtualization": "enabled"}, placement_group_selector={"name": "near"})
-    assert options.fields(spec) == {
+    assert launch_template_options.fields(spec) == {
         "CpuOptions": {"NestedVirtualization": "enabled"},
         "Placement": {"GroupName": "near"},
     }
 
 
 def test_a_placement_group_that_is_not_there_is_told_by_field() -> None:
-    said = refusal.advice("InvalidPlacementGroup.Unknown", "The Placement Group 'near' is unknown.")
+    said = errors.advice("InvalidPlacementGroup.Unknown", "The Placement Group 'near' is unknown.")
     assert said == "The Placement Group 'near' is unknown: check spec.placementGroupSelector"
-    assert refusal.kind("InvalidPlacementGroup.Unknown") == "configuration"
+    assert errors.kind("InvalidPlacementGroup.Unknown") == "configuration"
 
 
 def test_only_types_that_take_the_fabric_adapters_asked_for_can_be_launched() -> None:
-    def shape(name: str, efa: int) -> Shape:
-        return Shape(
+    def hardware(name: str, efa: int) -> Hardware:
+        return Hardware(
             name=name, arch="amd64", vcpus=96, memory_mib=2**20, interfaces=15, addresses=50, efa=efa,
             capacity_types=("on-demand",),
         )  # fmt: skip
 
     now = datetime(2026, 11, 21, tzinfo=UTC)
-    raw = RawCatalog(
+    raw = InstanceTypeCatalog(
         region="us-east-1",
         types_at=now,
         prices_at=now,
-        shapes=(shape("m5.metal", 0), shape("c6in.metal", 2), shape("p5.48xlarge", 32)),
+        hardware=(hardware("m5.metal", 0), hardware("c6in.metal", 2), hardware("p5.48xlarge", 32)),
         zones={"us-east-1a": ""},
         offered=dict.fromkeys(("m5.metal", "c6in.metal", "p5.48xlarge"), ("us-east-1a",)),
         on_demand={"m5.metal": 4.6, "c6in.metal": 7.3, "p5.48xlarge": 55.0},
@@ -102,7 +105,7 @@ def test_only_types_that_take_the_fabric_adapters_asked_for_can_be_launched() ->
 
     def names(*given: dict[str, Any]) -> list[str]:
         node_class = EC2NodeClass(spec=EC2NodeClassSpec(network_interfaces=list(given)))
-        return [t.name for t in instance_types(raw, node_class, None, zones=["us-east-1a"], unavailable=())]
+        return [t.name for t in build_instance_types(raw, node_class, None, zones=["us-east-1a"], unavailable=())]
 
     assert names(ENA) == ["c6in.metal", "m5.metal", "p5.48xlarge"]
     assert names(ENA, fabric(0)) == ["c6in.metal", "p5.48xlarge"]

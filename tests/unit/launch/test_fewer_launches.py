@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta
 from shared.api.nodepool import NodePool, NodePoolSpec
-from shared.instances.offering import InstanceType
-from shared.launch.merging import FEW, MANY, MANY_COST, fewer_launches, past_limits
+from shared.instance_types.instance_type import InstanceType
+from shared.launch.fleet.batching import FEW, MANY, MANY_COST, fewer_launches, past_limits
 from shared.scheduling.decision import Cheapest, PlannedClaim
 
 SIZES = [2**n for n in range(1, 7)]

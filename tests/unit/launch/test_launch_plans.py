@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.nodeclass import AMIRequirement, ResolvedAMI
-from shared.instances.offering import InstanceType, Offering
-from shared.instances.requirements import meets
-from shared.launch.plan import offering_labels, plan
-from shared.launch.subnets import Subnet, best
+from shared.instance_types.compatibility import meets
+from shared.instance_types.instance_type import InstanceType, Offering
+from shared.launch.fleet.overrides import offering_labels, plan
+from shared.launch.node_class.subnets import Subnet, best
 
 ZONES = ("a", "b", "c")
 SUBNETS = {zone: Subnet(f"subnet-{zone}", zone, "", 100) for zone in ZONES}

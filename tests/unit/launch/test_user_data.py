@@ -11,13 +11,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.ami_family import bottlerocket, mime
+from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap, UserDataError, registrable
+from shared.ami_family.families import FAMILIES
+from shared.ami_family.user_data import render
 from shared.api.kubernetes import Taint
 from shared.api.nodeclass import Kubelet
 from shared.cluster.info import ClusterInfo
-from shared.instances.family import FAMILIES
-from shared.launch import bottlerocket, mime
-from shared.launch.bootstrap import UNREGISTERED, Bootstrap, UserDataError, registrable
-from shared.launch.userdata import render
 
 CLUSTER = ClusterInfo(
     name="demo",

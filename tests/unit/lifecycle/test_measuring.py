@@ -11,11 +11,11 @@ import pytest
 from functions.lifecycle.measuring import measure
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod
-from shared.instances.catalog import RawCatalog
+from shared.instance_types.catalog import InstanceTypeCatalog
 from shared.snapshot import Snapshot
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-CATALOG = RawCatalog(
+CATALOG = InstanceTypeCatalog(
     region="us-east-1",
     types_at=NOW,
     prices_at=NOW,

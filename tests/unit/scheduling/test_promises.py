@@ -23,7 +23,7 @@ from shared.api.kubernetes import (
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import NodePool
-from shared.instances.offering import InstanceType, Offering
+from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot

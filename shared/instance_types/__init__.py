@@ -1,0 +1,1 @@
+"""Instance types: hardware, labels, allocatable resources, offerings and prices."""

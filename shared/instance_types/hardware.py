@@ -1,0 +1,130 @@
+"""Hardware of instance types: DescribeInstanceTypes cut down to what labels and allocatable need, and what EC2 omits.
+
+Branch interfaces and baseline bandwidth are not in EC2's answer. They come from ``hardware.json``, which names its
+source. A type that is newer than that table has no branch interfaces, and the bandwidth that EC2 reports.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared.api import labels
+from shared.instance_types.catalog import Device, Hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mypy_boto3_ec2.type_defs import (
+        GpuDeviceInfoTypeDef,
+        InferenceDeviceInfoTypeDef,
+        InstanceTypeInfoTypeDef,
+        NeuronDeviceInfoTypeDef,
+    )
+
+_ARCHES = {"x86_64": "amd64", "arm64": "arm64"}
+_USABLE = (labels.ON_DEMAND, labels.SPOT)
+
+
+def parse_hardware(info: InstanceTypeInfoTypeDef) -> Hardware | None:
+    """The hardware of a type, or None if no node can be made of it: a Mac, or only 32-bit."""
+    name = str(info["InstanceType"])
+    architectures = info.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
+    arch = next((_ARCHES[a] for a in architectures if a in _ARCHES), None)
+    if arch is None or name.startswith("mac"):
+        return None
+    network = info.get("NetworkInfo", {})
+    cards = {card.get("NetworkCardIndex", 0): card for card in network.get("NetworkCards", [])}
+    default_card = cards.get(network.get("DefaultNetworkCardIndex", 0), {})
+    ebs = info.get("EbsInfo", {})
+    optimized = ebs.get("EbsOptimizedSupport") == "default"
+    storage = info.get("InstanceStorageInfo", {})
+    processor = info.get("ProcessorInfo", {})
+    return Hardware(
+        name=name,
+        arch=arch,
+        vcpus=info["VCpuInfo"]["DefaultVCpus"],
+        memory_mib=info["MemoryInfo"]["SizeInMiB"],
+        interfaces=default_card.get("MaximumNetworkInterfaces", network.get("MaximumNetworkInterfaces", 0)),
+        addresses=network.get("Ipv4AddressesPerInterface", 0),
+        hypervisor=info.get("Hypervisor", ""),
+        bare_metal=info.get("BareMetal", False),
+        encryption_in_transit=network.get("EncryptionInTransitSupported", False),
+        cpu_manufacturer=_kebab(processor.get("Manufacturer", "")),
+        clock_mhz=clock_mhz(name, described=processor.get("SustainedClockSpeedInGhz", 0) * 1000),
+        ebs_mbps=ebs.get("EbsOptimizedInfo", {}).get("MaximumBandwidthInMbps", 0) if optimized else 0,
+        network_mbps=network_mbps(
+            name, described=sum(card.get("BaselineBandwidthInGbps", 0) * 1000 for card in cards.values())
+        ),
+        branch_interfaces=branch_interfaces(name),
+        nvme_gb=storage.get("TotalSizeInGB", 0) if storage.get("NvmeSupport") != "unsupported" else 0,
+        efa=network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        gpus=_gpus(info.get("GpuInfo", {}).get("Gpus", [])),
+        accelerators=_accelerators(info.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])),
+        neurons=_neurons(info.get("NeuronInfo", {}).get("NeuronDevices", [])),
+        capacity_types=tuple(sorted(c for c in info.get("SupportedUsageClasses", []) if c in _USABLE)),
+    )
+
+
+def _kebab(text: str) -> str:
+    return text.lower().replace(" ", "-")
+
+
+def _gpus(devices: Iterable[GpuDeviceInfoTypeDef]) -> tuple[Device, ...]:
+    return tuple(
+        Device(
+            name=_kebab(d.get("Name", "")),
+            manufacturer=_kebab(d.get("Manufacturer", "")),
+            count=d.get("Count", 0),
+            memory_mib=d.get("MemoryInfo", {}).get("SizeInMiB", 0),
+        )
+        for d in devices
+    )
+
+
+def _accelerators(devices: Iterable[InferenceDeviceInfoTypeDef]) -> tuple[Device, ...]:
+    return tuple(
+        Device(name=_kebab(d.get("Name", "")), manufacturer=_kebab(d.get("Manufacturer", "")), count=d.get("Count", 0))
+        for d in devices
+    )
+
+
+def _neurons(devices: Iterable[NeuronDeviceInfoTypeDef]) -> tuple[Device, ...]:
+    return tuple(
+        Device(
+            name=_kebab(d.get("Name", "")),
+            manufacturer="aws",
+            count=d.get("Count", 0),
+            cores=d.get("CoreInfo", {}).get("Count", 0),
+        )
+        for d in devices
+    )
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    clock_mhz: dict[str, int]
+    types: dict[str, tuple[int, int]]
+
+
+@functools.cache
+def _facts() -> _Facts:
+    return msgspec.json.decode((Path(__file__).parent / "hardware.json").read_bytes(), type=_Facts)
+
+
+def branch_interfaces(instance_type: str) -> int:
+    """How many branch interfaces (``vpc.amazonaws.com/pod-eni``) a node of the type can have."""
+    return _facts().types.get(instance_type, (0, 0))[0]
+
+
+def network_mbps(instance_type: str, *, described: float) -> int:
+    """The baseline bandwidth, Mbps; 0 where AWS documents none. ``described`` is what EC2 says, for newer types."""
+    known = _facts().types.get(instance_type)
+    return round(described) if known is None else known[1]
+
+
+def clock_mhz(instance_type: str, *, described: float) -> int:
+    """The sustained clock speed, MHz; for some families Karpenter's reference differs from what EC2 says."""
+    return _facts().clock_mhz.get(instance_type.partition(".")[0], round(described))

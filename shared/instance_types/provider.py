@@ -1,0 +1,149 @@
+"""The instance types of a NodeClass: the catalog under its AMIs, kubelet settings, volumes and zones.
+
+Scheduling and launching use the same list. A type that the class can't use (no AMI for its architecture, no offering in
+its zones) is left out here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared import runtime
+from shared.ami_family.families import family_of, is_legacy, node_labels
+from shared.api import labels
+from shared.instance_types import allocatable
+from shared.instance_types.compatibility import ami_for
+from shared.instance_types.instance_type import InstanceType
+from shared.instance_types.labels import instance_type_labels
+from shared.instance_types.offerings import market_offerings, reserved_offerings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from shared.api.nodeclass import EC2NodeClass, Kubelet
+    from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.instance_types.unavailable_offerings import OfferingKey
+
+RAID0 = "RAID0"
+_EFA_INTERFACE_TYPES = frozenset({"efa", "efa-only"})
+
+
+def build_instance_types(
+    catalog: InstanceTypeCatalog,
+    node_class: EC2NodeClass,
+    kubelet: Kubelet | None,
+    *,
+    zones: Collection[str],
+    unavailable: Collection[OfferingKey],
+    observed_memory: Mapping[str, int] | None = None,
+    only_offered: bool = True,
+) -> tuple[InstanceType, ...]:
+    """The instance types that nodes of the class may have, by name.
+
+    ``kubelet`` overrides the class's own settings (None: the class's). ``zones`` are the zones of the class's subnets.
+    ``unavailable`` offerings stay in the result, as not available. ``observed_memory`` maps a type to the memory
+    capacity in bytes that its nodes reported.
+
+    Left out are offerings without a known price, types without an offering in the zones (unless ``only_offered`` is
+    false), and types with fewer Elastic Fabric Adapters than the class's own network interfaces need.
+
+    Raises:
+        QuantityError: a kubelet setting or volume of the class has an invalid quantity.
+    """
+    spec = node_class.spec
+    family = family_of(spec, legacy=is_legacy(node_class.kind))
+    settings = kubelet if kubelet is not None else spec.kubelet
+    class_labels = {labels.REGION: catalog.region, **node_labels(family)}
+    raid = spec.instance_store_policy == RAID0
+    efa_count = sum(nic.get("interfaceType") in _EFA_INTERFACE_TYPES for nic in spec.network_interfaces)
+    observed = observed_memory or {}
+    amis, reservations = node_class.status.amis, node_class.status.capacity_reservations
+    zone_labels = {zone: {labels.ZONE_ID: zone_id} if zone_id else {} for zone, zone_id in catalog.zones.items()}
+    sorted_zones = sorted(zones)
+    instance_types = []
+    for hardware in catalog.hardware:
+        offerings = market_offerings(catalog, hardware, sorted_zones, zone_labels, unavailable)
+        if reservations and hardware.name in catalog.on_demand:
+            offerings += reserved_offerings(
+                reservations,
+                hardware.name,
+                on_demand=catalog.on_demand[hardware.name],
+                zones=sorted_zones,
+                zone_labels=zone_labels,
+                unavailable=unavailable,
+            )
+        if (only_offered and not offerings) or (family.os == "windows" and hardware.arch != "amd64"):
+            continue
+        if hardware.efa < efa_count:
+            continue
+        type_labels = instance_type_labels(hardware) | class_labels
+        if amis and ami_for(type_labels, amis) is None:
+            continue
+        capacity = allocatable.capacity(
+            hardware,
+            family,
+            settings,
+            block_devices=spec.block_device_mappings,
+            raid=raid,
+            observed_memory=observed.get(hardware.name),
+        )
+        instance_types.append(
+            InstanceType(
+                name=hardware.name,
+                labels=type_labels,
+                capacity=capacity,
+                overhead=allocatable.overhead(hardware, family, settings, capacity),
+                offerings=offerings,
+            )
+        )
+    return tuple(sorted(instance_types, key=lambda t: t.name))
+
+
+@dataclass(frozen=True)
+class _CachedTypes:
+    catalog: InstanceTypeCatalog
+    inputs: bytes
+    instance_types: tuple[InstanceType, ...]
+
+
+def list_instance_types(
+    catalog: InstanceTypeCatalog,
+    node_class: EC2NodeClass,
+    *,
+    zones: Collection[str],
+    unavailable: Collection[OfferingKey],
+    observed_memory: Mapping[str, int],
+) -> tuple[InstanceType, ...]:
+    """As :func:`build_instance_types` with the class's own kubelet settings, cached: one entry a class.
+
+    Building takes longer than reading a large cluster's changes, and most decisions have the inputs of the one before.
+    Equal inputs give the identical objects, so what callers derive from them can be cached by identity.
+    """
+    inputs = msgspec.json.encode(
+        [
+            node_class.kind,
+            node_class.spec,
+            node_class.status.amis,
+            node_class.status.capacity_reservations,
+            sorted(zones),
+            sorted(unavailable),
+            sorted(observed_memory.items()),
+        ]
+    )
+    cache: dict[str, _CachedTypes] = runtime.current().cached("instance_types", dict)
+    cached = cache.get(node_class.name)
+    if cached is None or cached.catalog is not catalog or cached.inputs != inputs:
+        instance_types = build_instance_types(
+            catalog,
+            node_class,
+            node_class.spec.kubelet,
+            zones=zones,
+            unavailable=unavailable,
+            observed_memory=observed_memory,
+        )
+        cached = _CachedTypes(catalog, inputs, instance_types)
+        cache[node_class.name] = cached
+    return cached.instance_types

@@ -1,1 +1,0 @@
-"""The catalog of instance types: shapes, allocatable arithmetic, offerings, prices."""

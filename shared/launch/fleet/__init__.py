@@ -1,0 +1,1 @@
+"""NodeClaims launched by CreateFleet: request, response, errors, rate limit, batching."""

@@ -1,0 +1,78 @@
+"""Every instance type that Karpenter publishes, held against what the catalog makes of EC2's own description."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.api import labels
+from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
+from shared.api.quantity import format_resources, parse_resources
+from shared.instance_types import catalog
+from shared.instance_types.hardware import parse_hardware
+from shared.instance_types.provider import build_instance_types
+
+if TYPE_CHECKING:
+    from shared.instance_types.instance_type import InstanceType
+
+EXPECTED = json.loads(gzip.decompress((Path(__file__).parent / "karpenter-instance-types.json.gz").read_bytes()))
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+NOT_DESCRIBED = {"g4ad.xlarge", "g4ad.2xlarge", "g4ad.4xlarge", "g4ad.8xlarge", "g4ad.16xlarge"}
+"""moto's copy of DescribeInstanceTypes lacks them."""
+
+FEWER_INTERFACES = {"i7ie.48xlarge", "i7ie.metal-48xl", "i8ge.48xlarge", "i8ge.metal-48xl"}
+"""EC2 now says that their interfaces are spread over two cards; the VPC CNI uses the first one only."""
+
+
+@pytest.fixture(scope="module")
+def raw() -> catalog.InstanceTypeCatalog:
+    described = json.loads(
+        gzip.decompress(resources.files("moto.ec2").joinpath("resources/instance_types.json.gz").read_bytes())
+    )
+    hardware = tuple(s for s in map(parse_hardware, described.values()) if s is not None)
+    return catalog.InstanceTypeCatalog(
+        region="us-east-1",
+        types_at=NOW,
+        prices_at=NOW,
+        hardware=hardware,
+        zones={"us-east-1a": "use1-az1"},
+        offered={s.name: ("us-east-1a",) for s in hardware},
+        on_demand={s.name: 1.0 for s in hardware},
+    )
+
+
+def built(raw: catalog.InstanceTypeCatalog) -> dict[str, InstanceType]:
+    node_class = EC2NodeClass(spec=EC2NodeClassSpec(ami_family="AL2023"))
+    types = build_instance_types(raw, node_class, None, zones=["us-east-1a"], unavailable=())
+    return {t.name: t for t in types}
+
+
+def test_every_published_type_that_ec2_describes_is_in_the_catalog(raw: catalog.InstanceTypeCatalog) -> None:
+    assert set(EXPECTED) - set(built(raw)) == NOT_DESCRIBED
+
+
+def test_labels_are_those_that_karpenter_publishes(raw: catalog.InstanceTypeCatalog) -> None:
+    types = built(raw)
+    different = {
+        name: (dict(types[name].labels), wanted["labels"])
+        for name, wanted in EXPECTED.items()
+        if name in types and {k: v for k, v in types[name].labels.items() if k != labels.REGION} != wanted["labels"]
+    }
+    assert different == {}
+
+
+def test_allocatable_is_what_karpenter_publishes(raw: catalog.InstanceTypeCatalog) -> None:
+    types = built(raw)
+    different = {
+        name: (format_resources(types[name].allocatable), wanted["allocatable"])
+        for name, wanted in EXPECTED.items()
+        if name in types and types[name].allocatable != parse_resources(wanted["allocatable"])
+    }
+    assert set(different) == FEWER_INTERFACES

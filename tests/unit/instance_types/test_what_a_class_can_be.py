@@ -1,0 +1,181 @@
+"""The instance types of one class: its zones, images and offerings, and what its nodes taught."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli import catalog_entries
+from shared import runtime
+from shared.ami_family.families import family_of
+from shared.api import labels
+from shared.api.kubernetes import Node, NodeSpec, NodeStatus
+from shared.api.meta import ObjectMeta
+from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.api.nodeclass import (
+    AMIRequirement,
+    AMISelectorTerm,
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    EC2NodeClassStatus,
+    Kubelet,
+    ResolvedAMI,
+)
+from shared.instance_types import discovered_capacity
+from shared.instance_types.catalog import Hardware, InstanceTypeCatalog, MalformedCatalogError, decode, encode
+from shared.instance_types.pricing import estimated_on_demand_price
+from shared.instance_types.provider import build_instance_types, list_instance_types
+
+if TYPE_CHECKING:
+    from shared.instance_types.instance_type import InstanceType
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+ARM = ResolvedAMI(id="ami-arm", requirements=[AMIRequirement(key=labels.ARCH, operator="In", values=["arm64"])])
+
+
+def hardware(name: str, arch: str = "amd64", **more: object) -> Hardware:
+    fixed = {"vcpus": 2, "memory_mib": 8192, "interfaces": 3, "addresses": 10, "capacity_types": ("on-demand", "spot")}
+    return Hardware(name=name, arch=arch, **(fixed | more))  # type: ignore[arg-type]  # the fields of Hardware
+
+
+RAW = InstanceTypeCatalog(
+    region="us-east-1",
+    types_at=NOW,
+    prices_at=NOW,
+    hardware=(hardware("m5.large"), hardware("m6g.large", "arm64"), hardware("p9.large")),
+    zones={"a": "az1", "b": "az2"},
+    offered={"m5.large": ("a", "b"), "m6g.large": ("a",), "p9.large": ("a",)},
+    on_demand={"m5.large": 0.096, "m6g.large": 0.077},
+    spot={"m5.large": {"a": 0.03}},
+)
+
+
+def node_class(*images: ResolvedAMI, **spec: object) -> EC2NodeClass:
+    return EC2NodeClass(
+        metadata=ObjectMeta(name="default"),
+        spec=EC2NodeClassSpec(**spec),  # type: ignore[arg-type]  # the fields of the spec
+        status=EC2NodeClassStatus(amis=list(images)),
+    )
+
+
+def test_a_type_is_offered_where_the_class_has_subnets_and_a_price_is_known() -> None:
+    types = build_instance_types(RAW, node_class(), None, zones={"a", "c"}, unavailable=())
+    assert {t.name: [(o.zone, o.capacity_type) for o in t.offerings] for t in types} == {
+        "m5.large": [("a", "on-demand"), ("a", "spot")],
+        "m6g.large": [("a", "on-demand")],
+    }
+    assert types[0].offerings[0].labels == {labels.ZONE_ID: "az1"}
+
+
+def test_a_warm_process_keeps_a_classes_types_until_anything_they_are_made_from_changes() -> None:
+    def ask(of: EC2NodeClass, raw: InstanceTypeCatalog = RAW, **changed: object) -> tuple[InstanceType, ...]:
+        asked: Any = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}} | changed
+        return list_instance_types(raw, of, **asked)
+
+    with runtime.using(runtime.Runtime(environ={})):
+        first = ask(node_class())
+        assert ask(node_class()) is first
+        assert ask(node_class(), unavailable={("spot", "m5.large", "a")}) != first
+        assert ask(node_class(), zones={"b"}) != first
+        assert ask(node_class(), observed_memory={"m5.large": 7 << 30}) != first
+        assert ask(node_class(ARM)) != first
+        assert ask(node_class(kubelet=Kubelet(max_pods=5))) != first
+        assert ask(node_class(), msgspec.structs.replace(RAW, on_demand={"m5.large": 0.1})) != first
+        assert ask(node_class()) == first
+
+
+def test_an_offering_without_capacity_stays_as_not_available() -> None:
+    gone = {("spot", "m5.large", "a")}
+    (m5, _) = build_instance_types(RAW, node_class(), None, zones={"a", "b"}, unavailable=gone)
+    assert [(o.zone, o.capacity_type) for o in m5.offerings if not o.available] == [("a", "spot")]
+
+
+def test_only_types_that_an_image_of_the_class_boots_on() -> None:
+    types = build_instance_types(RAW, node_class(ARM), None, zones={"a"}, unavailable=())
+    assert [t.name for t in types] == ["m6g.large"]
+
+
+def test_windows_runs_on_amd64_and_says_its_build() -> None:
+    term = AMISelectorTerm(alias="windows2022@latest")
+    types = build_instance_types(RAW, node_class(ami_selector_terms=[term]), None, zones={"a"}, unavailable=())
+    assert [t.name for t in types] == ["m5.large"]
+    assert types[0].labels[labels.OS] == "windows"
+    assert types[0].labels[labels.WINDOWS_BUILD] == "10.0.20348"
+
+
+@pytest.mark.parametrize(
+    ("spec", "legacy", "version", "family"),
+    [
+        ({}, False, "1.32", "AL2"),
+        ({}, True, "1.33", "AL2023"),
+        ({"ami_family": "AL2"}, True, "1.34", "AL2023"),
+        ({"ami_family": "AL2"}, False, "1.34", "AL2"),
+        ({"ami_family": "Bottlerocket"}, False, "1.34", "Bottlerocket"),
+        ({"ami_selector_terms": [AMISelectorTerm(alias="bottlerocket@1.50")]}, False, "1.34", "Bottlerocket"),
+        ({"ami_selector_terms": [AMISelectorTerm(id="ami-1")]}, False, "1.34", "Custom"),
+        ({"ami_selector_terms": [AMISelectorTerm(id="ami-1")], "ami_family": "AL2023"}, False, "1.34", "AL2023"),
+    ],
+)
+def test_which_family_a_class_means(spec: dict[str, object], legacy: bool, version: str, family: str) -> None:  # noqa: FBT001 (a column of the table)
+    made = EC2NodeClassSpec(**spec)  # type: ignore[arg-type]  # the fields of the spec
+    assert family_of(made, legacy=legacy, version=version).name == family
+
+
+def test_the_smallest_memory_that_a_registered_node_of_todays_image_reported_counts() -> None:
+    def pair(name: str, memory: str, image: str, registered: str = "true") -> tuple[Node, NodeClaim]:
+        own = {labels.INSTANCE_TYPE: "m6g.large", labels.NODECLASS: "default", labels.REGISTERED: registered}
+        node = Node(
+            metadata=ObjectMeta(name=name, labels=own),
+            spec=NodeSpec(provider_id=f"aws:///a/{name}"),
+            status=NodeStatus(capacity={"memory": memory}),
+        )
+        return node, NodeClaim(status=NodeClaimStatus(provider_id=f"aws:///a/{name}", image_id=image))
+
+    pairs = [
+        pair("i-1", "7900Mi", "ami-arm"),
+        pair("i-2", "7890Mi", "ami-arm"),
+        pair("i-3", "1Gi", "ami-old"),
+        pair("i-4", "2Gi", "ami-arm", registered=""),
+        pair("i-5", "nonsense", "ami-arm"),
+    ]
+    found = discovered_capacity.memory([n for n, _ in pairs], [c for _, c in pairs], node_class(ARM))
+    assert found == {"m6g.large": 7890 * 2**20}
+    (m6g,) = build_instance_types(RAW, node_class(ARM), None, zones={"a"}, unavailable=(), observed_memory=found)
+    assert m6g.capacity["memory"] == 7890 * 2**20
+
+
+def test_an_entry_of_the_listing_has_what_people_ask_for() -> None:
+    entry = catalog_entries.entries(build_instance_types(RAW, node_class(), None, zones={"a"}, unavailable=()))[0]
+    assert entry["name"] == "m5.large"
+    assert entry["allocatable"]["cpu"] == "1930m"
+    assert entry["offerings"][1] == {"zone": "a", "capacityType": "spot", "price": 0.03, "available": True}
+    assert labels.REGION not in entry["labels"]
+
+
+def test_a_catalog_comes_back_as_it_was_stored() -> None:
+    assert decode(encode(RAW)) == RAW
+
+
+@given(st.binary(max_size=200))
+def test_anything_else_is_refused_as_no_catalog(stored: bytes) -> None:
+    with pytest.raises(MalformedCatalogError):
+        decode(stored)
+
+
+@pytest.mark.parametrize(
+    ("cheaper", "dearer"),
+    [
+        (hardware("m7g.large", "arm64"), hardware("m5.large")),
+        (hardware("m7a.large", cpu_manufacturer="amd"), hardware("m5.large")),
+        (hardware("m5.large"), hardware("m5n.large")),
+        (hardware("t3.medium", memory_mib=4096), hardware("c5.large", memory_mib=4096)),
+        (hardware("c5.large", memory_mib=4096), hardware("m5.large")),
+    ],
+)
+def test_estimated_prices_keep_the_order_of_the_price_list(cheaper: Hardware, dearer: Hardware) -> None:
+    assert estimated_on_demand_price(cheaper) < estimated_on_demand_price(dearer)

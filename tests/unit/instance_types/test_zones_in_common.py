@@ -1,0 +1,38 @@
+"""A pool whose zones have no subnet is told so, by both names."""
+
+from __future__ import annotations
+
+from shared.api.kubernetes import NodeSelectorRequirement
+from shared.api.meta import ObjectMeta
+from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedSubnet
+from shared.api.nodepool import NodeClaimTemplate, NodePool, NodePoolSpec, TemplateSpec
+from shared.launch.node_class.readiness import conflict
+
+CLASS = EC2NodeClass(
+    metadata=ObjectMeta(name="general"),
+    status=EC2NodeClassStatus(subnets=[ResolvedSubnet(id="s-1", zone="us-east-1a", zone_id="use1-az1")]),
+)
+
+
+def pool(*requirements: tuple[str, str, list[str]]) -> NodePool:
+    given = [NodeSelectorRequirement(key=k, operator=o, values=v) for k, o, v in requirements]
+    template = NodeClaimTemplate(spec=TemplateSpec(requirements=given))
+    return NodePool(metadata=ObjectMeta(name="web"), spec=NodePoolSpec(template=template))
+
+
+def test_a_pool_whose_zones_have_no_subnet_is_told_both_sides() -> None:
+    said = conflict(pool(("topology.kubernetes.io/zone", "In", ["ap-northeast-2a", "ap-northeast-2c"])), CLASS)
+    assert said == (
+        "spec.subnetSelectorTerms of EC2NodeClass general selects subnets in us-east-1a (use1-az1) only, "
+        "but NodePool web requires topology.kubernetes.io/zone In ap-northeast-2a, ap-northeast-2c"
+    )
+
+
+def test_old_names_and_zone_ids_count_too() -> None:
+    assert conflict(pool(("failure-domain.beta.kubernetes.io/zone", "NotIn", ["us-east-1a"])), CLASS) is not None
+    assert conflict(pool(("topology.k8s.aws/zone-id", "In", ["use1-az1"])), CLASS) is None
+
+
+def test_a_pool_without_zones_or_with_one_in_common_is_fine() -> None:
+    assert conflict(pool(), CLASS) is None
+    assert conflict(pool(("topology.kubernetes.io/zone", "In", ["us-east-1a", "us-east-1b"])), CLASS) is None
