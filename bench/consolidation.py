@@ -189,7 +189,7 @@ def afresh(cluster: Cluster) -> float:
     pending = tuple(pod(p.metadata.name, _shape(p)) for p in cluster.snapshot.pods)
     snapshot = replace(cluster.snapshot, pods=pending, nodes=(), node_claims=())
     decision = schedule(Problem(snapshot=snapshot, instance_types={"default": cluster.types}))
-    return sum(c.cheapest.price for c in decision.claims)
+    return sum(c.cheapest.price for c in decision.new_node_claims)
 
 
 def _shape(p: Pod) -> tuple[int, int]:
@@ -203,9 +203,9 @@ def applied(cluster: Cluster, action: Action, *, serial: int) -> Cluster:
     problem = Problem(snapshot=snapshot, instance_types={"default": cluster.types}, leaving=frozenset(action.nodes))
     decision = schedule(problem)
     by_name = {t.name: t for t in cluster.types}
-    where = {key: node for node, pods in decision.existing.items() for key in pods}
+    where = {key: node for node, pods in decision.existing_nodes.items() for key in pods}
     new: list[tuple[NodeClaim, Node]] = []
-    for i, planned in enumerate(decision.claims):
+    for i, planned in enumerate(decision.new_node_claims):
         name = f"r{serial}-{i}"
         cheapest = planned.cheapest
         new.append(machine(name, by_name[cheapest.instance_type], cheapest.zone, cheapest.capacity_type))

@@ -162,10 +162,10 @@ def measure(name: str) -> dict[str, float]:
             continue
         best = {
             "pods": float(len(problem.pods or ())),
-            "placed": float(sum(map(len, decision.existing.values()))),
-            "errors": float(len(decision.errors)),
-            "nodes": float(len(decision.claims)),
-            "price": sum(c.cheapest.price for c in decision.claims),
+            "placed": float(sum(map(len, decision.existing_nodes.values()))),
+            "errors": float(len(decision.pod_errors)),
+            "nodes": float(len(decision.new_node_claims)),
+            "price": sum(c.cheapest.price for c in decision.new_node_claims),
             "wall": wall,
             "processor": processor,
         }

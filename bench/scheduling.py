@@ -149,13 +149,13 @@ def _measure(row: dict[str, Any]) -> Row:
     started = time.perf_counter()
     decision = schedule(asked.problem)
     seconds = time.perf_counter() - started
-    price = sum(c.cheapest.price for c in decision.claims)
+    price = sum(c.cheapest.price for c in decision.new_node_claims)
     golden = row["golden"]
     return Row(
         name=row["name"],
         pods=row["pendingPods"],
-        claims=len(decision.claims),
-        errors=len(decision.errors) + len(asked.refused),
+        claims=len(decision.new_node_claims),
+        errors=len(decision.pod_errors) + len(asked.refused),
         price=price,
         price_ratio=_ratio(price, golden["price"][1]),
         lowest_ratio=_ratio(price, golden["price"][0]),

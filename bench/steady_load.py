@@ -95,9 +95,9 @@ class Fleet:
         view = self.view(now)
         decision = schedule(Problem(snapshot=view.snapshot, instance_types=view.instance_types, leaving=leaving))
         self.moved += sum(1 for _, node in self.pods.values() if node in leaving)
-        for node, keys in decision.existing.items():
+        for node, keys in decision.existing_nodes.items():
             self._put(keys, node)
-        for planned in decision.claims:
+        for planned in decision.new_node_claims:
             name = f"m{next(self.serial):05d}"
             best = planned.cheapest
             self.machines[name] = Machine(best.instance_type, best.zone, best.capacity_type, now, bool(leaving))

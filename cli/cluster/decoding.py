@@ -8,7 +8,7 @@ import msgspec
 
 from shared.api.decode import DecodeError, decode, ref_of
 from shared.api.kubernetes import Pod
-from shared.scheduling.decision import Refusal
+from shared.scheduling.decision import UnschedulableReason
 from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def every(raws: Iterable[Raw], kind: type[T], invalid: list[InvalidObject]) -> t
     return tuple(found)
 
 
-def pods(raws: Iterable[Raw], refused: dict[str, Refusal]) -> tuple[Pod, ...]:
+def pods(raws: Iterable[Raw], refused: dict[str, UnschedulableReason]) -> tuple[Pod, ...]:
     """Those that can be read; the others are added to ``refused``, by namespace/name."""
     unread: list[InvalidObject] = []
     found = every(raws, Pod, unread)
     for one in unread:
         key = f"{one.ref.namespace or 'default'}/{one.ref.name}"
-        refused[key] = Refusal(message=f"the pod can't be read: {one.problems[0]}")
+        refused[key] = UnschedulableReason(message=f"the pod can't be read: {one.problems[0]}")
     return found
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cli.cluster.decoding import Raw
     from cli.cluster.observed_cluster import Stock
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.scheduling.decision import Refusal
+    from shared.scheduling.decision import UnschedulableReason
     from shared.snapshot import InvalidObject
 
 T = TypeVar("T")
@@ -91,10 +91,10 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], Insta
         _read_into(contents, path)
     try:
         listed = tuple(input_files.instance_type(raw, i) for i, raw in enumerate(contents.document.instance_types))
-        options = input_files.options(contents.document.options)
+        policies = input_files.policies(contents.document.options)
     except (input_files.DocumentError, QuantityError) as error:
         raise UsageError(str(error)) from error
-    refused: dict[str, Refusal] = {}
+    refused: dict[str, UnschedulableReason] = {}
     snapshot = _snapshot(contents, now, refused)
     notes = []
     stock: Stock
@@ -118,7 +118,7 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], Insta
         notes=tuple(notes),
         unreadable=refused,
         workloads=found,
-        options=options,
+        policies=policies,
     )
 
 
@@ -199,7 +199,7 @@ def _add_yaml(contents: _Contents, data: bytes, path: Path) -> None:
         _add_json(contents, msgspec.json.encode(value, enc_hook=str), path)
 
 
-def _snapshot(contents: _Contents, now: datetime, refused: dict[str, Refusal]) -> Snapshot:
+def _snapshot(contents: _Contents, now: datetime, refused: dict[str, UnschedulableReason]) -> Snapshot:
     invalid: list[InvalidObject] = []
 
     def every(kind: type[T]) -> tuple[T, ...]:

@@ -13,7 +13,7 @@ from shared.api.nodepool import node_class_for
 from shared.disruption import disruption_queue
 from shared.disruption.cluster_state import View
 from shared.lifecycle.pools import class_of
-from shared.scheduling.decision import Options
+from shared.scheduling.decision import SchedulingPolicies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.decision_log import DecisionRecord
     from shared.launch.node_pools import Supply
-    from shared.scheduling.decision import Refusal
+    from shared.scheduling.decision import UnschedulableReason
     from shared.snapshot import Snapshot
 
 MANAGED_CAPACITY = "eks.amazonaws.com/capacityType"
@@ -105,9 +105,9 @@ class Facts:
     stock: Stock
     history: History = field(default_factory=NoHistory)
     notes: tuple[str, ...] = ()
-    unreadable: Mapping[str, Refusal] = field(default_factory=dict)
+    unreadable: Mapping[str, UnschedulableReason] = field(default_factory=dict)
     workloads: Mapping[tuple[str, str, str], Workload] = field(default_factory=dict)
-    options: Options = field(default_factory=Options)
+    policies: SchedulingPolicies = field(default_factory=SchedulingPolicies)
     look: Callable[[], Snapshot] | None = None
 
 

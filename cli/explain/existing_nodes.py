@@ -12,8 +12,8 @@ from cli.explain.explanation import Check, Section
 from shared.api.quantity import PODS, format_quantity
 from shared.api.taints import REPELLING, format_taint, untolerated
 from shared.scheduling.rules.requirements import RequirementError
-from shared.scheduling.state.launch_options import daemons_of, required_alternatives
-from shared.scheduling.state.state_nodes import take_inventory
+from shared.scheduling.state.launch_options import daemon_set_pods, required_alternatives
+from shared.scheduling.state.state_nodes import build_cluster_state
 
 if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared.api.quantity import Resources
     from shared.launch.node_pools import Supply
     from shared.scheduling.rules.requirements import Requirements
-    from shared.scheduling.state.state_nodes import Place
+    from shared.scheduling.state.state_nodes import StateNode
 
 _SHOWN = 6
 
@@ -38,7 +38,9 @@ class Rooms:
 def survey(facts: Facts, supply: Supply, pod: Pod) -> Rooms:
     """What stands in the way on every node and claim that is there."""
     snapshot = facts.snapshot
-    places = take_inventory(snapshot, supply.instance_types, daemons_of(snapshot.daemon_sets), frozenset()).places
+    places = build_cluster_state(
+        snapshot, supply.instance_types, daemon_set_pods(snapshot.daemon_sets), frozenset()
+    ).nodes
     if not places:
         return Rooms(summary="there is no node", nearest=(), sections=())
     asked = {**pod_constraints.amounts(pod), PODS: 1}
@@ -73,7 +75,7 @@ def survey(facts: Facts, supply: Supply, pod: Pod) -> Rooms:
     )
 
 
-def _lacks(place: Place, pod: Pod, asked: Resources, alternatives: tuple[Requirements, ...]) -> dict[str, float]:
+def _lacks(place: StateNode, pod: Pod, asked: Resources, alternatives: tuple[Requirements, ...]) -> dict[str, float]:
     """What is in the way, in words that nodes have in common, with how far off it is (1: wholly)."""
     found: dict[str, float] = {}
     taint = untolerated(pod.spec.tolerations, place.taints, effects=REPELLING)
@@ -86,18 +88,18 @@ def _lacks(place: Place, pod: Pod, asked: Resources, alternatives: tuple[Require
     for key in least:
         found[f"label {key} isn't what it asks for"] = 1.0
     for name, amount in sorted(asked.items()):
-        room = place.room.get(name, 0)
+        room = place.available.get(name, 0)
         if amount > room:
             found[f"too little {name} is free"] = (amount - max(room, 0)) / amount
     return found
 
 
-def _told(place: Place, lacks: dict[str, float], asked: Resources) -> list[str]:
+def _told(place: StateNode, lacks: dict[str, float], asked: Resources) -> list[str]:
     told = []
     for what in lacks:
         name = what.removeprefix("too little ").removesuffix(" is free")
         if name in asked and what.startswith("too little"):
-            room = format_quantity(name, max(0, place.room.get(name, 0)))
+            room = format_quantity(name, max(0, place.available.get(name, 0)))
             told.append(f"{name} {format_quantity(name, asked[name])} is asked, {room} is free")
         else:
             told.append(what)

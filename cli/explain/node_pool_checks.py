@@ -15,7 +15,7 @@ from cli.explain.explanation import Check
 from cli.explain.pod_constraints import ABOUT_PODS, CAPACITY, LIMITS, OTHER_PODS, RESOURCES, TAINTS, TOGETHER, VOLUMES
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
-from shared.scheduling.state.launch_options import build_market, daemons_of
+from shared.scheduling.state.launch_options import build_launch_options, daemon_set_pods
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,7 +156,7 @@ class Asked:
                 # nothing is placed on these: a new machine is what is asked about
                 leaving=frozenset() if among else frozenset(n.metadata.name for n in snapshot.nodes),
                 pods=frozenset({pod.key}),
-                options=self.facts.options,
+                policies=self.facts.policies,
             )
         )
 
@@ -173,13 +173,15 @@ class Asked:
     def most(self, resource: str) -> int:
         """The most that pods get of a resource on any machine of the pool."""
         snapshot = self.facts.snapshot
-        market = build_market([self.pool], self.supply.instance_types, daemons_of(snapshot.daemon_sets), {}, {resource})
-        column = market.resources.index(resource)
-        return int(market.free[:, column].max(initial=0))
+        launch_options = build_launch_options(
+            [self.pool], self.supply.instance_types, daemon_set_pods(snapshot.daemon_sets), {}, {resource}
+        )
+        column = launch_options.resources.index(resource)
+        return int(launch_options.free[:, column].max(initial=0))
 
     def refusal(self, pod: Pod, *, among: bool = False, limits: bool = False, available: bool = True) -> str | None:
         """The reason against it, without the pool's name."""
-        found = self.decide(pod, among=among, limits=limits, available=available).errors.get(pod.key)
+        found = self.decide(pod, among=among, limits=limits, available=available).pod_errors.get(pod.key)
         return None if found is None else found.criteria.get(self.pool.name) or found.message
 
 

@@ -14,7 +14,7 @@ from shared.api.quantity import NODES, QuantityError, add, format_quantity, pars
 from shared.api.taints import format_taint
 from shared.disruption.budgets import allowed
 from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
-from shared.scheduling.state.launch_options import build_market, daemons_of
+from shared.scheduling.state.launch_options import build_launch_options, daemon_set_pods
 
 if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts
@@ -68,11 +68,11 @@ def explain(facts: Facts, name: str) -> Explanation:
 
 def _waiting(facts: Facts, supply: Supply, pool: NodePool) -> str:
     decision = launched(facts, supply)
-    own = [c for c in decision.claims if c.node_pool == pool.name]
+    own = [c for c in decision.new_node_claims if c.node_pool == pool.name]
     if own:
         pods = sum(len(c.pods) for c in own)
         return f"the next decision asks it for {terminal.plural(len(own), 'node')} for {terminal.plural(pods, 'pod')}"
-    refused = [r for r in decision.errors.values() if pool.name in r.criteria]
+    refused = [r for r in decision.pod_errors.values() if pool.name in r.criteria]
     if refused:
         waiting, why = terminal.plural(len(refused), "pod"), refused[0].criteria[pool.name]
         return f"{waiting} can't be placed, and it isn't the one for them: {why}"
@@ -108,12 +108,12 @@ def _launching(facts: Facts, supply: Supply, pool: NodePool) -> tuple[Check, ...
 
 def _types(facts: Facts, supply: Supply, pool: NodePool) -> list[Check]:
     all_types = supply.instance_types.get(pool.name, ())
-    market = build_market(
-        [pool], supply.instance_types, daemons_of(facts.snapshot.daemon_sets), {}, {"cpu", "memory", "pods"}
+    launch_options = build_launch_options(
+        [pool], supply.instance_types, daemon_set_pods(facts.snapshot.daemon_sets), {}, {"cpu", "memory", "pods"}
     )
-    if pool.name in market.refused:
-        return [Check(what="instance types", ok=False, detail=market.refused[pool.name])]
-    if not len(market.price):
+    if pool.name in launch_options.unusable_pools:
+        return [Check(what="instance types", ok=False, detail=launch_options.unusable_pools[pool.name])]
+    if not len(launch_options.price):
         possible = [t for t in all_types if t.offerings]
         out = sum(not o.available for t in possible for o in t.offerings)
         why = f"none of {len(all_types)} is allowed by its requirements and can be had now"
@@ -122,14 +122,16 @@ def _types(facts: Facts, supply: Supply, pool: NodePool) -> list[Check]:
                 what="instance types", ok=False, detail=why + (f"; {out} offerings have no capacity now" if out else "")
             )
         ]
-    least = market.price.min(1)
+    least = launch_options.price.min(1)
     row = int(least.argmin())
-    at = dict(market.offerings[int(market.price[row].argmin())])
+    at = dict(launch_options.offerings[int(launch_options.price[row].argmin())])
     place = f"{at.get(names.CAPACITY_TYPE, '')}, {at.get(names.ZONE, '')}"
-    cheapest = f"{market.name_of(row)}, {place}, {terminal.usd(float(least[row]))}/h"
+    cheapest = f"{launch_options.instance_type_of(row)}, {place}, {terminal.usd(float(least[row]))}/h"
     return [
         Check(
-            what="instance types", ok=True, detail=f"{len(market.price)} of {len(all_types)} are allowed and can be had"
+            what="instance types",
+            ok=True,
+            detail=f"{len(launch_options.price)} of {len(all_types)} are allowed and can be had",
         ),
         Check(what="the cheapest", ok=None, detail=cheapest),
     ]

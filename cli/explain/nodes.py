@@ -63,7 +63,7 @@ def _near(facts: Facts, name: str) -> str:
 
 
 def _awaited(facts: Facts, supply: Supply) -> frozenset[str]:
-    return frozenset(name for name, pods in planning.launched(facts, supply).existing.items() if pods)
+    return frozenset(name for name, pods in planning.launched(facts, supply).existing_nodes.items() if pods)
 
 
 def claim_of(facts: Facts, node: Node) -> NodeClaim | None:

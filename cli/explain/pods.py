@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
     from shared.launch.node_pools import Supply
-    from shared.scheduling.decision import Decision, PlannedClaim, Refusal
+    from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
 
 _NEAR = 3
 
@@ -49,7 +49,7 @@ def explain(facts: Facts, key: str) -> Explanation:
         return replace(settled, said=facts.history.events(pod.ref))
     supply = facts.stock.offers(facts.snapshot)
     decision = launched(facts, supply)
-    refusal = decision.errors.get(key)
+    refusal = decision.pod_errors.get(key)
     answer = _placed(facts, pod, decision) if refusal is None else _refused(facts, supply, pod, refusal)
     return answer.with_words(facts.history.events(pod.ref))
 
@@ -93,25 +93,25 @@ def _not_waiting(pod: Pod) -> Explanation | None:  # noqa: PLR0911 (one question
 
 def _placed(facts: Facts, pod: Pod, decision: Decision) -> Explanation:
     subject = f"Pod {pod.key}"
-    place = next((name for name, pods in decision.existing.items() if pod.key in pods), None)
+    place = next((name for name, pods in decision.existing_nodes.items() if pod.key in pods), None)
     if place is not None:
         ready = {n.metadata.name for n in facts.snapshot.nodes}
         what = f"node {place} has room for it" if place in ready else f"{place} is on its way for it"
         return Explanation(subject=subject, state="waits for the scheduler", reason=what, criterion="room")
-    claim = next(c for c in decision.claims if pod.key in c.pods)
+    claim = next(c for c in decision.new_node_claims if pod.key in c.pods)
     reason = f"nothing is in its way: the next decision asks for {_machine(claim)} for it"
     others = len(claim.pods) - 1
     more = f" and {terminal.plural(others, 'other pod')}" if others else ""
     return Explanation(subject=subject, state="waits for a new node", reason=reason + more, criterion="launch")
 
 
-def _machine(claim: PlannedClaim) -> str:
+def _machine(claim: PlannedNodeClaim) -> str:
     c = claim.cheapest
     price = f"{terminal.usd(c.price)}/h"
     return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {price}) of NodePool {claim.node_pool}"
 
 
-def _refused(facts: Facts, supply: Supply, pod: Pod, refusal: Refusal) -> Explanation:
+def _refused(facts: Facts, supply: Supply, pod: Pod, refusal: UnschedulableReason) -> Explanation:
     subject = f"Pod {pod.key}"
     try:
         wants = pod_constraints.of(pod)
@@ -189,5 +189,5 @@ def _way(ask: Asked, pod: Pod, want: Constraint) -> list[str]:
     return [] if claim is None else [f"{want.relief} it would get {_machine(claim)}"]
 
 
-def _first(decision: Decision) -> PlannedClaim | None:
-    return decision.claims[0] if decision.claims else None
+def _first(decision: Decision) -> PlannedNodeClaim | None:
+    return decision.new_node_claims[0] if decision.new_node_claims else None

@@ -86,7 +86,7 @@ class Plan:
     @property
     def bought(self) -> float:
         """USD per hour of what is launched."""
-        return sum(c.cheapest.price for c in self.launches.claims)
+        return sum(c.cheapest.price for c in self.launches.new_node_claims)
 
     def after(self, prices: Prices) -> float:
         """USD per hour when all of it is done."""
@@ -139,17 +139,17 @@ def launched(facts: Facts, supply: Supply, *, lost: Collection[str] = ()) -> Dec
             not_ready=supply.not_ready,
             leaving=leaving,
             pods=pods,
-            options=facts.options,
+            policies=facts.policies,
         )
     )
-    return replace(decision, errors={**decision.errors, **facts.unreadable})
+    return replace(decision, pod_errors={**decision.pod_errors, **facts.unreadable})
 
 
 def settled(snapshot: Snapshot, launches: Decision, lost: Collection[str]) -> Snapshot:
     """The cluster once the launches are done: pods are where they fit, and those on new machines out of sight."""
     gone = set(lost)
-    where = {key: place for place, keys in launches.existing.items() for key in keys}
-    elsewhere = {key for claim in launches.claims for key in claim.pods} | set(launches.errors)
+    where = {key: place for place, keys in launches.existing_nodes.items() for key in keys}
+    elsewhere = {key for claim in launches.new_node_claims for key in claim.pods} | set(launches.pod_errors)
     nodes = {n.metadata.name for n in snapshot.nodes}
     pods = []
     for pod in snapshot.pods:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts
     from cli.plan.planning import Plan
     from shared.disruption.command import Action
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
 
 _SHOWN = 12
 """Rows of one kind that are shown; --json has all."""
@@ -55,8 +55,8 @@ def show(console: Console, facts: Facts, plan: Plan, *, question: str) -> None:
 
 
 def _launches(console: Console, plan: Plan) -> None:
-    claims = plan.launches.claims
-    found = sum(len(pods) for pods in plan.launches.existing.values())
+    claims = plan.launches.new_node_claims
+    found = sum(len(pods) for pods in plan.launches.existing_nodes.values())
     if plan.lost:
         console.print()
         console.print(terminal.title(f"{terminal.plural(len(plan.lost), 'node')} lost", "their pods need other places"))
@@ -71,7 +71,7 @@ def _launches(console: Console, plan: Plan) -> None:
             )
         )
         rows = Counter(_machine(c) for c in claims)
-        by_row: dict[tuple[str, ...], list[PlannedClaim]] = {}
+        by_row: dict[tuple[str, ...], list[PlannedNodeClaim]] = {}
         for claim in claims:
             by_row.setdefault(_machine(claim), []).append(claim)
         table = terminal.table(
@@ -89,7 +89,7 @@ def _launches(console: Console, plan: Plan) -> None:
         _more(console, len(rows))
     if found:
         console.print()
-        places = sum(1 for pods in plan.launches.existing.values() if pods)
+        places = sum(1 for pods in plan.launches.existing_nodes.values() if pods)
         console.print(
             terminal.title(
                 f"{terminal.plural(found, 'pod')} find room", f"on {terminal.plural(places, 'node')} already there"
@@ -97,12 +97,12 @@ def _launches(console: Console, plan: Plan) -> None:
         )
 
 
-def _machine(claim: PlannedClaim) -> tuple[str, str, str, str]:
+def _machine(claim: PlannedNodeClaim) -> tuple[str, str, str, str]:
     cheapest = claim.cheapest
     return cheapest.instance_type, cheapest.capacity_type, cheapest.zone, claim.node_pool
 
 
-def _requests(claims: list[PlannedClaim]) -> str:
+def _requests(claims: list[PlannedNodeClaim]) -> str:
     parts = []
     for name in ("cpu", "memory"):
         amounts = [c.requests.get(name, 0) for c in claims]
@@ -112,7 +112,7 @@ def _requests(claims: list[PlannedClaim]) -> str:
 
 
 def _unplaced(console: Console, plan: Plan) -> None:
-    errors = plan.launches.errors
+    errors = plan.launches.pod_errors
     if not errors:
         return
     console.print()
@@ -190,13 +190,13 @@ def _kept(console: Console, facts: Facts, plan: Plan) -> None:
 
 def _sum(console: Console, plan: Plan) -> None:
     console.print()
-    if not (plan.launches.claims or plan.launches.errors or plan.disruption.actions or plan.lost):
+    if not (plan.launches.new_node_claims or plan.launches.pod_errors or plan.disruption.actions or plan.lost):
         console.print(Text("Nothing to do.", style=terminal.GOOD))
         return
     prices = prices_of(plan.supply)
     after = plan.after(prices)
     gone = set(plan.lost) | set(plan.disruption.nodes)
-    came = len(plan.launches.claims) + sum(len(a.replacements) for a in plan.disruption.actions)
+    came = len(plan.launches.new_node_claims) + sum(len(a.replacements) for a in plan.disruption.actions)
     nodes = len(plan.snapshot.nodes) + len(on_their_way(plan.snapshot))
     change = after - plan.before
     share = f", {change / plan.before:+.0%}" if plan.before else ""
@@ -207,8 +207,8 @@ def _sum(console: Console, plan: Plan) -> None:
             (f"{terminal.usd(plan.before)} → {terminal.usd(after)} per hour", "bold"),
             (f" ({terminal.usd(change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WAITS),
             (
-                f", {terminal.plural(len(plan.launches.errors), 'pod')} without a place"
-                if plan.launches.errors
+                f", {terminal.plural(len(plan.launches.pod_errors), 'pod')} without a place"
+                if plan.launches.pod_errors
                 else "",
                 terminal.BAD,
             ),

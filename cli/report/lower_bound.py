@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.quantity import CPU, MEMORY, PODS
-from shared.scheduling.state.launch_options import build_market, daemons_of
+from shared.scheduling.state.launch_options import build_launch_options, daemon_set_pods
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,13 +43,13 @@ class Bound:
 def bound(snapshot: Snapshot, supply: Supply, asked: set[str]) -> Bound:
     """The bound for machines that the pools may buy; ``asked`` are the resources that pods ask for."""
     resources = tuple(sorted(asked | {CPU, MEMORY, PODS}))
-    market = build_market(
-        snapshot.node_pools, supply.instance_types, daemons_of(snapshot.daemon_sets), supply.not_ready, resources
+    launch_options = build_launch_options(
+        snapshot.node_pools, supply.instance_types, daemon_set_pods(snapshot.daemon_sets), supply.not_ready, resources
     )
-    if not len(market.price):
+    if not len(launch_options.price):
         return Bound(resources, np.zeros((0, len(resources))))
-    cost = market.price.min(1)
-    free = market.free[:, [market.resources.index(r) for r in resources]].astype(np.float64)
+    cost = launch_options.price.min(1)
+    free = launch_options.free[:, [launch_options.resources.index(r) for r in resources]].astype(np.float64)
     directions = [np.eye(len(resources))[i] for i in range(len(resources))]
     cpu, memory = resources.index(CPU), resources.index(MEMORY)
     # one milli-cpu beside so much memory as machines have of it on average: the range of prices that can matter

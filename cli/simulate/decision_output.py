@@ -9,21 +9,21 @@ from shared.api.quantity import format_quantity, format_resources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.scheduling.decision import Decision, PlannedClaim, Refusal
+    from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
 
 
-def as_json(decision: Decision, refused: Mapping[str, Refusal]) -> dict[str, Any]:
+def as_json(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> dict[str, Any]:
     """The decision as the contract has it: plain JSON values, quantities as text."""
-    errors = {**{k: r.message for k, r in decision.errors.items()}, **{k: r.message for k, r in refused.items()}}
+    errors = {**{k: r.message for k, r in decision.pod_errors.items()}, **{k: r.message for k, r in refused.items()}}
     return {
-        "nodeClaims": [_claim(c) for c in decision.claims],
-        "existingNodes": {name: list(pods) for name, pods in sorted(decision.existing.items())},
+        "nodeClaims": [_claim(c) for c in decision.new_node_claims],
+        "existingNodes": {name: list(pods) for name, pods in sorted(decision.existing_nodes.items())},
         "errors": dict(sorted(errors.items())),
         "stats": dict(decision.stats),
     }
 
 
-def _claim(claim: PlannedClaim) -> dict[str, Any]:
+def _claim(claim: PlannedNodeClaim) -> dict[str, Any]:
     return {
         "nodePool": claim.node_pool,
         "pods": list(claim.pods),
@@ -49,15 +49,15 @@ def _claim(claim: PlannedClaim) -> dict[str, Any]:
     }
 
 
-def show(decision: Decision, refused: Mapping[str, Refusal]) -> None:
+def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None:
     """Print the decision as a table, then the errors and the totals."""
     from rich.console import Console  # noqa: PLC0415 (slow to import, and --json doesn't need it)
     from rich.table import Table  # noqa: PLC0415
 
     console = Console()
-    if decision.claims:
+    if decision.new_node_claims:
         table = Table("NodePool", "Cheapest", "Zone", "Capacity", "USD/h", "Types", "Pods", "Requests")
-        for claim in decision.claims:
+        for claim in decision.new_node_claims:
             wanted = ", ".join(
                 f"{name} {format_quantity(name, claim.requests[name])}"
                 for name in ("cpu", "memory")
@@ -74,16 +74,16 @@ def show(decision: Decision, refused: Mapping[str, Refusal]) -> None:
                 wanted,
             )
         console.print(table)
-    for name, pods in sorted(decision.existing.items()):
+    for name, pods in sorted(decision.existing_nodes.items()):
         console.print(f"{name}: {len(pods)} pods", markup=False)
-    errors = {**decision.errors, **refused}
+    errors = {**decision.pod_errors, **refused}
     for key, refusal in sorted(errors.items()):
         console.print(f"{key}: {refusal.message}", markup=False, style="red")
-    total = sum(c.cheapest.price for c in decision.claims)
-    placed = sum(len(c.pods) for c in decision.claims)
-    existing = sum(len(p) for p in decision.existing.values())
+    total = sum(c.cheapest.price for c in decision.new_node_claims)
+    placed = sum(len(c.pods) for c in decision.new_node_claims)
+    existing = sum(len(p) for p in decision.existing_nodes.values())
     console.print(
-        f"{placed} pods on {len(decision.claims)} new nodes for {total:.4f} USD/h, {existing} on nodes there are, "
-        f"{len(errors)} without a place",
+        f"{placed} pods on {len(decision.new_node_claims)} new nodes for {total:.4f} USD/h, "
+        f"{existing} on nodes there are, {len(errors)} without a place",
         markup=False,
     )

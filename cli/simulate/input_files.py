@@ -26,7 +26,7 @@ from shared.api.labels import ARCH, OS
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
 from shared.instance_types.instance_type import InstanceType, Offering
-from shared.scheduling.decision import Options, Problem, Refusal
+from shared.scheduling.decision import Problem, SchedulingPolicies, UnschedulableReason
 from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Question:
     """A problem for the core, and what is known already: pods and other objects that can't be read."""
 
     problem: Problem
-    refused: Mapping[str, Refusal]
+    refused: Mapping[str, UnschedulableReason]
     invalid: tuple[InvalidObject, ...]
 
 
@@ -139,7 +139,7 @@ def question(document: Document, *, now: datetime) -> Question:
     for raw in document.objects:
         by_kind.setdefault(str(raw.get("kind")), []).append(raw)
     invalid: list[InvalidObject] = []
-    refused: dict[str, Refusal] = {}
+    refused: dict[str, UnschedulableReason] = {}
 
     def every(kind: type[T]) -> tuple[T, ...]:
         return decoding.every(by_kind.get(kind.__name__, ()), kind, invalid)
@@ -177,7 +177,7 @@ def question(document: Document, *, now: datetime) -> Question:
         snapshot=snapshot,
         instance_types={p.name: types_for(p.name, types, document.types_for_pool) for p in pools},
         pods=frozenset(p.key for p in pods if is_pending(p)),
-        options=options(document.options),
+        policies=policies(document.options),
     )
     return Question(problem, refused, tuple(invalid))
 
@@ -192,8 +192,8 @@ def types_for(
     return tuple(t for t in types if t.name in names)
 
 
-def options(raw: Mapping[str, Any]) -> Options:
-    """The options of a document.
+def policies(raw: Mapping[str, Any]) -> SchedulingPolicies:
+    """The scheduling policies of a document.
 
     Raises:
         DocumentError: one of them is unknown.
@@ -206,7 +206,7 @@ def options(raw: Mapping[str, Any]) -> Options:
         )
     if min_values not in _MIN_VALUES_POLICIES:
         raise DocumentError(f'options.minValuesPolicy is "{min_values}"; allowed are {", ".join(_MIN_VALUES_POLICIES)}')
-    return Options(preference_policy=preference, min_values_policy=min_values)
+    return SchedulingPolicies(preference_policy=preference, min_values_policy=min_values)
 
 
 def instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (any JSON)

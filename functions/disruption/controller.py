@@ -144,7 +144,7 @@ class Disruption:
         problem = Problem(
             snapshot=snapshot, instance_types={p.name: () for p in snapshot.node_pools}, leaving=view.going
         )
-        awaited = frozenset(name for name, pods in schedule(problem).existing.items() if pods)
+        awaited = frozenset(name for name, pods in schedule(problem).existing_nodes.items() if pods)
         classes = {p.name: class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
         view = with_fields(
             view,

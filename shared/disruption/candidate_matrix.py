@@ -15,9 +15,9 @@ import numpy as np
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError
 from shared.disruption import disruption_cost
-from shared.scheduling.state.launch_options import daemons_of
+from shared.scheduling.state.launch_options import daemon_set_pods
 from shared.scheduling.state.offerings import catalog_of
-from shared.scheduling.state.state_nodes import take_inventory
+from shared.scheduling.state.state_nodes import build_cluster_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,14 +59,14 @@ class Ground:
 
 def survey(view: View, candidates: Sequence[Candidate], prices: Sequence[float]) -> Ground:
     """The ground for these candidates."""
-    daemons = daemons_of(view.snapshot.daemon_sets)
-    inventory = take_inventory(view.snapshot, view.instance_types, daemons, view.going)
+    daemons = daemon_set_pods(view.snapshot.daemon_sets)
+    inventory = build_cluster_state(view.snapshot, view.instance_types, daemons, view.going)
     known: dict[bytes, Resources] = {}
     asked = [[_requests(p, known) for p in c.pods] for c in candidates]
     resources = tuple(sorted({r for pods in asked for one in pods for r in one} | {"cpu", "memory", "pods"}))
     column = {r: i for i, r in enumerate(resources)}
-    places = [p for p in inventory.places if p.initialized]
-    room = np.array([[p.room.get(r, 0) for r in resources] for p in places], np.int64).reshape(-1, len(resources))
+    places = [p for p in inventory.nodes if p.initialized]
+    room = np.array([[p.available.get(r, 0) for r in resources] for p in places], np.int64).reshape(-1, len(resources))
     row = {p.name: i for i, p in enumerate(places)}
     sizes, costs = _machines(view, resources)
     needs = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
 
 EMPTY = "Empty"
 DRIFTED = "Drifted"
@@ -41,7 +41,7 @@ class Action:
     """
 
     removals: tuple[Removal, ...]
-    replacements: tuple[PlannedClaim, ...] = ()
+    replacements: tuple[PlannedNodeClaim, ...] = ()
     savings: float = 0.0
     forced: bool = False
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shared.disruption.candidates import Candidate
     from shared.disruption.cluster_state import View
     from shared.disruption.savings import Balanced, Span, Worth
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
 
 BALANCED = "Balanced"
 
@@ -35,7 +35,7 @@ class Weighing:
     spans: Sequence[Span]
     balanced: Balanced
     best: tuple[int, ...] = ()
-    claims: tuple[PlannedClaim, ...] = ()
+    claims: tuple[PlannedNodeClaim, ...] = ()
     value: Worth = savings.NOTHING
     asked: set[tuple[int, ...]] = field(default_factory=set)
     blocked: dict[int, Obstacle] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Weighing:
             return False
         return self._weigh(key, leaving, placing.claims)
 
-    def _weigh(self, key: tuple[int, ...], leaving: Sequence[Candidate], planned: tuple[PlannedClaim, ...]) -> bool:
+    def _weigh(self, key: tuple[int, ...], leaving: Sequence[Candidate], planned: tuple[PlannedNodeClaim, ...]) -> bool:
         prices = [float(self.ground.price[i]) for i in key]
         balanced = any(c.pool.spec.disruption.consolidation_policy == BALANCED for c in leaving)
         deal = savings.Deal(
@@ -70,7 +70,7 @@ class Weighing:
         )
         value = deal.value
         obstacle = deal.obstacle
-        claims: tuple[PlannedClaim, ...] | None = ()
+        claims: tuple[PlannedNodeClaim, ...] | None = ()
         if value > savings.NOTHING and planned:
             claims = affordable(self.view, leaving, planned, deal.price)
             if claims is None:
@@ -134,8 +134,8 @@ class Weighing:
 
 
 def affordable(
-    view: View, leaving: Sequence[Candidate], claims: Sequence[PlannedClaim], price: float
-) -> tuple[PlannedClaim, ...] | None:
+    view: View, leaving: Sequence[Candidate], claims: Sequence[PlannedNodeClaim], price: float
+) -> tuple[PlannedNodeClaim, ...] | None:
     """The claims with only such types as keep the whole a saving, whatever is launched; None: there is no such choice.
 
     Each may cost as much more than its cheapest as the improvement that is asked for leaves, in proportion.
@@ -144,7 +144,7 @@ def affordable(
     limit = price * (1 - savings.IMPROVEMENT)
     if planned > limit or planned <= 0:
         return None
-    kept: list[PlannedClaim] = []
+    kept: list[PlannedNodeClaim] = []
     for claim in claims:
         types = view.instance_types.get(claim.node_pool, ())
         trimmed = price_filter.within(claim, types, claim.cheapest.price * limit / planned)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from shared.instance_types.instance_type import InstanceType
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
 
 LEAST_SPOT_CHOICE = 15
 
 
-def dearest(claim: PlannedClaim, types: Iterable[InstanceType]) -> Mapping[str, float]:
+def dearest(claim: PlannedNodeClaim, types: Iterable[InstanceType]) -> Mapping[str, float]:
     """By type that the claim lists: USD per hour of its dearest offering that the claim allows and that is available.
 
     Only offerings of the claim's cheapest capacity type count, because :func:`within` asks for no other.
@@ -50,7 +50,7 @@ def dearest(claim: PlannedClaim, types: Iterable[InstanceType]) -> Mapping[str, 
     return found
 
 
-def within(claim: PlannedClaim, types: tuple[InstanceType, ...], limit: float) -> PlannedClaim | None:
+def within(claim: PlannedNodeClaim, types: tuple[InstanceType, ...], limit: float) -> PlannedNodeClaim | None:
     """The claim with its capacity type said and only types that cost at most ``limit``; None if nothing is left.
 
     Nothing is left, too, when the pool's minValues no longer hold.
@@ -75,7 +75,7 @@ def within(claim: PlannedClaim, types: tuple[InstanceType, ...], limit: float) -
     return replace(claim, instance_types=kept, requirements=tuple(trimmed))
 
 
-def _variety(key: str, kept: Iterable[str], types: Mapping[str, InstanceType], claim: PlannedClaim) -> int:
+def _variety(key: str, kept: Iterable[str], types: Mapping[str, InstanceType], claim: PlannedNodeClaim) -> int:
     """How many values of the label the kept types leave to choose from."""
     match key:
         case names.INSTANCE_TYPE:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from shared.disruption.candidates import Candidate
     from shared.disruption.cluster_state import View
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Placing:
     ``waiting`` says that a pod's place is on a node that isn't up yet, so it isn't known to come.
     """
 
-    claims: tuple[PlannedClaim, ...] = ()
+    claims: tuple[PlannedNodeClaim, ...] = ()
     stuck: Mapping[str, str] = field(default_factory=dict)
     waiting: bool = False
 
@@ -61,9 +61,9 @@ def place(view: View, leaving: Collection[Candidate]) -> Placing:
     moved = {p.key for c in leaving for p in c.pods}
     ready = {n.metadata.name for n in view.snapshot.nodes if _is_up(n.metadata.labels)}
     return Placing(
-        claims=decision.claims,
-        stuck={key: decision.errors[key].message for key in sorted(moved & decision.errors.keys())},
-        waiting=any(name not in ready and moved.intersection(pods) for name, pods in decision.existing.items()),
+        claims=decision.new_node_claims,
+        stuck={key: decision.pod_errors[key].message for key in sorted(moved & decision.pod_errors.keys())},
+        waiting=any(name not in ready and moved.intersection(pods) for name, pods in decision.existing_nodes.items()),
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shared.disruption.candidates import Candidate
     from shared.disruption.cluster_state import View
     from shared.instance_types.instance_type import InstanceType
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
     from shared.snapshot import Snapshot
 
 REASON = SURPLUS
@@ -44,9 +44,9 @@ def standing(pool: NodePool, snapshot: Snapshot) -> tuple[NodeClaim, ...]:
 
 def missing(
     snapshot: Snapshot, instance_types: Mapping[str, tuple[InstanceType, ...]], not_ready: Mapping[str, str]
-) -> tuple[tuple[PlannedClaim, ...], Mapping[str, str]]:
+) -> tuple[tuple[PlannedNodeClaim, ...], Mapping[str, str]]:
     """The machines that static pools lack, and by pool why it can't have all of them."""
-    found: list[PlannedClaim] = []
+    found: list[PlannedNodeClaim] = []
     lacks: dict[str, str] = {}
     for pool in _pools(snapshot):
         wanted = (pool.spec.replicas or 0) - len(standing(pool, snapshot))

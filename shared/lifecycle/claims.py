@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
 
 
 def claim_for(
-    planned: PlannedClaim, pool: NodePool, node_class: EC2NodeClass, *, decision: str, name: str
+    planned: PlannedNodeClaim, pool: NodePool, node_class: EC2NodeClass, *, decision: str, name: str
 ) -> NodeClaim:
     """The claim of a planned machine.
 
@@ -70,7 +70,7 @@ def claim_for(
         names.NODECLASS_HASH: hash_node_class(node_class),
         names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
         names.LAUNCH_GROUP: _launch_group(spec, claim_labels, decision),
-        names.PLANNED_PODS: nominations.written(planned.pods),
+        names.PLANNED_PODS: nominations.planned_pods_annotation(planned.pods),
     }
     if planned.min_values_relaxed:
         annotations[names.MIN_VALUES_RELAXED] = "true"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from shared.cluster.lease import Lease
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.launch.node_pools import Supply
-    from shared.scheduling.decision import Decision, PlannedClaim, Refusal
+    from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
 
@@ -54,7 +54,7 @@ class Decided:
     waiting: tuple[NodeClaim, ...]
     arriving: Mapping[str, str]
     lacks: Mapping[str, str]
-    scarce: Mapping[str, Refusal]
+    scarce: Mapping[str, UnschedulableReason]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,19 +84,19 @@ class Deciding:
             if fixed:
                 snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *fixed))
             decision = _plan(snapshot, supply, leaving)
-            scarce: dict[str, Refusal] = {}
-            if decision.errors:
+            scarce: dict[str, UnschedulableReason] = {}
+            if decision.pod_errors:
                 lately = self._supply(snapshot, now, lately=True)
                 again = decision if lately == supply else _plan(snapshot, lately, leaving)
-                if len(again.errors) < len(decision.errors):
-                    scarce = {pod: why for pod, why in decision.errors.items() if pod not in again.errors}
+                if len(again.pod_errors) < len(decision.pod_errors):
+                    scarce = {pod: why for pod, why in decision.pod_errors.items() if pod not in again.pod_errors}
                     supply, decision = lately, again
             lease.check()
             machines = grouped(decision, snapshot, supply)
             planned_now = self._write(machines, snapshot, supply, decision=f"{self.run}/{attempt}")
         created = (*fixed, *planned_now)
         there = {n.metadata.name for n in snapshot.nodes}
-        arriving = {pod: name for name, pods in decision.existing.items() if name not in there for pod in pods}
+        arriving = {pod: name for name, pods in decision.existing_nodes.items() if name not in there for pod in pods}
         arriving |= {pod: c.name for m, c in zip(machines, planned_now, strict=True) for pod in m.pods}
         made = {c.name for c in created}
         return Decided(
@@ -132,11 +132,11 @@ class Deciding:
         return self._write(machines, snapshot, supply, decision=f"{self.run}/{attempt}/static"), lacks
 
     def _write(
-        self, machines: Sequence[PlannedClaim], snapshot: Snapshot, supply: Supply, *, decision: str
+        self, machines: Sequence[PlannedNodeClaim], snapshot: Snapshot, supply: Supply, *, decision: str
     ) -> tuple[NodeClaim, ...]:
         claims = planned(machines, snapshot, supply, decision=decision)
 
-        def write(item: tuple[PlannedClaim, NodeClaim]) -> NodeClaim:
+        def write(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
             machine, claim = item
             stored = writes.create(self.client, resources.NODE_CLAIMS, claim)
             self.logger.info(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.launch.node_pools import Supply
-    from shared.scheduling.decision import Decision, PlannedClaim
+    from shared.scheduling.decision import Decision, PlannedNodeClaim
     from shared.snapshot import Snapshot
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -60,7 +60,7 @@ def offers(
 
 
 def planned(
-    machines: Iterable[PlannedClaim], snapshot: Snapshot, supply_: Supply, *, decision: str
+    machines: Iterable[PlannedNodeClaim], snapshot: Snapshot, supply_: Supply, *, decision: str
 ) -> tuple[NodeClaim, ...]:
     """The claims of planned machines, not written yet; their names follow from the decision's id."""
     pools = {p.name: p for p in snapshot.node_pools}
@@ -82,16 +82,16 @@ def _suffix(decision: str, index: int) -> str:
     return "".join(_LETTERS[b % len(_LETTERS)] for b in digest[:5])
 
 
-def grouped(decision: Decision, snapshot: Snapshot, offers: Supply) -> tuple[PlannedClaim, ...]:
+def grouped(decision: Decision, snapshot: Snapshot, offers: Supply) -> tuple[PlannedNodeClaim, ...]:
     """The decision's claims in their order, in few launches; those of pools that are near their limits as planned."""
     held: dict[str, Resources] = {}
     capacity = {pool: {t.name: t.capacity for t in types} for pool, types in offers.instance_types.items()}
     for claim in snapshot.node_claims:
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
         held[pool] = add(held.get(pool, {}), _size(claim, capacity.get(pool, {})))
-    merged = fewer_launches(decision.claims)
+    merged = fewer_launches(decision.new_node_claims)
     limited = past_limits(merged, snapshot.node_pools, held=held, instance_types=offers.instance_types)
-    return fewer_launches(decision.claims, limited=limited) if limited else merged
+    return fewer_launches(decision.new_node_claims, limited=limited) if limited else merged
 
 
 def _size(claim: NodeClaim, capacity: Mapping[str, Resources]) -> Resources:

@@ -114,7 +114,7 @@ class Provisioning:
                 report.slowest_claim = max(report.slowest_claim or 0.0, _longest_wait(decided, runtime.current().now()))
             report.launched += launched
             report.failed += failed
-            report.unplaced = frozenset(decided.decision.errors)
+            report.unplaced = frozenset(decided.decision.pod_errors)
             report.arriving, report.seen = decided.arriving, decided.snapshot
             report.unfilled = frozenset(c.name for c in claims) - {r.claim_name for r in launched}
             if not any(f.kind == "capacity" for f in failed):
@@ -145,7 +145,7 @@ class Provisioning:
             if lack := decided.lacks.get(pool.name):
                 self._recorder.record(pool.ref, "Warning", "ReplicasMissing", lack)
                 self._logger.warning("A static pool lacks nodes", extra={"nodepool": pool.name, "why": lack})
-        told = dict(sorted({**decided.scarce, **decided.decision.errors}.items())[:_TOLD])
+        told = dict(sorted({**decided.scarce, **decided.decision.pod_errors}.items())[:_TOLD])
         pods = {p.key: p for p in decided.snapshot.pods if not p.spec.node_name} if told else {}
         for key, refusal in told.items():
             pod = pods.get(key)
@@ -157,5 +157,5 @@ class Provisioning:
 
 def _longest_wait(decided: Decided, now: datetime) -> float:
     """How long the pods had been waiting that machines are bought for, the longest of them, in seconds."""
-    bought = {key for claim in decided.decision.claims for key in claim.pods}
+    bought = {key for claim in decided.decision.new_node_claims for key in claim.pods}
     return max((waited(p, now=now) for p in decided.snapshot.pods if p.key in bought), default=0.0)

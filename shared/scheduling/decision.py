@@ -22,7 +22,7 @@ MAX_INSTANCE_TYPES = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SchedulingPolicies:
     """``preference_policy`` Respect | Ignore; ``min_values_policy`` Strict | BestEffort."""
 
     preference_policy: str = "Respect"
@@ -44,11 +44,11 @@ class Problem:
     not_ready: Mapping[str, str] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
     pods: frozenset[str] | None = None
-    options: Options = Options()
+    policies: SchedulingPolicies = SchedulingPolicies()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cheapest:
+class CheapestOffering:
     """The cheapest available offering of a claim; price in USD per hour."""
 
     instance_type: str
@@ -58,7 +58,7 @@ class Cheapest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedClaim:
+class PlannedNodeClaim:
     """A machine to ask for.
 
     ``instance_types`` are cheapest first, at most :data:`MAX_INSTANCE_TYPES`; ``requirements`` are complete (the
@@ -73,12 +73,12 @@ class PlannedClaim:
     requests: Resources
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
-    cheapest: Cheapest
+    cheapest: CheapestOffering
     min_values_relaxed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class UnschedulableReason:
     """Why a pod got no place: one sentence for a person, and the criterion that failed, per pool."""
 
     message: str
@@ -89,12 +89,12 @@ class Refusal:
 class Decision:
     """Where each pod goes: a new claim, an existing node or in-flight claim (by name), or nowhere with a reason.
 
-    ``held`` are pods that wait for machines which an earlier decision bought; nothing is bought for them now.
+    ``deferred`` are pods that wait for machines which an earlier decision bought; nothing is bought for them now.
     Pod keys are ``namespace/name``. ``stats`` are figures for logs and metrics, never part of the decision.
     """
 
-    claims: tuple[PlannedClaim, ...] = ()
-    existing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    errors: Mapping[str, Refusal] = field(default_factory=dict)
-    held: frozenset[str] = frozenset()
+    new_node_claims: tuple[PlannedNodeClaim, ...] = ()
+    existing_nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pod_errors: Mapping[str, UnschedulableReason] = field(default_factory=dict)
+    deferred: frozenset[str] = frozenset()
     stats: Mapping[str, float] = field(default_factory=dict)

@@ -12,17 +12,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api.pods import is_pending, is_provisionable, is_reschedulable
-from shared.scheduling.decision import Decision, PlannedClaim, Problem, Refusal
+from shared.scheduling.decision import Decision, PlannedNodeClaim, Problem, UnschedulableReason
 from shared.scheduling.results.explanation import Circumstances, explain
 from shared.scheduling.results.nodeclaims import claims_of
 from shared.scheduling.rules.pod_affinity import Namespaces
 from shared.scheduling.rules.volume_topology import Storage
 from shared.scheduling.solver.planner import best_plan
 from shared.scheduling.state import nominations
-from shared.scheduling.state.launch_options import build_market, daemons_of
-from shared.scheduling.state.state_nodes import take_inventory
-from shared.scheduling.topology.feasibility import Judge
-from shared.scheduling.topology.pod_groups import read_pods
+from shared.scheduling.state.launch_options import build_launch_options, daemon_set_pods
+from shared.scheduling.state.state_nodes import build_cluster_state
+from shared.scheduling.topology.feasibility import FeasibilityChecker
+from shared.scheduling.topology.pod_groups import group_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,36 +38,38 @@ def schedule(problem: Problem) -> Decision:
     """
     started = time.perf_counter()  # for stats alone, which are no part of the decision
     snapshot = problem.snapshot
-    daemons = daemons_of(snapshot.daemon_sets)
-    inventory = take_inventory(snapshot, problem.instance_types, daemons, problem.leaving)
-    waiting = {p.key: p for p in _waiting(problem, inventory.leaving | problem.leaving)}
-    kept = nominations.keep(inventory, snapshot, waiting)
-    inventory = kept.inventory
-    promised = kept.held.union(*kept.seated.values())
+    daemons = daemon_set_pods(snapshot.daemon_sets)
+    cluster_state = build_cluster_state(snapshot, problem.instance_types, daemons, problem.leaving)
+    waiting = {p.key: p for p in _waiting(problem, cluster_state.leaving | problem.leaving)}
+    nominated = nominations.nominate(cluster_state, snapshot, waiting)
+    cluster_state = nominated.cluster_state
+    promised = nominated.deferred.union(*nominated.nominated.values())
     asked_for = {key for key in waiting if problem.pods is None or key in problem.pods}
     wanted = [pod for key, pod in waiting.items() if key in asked_for and key not in promised]
     spaces = Namespaces(snapshot.namespaces, {p.metadata.namespace or "default" for p in snapshot.pods})
     storage = Storage.of(snapshot)
-    inventory = replace(inventory, mounted=storage.mounted_on(inventory.places))
-    reading = read_pods(wanted, spaces, storage)
+    cluster_state = replace(cluster_state, mounted_volumes=storage.mounted_on(cluster_state.nodes))
+    reading = group_pods(wanted, spaces, storage)
     asked = {r for _, sizes in reading.classes for s in sizes for r in s.requests} | {"pods"}
-    market = build_market(snapshot.node_pools, problem.instance_types, daemons, _not_usable(problem), asked)
-    judge = Judge(market, inventory)
-    planner = best_plan(judge, spaces, reading.classes, problem.options)
-    claims = sorted(claims_of(planner.packer, judge, planner.expand), key=_claim_order)
-    found = {name: [k for k in keys if k in asked_for] for name, keys in kept.seated.items()}
-    for i, pods in planner.ground.placed.items():
-        found.setdefault(inventory.places[i].name, []).extend(planner.expand(pods))
-    order = [p.name for p in inventory.places]
+    launch_options = build_launch_options(
+        snapshot.node_pools, problem.instance_types, daemons, _not_usable(problem), asked
+    )
+    checker = FeasibilityChecker(launch_options, cluster_state)
+    planner = best_plan(checker, spaces, reading.classes, problem.policies)
+    claims = sorted(claims_of(planner.packer, checker, planner.expand), key=_claim_order)
+    found = {name: [k for k in keys if k in asked_for] for name, keys in nominated.nominated.items()}
+    for i, pods in planner.existing_capacity.placed.items():
+        found.setdefault(cluster_state.nodes[i].name, []).extend(planner.expand(pods))
+    order = [p.name for p in cluster_state.nodes]
     existing = {name: tuple(sorted(found[name])) for name in order if found.get(name)}
-    errors: dict[str, Refusal] = dict(reading.refused)
+    errors: dict[str, UnschedulableReason] = dict(reading.refused)
     known = Circumstances(planner.limits.left, planner.topology, planner.present())
     for group in planner.unplaced:
-        reasons: dict[tuple[int, ...], Refusal] = {}
+        reasons: dict[tuple[int, ...], UnschedulableReason] = {}
         for requests, pods in group.sizes:
             key = tuple(requests.tolist())
             if key not in reasons:
-                reasons[key] = explain(group, requests, judge, known)
+                reasons[key] = explain(group, requests, checker, known)
             errors.update(dict.fromkeys(planner.expand(pods), reasons[key]))
     stats = {
         "pods": float(len(asked_for)),
@@ -76,10 +78,10 @@ def schedule(problem: Problem) -> Decision:
         "seconds": time.perf_counter() - started,
     }
     return Decision(
-        claims=tuple(claims),
-        existing=existing,
-        errors=dict(sorted(errors.items())),
-        held=kept.held & asked_for,
+        new_node_claims=tuple(claims),
+        existing_nodes=existing,
+        pod_errors=dict(sorted(errors.items())),
+        deferred=nominated.deferred & asked_for,
         stats=stats,
     )
 
@@ -91,7 +93,7 @@ def _not_usable(problem: Problem) -> dict[str, str]:
     return {**unread, **problem.not_ready}
 
 
-def _claim_order(claim: PlannedClaim) -> tuple[str, tuple[str, ...]]:
+def _claim_order(claim: PlannedNodeClaim) -> tuple[str, tuple[str, ...]]:
     return claim.node_pool, claim.pods
 
 

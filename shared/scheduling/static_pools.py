@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from shared.api.nodepool import NodePool
     from shared.instance_types.instance_type import InstanceType
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
     from shared.snapshot import Snapshot
 
 _LABEL = {"tenon.sh/place": "static"}
@@ -34,7 +34,7 @@ def machines(
     snapshot: Snapshot,
     instance_types: Mapping[str, tuple[InstanceType, ...]],
     not_ready: Mapping[str, str],
-) -> tuple[tuple[PlannedClaim, ...], str]:
+) -> tuple[tuple[PlannedNodeClaim, ...], str]:
     """So many more machines of the pool, or as many as can be had, and why not more (empty: they are all there).
 
     Nothing of the snapshot is room for them, but everything counts against the pool's limits.
@@ -53,8 +53,8 @@ def machines(
             pods=frozenset(p.key for p in places),
         )
     )
-    claims = tuple(replace(c, pods=()) for c in decision.claims)
-    return claims, next((r.message for _, r in sorted(decision.errors.items())), "")
+    claims = tuple(replace(c, pods=()) for c in decision.new_node_claims)
+    return claims, next((r.message for _, r in sorted(decision.pod_errors.items())), "")
 
 
 def _place(index: int) -> Pod:

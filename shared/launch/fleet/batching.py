@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
     from shared.api.quantity import Resources
     from shared.instance_types.instance_type import InstanceType
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
 
 FEW, FEW_COST = 3, 0.03
 """So few calls are aimed at if the decision's price grows by no more than this share of it."""
@@ -40,7 +40,7 @@ class _Group:
     """Claims that one call launches, by their place in the decision; ``needs`` is the most that any of them asks."""
 
     terms: bytes
-    model: PlannedClaim
+    model: PlannedNodeClaim
     members: list[int]
     needs: Resources
 
@@ -54,7 +54,9 @@ class _Group:
         return (self.model.cheapest.price - other.model.cheapest.price) * len(other.members)
 
 
-def fewer_launches(claims: Sequence[PlannedClaim], *, limited: Collection[str] = ()) -> tuple[PlannedClaim, ...]:
+def fewer_launches(
+    claims: Sequence[PlannedNodeClaim], *, limited: Collection[str] = ()
+) -> tuple[PlannedNodeClaim, ...]:
     """The claims in their order, some with the instance types of a larger one, so that they fall into fewer groups.
 
     ``limited`` are pools whose claims stay as they are, because larger machines could pass the pool's limits. Where
@@ -71,7 +73,7 @@ def fewer_launches(claims: Sequence[PlannedClaim], *, limited: Collection[str] =
 
 
 def past_limits(
-    claims: Iterable[PlannedClaim],
+    claims: Iterable[PlannedNodeClaim],
     pools: Iterable[NodePool],
     *,
     held: Mapping[str, Resources],
@@ -123,7 +125,7 @@ def _merged(alike: Iterable[_Group], limited: Collection[str], *, down_to: int, 
     return groups
 
 
-def _alike(claims: Sequence[PlannedClaim]) -> list[_Group]:
+def _alike(claims: Sequence[PlannedNodeClaim]) -> list[_Group]:
     """The claims' groups, those of the same cheapest offering as one where they have enough types in common."""
     found: list[_Group] = []
     for group in _groups(claims):
@@ -138,7 +140,7 @@ def _alike(claims: Sequence[PlannedClaim]) -> list[_Group]:
     return found
 
 
-def _common(one: _Group, other: _Group) -> PlannedClaim | None:
+def _common(one: _Group, other: _Group) -> PlannedNodeClaim | None:
     """The machine that either group's claims may be; None: they differ in more than some types."""
     a, b = one.model, other.model
     if one.terms != other.terms or a.cheapest != b.cheapest or any(r.min_values is not None for r in a.requirements):
@@ -155,7 +157,7 @@ def _common(one: _Group, other: _Group) -> PlannedClaim | None:
     return replace(a, instance_types=types, requirements=requirements, requests=largest(a.requests, b.requests))
 
 
-def _groups(claims: Sequence[PlannedClaim]) -> list[_Group]:
+def _groups(claims: Sequence[PlannedNodeClaim]) -> list[_Group]:
     by_key: defaultdict[tuple[bytes, tuple[str, ...]], list[int]] = defaultdict(list)
     for at, claim in enumerate(claims):
         by_key[_terms(claim), claim.instance_types].append(at)
@@ -170,14 +172,14 @@ def _groups(claims: Sequence[PlannedClaim]) -> list[_Group]:
     return made
 
 
-def _terms(claim: PlannedClaim) -> bytes:
+def _terms(claim: PlannedNodeClaim) -> bytes:
     """All that claims of one launch have in common but for the types."""
     requirements = [r for r in claim.requirements if labels.canonical(r.key) != labels.INSTANCE_TYPE]
     parts = [claim.node_pool, requirements, dict(sorted(claim.labels.items())), claim.taints, claim.min_values_relaxed]
     return msgspec.json.encode(msgspec.to_builtins(parts))
 
 
-def _as(claim: PlannedClaim, model: PlannedClaim) -> PlannedClaim:
+def _as(claim: PlannedNodeClaim, model: PlannedNodeClaim) -> PlannedNodeClaim:
     if claim.instance_types == model.instance_types:
         return claim
     return replace(claim, instance_types=model.instance_types, requirements=model.requirements, cheapest=model.cheapest)

@@ -14,7 +14,7 @@ import numpy as np
 
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
-from shared.scheduling.decision import Refusal
+from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.rules.requirements import expressions
 from shared.scheduling.solver.packing import values_among
 from shared.scheduling.state.launch_options import allowed_in
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.rules.pod_affinity import Term
+    from shared.scheduling.rules.pod_affinity import TopologyTerm
     from shared.scheduling.rules.requirements import Requirements, ValueSet
-    from shared.scheduling.solver.domain_assignment import Group
-    from shared.scheduling.state.launch_options import Market, Pool
-    from shared.scheduling.topology.feasibility import Judge
+    from shared.scheduling.solver.domain_assignment import PendingGroup
+    from shared.scheduling.state.launch_options import LaunchOptions, NodeClaimTemplate
+    from shared.scheduling.topology.feasibility import FeasibilityChecker
     from shared.scheduling.topology.topology import Topology
 
     Ints = NDArray[np.int64]
@@ -48,31 +48,35 @@ class Circumstances:
     limits_left: Ints
     topology: Topology
     on_hosts: Mapping[int, bool]
-    located: frozenset[str] = frozenset()
+    volume_labels: frozenset[str] = frozenset()
 
 
-def explain(group: Group, requests: Ints, judge: Judge, known: Circumstances) -> Refusal:
+def explain(
+    group: PendingGroup, requests: Ints, checker: FeasibilityChecker, known: Circumstances
+) -> UnschedulableReason:
     """Why pods of this class and size have no place: a sentence, and the criterion that failed by pool."""
-    market = judge.market
-    known = replace(known, located=group.pods.located)
-    criteria = dict(sorted(market.refused.items()))
+    launch_options = checker.launch_options
+    known = replace(known, volume_labels=group.pod_group.volume_labels)
+    criteria = dict(sorted(launch_options.unusable_pools.items()))
     open_pools: list[str] = []
-    for number, pool in enumerate(market.pools):
-        tried = [_pool(number, pool, asked, group, requests, judge, known) for asked in group.pods.alternatives]
+    for number, pool in enumerate(launch_options.templates):
+        tried = [_pool(number, pool, asked, group, requests, checker, known) for asked in group.pod_group.alternatives]
         failed = [t for t in tried if t is not None]
         if len(failed) == len(tried):
-            criteria[pool.name] = failed[0]
+            criteria[pool.node_pool] = failed[0]
         else:
-            open_pools.append(pool.name)
+            open_pools.append(pool.node_pool)
     if open_pools:
         rule = _rule(group, known)
         criteria.update(dict.fromkeys(open_pools, rule))
     if not criteria:
-        return Refusal(message="there is no NodePool, and no node has room for it")
+        return UnschedulableReason(message="there is no NodePool, and no node has room for it")
     parts = _grouped(criteria)
     if len(parts) == 1:
-        return Refusal(message=f"no place: {parts[0]}", criteria=criteria)
-    return Refusal(message=f"no place in any of {len(criteria)} NodePools: {'; '.join(parts)}", criteria=criteria)
+        return UnschedulableReason(message=f"no place: {parts[0]}", criteria=criteria)
+    return UnschedulableReason(
+        message=f"no place in any of {len(criteria)} NodePools: {'; '.join(parts)}", criteria=criteria
+    )
 
 
 def _grouped(criteria: dict[str, str]) -> list[str]:
@@ -88,53 +92,58 @@ def _grouped(criteria: dict[str, str]) -> list[str]:
 
 def _pool(
     number: int,
-    pool: Pool,
+    pool: NodeClaimTemplate,
     asked: Requirements,
-    group: Group,
+    group: PendingGroup,
     requests: Ints,
-    judge: Judge,
+    checker: FeasibilityChecker,
     known: Circumstances,
 ) -> str | None:
     """The first criterion by which the pool takes no such pod; None if it has a machine that would do."""
-    market = judge.market
-    effects = REPELLING if group.wishes.soft else EFFECTS
-    taint = untolerated(group.pods.tolerations, pool.taints, effects=effects)
+    launch_options = checker.launch_options
+    effects = REPELLING if group.preferences.tolerate_prefer_no_schedule else EFFECTS
+    taint = untolerated(group.pod_group.tolerations, pool.taints, effects=effects)
     if taint is not None:
         return f"the pod doesn't tolerate its taint {format_taint(taint)}"
     for key, allowed in sorted(asked.items()):
-        if key not in market.columns and not pool.catalog.knows(key) and (pool.state(key) & allowed).empty:
+        if key not in launch_options.columns and not pool.catalog.knows(key) and (pool.state(key) & allowed).empty:
             wanted = _said(key, allowed)
             return (
                 f"its nodes' {key} can't be {wanted}"
-                if key in pool.template
+                if key in pool.requirements
                 else f"its nodes have no label {key} ({wanted})"
             )
-    return _types(number, pool, asked, requests, market, known)
+    return _types(number, pool, asked, requests, launch_options, known)
 
 
 def _types(
-    number: int, pool: Pool, asked: Requirements, requests: Ints, market: Market, known: Circumstances
+    number: int,
+    pool: NodeClaimTemplate,
+    asked: Requirements,
+    requests: Ints,
+    launch_options: LaunchOptions,
+    known: Circumstances,
 ) -> str | None:
-    rows = np.arange(pool.rows.start, pool.rows.stop)
-    if not len(rows):
+    options = np.arange(pool.options.start, pool.options.stop)
+    if not len(options):
         return _nothing(pool)
-    story, left, offerings = _by_labels(pool, asked, rows, market, known)
+    story, left, offerings = _by_labels(pool, asked, options, launch_options, known)
     if not len(left):
         return f"{story}, and none is left"
-    held = left[(market.free[left] >= requests).all(1)]
+    held = left[(launch_options.free[left] >= requests).all(1)]
     if not len(held):
-        return _too_small(story, len(left) < len(rows), requests, left, market)
-    over = _over_limits(held, known.limits_left[number], market)
+        return _too_small(story, len(left) < len(options), requests, left, launch_options)
+    over = _over_limits(held, known.limits_left[number], launch_options)
     if over is not None:
         return over
-    return _few_values(pool, held, offerings, market)
+    return _few_values(pool, held, offerings, launch_options)
 
 
-def _few_values(pool: Pool, held: Ints, offerings: Bools, market: Market) -> str | None:
+def _few_values(pool: NodeClaimTemplate, held: Ints, offerings: Bools, launch_options: LaunchOptions) -> str | None:
     """Which minValues the machines that would hold the pod can't keep; all of them, if it is their sum."""
     if not pool.min_values:
         return None
-    found = {key: len(values_among(market, pool, held, offerings, key)) for key in pool.min_values}
+    found = {key: len(values_among(launch_options, pool, held, offerings, key)) for key in pool.min_values}
     short = [key for key, n in sorted(pool.min_values.items()) if found[key] < n] or sorted(pool.min_values)
     said = "; ".join(
         f"{pool.min_values[key]} values of {key}, and the types that would do have {found[key]}" for key in short
@@ -142,9 +151,9 @@ def _few_values(pool: Pool, held: Ints, offerings: Bools, market: Market) -> str
     return f"its minValues ask for {said}"
 
 
-def _nothing(pool: Pool) -> str:
+def _nothing(pool: NodeClaimTemplate) -> str:
     """Why a pool has no machine to buy at all."""
-    types, offerings = allowed_in(pool.catalog, pool.template)
+    types, offerings = allowed_in(pool.catalog, pool.requirements)
     allowed = types & pool.catalog.offered[:, offerings].any(1)
     if not allowed.any():
         return "its own requirements allow no instance type"
@@ -154,43 +163,43 @@ def _nothing(pool: Pool) -> str:
 
 
 def _by_labels(
-    pool: Pool, asked: Requirements, rows: Ints, market: Market, known: Circumstances
+    pool: NodeClaimTemplate, asked: Requirements, options: Ints, launch_options: LaunchOptions, known: Circumstances
 ) -> tuple[str, Ints, Bools]:
     """What labels leave, with the story so far: which label ruled out how many, and what only lacks capacity."""
     removed: list[str] = []
-    total = len(rows)
-    offerings = np.ones(len(market.offerings), np.bool_)
+    total = len(options)
+    offerings = np.ones(len(launch_options.offerings), np.bool_)
     offered = np.ones(len(pool.catalog.offerings), np.bool_)
     for key, allowed in sorted(asked.items()):
         sold = 0
-        if key in market.columns:
-            offerings &= market.offerings_allowed(key, allowed)
+        if key in launch_options.columns:
+            offerings &= launch_options.offerings_allowed(key, allowed)
             if key in pool.catalog.offering_columns:
                 offered &= pool.catalog.offering_columns[key].allowed(allowed)
-            kept = np.isfinite(market.price[rows][:, offerings]).any(1)
-            sold = int(pool.catalog.offered[market.type_of[rows[~kept]]][:, offered].any(1).sum())
+            kept = np.isfinite(launch_options.price[options][:, offerings]).any(1)
+            sold = int(pool.catalog.offered[launch_options.type_of[options[~kept]]][:, offered].any(1).sum())
         elif pool.catalog.knows(key):
-            kept = pool.catalog.types_allowed(key, allowed)[market.type_of[rows]]
+            kept = pool.catalog.types_allowed(key, allowed)[launch_options.type_of[options]]
         else:
             continue
-        label = f"{key} {_said(key, allowed)}{', where its volumes are,' if key in known.located else ''}"
+        label = f"{key} {_said(key, allowed)}{', where its volumes are,' if key in known.volume_labels else ''}"
         if (~kept).sum() > sold:
             removed.append(f"{label} rules out {int((~kept).sum()) - sold}")
         if sold:
             removed.append(f"{label} leaves {sold} that can't be had now")
-        rows = rows[kept]
+        options = options[kept]
     story = f"of {total} instance types {', '.join(removed)}" if removed else f"of {total} instance types"
-    return story, rows, offerings
+    return story, options, offerings
 
 
-def _over_limits(held: Ints, left: Ints, market: Market) -> str | None:
+def _over_limits(held: Ints, left: Ints, launch_options: LaunchOptions) -> str | None:
     """Which limit keeps the pool from every machine that would hold the pod."""
-    size = np.hstack([market.capacity[held], np.ones((len(held), 1), np.int64)])
+    size = np.hstack([launch_options.capacity[held], np.ones((len(held), 1), np.int64)])
     over = size > left
     if not over.any(1).all():
         return None
     tight = int(over.sum(0).argmax())
-    name = NODES if tight == len(market.resources) else market.resources[tight]
+    name = NODES if tight == len(launch_options.resources) else launch_options.resources[tight]
     have = max(0, int(left[tight]))
     if name == NODES:
         return f"its limit on {name} leaves {have}"
@@ -198,31 +207,31 @@ def _over_limits(held: Ints, left: Ints, market: Market) -> str | None:
     return f"its limit leaves {name} {rest}, and the smallest machine for the pod has {smallest}"
 
 
-def _too_small(story: str, some_removed: bool, requests: Ints, rows: Ints, market: Market) -> str:  # noqa: FBT001 (private)
+def _too_small(story: str, some_removed: bool, requests: Ints, options: Ints, launch_options: LaunchOptions) -> str:  # noqa: FBT001 (private)
     """Which resource no type has enough of, what is needed with daemons, and the nearest miss."""
-    free = market.free[rows]
-    rest = f"{story}; of the other {len(rows)}" if some_removed else story
+    free = launch_options.free[options]
+    rest = f"{story}; of the other {len(options)}" if some_removed else story
     alone = [r for r in np.flatnonzero(requests).tolist() if not (free[:, r] >= requests[r]).any()]
     for r in alone:
-        name = market.resources[r]
+        name = launch_options.resources[r]
         need = format_quantity(name, int(requests[r]))
         if not free[:, r].any():
             return f"{rest}, every one lacks {name} (needs {need})"
-        best = int(rows[free[:, r].argmax()])
-        daemons = int(market.daemons[best][r])
+        best = int(options[free[:, r].argmax()])
+        daemons = int(launch_options.daemon_requests[best][r])
         more = f" besides {format_quantity(name, daemons)} for daemons" if daemons else ""
         return (
             f"{rest}, none has enough {name}: needs {need}{more}, the most is "
-            f"{format_quantity(name, int(free[:, r].max()))} on {market.name_of(best)}"
+            f"{format_quantity(name, int(free[:, r].max()))} on {launch_options.instance_type_of(best)}"
         )
     missing = (free < requests).sum(1)
     nearest = int(missing.argmin())
-    names = [market.resources[r] for r in np.flatnonzero(free[nearest] < requests).tolist()]
+    names = [launch_options.resources[r] for r in np.flatnonzero(free[nearest] < requests).tolist()]
     needs = ", ".join(
-        f"{market.resources[r]} {format_quantity(market.resources[r], int(requests[r]))}"
+        f"{launch_options.resources[r]} {format_quantity(launch_options.resources[r], int(requests[r]))}"
         for r in np.flatnonzero(requests).tolist()
     )
-    closest = market.name_of(int(rows[nearest]))
+    closest = launch_options.instance_type_of(int(options[nearest]))
     return f"{rest}, none has all at once ({needs}); nearest is {closest}, short of {', '.join(names)}"
 
 
@@ -234,38 +243,42 @@ def _said(key: str, allowed: ValueSet) -> str:
     return " and ".join(parts) or "anything"
 
 
-def _rule(group: Group, known: Circumstances) -> str:  # noqa: PLR0911 (one question after the other)
+def _rule(group: PendingGroup, known: Circumstances) -> str:  # noqa: PLR0911 (one question after the other)
     """The rule about other pods that leaves no place, where machines would do."""
-    pods, topology = group.pods, known.topology
-    domains = topology.domains
-    for term in pods.together:
-        number = topology.areas.numbers.get((term, b""))
-        host = topology.hosts.numbers.get((term, b""))
+    pods, topology = group.pod_group, known.topology
+    domains = topology.domain_counts
+    for term in pods.affinity:
+        number = topology.domain_terms.numbers.get((term, b""))
+        host = topology.host_terms.numbers.get((term, b""))
         nowhere = number is not None and not any(domains.counts.get(number, {}).values())
         if nowhere or (host is not None and host not in group.host.match and not known.on_hosts.get(host)):
             return (
-                f"machines would do, but no pod of its affinity ({_selector(term)}) has a place within any {term.key}"
+                f"machines would do, but no pod of its affinity ({_selector(term)}) has a place within any "
+                f"{term.topology_key}"
             )
-        if term.key == "kubernetes.io/hostname":
+        if term.topology_key == "kubernetes.io/hostname":
             beside = f"the pods of its affinity ({_selector(term)})"
-            return f"machines would do, but within one {term.key} there is no room beside {beside}"
-    for spread in pods.spread:
-        counts = domains.counts.get(topology.spread(spread, pods.alternatives, pods.tolerations), {})
+            return f"machines would do, but within one {term.topology_key} there is no room beside {beside}"
+    for spread in pods.spread_constraints:
+        counts = domains.counts.get(topology.spread_term(spread, pods.alternatives, pods.tolerations), {})
         shown = ", ".join(f"{value} {n}" for value, n in sorted(counts.items()))
         least = f", minDomains {spread.min_domains}" if spread.min_domains else ""
         return (
-            f"machines would do, but its spread over {spread.term.key} (maxSkew {spread.max_skew}{least}) "
+            f"machines would do, but its spread over {spread.term.topology_key} (maxSkew {spread.max_skew}{least}) "
             f"bears no more of {_selector(spread.term)} where there is room: now {shown or 'none'}"
         )
-    for term in pods.apart:
-        return f"machines would do, but every {term.key} has pods that its anti-affinity avoids ({_selector(term)})"
-    if pods.together:
-        return f"machines would do, but not where the pods of its affinity are ({_selector(pods.together[0])})"
+    for term in pods.anti_affinity:
+        return (
+            f"machines would do, but every {term.topology_key} has pods that its anti-affinity avoids "
+            f"({_selector(term)})"
+        )
+    if pods.affinity:
+        return f"machines would do, but not where the pods of its affinity are ({_selector(pods.affinity[0])})"
     if pods.ports:
         return "machines would do, but its host ports are taken"
     return "machines would do, but other pods want none of its like near them, or a limit was reached"
 
 
-def _selector(term: Term) -> str:
+def _selector(term: TopologyTerm) -> str:
     labels = [f"{k}={v}" for k, v in term.labels]
     return ", ".join([*labels, *(f"{k} {o} {list(v)}" for k, o, v in term.expressions)]) or "no pods"

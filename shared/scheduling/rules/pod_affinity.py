@@ -23,10 +23,10 @@ _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
 @dataclass(frozen=True)
-class Term:
+class TopologyTerm:
     """The pods of some namespaces (None: all) that a selector matches, within the domains of a label."""
 
-    key: str
+    topology_key: str
     namespaces: frozenset[str] | None
     labels: tuple[tuple[str, str], ...]
     expressions: tuple[tuple[str, str, tuple[str, ...]], ...]
@@ -48,10 +48,10 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadConstraint:
     """How evenly a term's pods must stand, and which nodes count."""
 
-    term: Term
+    term: TopologyTerm
     max_skew: int
     min_domains: int
     honor_affinity: bool
@@ -76,25 +76,28 @@ class Namespaces:
         return frozenset(found | set(term.namespaces))
 
 
-def _term(
-    key: str, namespaces: frozenset[str] | None, selector: LabelSelector | None, extra: list[LabelSelectorRequirement]
-) -> Term:
+def _topology_term(
+    topology_key: str,
+    namespaces: frozenset[str] | None,
+    selector: LabelSelector | None,
+    extra: list[LabelSelectorRequirement],
+) -> TopologyTerm:
     if selector is None:
         # No selector selects nothing: an expression that nothing fulfils.
-        return Term(canonical(key), frozenset(), (), ())
+        return TopologyTerm(canonical(topology_key), frozenset(), (), ())
     expressions = [*selector.match_expressions, *extra]
     for e in expressions:
         if e.operator not in {"In", "NotIn", "Exists", "DoesNotExist"}:
             raise SelectorError(f'{e.key}: "{e.operator}" is not an operator of a label selector')
-    return Term(
-        canonical(key),
+    return TopologyTerm(
+        canonical(topology_key),
         namespaces,
         tuple(sorted(selector.match_labels.items())),
         tuple(sorted((e.key, e.operator, tuple(sorted(e.values))) for e in expressions)),
     )
 
 
-def affinity_term(term: PodAffinityTerm, pod: Pod, namespaces: Namespaces) -> Term:
+def affinity_term(term: PodAffinityTerm, pod: Pod, namespaces: Namespaces) -> TopologyTerm:
     """The term of an affinity or anti-affinity of the pod.
 
     Raises:
@@ -106,10 +109,10 @@ def affinity_term(term: PodAffinityTerm, pod: Pod, namespaces: Namespaces) -> Te
         LabelSelectorRequirement(key=k, operator="NotIn", values=[own[k]]) for k in term.mismatch_label_keys if k in own
     ]
     where = namespaces.selected(term, pod.metadata.namespace or "default")
-    return _term(term.topology_key, where, term.label_selector, extra)
+    return _topology_term(term.topology_key, where, term.label_selector, extra)
 
 
-def spread_of(constraint: TopologySpreadConstraint, pod: Pod) -> Spread:
+def spread_constraint(constraint: TopologySpreadConstraint, pod: Pod) -> SpreadConstraint:
     """The rule of a spread constraint of the pod.
 
     Raises:
@@ -121,10 +124,10 @@ def spread_of(constraint: TopologySpreadConstraint, pod: Pod) -> Spread:
     extra = [
         LabelSelectorRequirement(key=k, operator="In", values=[own[k]]) for k in constraint.match_label_keys if k in own
     ]
-    term = _term(
+    term = _topology_term(
         constraint.topology_key, frozenset({pod.metadata.namespace or "default"}), constraint.label_selector, extra
     )
-    return Spread(
+    return SpreadConstraint(
         term,
         max(1, constraint.max_skew),
         constraint.min_domains or 0,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         StorageClass,
         TopologyLabelRequirement,
     )
-    from shared.scheduling.state.state_nodes import Place
+    from shared.scheduling.state.state_nodes import StateNode
     from shared.snapshot import Snapshot
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -40,7 +40,7 @@ class Volumes:
     """``alternatives`` are the places, any one of which will do; ``mounted`` are (driver, volume)."""
 
     alternatives: tuple[Requirements, ...] = ({},)
-    mounted: frozenset[tuple[str, str]] = frozenset()
+    mounted_volumes: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Storage:
             defaults[0] if defaults else "",
         )
 
-    def mounted_on(self, places: Iterable[Place]) -> dict[str, frozenset[tuple[str, str]]]:
+    def mounted_on(self, places: Iterable[StateNode]) -> dict[str, frozenset[tuple[str, str]]]:
         """The volumes of the pods that run, by place, where their number is limited.
 
         What can't be read is passed over.
@@ -73,13 +73,13 @@ class Storage:
         for place in places:
             if not place.volume_limits:
                 continue
-            mounted: frozenset[tuple[str, str]] = frozenset()
+            mounted_volumes: frozenset[tuple[str, str]] = frozenset()
             for pod in place.pods:
                 try:
-                    mounted |= self.volumes_of(pod).mounted
+                    mounted_volumes |= self.volumes_of(pod).mounted_volumes
                 except (VolumeError, RequirementError):
                     continue
-            found[place.name] = mounted
+            found[place.name] = mounted_volumes
         return found
 
     def volumes_of(self, pod: Pod) -> Volumes:
@@ -90,7 +90,7 @@ class Storage:
             RequirementError: a volume's node affinity means nothing.
         """
         alternatives: tuple[Requirements, ...] = ({},)
-        mounted: set[tuple[str, str]] = set()
+        mounted_volumes: set[tuple[str, str]] = set()
         namespace = pod.metadata.namespace or "default"
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim is not None:
@@ -106,11 +106,11 @@ class Storage:
                 )
             else:
                 continue
-            mounted.add(driver)
+            mounted_volumes.add(driver)
             alternatives = tuple(met for a in alternatives for b in places if contradiction(met := both(a, b)) is None)
             if not alternatives:
                 raise VolumeError("its volumes are in different places, and no node can reach them all")
-        return Volumes(alternatives=alternatives, mounted=frozenset(mounted))
+        return Volumes(alternatives=alternatives, mounted_volumes=frozenset(mounted_volumes))
 
     def _claimed(self, key: str, *, made: bool) -> tuple[tuple[Requirements, ...], tuple[str, str]]:
         claim = self.claims.get(key)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.state.launch_options import Market
-    from shared.scheduling.topology.feasibility import Kind
+    from shared.scheduling.state.launch_options import LaunchOptions
+    from shared.scheduling.topology.feasibility import Feasibility
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ class Item:
     ``owner`` and ``where`` (domain values by key) are the planner's, to find its way back from what is left over.
     """
 
-    kind: Kind
+    feasibility: Feasibility
     requests: Ints
     pods: list[str]
     worth: float = 0.0
@@ -64,23 +64,23 @@ def most(requests: Ints, free: Ints) -> Ints:
     return np.maximum(fits, 0, out=fits)
 
 
-def value(market: Market, items: Sequence[Item]) -> None:
+def value(launch_options: LaunchOptions, items: Sequence[Item]) -> None:
     """Sets what each item's pods are worth: the least share of a machine's price that one takes; inf if none fits."""
     by_kind: dict[tuple[bytes, bytes], list[Item]] = {}
     for item in items:
-        by_kind.setdefault((item.kind.rows.tobytes(), item.kind.offerings.tobytes()), []).append(item)
+        by_kind.setdefault((item.feasibility.options.tobytes(), item.feasibility.offerings.tobytes()), []).append(item)
     for members in by_kind.values():
-        kind = members[0].kind
-        rows = np.flatnonzero(kind.rows)
-        if not len(rows):
+        feasibility = members[0].feasibility
+        options = np.flatnonzero(feasibility.options)
+        if not len(options):
             for item in members:
                 item.worth = float("inf")
             continue
-        price = market.price[rows][:, kind.offerings].min(1)
-        rows, price = _front(market.free[rows], price, rows)
-        free = np.maximum(market.free[rows], 1).astype(np.float64)
+        price = launch_options.price[options][:, feasibility.offerings].min(1)
+        options, price = _front(launch_options.free[options], price, options)
+        free = np.maximum(launch_options.free[options], 1).astype(np.float64)
         requests = np.stack([i.requests for i in members]).astype(np.float64)
-        share = np.zeros((len(members), len(rows)))
+        share = np.zeros((len(members), len(options)))
         for r in range(requests.shape[1]):
             if requests[:, r].any():
                 np.maximum(share, requests[:, r, None] / free[None, :, r], out=share)
@@ -89,9 +89,9 @@ def value(market: Market, items: Sequence[Item]) -> None:
             item.worth = worth
 
 
-def _front(free: Ints, price: Floats, rows: Ints) -> tuple[Ints, Floats]:
+def _front(free: Ints, price: Floats, options: Ints) -> tuple[Ints, Floats]:
     kept = front(free, price)
-    return rows[kept], price[kept]
+    return options[kept], price[kept]
 
 
 _BLOCK = 256
@@ -133,31 +133,31 @@ def holds_each(free: Ints, used: Ints) -> Bools:
     return _covered(np.ascontiguousarray(free.T), np.ascontiguousarray(used.T)).T
 
 
-def fill_rows(free: Ints, rows: Ints, items: Sequence[Item], custom: int) -> Fill:
+def fill_options(free: Ints, options: Ints, items: Sequence[Item], custom: int) -> Fill:
     """Fills every row with the items in their order; hosts' rules hold within each row."""
     free = free.copy()
-    counts = np.zeros((len(items), len(rows)), np.int64)
-    worth = np.zeros(len(rows))
-    hosts = HostCounts(len(rows))
+    counts = np.zeros((len(items), len(options)), np.int64)
+    worth = np.zeros(len(options))
+    hosts = HostCounts(len(options))
     allowed: dict[int, Bools] = {}
     for i, item in enumerate(items):
-        kind = item.kind
-        ok = allowed.get(id(kind))
+        feasibility = item.feasibility
+        ok = allowed.get(id(feasibility))
         if ok is None:
-            ask = kind.custom[rows]
-            ok = allowed[id(kind)] = kind.rows[rows] & ((ask == 0) | (ask == custom))
+            ask = feasibility.custom[options]
+            ok = allowed[id(feasibility)] = feasibility.options[options] & ((ask == 0) | (ask == custom))
         fits = np.minimum(most(item.requests, free), item.count)
         fits *= ok
-        if kind.host.match or kind.host.cap:
-            hosts.restrict(fits, kind.host)
+        if feasibility.host.match or feasibility.host.cap:
+            hosts.restrict(fits, feasibility.host)
         taken = np.flatnonzero(fits)
         if not len(taken):
             continue
         counts[i] = fits
         free -= fits[:, None] * item.requests
         worth += fits * item.worth
-        if kind.host.match or kind.host.cap:
-            hosts.add(taken, fits[taken], kind.host)
+        if feasibility.host.match or feasibility.host.cap:
+            hosts.add(taken, fits[taken], feasibility.host)
     return Fill(counts, worth, free)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from shared.scheduling.solver.fit import Item
     from shared.scheduling.solver.packing import Lot, Packer
-    from shared.scheduling.topology.feasibility import Kind
+    from shared.scheduling.topology.feasibility import Feasibility
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -39,8 +39,8 @@ class _Mix:
     """Kinds that share machines: the rows they may all go to, undominated, and the price of each."""
 
     number: int
-    kinds: tuple[Kind, ...]
-    rows: Ints
+    feasibilities: tuple[Feasibility, ...]
+    options: Ints
     price: NDArray[np.float64]
     free: Ints
     custom: int
@@ -49,9 +49,9 @@ class _Mix:
 class Seating:
     """Seats the pods of one run of packing."""
 
-    def __init__(self, packer: Packer, rows: Bools) -> None:
+    def __init__(self, packer: Packer, options: Bools) -> None:
         self._packer = packer
-        self._rows = rows
+        self._options = options
         self._mixes: list[_Mix] = []
         self._joined: dict[tuple[int, object], _Mix | None] = {}
         self._seats: list[list[tuple[Item, list[str]]]] = []
@@ -61,14 +61,14 @@ class Seating:
         size = sum(lot.count for lot in lots)
         if not size:
             return
-        self._used = np.zeros((size, len(self._packer.market.resources)), np.int64)
+        self._used = np.zeros((size, len(self._packer.launch_options.resources)), np.int64)
         self._mix = np.full(size, -1)
         self._hosts = HostCounts(size)
         demand: dict[int, int] = {}
         for lot in lots:
-            for term in lot.kind.host.cap:
+            for term in lot.feasibility.host.cap:
                 demand[term] = demand.get(term, 0) + lot.count
-        for lot in sorted(lots, key=lambda x: (-max(demand[t] for t in x.kind.host.cap), -x.worth)):
+        for lot in sorted(lots, key=lambda x: (-max(demand[t] for t in x.feasibility.host.cap), -x.worth)):
             self._seat_lot(lot)
         self._open()
 
@@ -83,7 +83,7 @@ class Seating:
                 fits[where] = holds(mix.free.max(0) - self._used[where], lot.requests)
         places = np.flatnonzero(fits)
         some = fits[places]
-        self._hosts.restrict(some, lot.kind.host, places)
+        self._hosts.restrict(some, lot.feasibility.host, places)
         places, some = places[some > 0], some[some > 0]
         order = np.lexsort((places, self._used[places].sum(1)))
         while len(order) and lot.count:
@@ -108,7 +108,7 @@ class Seating:
 
         The most may need a dear machine; fewer on each need more machines, which others may not find to share.
         """
-        rules = lot.kind.host
+        rules = lot.feasibility.host
         bears = min(rules.cap[t] // w for t, w in rules.match.items() if t in rules.cap)
         taken = np.minimum(most(lot.requests, mix.free), bears)
         fullest = int(taken.max())
@@ -147,26 +147,26 @@ class Seating:
 
     def _put(self, lot: Lot, places: Ints, counts: Ints) -> None:
         self._used[places] += counts[:, None] * lot.requests
-        self._hosts.add(places, counts, lot.kind.host)
+        self._hosts.add(places, counts, lot.feasibility.host)
         for place, n in zip(places.tolist(), counts.tolist(), strict=True):
             self._seats[place] += lot.take(n)
 
     def _own(self, lot: Lot) -> _Mix | None:
-        key = (-1, lot.kind.mask_key)
+        key = (-1, lot.feasibility.mask_key)
         if key not in self._joined:
-            self._joined[key] = self._made((lot.kind,))
+            self._joined[key] = self._made((lot.feasibility,))
         mix = self._joined[key]
         return mix if mix is not None and (mix.free >= lot.requests).all(1).any() else None
 
     def _join(self, number: int, lot: Lot) -> _Mix | None:
         """The mix with one kind more; None where they can't share, or one of them would pay for it."""
-        key = (number, lot.kind.mask_key)
+        key = (number, lot.feasibility.mask_key)
         if key not in self._joined:
             before = self._mixes[number]
-            if any(k.mask_key == lot.kind.mask_key for k in before.kinds):
+            if any(k.mask_key == lot.feasibility.mask_key for k in before.feasibilities):
                 self._joined[key] = before
             else:
-                after = self._made((*before.kinds, lot.kind))
+                after = self._made((*before.feasibilities, lot.feasibility))
                 alone = self._own(lot)
                 self._joined[key] = (
                     after if after is not None and alone is not None and self._fair(after, before, alone) else None
@@ -176,30 +176,37 @@ class Seating:
     def _fair(self, after: _Mix, *before: _Mix) -> bool:
         return _unit(after) <= _DEARER * max(_unit(m) for m in before)
 
-    def _made(self, kinds: tuple[Kind, ...]) -> _Mix | None:
-        market = self._packer.market
-        offerings = np.logical_and.reduce([k.offerings for k in kinds])
+    def _made(self, feasibilities: tuple[Feasibility, ...]) -> _Mix | None:
+        launch_options = self._packer.launch_options
+        offerings = np.logical_and.reduce([k.offerings for k in feasibilities])
         if not offerings.any():
             return None
-        price = market.price[:, offerings].min(1)
+        price = launch_options.price[:, offerings].min(1)
         ok = (
-            self._rows
-            & self._packer.limits.rows()
+            self._options
+            & self._packer.limits.options()
             & np.isfinite(price)
-            & np.logical_and.reduce([k.rows for k in kinds])
+            & np.logical_and.reduce([k.options for k in feasibilities])
         )
-        asked = np.stack([k.custom for k in kinds])
+        asked = np.stack([k.custom for k in feasibilities])
         custom = asked.max(0)
         ok &= ((asked == 0) | (asked == custom)).all(0)
-        rows = np.flatnonzero(ok)
-        if not len(rows):
+        options = np.flatnonzero(ok)
+        if not len(options):
             return None
-        rows = rows[front(market.free[rows], price[rows])]
-        numbers = set(custom[rows].tolist())
+        options = options[front(launch_options.free[options], price[options])]
+        numbers = set(custom[options].tolist())
         if len(numbers) > 1:
-            first = int(custom[rows[0]])
-            rows = rows[custom[rows] == first]
-        made = _Mix(len(self._mixes), kinds, rows, price[rows], market.free[rows], int(custom[rows[0]]))
+            first = int(custom[options[0]])
+            options = options[custom[options] == first]
+        made = _Mix(
+            len(self._mixes),
+            feasibilities,
+            options,
+            price[options],
+            launch_options.free[options],
+            int(custom[options[0]]),
+        )
         self._mixes.append(made)
         return made
 
@@ -208,23 +215,23 @@ class Seating:
         limits = self._packer.limits
         planned, version = self._cheapest(range(len(self._seats))), limits.version
         for place, seat in enumerate(self._seats):
-            row = planned[place] if limits.version == version else self._cheapest([place])[place]
-            if row < 0:
+            option = planned[place] if limits.version == version else self._cheapest([place])[place]
+            if option < 0:
                 for item, pods in seat:
                     item.pods[:0] = pods
             else:
-                self._packer.open(row, self._mixes[self._mix[place]].custom, seat)
+                self._packer.open(option, self._mixes[self._mix[place]].custom, seat)
 
     def _cheapest(self, places: Sequence[int]) -> dict[int, int]:
         """The cheapest row that holds each seat and that limits leave; -1 where there is none."""
-        affordable = self._packer.limits.rows()
+        affordable = self._packer.limits.options()
         found: dict[int, int] = {}
         by_mix: dict[int, list[int]] = {}
         for place in places:
             by_mix.setdefault(int(self._mix[place]), []).append(place)
         for number, members in by_mix.items():
             mix = self._mixes[number]
-            open_ = np.flatnonzero(affordable[mix.rows])
+            open_ = np.flatnonzero(affordable[mix.options])
             open_ = open_[np.argsort(mix.price[open_], kind="stable")]
             for start in range(0, len(members), _AT_ONCE):
                 some = members[start : start + _AT_ONCE]
@@ -234,7 +241,7 @@ class Seating:
                     continue
                 at = held.argmax(1)
                 any_ = held[np.arange(len(some)), at]
-                found.update(zip(some, np.where(any_, mix.rows[open_][at], -1).tolist(), strict=True))
+                found.update(zip(some, np.where(any_, mix.options[open_][at], -1).tolist(), strict=True))
         return found
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.solver.domain_assignment import Group
-from shared.scheduling.solver.fit import Item, fill_rows, front, holds, holds_each
-from shared.scheduling.solver.packing import Bin, Lot, Option, as_item, fitting, lots_of, prices, variety
+from shared.scheduling.solver.domain_assignment import PendingGroup
+from shared.scheduling.solver.fit import Item, fill_options, front, holds, holds_each
+from shared.scheduling.solver.packing import Bin, Lot, OptionSet, as_item, fitting, lots_of, prices, variety
 from shared.scheduling.solver.residual import Spare
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.solver.packing import Packer
-    from shared.scheduling.topology.feasibility import Kind
+    from shared.scheduling.topology.feasibility import Feasibility
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -43,7 +43,7 @@ _TRIPLES = [(j, k) for j in range(4) for k in range(j + 1, 5)]
 class _Part:
     """One machine of a plan: its row, custom labels, and how many of each lot."""
 
-    row: int
+    option: int
     custom: int
     counts: Ints
 
@@ -61,17 +61,17 @@ class Improver:
 
     def __init__(self, packer: Packer, budget: int) -> None:
         self._packer = packer
-        self._market = packer.market
+        self._launch_options = packer.launch_options
         self._budget = budget
-        self._rows: dict[tuple[object, ...], tuple[Ints, Floats, int]] = {}
-        self._weights = np.array([p.weight for p in self._market.pools], np.int64)
+        self._options: dict[tuple[object, ...], tuple[Ints, Floats, int]] = {}
+        self._weights = np.array([p.weight for p in self._launch_options.templates], np.int64)
 
     def run(self) -> None:
         """Improves the packer's bins in place."""
         packer = self._packer
         free = [b for b in packer.bins if b.reserved is None and not _belongs_together(b)]
         for weight in sorted(set(self._weights.tolist()), reverse=True):
-            mine = [b for b in free if self._weights[self._market.pool_of[b.row]] == weight]
+            mine = [b for b in free if self._weights[self._launch_options.template_of[b.option]] == weight]
             self._improve(mine, weight)
 
     def _improve(self, bins: list[Bin], weight: int) -> None:
@@ -123,26 +123,28 @@ class Improver:
         known = [(b, b.content, b.used, b.offerings) for b in takers]
         for b in takers:
             b.content = list(b.content)
-        spare = Spare(self._market, takers)
+        spare = Spare(self._launch_options, takers)
         for lot in lots:
             spare.put(lot)
         spare.close()
         rest = [lot for lot in lots if lot.count]
         if [lot.count for lot in lots] != counts:
-            before = bin_.price(self._market)
-            packer.limits.give(bin_.row)
+            before = bin_.price(self._launch_options)
+            packer.limits.give(bin_.option)
             made = self._bought(rest, before, weight) if rest else []
             if made is not None:
                 packer.bins = [b for b in packer.bins if b is not bin_]
                 return made
-            packer.limits.take(bin_.row)
+            packer.limits.take(bin_.option)
         for b, content, used, offerings in known:
             b.content, b.used, b.offerings = content, used, offerings
         return None
 
     def _is_choosy(self, bin_: Bin) -> bool:
         """Whether its claim must keep several values of a label, so that what comes may cost it these."""
-        return self._packer.strict and bool(self._market.pools[self._market.pool_of[bin_.row]].min_values)
+        return self._packer.strict and bool(
+            self._launch_options.templates[self._launch_options.template_of[bin_.option]].min_values
+        )
 
     def _bought(self, lots: Sequence[Lot], below: float, weight: int) -> list[Bin] | None:
         """Machines for these lots that cost less than that, bought; None where there are none."""
@@ -151,13 +153,13 @@ class Improver:
 
     def _planned(self, lots: Sequence[Lot], weight: int, *, before: float, least: float, first: bool) -> _Plan | None:
         """The best that costs less than ``least`` and that limits bear; ``before`` bounds the search."""
-        tier = (self._weights == weight)[self._market.pool_of]
+        tier = (self._weights == weight)[self._launch_options.template_of]
         counts = np.array([lot.count for lot in lots], np.int64)
-        hosts = any(lot.kind.host.cap for lot in lots)
+        hosts = any(lot.feasibility.host.cap for lot in lots)
         plan = self._best(lots, counts, tier, before, hosts=hosts, first=first)
         if plan is None or plan.price >= least:
             return None
-        return plan if self._packer.limits.affordable_rows([part.row for part in plan.parts]) else None
+        return plan if self._packer.limits.affordable_options([part.option for part in plan.parts]) else None
 
     def _opened(self, plan: _Plan, lots: Sequence[Lot], owners: Mapping[int, Item] | None = None) -> list[Bin]:
         """The plan's machines with their pods. ``owners``: as whose pods those of an item (by id) are known after."""
@@ -165,7 +167,7 @@ class Improver:
         for part in plan.parts:
             content = [pair for lot, n in zip(lots, part.counts.tolist(), strict=True) if n for pair in lot.take(n)]
             known = content if owners is None else [(owners[id(i)], pods) for i, pods in content]
-            made.append(self._packer.open(part.row, part.custom, known))
+            made.append(self._packer.open(part.option, part.custom, known))
         return made
 
     def _subsets(self, ranked: Sequence[Bin], count: int) -> Iterator[list[Bin]]:
@@ -188,25 +190,25 @@ class Improver:
         """What each bin costs beyond what its pods are worth, by its id."""
         return {
             id(b): price - sum([item.worth * len(pods) for item, pods in b.content])
-            for b, price in zip(bins, prices(self._market, bins).tolist(), strict=True)
+            for b, price in zip(bins, prices(self._launch_options, bins).tolist(), strict=True)
         }
 
     def _again(self, chosen: Sequence[Bin], weight: int) -> list[Bin] | None:
         """The pods of these bins in other machines that cost less; None if none are found."""
-        before = sum(b.price(self._market) for b in chosen)
+        before = sum(b.price(self._launch_options) for b in chosen)
         original = [item for b in chosen for item, _ in b.content]
         items = [
-            Item(item.kind, item.requests, list(pods), item.worth, item.owner, item.where)
+            Item(item.feasibility, item.requests, list(pods), item.worth, item.owner, item.where)
             for b in chosen
             for item, pods in b.content
         ]
         packer = self._packer
         for b in chosen:
-            packer.limits.give(b.row)
+            packer.limits.give(b.option)
         found: tuple[_Plan, list[Lot], list[Item]] | None = None
         least = before - _LEAST_GAIN
         for reading in self._readings(items):
-            lots = lots_of(reading, hosts=any(i.kind.host.cap for i in reading))
+            lots = lots_of(reading, hosts=any(i.feasibility.host.cap for i in reading))
             plan = self._planned(lots, weight, before=before, least=least, first=len(chosen) > 1)
             if plan is not None:
                 found, least = (plan, lots, reading), plan.price - _LEAST_GAIN
@@ -214,12 +216,15 @@ class Improver:
                 break
         if found is None:
             for b in chosen:
-                packer.limits.take(b.row)
+                packer.limits.take(b.option)
             return None
         plan, lots, reading = found
         gone = {id(b) for b in chosen}
         packer.bins = [b for b in packer.bins if id(b) not in gone]
-        owners = {id(new): old if new.kind is old.kind else new for new, old in zip(reading, original, strict=True)}
+        owners = {
+            id(new): old if new.feasibility is old.feasibility else new
+            for new, old in zip(reading, original, strict=True)
+        }
         return self._opened(plan, lots, owners)
 
     def _readings(self, items: list[Item]) -> Iterator[list[Item]]:
@@ -228,16 +233,19 @@ class Improver:
         Which alternative serves best shows only beside other pods, long after one was chosen by what a pod costs.
         """
         yield items
-        alike: dict[tuple[int, ...], dict[int, tuple[Kind, ...]]] = {}
+        alike: dict[tuple[int, ...], dict[int, tuple[Feasibility, ...]]] = {}
         for item in items:
-            kinds = _alternatives(item)
-            if kinds:
-                alike.setdefault((item.kind.mask_key, *(k.mask_key for k in kinds)), {})[id(item)] = kinds
+            feasibilities = _alternatives(item)
+            if feasibilities:
+                alike.setdefault((item.feasibility.mask_key, *(k.mask_key for k in feasibilities)), {})[id(item)] = (
+                    feasibilities
+                )
         for (now, *masks), members in alike.items():
             for n, mask in enumerate(masks):
                 if mask != now:
                     yield [
-                        replace(i, kind=members[id(i)][n], pods=list(i.pods)) if id(i) in members else i for i in items
+                        replace(i, feasibility=members[id(i)][n], pods=list(i.pods)) if id(i) in members else i
+                        for i in items
                     ]
 
     def _best(
@@ -245,75 +253,75 @@ class Improver:
     ) -> _Plan | None:
         """The cheapest of: one machine for all; one filled and one for the rest; and, after a good first, the same."""
         best = self._one(lots, counts, tier, hosts=hosts)
-        options = [
+        option_sets = [
             (o, *self._filled(o, lots, counts, hosts=hosts, turned=turned))
-            for o in self._packer.options(lots, tier)
+            for o in self._packer.option_sets(lots, tier)
             for turned in (False, True)
         ]
-        ranked: list[tuple[float, Option, int, Ints]] = []
-        for option, filled, worth in options:
-            plan = self._two(option, filled, lots, counts, tier, hosts=hosts)
+        ranked: list[tuple[float, OptionSet, int, Ints]] = []
+        for option_set, filled, worth in option_sets:
+            plan = self._two(option_set, filled, lots, counts, tier, hosts=hosts)
             if plan is not None and (best is None or plan.price < best.price):
                 best = plan
-            rate = worth / np.maximum(option.price, 1e-9)
+            rate = worth / np.maximum(option_set.price, 1e-9)
             ranked += [
-                (-float(rate[at]), option, at, filled[:, at])
+                (-float(rate[at]), option_set, at, filled[:, at])
                 for at in np.argsort(-rate, kind="stable")[:_FIRST_TRIED].tolist()
             ]
         if first and self._budget > 0:
             limit = below if best is None else min(below, best.price)
-            for _, option, at, taken in sorted(ranked, key=lambda r: r[0])[:_FIRST_TRIED]:
+            for _, option_set, at, taken in sorted(ranked, key=lambda r: r[0])[:_FIRST_TRIED]:
                 rest = counts - taken
-                if not taken.any() or not rest.any() or float(option.price[at]) >= limit:
+                if not taken.any() or not rest.any() or float(option_set.price[at]) >= limit:
                     continue
                 some = self._best(lots, rest, tier, limit, hosts=hosts, first=False)
-                if some is not None and some.price + float(option.price[at]) < limit:
-                    part = _Part(int(option.rows[at]), option.custom, taken)
+                if some is not None and some.price + float(option_set.price[at]) < limit:
+                    part = _Part(int(option_set.options[at]), option_set.custom, taken)
                     if self._enough(part, lots):
-                        limit = some.price + float(option.price[at])
+                        limit = some.price + float(option_set.price[at])
                         best = _Plan(limit, (part, *some.parts))
         return best
 
     def _filled(
-        self, option: Option, lots: Sequence[Lot], counts: Ints, *, hosts: bool, turned: bool
+        self, option_set: OptionSet, lots: Sequence[Lot], counts: Ints, *, hosts: bool, turned: bool
     ) -> tuple[Ints, Floats]:
         """How many of each lot every row of the option takes, and what that is worth; ``turned``: the least first."""
         at = {id(lot): i for i, lot in enumerate(lots)}
-        mine = [lot for lot in option.lots if counts[at[id(lot)]]]
+        mine = [lot for lot in option_set.lots if counts[at[id(lot)]]]
         if turned:
             mine.reverse()
         self._budget -= len(mine) + 4
-        found = np.zeros((len(lots), len(option.rows)), np.int64)
+        found = np.zeros((len(lots), len(option_set.options)), np.int64)
         items = [as_item(lot, int(counts[at[id(lot)]]), hosts=hosts) for lot in mine]
-        fill = fill_rows(self._market.free[option.rows], option.rows, items, option.custom)
-        for lot, row in zip(mine, fill.counts, strict=True):
-            found[at[id(lot)]] = row
+        fill = fill_options(self._launch_options.free[option_set.options], option_set.options, items, option_set.custom)
+        for lot, option in zip(mine, fill.counts, strict=True):
+            found[at[id(lot)]] = option
         return found, fill.worth
 
     def _one(self, lots: Sequence[Lot], counts: Ints, tier: Bools, *, hosts: bool) -> _Plan | None:
         """One machine for everything, the cheapest that holds it."""
         present = np.flatnonzero(counts).tolist()
-        rows, price, custom = self._common([lots[i].kind for i in present], tier)
+        options, price, custom = self._common([lots[i].feasibility for i in present], tier)
         if hosts and not _bearable(lots, counts):
             return None
         used = sum((lots[i].requests * int(counts[i]) for i in present), np.zeros_like(lots[0].requests))
-        held = np.flatnonzero(holds(self._market.free[rows], used))
+        held = np.flatnonzero(holds(self._launch_options.free[options], used))
         for at in held.tolist():
-            part = _Part(int(rows[at]), custom, counts)
+            part = _Part(int(options[at]), custom, counts)
             if self._enough(part, lots):
                 return _Plan(float(price[at]), (part,))
         return None
 
     def _two(
-        self, option: Option, filled: Ints, lots: Sequence[Lot], counts: Ints, tier: Bools, *, hosts: bool
+        self, option_set: OptionSet, filled: Ints, lots: Sequence[Lot], counts: Ints, tier: Bools, *, hosts: bool
     ) -> _Plan | None:
         """One machine filled, and the cheapest for the rest, over all rows of the option at once."""
         requests = np.stack([lot.requests for lot in lots])
         rest = counts[:, None] - filled
         needed = rest.T @ requests
-        total = np.full(len(option.rows), np.inf)
-        second = np.zeros(len(option.rows), np.int64)
-        customs = np.zeros(len(option.rows), np.int64)
+        total = np.full(len(option_set.options), np.inf)
+        second = np.zeros(len(option_set.options), np.int64)
+        customs = np.zeros(len(option_set.options), np.int64)
         patterns: dict[bytes, list[int]] = {}
         lacking = rest.T > 0
         for at in np.flatnonzero(filled.any(0) & lacking.any(1)).tolist():
@@ -321,14 +329,14 @@ class Improver:
         for members in patterns.values():
             where = np.array(members)
             left = np.flatnonzero(lacking[members[0]])
-            rows, price, custom = self._common([lots[i].kind for i in left.tolist()], tier)
-            if not len(rows):
+            options, price, custom = self._common([lots[i].feasibility for i in left.tolist()], tier)
+            if not len(options):
                 continue
-            held = holds_each(self._market.free[rows], needed[where])
+            held = holds_each(self._launch_options.free[options], needed[where])
             cheapest = held.argmax(1)
             found = held[np.arange(len(where)), cheapest]
-            total[where] = np.where(found, option.price[where] + price[cheapest], np.inf)
-            second[where] = rows[cheapest]
+            total[where] = np.where(found, option_set.price[where] + price[cheapest], np.inf)
+            second[where] = options[cheapest]
             customs[where] = custom
         for at in np.argsort(total, kind="stable").tolist():
             if not np.isfinite(total[at]):
@@ -336,47 +344,52 @@ class Improver:
             if hosts and not _bearable(lots, rest[:, at]):
                 continue
             parts = (
-                _Part(int(option.rows[at]), option.custom, filled[:, at]),
+                _Part(int(option_set.options[at]), option_set.custom, filled[:, at]),
                 _Part(int(second[at]), int(customs[at]), rest[:, at]),
             )
             if all(self._enough(p, lots) for p in parts):
                 return _Plan(float(total[at]), parts)
         return None
 
-    def _common(self, kinds: Sequence[Kind], tier: Bools) -> tuple[Ints, Floats, int]:
+    def _common(self, feasibilities: Sequence[Feasibility], tier: Bools) -> tuple[Ints, Floats, int]:
         """The rows that all these kinds may go to together, cheapest first, their prices, and their custom labels."""
-        distinct = {k.mask_key: k for k in kinds}
-        affordable = tier & self._packer.limits.rows()
+        distinct = {k.mask_key: k for k in feasibilities}
+        affordable = tier & self._packer.limits.options()
         key = (affordable.tobytes(), frozenset(distinct))
-        found = self._rows.get(key)
+        found = self._options.get(key)
         if found is None:
-            market, limits = self._market, self._packer.limits
+            launch_options, limits = self._launch_options, self._packer.limits
             some = list(distinct.values())
             offerings = np.logical_and.reduce([k.offerings for k in some])
             asked = np.stack([k.custom for k in some])
             custom = asked.max(0)
-            price = market.price[:, offerings].min(1, initial=np.inf)
-            ok = affordable & np.isfinite(price) & np.logical_and.reduce([k.rows for k in some])
+            price = launch_options.price[:, offerings].min(1, initial=np.inf)
+            ok = affordable & np.isfinite(price) & np.logical_and.reduce([k.options for k in some])
             ok &= ((asked == 0) | (asked == custom)).all(0)
-            rows = np.flatnonzero(ok)
-            number = int(custom[rows[0]]) if len(rows) else 0
-            rows = rows[custom[rows] == number]
-            if any(market.pools[p].min_values or limits.limited(p) for p in np.unique(market.pool_of[rows]).tolist()):
-                rows = rows[np.argsort(price[rows], kind="stable")]
+            options = np.flatnonzero(ok)
+            number = int(custom[options[0]]) if len(options) else 0
+            options = options[custom[options] == number]
+            if any(
+                launch_options.templates[p].min_values or limits.limited(p)
+                for p in np.unique(launch_options.template_of[options]).tolist()
+            ):
+                options = options[np.argsort(price[options], kind="stable")]
             else:
-                rows = rows[front(market.free[rows], price[rows])]
-            found = self._rows[key] = (rows, price[rows], number)
+                options = options[front(launch_options.free[options], price[options])]
+            found = self._options[key] = (options, price[options], number)
         return found
 
     def _enough(self, part: _Part, lots: Sequence[Lot]) -> bool:
-        pool = self._market.pools[self._market.pool_of[part.row]]
+        pool = self._launch_options.templates[self._launch_options.template_of[part.option]]
         if not pool.min_values or not self._packer.strict:
             return True
         mine = [(lot, n) for lot, n in zip(lots, part.counts.tolist(), strict=True) if n]
         used = sum((lot.requests * n for lot, n in mine), np.zeros_like(lots[0].requests))
-        offerings = np.logical_and.reduce([lot.kind.offerings for lot, _ in mine])
-        rows = fitting(self._market, pool, [lot.kind for lot, _ in mine], used, offerings, part.custom)
-        return variety(self._market, pool, rows, offerings)
+        offerings = np.logical_and.reduce([lot.feasibility.offerings for lot, _ in mine])
+        options = fitting(
+            self._launch_options, pool, [lot.feasibility for lot, _ in mine], used, offerings, part.custom
+        )
+        return variety(self._launch_options, pool, options, offerings)
 
 
 def _bearable(lots: Sequence[Lot], counts: Ints) -> bool:
@@ -385,28 +398,28 @@ def _bearable(lots: Sequence[Lot], counts: Ints) -> bool:
     caps: dict[int, int] = {}
     for lot, n in zip(lots, counts.tolist(), strict=True):
         if n:
-            for term, weight in lot.kind.host.match.items():
+            for term, weight in lot.feasibility.host.match.items():
                 present[term] = present.get(term, 0) + weight * n
-            for term, cap in lot.kind.host.cap.items():
+            for term, cap in lot.feasibility.host.cap.items():
                 caps[term] = min(caps.get(term, cap), cap)
     return all(present.get(term, 0) <= cap for term, cap in caps.items())
 
 
-def _alternatives(item: Item) -> tuple[Kind, ...]:
+def _alternatives(item: Item) -> tuple[Feasibility, ...]:
     """The kinds among which the item's pods may choose; none where there is but one."""
-    return tuple(item.owner.others.get(tuple(item.where.items()), ())) if isinstance(item.owner, Group) else ()
+    return tuple(item.owner.others.get(tuple(item.where.items()), ())) if isinstance(item.owner, PendingGroup) else ()
 
 
 def _looks(bin_: Bin) -> tuple[object, ...]:
     """What is equal for bins of which one may be taken apart as well as the other."""
     content: dict[tuple[object, ...], int] = {}
     for item, pods in bin_.content:
-        masks = (item.kind.mask_key, *(k.mask_key for k in _alternatives(item)))
-        key = (masks, item.kind.host.key, item.requests.tobytes())
+        masks = (item.feasibility.mask_key, *(k.mask_key for k in _alternatives(item)))
+        key = (masks, item.feasibility.host.key, item.requests.tobytes())
         content[key] = content.get(key, 0) + len(pods)
-    return (bin_.row, bin_.custom, tuple(sorted(content.items())))
+    return (bin_.option, bin_.custom, tuple(sorted(content.items())))
 
 
 def _belongs_together(bin_: Bin) -> bool:
     """Whether a pod is there to be beside another: such machines are not taken apart."""
-    return any(isinstance(item.owner, Group) and item.owner.near for item, _ in bin_.content)
+    return any(isinstance(item.owner, PendingGroup) and item.owner.host_affinity for item, _ in bin_.content)

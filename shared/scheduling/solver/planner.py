@@ -12,18 +12,18 @@ import numpy as np
 
 from shared.api.labels import HOSTNAME, ZONE
 from shared.scheduling.rules.requirements import signature
-from shared.scheduling.solver.domain_assignment import Dealer, Group
+from shared.scheduling.solver.domain_assignment import Dealer, PendingGroup
 from shared.scheduling.solver.first_fit import FirstFit
 from shared.scheduling.solver.fit import Item, value
 from shared.scheduling.solver.host_affinity import Bundler
 from shared.scheduling.solver.local_search import Improver
 from shared.scheduling.solver.packing import Packer
 from shared.scheduling.solver.settling import keep_limits, loosen, settle
-from shared.scheduling.state.existing_capacity import Ground
+from shared.scheduling.state.existing_capacity import ExistingCapacity
 from shared.scheduling.state.node_pool_limits import Limits
-from shared.scheduling.topology.domain_counts import DomainRules, Even
+from shared.scheduling.topology.domain_counts import DomainRules, TopologySpread
 from shared.scheduling.topology.feasibility import tolerations_key
-from shared.scheduling.topology.preferences import Wishes, all_wishes, give_up_one, no_wishes, requirements
+from shared.scheduling.topology.preferences import Preferences, all_preferences, no_preferences, relax, requirements
 from shared.scheduling.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.decision import Options
-    from shared.scheduling.rules.pod_affinity import Namespaces, Term
+    from shared.scheduling.decision import SchedulingPolicies
+    from shared.scheduling.rules.pod_affinity import Namespaces, TopologyTerm
     from shared.scheduling.solver.packing import Bin
-    from shared.scheduling.topology.feasibility import Judge
-    from shared.scheduling.topology.pod_groups import PodClass, Sized
+    from shared.scheduling.topology.feasibility import FeasibilityChecker
+    from shared.scheduling.topology.pod_groups import PodGroup, SizedPods
 
     Ints = NDArray[np.int64]
 
@@ -57,30 +57,33 @@ _ONE_BY_ONE = 5000
 
 
 def best_plan(
-    judge: Judge, spaces: Namespaces, classes: Sequence[tuple[PodClass, list[Sized]]], options: Options
+    checker: FeasibilityChecker,
+    spaces: Namespaces,
+    classes: Sequence[tuple[PodGroup, list[SizedPods]]],
+    policies: SchedulingPolicies,
 ) -> Planner:
     """The plan of a run: the counted one, or one that serves more pods, or as many for less.
 
     Where zones may be chosen and pods are few, each zone is tried as the favourite. Where pods are left over, or rules
     meet that counting serves badly, pods are placed one by one too.
     """
-    counted = Planner(judge, spaces, classes, options)
+    counted = Planner(checker, spaces, classes, policies)
     counted.run()
     plans = [counted]
     pods = counted.pods
     domains = counted.choice_of_domains() if pods <= _FEW else ()
     for favourite in domains:
-        plans.append(Planner(judge, spaces, classes, options, favourite))
+        plans.append(Planner(checker, spaces, classes, policies, favourite))
         plans[-1].run()
     if pods <= _FEW and any(p.packer.torn for p in plans):
         for favourite in sorted({"", min(plans, key=Planner.rank).favourite}):
-            plans.append(Planner(judge, spaces, classes, options, favourite, thrifty=True))
+            plans.append(Planner(checker, spaces, classes, policies, favourite, thrifty=True))
             plans[-1].run()
     left_out = pods <= _ONE_BY_ONE and counted.leaves_some_out()
     if domains or left_out or (pods <= _FEW and counted.is_entangled()):
         luckier = domains if left_out or counted.meets_two_rules() else ()
         for cautious, favourite in product((False, True) if counted.limits.any() else (True,), (*luckier, "")):
-            plans.append(Planner(judge, spaces, classes, options, favourite))
+            plans.append(Planner(checker, spaces, classes, policies, favourite))
             plans[-1].run_one_by_one(cautious=cautious)
         plans = _fair(plans)
     improved = _IMPROVED_OF_A_HANDFUL if pods <= _HANDFUL else _IMPROVED if pods <= _FEW else 1
@@ -108,36 +111,38 @@ class Planner:
 
     def __init__(
         self,
-        judge: Judge,
+        checker: FeasibilityChecker,
         spaces: Namespaces,
-        classes: Sequence[tuple[PodClass, list[Sized]]],
-        options: Options,
+        classes: Sequence[tuple[PodGroup, list[SizedPods]]],
+        policies: SchedulingPolicies,
         favourite: str = "",
         *,
         thrifty: bool = False,
     ) -> None:
-        self._judge = judge
+        self._checker = checker
         self.favourite = favourite
-        self.given_up = 0
-        self._options = options
-        market, inventory = judge.market, judge.inventory
-        self._place = {r: i for i, r in enumerate(market.resources)}
-        self.topology = Topology(judge, spaces, [c for c, _ in classes])
-        self.ground = Ground(inventory, market.resources)
-        self.limits = Limits(market, inventory)
-        self.packer = Packer(market, self.limits, strict=options.min_values_policy != "BestEffort", thrifty=thrifty)
-        self.unplaced: list[Group] = []
+        self.relaxed = 0
+        self._policies = policies
+        launch_options, cluster_state = checker.launch_options, checker.cluster_state
+        self._place = {r: i for i, r in enumerate(launch_options.resources)}
+        self.topology = Topology(checker, spaces, [c for c, _ in classes])
+        self.existing_capacity = ExistingCapacity(cluster_state, launch_options.resources)
+        self.limits = Limits(launch_options, cluster_state)
+        self.packer = Packer(
+            launch_options, self.limits, strict=policies.min_values_policy != "BestEffort", thrifty=thrifty
+        )
+        self.unplaced: list[PendingGroup] = []
         self._classes = classes
         for pods, _ in classes:
             self._register(pods)
         guarding = [
             pod
-            for place in inventory.places
+            for place in cluster_state.nodes
             for pod in place.pods
             if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
         ]
-        self.topology.count_running(self.ground, inventory, guarding)
-        self._bundler = Bundler(judge, self.topology.domains)
+        self.topology.count_scheduled_pods(self.existing_capacity, cluster_state, guarding)
+        self._bundler = Bundler(checker, self.topology.domain_counts)
 
     def expand(self, pods: Iterable[str]) -> list[str]:
         """The keys of pods, those of bundles taken apart."""
@@ -148,7 +153,7 @@ class Planner:
         """How many pods the run is about."""
         return sum(len(s.pods) for _, sizes in self._classes for s in sizes)
 
-    def _waiting(self) -> list[Group]:
+    def _waiting(self) -> list[PendingGroup]:
         return [
             self._group(pods, self._possible(pods), [(self._vector(s), list(s.pods)) for s in sizes])
             for pods, sizes in self._classes
@@ -159,16 +164,16 @@ class Planner:
         waiting = self._waiting()
         self._activate(waiting)
         plan = FirstFit(
-            self._judge,
+            self._checker,
             self.topology,
-            self.ground,
+            self.existing_capacity,
             self.packer,
             self._group,
             cautious=cautious,
             favourite=self.favourite,
         )
         self.unplaced = plan.run(waiting)
-        self.given_up = plan.given_up
+        self.relaxed = plan.relaxed
         self._finish()
 
     def run(self) -> None:
@@ -178,12 +183,12 @@ class Planner:
             left = self._round(waiting)
             waiting = []
             for group in left:
-                wishes = give_up_one(group.pods, group.wishes, group.tried)
-                if wishes is None:
+                preferences = relax(group.pod_group, group.preferences, group.tried)
+                if preferences is None:
                     self.unplaced.append(group)
                 else:
-                    self.given_up += group.count
-                    waiting.append(self._group(group.pods, wishes, group.sizes))
+                    self.relaxed += group.count
+                    waiting.append(self._group(group.pod_group, preferences, group.sizes))
         self._finish()
 
     def improve(self, budget: int) -> None:
@@ -208,43 +213,51 @@ class Planner:
 
     def choice_of_domains(self) -> tuple[str, ...]:
         """The domains, a few, that machines may be bought in under rules about zones or other labels."""
-        domains = self.topology.domains
+        domains = self.topology.domain_counts
         found: list[str] = []
         if self.packer.bins:
             for key in sorted({domains.keys[t] for t in domains.active}, key=lambda k: (k != ZONE, k)):
-                rows = np.ones(len(self._judge.market.pool_of), np.bool_)
-                offerings = np.ones(len(self._judge.market.offerings), np.bool_)
-                found += self.topology.values(key, rows, offerings, np.zeros(len(self.ground), np.bool_))
+                options = np.ones(len(self._checker.launch_options.template_of), np.bool_)
+                offerings = np.ones(len(self._checker.launch_options.offerings), np.bool_)
+                found += self.topology.label_values(
+                    key, options, offerings, np.zeros(len(self.existing_capacity), np.bool_)
+                )
         return tuple(found[:_DOMAINS])
 
     def leaves_some_out(self) -> bool:
         """Whether a pod has no place that would have one in a cluster of its own."""
-        market = self._judge.market
+        launch_options = self._checker.launch_options
         for group in self.unplaced:
             for _, asked in group.alternatives:
-                rows, _, _, _ = self._judge.judge(asked, group.pods.tolerations, soft=group.wishes.soft)
-                if any((market.free[rows] >= requests).all(1).any() for requests, _ in group.sizes):
+                options, _, _, _ = self._checker.check(
+                    asked,
+                    group.pod_group.tolerations,
+                    tolerate_prefer_no_schedule=group.preferences.tolerate_prefer_no_schedule,
+                )
+                if any((launch_options.free[options] >= requests).all(1).any() for requests, _ in group.sizes):
                     return True
         return False
 
     def is_entangled(self) -> bool:
         """Whether machines are bought where counting may serve badly: beside places, near limits, in picky pools."""
-        market = self._judge.market
-        weights = {market.pools[market.pool_of[b.row]].weight for b in self.packer.bins}
-        if len(weights) > 1 or (self.packer.bins and len(self.ground)):
+        launch_options = self._checker.launch_options
+        weights = {launch_options.templates[launch_options.template_of[b.option]].weight for b in self.packer.bins}
+        if len(weights) > 1 or (self.packer.bins and len(self.existing_capacity)):
             return True
-        if self.packer.strict and any(market.pools[market.pool_of[b.row]].min_values for b in self.packer.bins):
+        if self.packer.strict and any(
+            launch_options.templates[launch_options.template_of[b.option]].min_values for b in self.packer.bins
+        ):
             return True
-        return any(self.limits.limited_row(b.row) for b in self.packer.bins) or self.meets_two_rules()
+        return any(self.limits.limited_option(b.option) for b in self.packer.bins) or self.meets_two_rules()
 
     def meets_two_rules(self) -> bool:
         """Whether pods are bought for that are spread over two labels at once."""
-        keys = self.topology.domains.keys
+        keys = self.topology.domain_counts.keys
         return any(
-            len({keys[t] for t in item.owner.rules.even}) > 1
+            len({keys[t] for t in item.owner.rules.topology_spread}) > 1
             for b in self.packer.bins
             for item, _ in b.content
-            if isinstance(item.owner, Group)
+            if isinstance(item.owner, PendingGroup)
         )
 
     # --- what can't be had after all ---
@@ -252,9 +265,9 @@ class Planner:
     def _evict(self, item: Item, pods: list[str]) -> None:
         """Gives pods of a machine back, and takes them out of the counts."""
         group = item.owner
-        if not isinstance(group, Group) or not pods:
+        if not isinstance(group, PendingGroup) or not pods:
             return
-        self.topology.domains.take(group.rules, item.where, -len(pods))
+        self.topology.domain_counts.take(group.rules, item.where, -len(pods))
         group.sizes.append((item.requests, list(pods)))
         owners = self._unbind([group]) or [group]
         known = {id(g) for g in self.unplaced}
@@ -263,9 +276,9 @@ class Planner:
     def _drop(self, bin_: Bin) -> None:
         self.packer.bins.remove(bin_)
         if bin_.reserved is not None:
-            self.limits.release(int(self._judge.market.pool_of[bin_.row]), bin_.reserved)
+            self.limits.release(int(self._checker.launch_options.template_of[bin_.option]), bin_.reserved)
         else:
-            self.limits.give(bin_.row)
+            self.limits.give(bin_.option)
 
     def _even_out(self) -> None:
         """Takes pods out of domains that are too full since others found no place elsewhere."""
@@ -283,21 +296,21 @@ class Planner:
                 bin_.content = [(item, pods) for item, pods in bin_.content if pods]
                 if not bin_.content:
                     self._drop(bin_)
-            for place, content in self.ground.content.items():
+            for place, content in self.existing_capacity.content.items():
                 for at, (item, pods) in enumerate(content):
                     n = min(len(pods), self._too_many(item))
                     if n:
-                        self._evict(item, self.ground.evict(place, at, n))
+                        self._evict(item, self.existing_capacity.evict(place, at, n))
                         again = True
 
     def _too_many(self, item: Item) -> int:
         """By how many pods of the item its domain is too full."""
-        group, domains = item.owner, self.topology.domains
-        if not isinstance(group, Group):
+        group, domains = item.owner, self.topology.domain_counts
+        if not isinstance(group, PendingGroup):
             return 0
         found = 0
-        for term, even in group.rules.even.items():
-            over = -domains.left(term, even, item.where[domains.keys[term]])
+        for term, topology_spread in group.rules.topology_spread.items():
+            over = -domains.skew_left(term, topology_spread, item.where[domains.keys[term]])
             if over > 0:
                 weight = group.rules.match.get(term, 0)
                 found = max(found, -(-over // weight) if weight else _ALL)
@@ -312,11 +325,11 @@ class Planner:
         left: dict[object, list[list[str]]] = {}
         for group in self.unplaced:
             for requests, pods in group.sizes:
-                left.setdefault((self._like(group.pods, known), requests.tobytes()), []).append(pods)
+                left.setdefault((self._like(group.pod_group, known), requests.tobytes()), []).append(pods)
         placed: dict[object, list[list[str]]] = {}
         for item, pods in self._content():
-            if isinstance(item.owner, Group) and not any(p in self._bundler.members for p in pods):
-                key: object = (self._like(item.owner.pods, known), item.requests.tobytes())
+            if isinstance(item.owner, PendingGroup) and not any(p in self._bundler.members for p in pods):
+                key: object = (self._like(item.owner.pod_group, known), item.requests.tobytes())
                 if key in left:
                     placed.setdefault(key, []).append(pods)
         for key, many in placed.items():
@@ -329,24 +342,26 @@ class Planner:
         """What is on all machines and places; but for volumes on places that count them."""
         for bin_ in self.packer.bins:
             yield from bin_.content
-        for place, content in self.ground.content.items():
+        for place, content in self.existing_capacity.content.items():
             for item, pods in content:
-                if not (item.kind.mounted and self.ground.inventory.places[place].volume_limits):
+                if not (
+                    item.feasibility.mounted_volumes and self.existing_capacity.cluster_state.nodes[place].volume_limits
+                ):
                     yield item, pods
 
-    def _like(self, pods: PodClass, known: dict[int, object]) -> object:
+    def _like(self, pods: PodGroup, known: dict[int, object]) -> object:
         """What is equal for classes whose pods may stand in for one another, whatever their labels are."""
         found = known.get(id(pods))
         if found is None:
-            group = self._group(pods, all_wishes(pods), [])
+            group = self._group(pods, all_preferences(pods), [])
             found = known[id(pods)] = (
                 tuple(signature(a) for a in pods.alternatives),
-                tuple(signature(a) for a in pods.preferred_nodes),
+                tuple(signature(a) for a in pods.preferred_node_affinity),
                 tolerations_key(pods.tolerations),
                 tuple(sorted(group.rules.match.items())),
-                tuple(sorted(group.rules.even.items(), key=lambda e: e[0])),
-                (group.rules.apart, group.rules.guards, group.rules.together),
-                (group.host.key, group.near),
+                tuple(sorted(group.rules.topology_spread.items(), key=lambda e: e[0])),
+                (group.rules.anti_affinity, group.rules.required_anti_affinity, group.rules.affinity),
+                (group.host.key, group.host_affinity),
                 pods.ports,
             )
         return found
@@ -357,27 +372,27 @@ class Planner:
 
     def rank(self) -> tuple[int, int, float]:
         """Less is better: pods without a place, preferences given up, price."""
-        price = sum(b.price(self._judge.market) for b in self.packer.bins)
-        return len(self.left_out()), self.given_up, round(price, 9)
+        price = sum(b.price(self._checker.launch_options) for b in self.packer.bins)
+        return len(self.left_out()), self.relaxed, round(price, 9)
 
-    def _activate(self, groups: Iterable[Group]) -> None:
+    def _activate(self, groups: Iterable[PendingGroup]) -> None:
         """Makes the rules of the groups count."""
-        domains = self.topology.domains
+        domains = self.topology.domain_counts
         for group in groups:
-            domains.asked |= {*group.rules.even, *group.rules.apart, *group.rules.together}
-            domains.active |= domains.asked
-            for term, even in group.rules.even.items():
-                known = domains.wanted.get(term)
-                if known is None or even.max_skew < known.max_skew:
-                    domains.wanted[term] = even
+            domains.pending_terms |= {*group.rules.topology_spread, *group.rules.anti_affinity, *group.rules.affinity}
+            domains.active |= domains.pending_terms
+            for term, topology_spread in group.rules.topology_spread.items():
+                known = domains.requested_spread.get(term)
+                if known is None or topology_spread.max_skew < known.max_skew:
+                    domains.requested_spread[term] = topology_spread
 
-    def _round(self, groups: list[Group]) -> list[Group]:
+    def _round(self, groups: list[PendingGroup]) -> list[PendingGroup]:
         self._activate(groups)
         asked = list(groups)
         groups = self._bundler.bind(groups, self.present())
         items = self._deal(groups)
-        value(self._judge.market, items)
-        for weight in sorted({p.weight for p in self._judge.market.pools}, reverse=True):
+        value(self._checker.launch_options, items)
+        for weight in sorted({p.weight for p in self._checker.launch_options.templates}, reverse=True):
             self.packer.pack(items, weight)
         for item in items:
             self._hand_back(item)
@@ -386,21 +401,21 @@ class Planner:
 
     def present(self) -> dict[int, bool]:
         """Which rules about hosts have pods that they speak of on hosts already."""
-        found = {t: bool(n.any()) for t, n in self.ground.hosts.present.items()}
+        found = {t: bool(n.any()) for t, n in self.existing_capacity.host_counts.present.items()}
         for bin_ in self.packer.bins:
             for item, _ in bin_.content:
-                found.update(dict.fromkeys(item.kind.host.match, True))
+                found.update(dict.fromkeys(item.feasibility.host.match, True))
         return found
 
-    def _deal(self, groups: Sequence[Group]) -> list[Item]:
+    def _deal(self, groups: Sequence[PendingGroup]) -> list[Item]:
         """Deals all groups out; those whose affinity is about pods without a place wait for these."""
-        domains = self.topology.domains
-        dealer = Dealer(self._judge, self.topology, self.ground, domains, self.favourite)
+        domains = self.topology.domain_counts
+        dealer = Dealer(self._checker, self.topology, self.existing_capacity, domains, self.favourite)
         queue = sorted(groups, key=self._urgency)
         while queue:
-            later: list[Group] = []
+            later: list[PendingGroup] = []
             for group in queue:
-                if domains.waits(group.rules):
+                if domains.awaits_affinity(group.rules):
                     later.append(group)
                 else:
                     dealer.deal(group)
@@ -409,9 +424,9 @@ class Planner:
             queue = later
         return dealer.items
 
-    def _unbind(self, groups: Iterable[Group]) -> list[Group]:
+    def _unbind(self, groups: Iterable[PendingGroup]) -> list[PendingGroup]:
         """Gives the members of bundles that found no place back to their groups, which are told."""
-        owners: list[Group] = []
+        owners: list[PendingGroup] = []
         for group in groups:
             for _, pods in group.sizes:
                 for key in [p for p in pods if p in self._bundler.members]:
@@ -425,18 +440,28 @@ class Planner:
     def _hand_back(self, item: Item) -> None:
         """Gives pods that found no machine back to their group, and takes them out of the counts."""
         group = item.owner
-        if item.pods and isinstance(group, Group):
-            self.topology.domains.take(group.rules, item.where, -len(item.pods))
+        if item.pods and isinstance(group, PendingGroup):
+            self.topology.domain_counts.take(group.rules, item.where, -len(item.pods))
             group.sizes.append((item.requests, item.pods))
 
-    def _urgency(self, group: Group) -> tuple[bool, bool, bool, list[int], str]:
-        kind = Dealer(self._judge, self.topology, self.ground, self.topology.domains, self.favourite).kind(group, ())
+    def _urgency(self, group: PendingGroup) -> tuple[bool, bool, bool, list[int], str]:
+        feasibility = Dealer(
+            self._checker, self.topology, self.existing_capacity, self.topology.domain_counts, self.favourite
+        ).feasibility(group, ())
         biggest = group.sizes[0][0]
-        settled = not (group.rules.even or group.rules.apart or group.rules.together)
-        follows = any(term not in group.rules.match for term in group.rules.even)  # it is even with others: these first
-        return (kind is None or kind.buyable, follows, not settled, [-int(x) for x in biggest], group.sizes[0][1][0])
+        settled = not (group.rules.topology_spread or group.rules.anti_affinity or group.rules.affinity)
+        follows = any(
+            term not in group.rules.match for term in group.rules.topology_spread
+        )  # it is even with others: these first
+        return (
+            feasibility is None or feasibility.launchable,
+            follows,
+            not settled,
+            [-int(x) for x in biggest],
+            group.sizes[0][1][0],
+        )
 
-    def _vector(self, sized: Sized) -> Ints:
+    def _vector(self, sized: SizedPods) -> Ints:
         found = np.zeros(len(self._place), np.int64)
         for name, amount in sized.requests.items():
             found[self._place[name]] = amount
@@ -444,69 +469,92 @@ class Planner:
 
     # --- what counts ---
 
-    def _register(self, pods: PodClass) -> None:
+    def _register(self, pods: PodGroup) -> None:
         """Numbers every rule that the class may ever hold."""
-        for term in (*pods.apart, *pods.preferred_apart, *pods.together, *pods.preferred_together):
-            _ = self.topology.host(term) if term.key == HOSTNAME else self.topology.area(term)
-        for spread in (*pods.spread, *pods.preferred_spread):
-            if spread.term.key == HOSTNAME:
-                self.topology.host(spread.term)
+        for term in (*pods.anti_affinity, *pods.preferred_anti_affinity, *pods.affinity, *pods.preferred_affinity):
+            _ = self.topology.host_term(term) if term.topology_key == HOSTNAME else self.topology.domain_term(term)
+        for spread in (*pods.spread_constraints, *pods.preferred_spread_constraints):
+            if spread.term.topology_key == HOSTNAME:
+                self.topology.host_term(spread.term)
             else:
-                self.topology.spread(spread, pods.alternatives, pods.tolerations)
+                self.topology.spread_term(spread, pods.alternatives, pods.tolerations)
 
-    def _possible(self, pods: PodClass) -> Wishes:
+    def _possible(self, pods: PodGroup) -> Preferences:
         """The wishes that could be fulfilled at all; what no node could ever give is given up at once."""
-        if self._options.preference_policy == "Ignore":
-            return no_wishes(pods)
-        wishes = all_wishes(pods)
-        while wishes.node < len(pods.preferred_nodes) and not self._somewhere(pods, wishes):
-            wishes = Wishes(wishes.alternatives, wishes.node + 1, wishes.together, wishes.apart, wishes.spread)
-        together = tuple(t for t in wishes.together if self._is_about_someone(t))
+        if self._policies.preference_policy == "Ignore":
+            return no_preferences(pods)
+        preferences = all_preferences(pods)
+        while preferences.node_affinity < len(pods.preferred_node_affinity) and not self._somewhere(pods, preferences):
+            preferences = Preferences(
+                preferences.alternatives,
+                preferences.node_affinity + 1,
+                preferences.affinity,
+                preferences.anti_affinity,
+                preferences.spread_constraints,
+            )
+        affinity = tuple(t for t in preferences.affinity if self._is_about_someone(t))
         spread = tuple(
             s
-            for s in wishes.spread
-            if s.term.key == HOSTNAME or self.topology.eligible(s, pods.alternatives, pods.tolerations)
+            for s in preferences.spread_constraints
+            if s.term.topology_key == HOSTNAME or self.topology.eligible_domains(s, pods.alternatives, pods.tolerations)
         )
-        wishes = Wishes(wishes.alternatives, wishes.node, together, wishes.apart, spread)
-        if not self._somewhere(pods, wishes):
-            wishes = Wishes(wishes.alternatives, wishes.node, together, wishes.apart, spread, soft=True)
-        return wishes
+        preferences = Preferences(
+            preferences.alternatives, preferences.node_affinity, affinity, preferences.anti_affinity, spread
+        )
+        if not self._somewhere(pods, preferences):
+            preferences = Preferences(
+                preferences.alternatives,
+                preferences.node_affinity,
+                affinity,
+                preferences.anti_affinity,
+                spread,
+                tolerate_prefer_no_schedule=True,
+            )
+        return preferences
 
-    def _somewhere(self, pods: PodClass, wishes: Wishes) -> bool:
-        for _, asked in requirements(pods, wishes):
-            rows, _, _, places = self._judge.judge(asked, pods.tolerations, soft=wishes.soft)
-            if rows.any() or places.any():
+    def _somewhere(self, pods: PodGroup, preferences: Preferences) -> bool:
+        for _, asked in requirements(pods, preferences):
+            options, _, _, places = self._checker.check(
+                asked, pods.tolerations, tolerate_prefer_no_schedule=preferences.tolerate_prefer_no_schedule
+            )
+            if options.any() or places.any():
                 return True
         return False
 
-    def _is_about_someone(self, term: Term) -> bool:
+    def _is_about_someone(self, term: TopologyTerm) -> bool:
         if any(term.matches(c.namespace, c.labels) for c, _ in self._classes):
             return True
         return any(
             term.matches(p.metadata.namespace or "default", p.metadata.labels)
-            for place in self._judge.inventory.places
+            for place in self._checker.cluster_state.nodes
             for p in place.pods
         )
 
-    def _group(self, pods: PodClass, wishes: Wishes, sizes: list[tuple[Ints, list[str]]]) -> Group:
-        apart = (*pods.apart, *wishes.apart)
-        together = (*pods.together, *wishes.together)
-        spread = (*pods.spread, *wishes.spread)
-        even: dict[int, Even] = {}
+    def _group(self, pods: PodGroup, preferences: Preferences, sizes: list[tuple[Ints, list[str]]]) -> PendingGroup:
+        anti_affinity = (*pods.anti_affinity, *preferences.anti_affinity)
+        affinity = (*pods.affinity, *preferences.affinity)
+        spread = (*pods.spread_constraints, *preferences.spread_constraints)
+        topology_spread: dict[int, TopologySpread] = {}
         for rule in spread:
-            if rule.term.key != HOSTNAME:
-                number = self.topology.spread(rule, pods.alternatives, pods.tolerations)
-                even[number] = self.topology.even(rule, pods.alternatives, pods.tolerations).strictest(even.get(number))
+            if rule.term.topology_key != HOSTNAME:
+                number = self.topology.spread_term(rule, pods.alternatives, pods.tolerations)
+                topology_spread[number] = self.topology.topology_spread(
+                    rule, pods.alternatives, pods.tolerations
+                ).strictest(topology_spread.get(number))
         rules = DomainRules(
-            match=self.topology.areas.matching(pods.namespace, pods.labels),
-            even=even,
-            apart=frozenset(self.topology.area(t) for t in apart if t.key != HOSTNAME),
-            guards=frozenset(self.topology.area(t) for t in pods.apart if t.key != HOSTNAME),
-            together=frozenset(self.topology.area(t) for t in together if t.key != HOSTNAME),
+            match=self.topology.domain_terms.matching(pods.namespace, pods.labels),
+            topology_spread=topology_spread,
+            anti_affinity=frozenset(self.topology.domain_term(t) for t in anti_affinity if t.topology_key != HOSTNAME),
+            required_anti_affinity=frozenset(
+                self.topology.domain_term(t) for t in pods.anti_affinity if t.topology_key != HOSTNAME
+            ),
+            affinity=frozenset(self.topology.domain_term(t) for t in affinity if t.topology_key != HOSTNAME),
         )
         host = self.topology.host_rules(
-            pods, [t for t in apart if t.key == HOSTNAME], [s for s in spread if s.term.key == HOSTNAME]
+            pods,
+            [t for t in anti_affinity if t.topology_key == HOSTNAME],
+            [s for s in spread if s.term.topology_key == HOSTNAME],
         )
-        near = tuple(sorted(self.topology.host(t) for t in together if t.key == HOSTNAME))
+        near = tuple(sorted(self.topology.host_term(t) for t in affinity if t.topology_key == HOSTNAME))
         ordered = sorted(sizes, key=lambda s: ([-int(x) for x in s[0]], s[1][0]))
-        return Group(pods, wishes, requirements(pods, wishes), host, rules, near, ordered)
+        return PendingGroup(pods, preferences, requirements(pods, preferences), host, rules, near, ordered)

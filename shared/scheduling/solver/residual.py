@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.solver.packing import Bin, Lot
-    from shared.scheduling.state.launch_options import Market
-    from shared.scheduling.topology.feasibility import HostRules, Kind
+    from shared.scheduling.state.launch_options import LaunchOptions
+    from shared.scheduling.topology.feasibility import Feasibility, HostRules
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -39,20 +39,20 @@ class _Known:
 class Spare:
     """The machines (bins) of a run with what room they have left. Call :meth:`close` when all lots were put."""
 
-    def __init__(self, market: Market, bins: Sequence[Bin]) -> None:
+    def __init__(self, launch_options: LaunchOptions, bins: Sequence[Bin]) -> None:
         self._bins = bins
-        self._rows = np.array([b.row for b in bins])
+        self._options = np.array([b.option for b in bins])
         self._custom = np.array([b.custom for b in bins])
         self._offerings = np.stack([b.offerings for b in bins])
         self._used = np.stack([b.used for b in bins])
-        self._room = market.free[self._rows] - self._used
+        self._room = launch_options.free[self._options] - self._used
         # A machine may not become dearer: what comes must bear its cheapest offering.
-        self._offer = np.where(self._offerings, market.price[self._rows], np.inf).argmin(1)
+        self._offer = np.where(self._offerings, launch_options.price[self._options], np.inf).argmin(1)
         self._hosts = HostCounts(len(bins))
         ruled: dict[int, tuple[HostRules, dict[int, int]]] = {}
         for j, b in enumerate(bins):
             for item, pods in b.content:
-                rules = item.kind.host
+                rules = item.feasibility.host
                 if rules.match or rules.cap:
                     _, on = ruled.setdefault(id(rules), (rules, {}))
                     on[j] = on.get(j, 0) + len(pods)
@@ -69,7 +69,7 @@ class Spare:
         if not len(where):
             return
         fits = known.fits[where]
-        rules = lot.kind.host
+        rules = lot.feasibility.host
         if rules.match or rules.cap:
             self._hosts.restrict(fits, rules, where)
         after = np.cumsum(fits)
@@ -80,7 +80,7 @@ class Spare:
         where, take = where[some], take[some]
         self._room[where] -= take[:, None] * lot.requests
         self._used[where] += take[:, None] * lot.requests
-        self._offerings[where] &= lot.kind.offerings
+        self._offerings[where] &= lot.feasibility.offerings
         if rules.match or rules.cap:
             self._hosts.add(where, take, rules)
         self._changes.append(where)
@@ -95,11 +95,11 @@ class Spare:
                 self._bins[j].offerings = self._offerings[j]
 
     def _fits(self, lot: Lot) -> _Known:
-        kind = lot.kind
-        key = (kind.mask_key, lot.requests.tobytes())
+        feasibility = lot.feasibility
+        key = (feasibility.mask_key, lot.requests.tobytes())
         known = self._known.get(key)
         if known is None:
-            allowed = self._may_go(kind)
+            allowed = self._may_go(feasibility)
             known = self._known[key] = _Known(most(lot.requests, self._room) * allowed, allowed, len(self._changes))
         elif known.seen < len(self._changes):
             stale = np.concatenate(self._changes[known.seen :])
@@ -108,10 +108,14 @@ class Spare:
             known.where = known.where[known.fits[known.where] > 0]
         return known
 
-    def _may_go(self, kind: Kind) -> Bools:
-        allowed = self._allowed.get(kind.mask_key)
+    def _may_go(self, feasibility: Feasibility) -> Bools:
+        allowed = self._allowed.get(feasibility.mask_key)
         if allowed is None:
-            asked = kind.custom[self._rows]
-            allowed = kind.rows[self._rows] & ((asked == 0) | (asked == self._custom)) & kind.offerings[self._offer]
-            self._allowed[kind.mask_key] = allowed
+            asked = feasibility.custom[self._options]
+            allowed = (
+                feasibility.options[self._options]
+                & ((asked == 0) | (asked == self._custom))
+                & feasibility.offerings[self._offer]
+            )
+            self._allowed[feasibility.mask_key] = allowed
         return allowed

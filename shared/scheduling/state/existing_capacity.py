@@ -21,30 +21,32 @@ if TYPE_CHECKING:
 
     from shared.scheduling.solver.fit import Item
     from shared.scheduling.state.launch_options import HostPort
-    from shared.scheduling.state.state_nodes import Inventory
-    from shared.scheduling.topology.feasibility import Kind
+    from shared.scheduling.state.state_nodes import ClusterState
+    from shared.scheduling.topology.feasibility import Feasibility
 
     Ints = NDArray[np.int64]
 
 
-class Ground:
+class ExistingCapacity:
     """The places and what is on them, pods of this run included."""
 
-    def __init__(self, inventory: Inventory, resources: Sequence[str]) -> None:
-        self.inventory = inventory
-        size = len(inventory.places)
-        self.room = np.array([[p.room.get(r, 0) for r in resources] for p in inventory.places], np.int64).reshape(
-            size, len(resources)
-        )
-        self.hosts = HostCounts(size)
-        self.ports: list[frozenset[HostPort]] = [p.ports for p in inventory.places]
+    def __init__(self, cluster_state: ClusterState, resources: Sequence[str]) -> None:
+        self.cluster_state = cluster_state
+        size = len(cluster_state.nodes)
+        self.available = np.array(
+            [[p.available.get(r, 0) for r in resources] for p in cluster_state.nodes], np.int64
+        ).reshape(size, len(resources))
+        self.host_counts = HostCounts(size)
+        self.ports: list[frozenset[HostPort]] = [p.ports for p in cluster_state.nodes]
         self.content: dict[int, list[tuple[Item, list[str]]]] = {}
-        self._mounted: list[set[tuple[str, str]]] = [set(inventory.mounted.get(p.name, ())) for p in inventory.places]
-        self._limited = np.fromiter((bool(p.volume_limits) for p in inventory.places), np.bool_, size)
+        self._mounted_volumes: list[set[tuple[str, str]]] = [
+            set(cluster_state.mounted_volumes.get(p.name, ())) for p in cluster_state.nodes
+        ]
+        self._limited = np.fromiter((bool(p.volume_limits) for p in cluster_state.nodes), np.bool_, size)
 
     def __len__(self) -> int:
         """How many places there are."""
-        return len(self.inventory.places)
+        return len(self.cluster_state.nodes)
 
     @property
     def placed(self) -> dict[int, list[str]]:
@@ -56,48 +58,48 @@ class Ground:
         item, pods = self.content[place][at]
         gone = pods[len(pods) - count :]
         self.content[place][at] = (item, pods[: len(pods) - count])
-        self.room[place] += item.requests * count
+        self.available[place] += item.requests * count
         return gone
 
-    def capacity(self, kind: Kind, requests: Ints, near: tuple[int, ...] = ()) -> Ints:
+    def capacity(self, feasibility: Feasibility, requests: Ints, near: tuple[int, ...] = ()) -> Ints:
         """How many pods of this kind and size each place would take."""
-        if not kind.places.any():
+        if not feasibility.nodes.any():
             return np.zeros(len(self), np.int64)
-        fits = most(requests, self.room)
-        fits[~kind.places] = 0
-        self.hosts.restrict(fits, kind.host)
-        self.hosts.require(fits, near)
-        if kind.ports or kind.mounted:
+        fits = most(requests, self.available)
+        fits[~feasibility.nodes] = 0
+        self.host_counts.restrict(fits, feasibility.host)
+        self.host_counts.require(fits, near)
+        if feasibility.ports or feasibility.mounted_volumes:
             for place in np.flatnonzero(fits).tolist():
-                if ports_clash(kind.ports, self.ports[place]):
+                if ports_clash(feasibility.ports, self.ports[place]):
                     fits[place] = 0
-                elif kind.ports:
+                elif feasibility.ports:
                     fits[place] = min(int(fits[place]), 1)
-                if kind.mounted and self._limited[place] and not self._mountable(place, kind):
+                if feasibility.mounted_volumes and self._limited[place] and not self._mountable(place, feasibility):
                     fits[place] = 0
         return fits
 
-    def _mountable(self, place: int, kind: Kind) -> bool:
-        limits = self.inventory.places[place].volume_limits
-        after = self._mounted[place] | kind.mounted
+    def _mountable(self, place: int, feasibility: Feasibility) -> bool:
+        limits = self.cluster_state.nodes[place].volume_limits
+        after = self._mounted_volumes[place] | feasibility.mounted_volumes
         return all(sum(d == driver for d, _ in after) <= n for driver, n in limits.items())
 
     def place(self, item: Item, count: int, near: tuple[int, ...] = ()) -> int:
         """Places up to so many pods of an item; how many found a place. They leave the item."""
-        fits = self.capacity(item.kind, item.requests, near)
+        fits = self.capacity(item.feasibility, item.requests, near)
         before = np.cumsum(fits) - fits
         take = np.clip(count - before, 0, fits)
         where = np.flatnonzero(take)
-        self.hosts.add(where, take[where], item.kind.host)
+        self.host_counts.add(where, take[where], item.feasibility.host)
         placed = 0
         for place in where.tolist():
             n = int(take[place])
             self.content.setdefault(place, []).append((item, item.pods[placed : placed + n]))
-            self.room[place] -= item.requests * n
-            if item.kind.ports:
-                self.ports[place] |= item.kind.ports
-            if item.kind.mounted:
-                self._mounted[place] |= item.kind.mounted
+            self.available[place] -= item.requests * n
+            if item.feasibility.ports:
+                self.ports[place] |= item.feasibility.ports
+            if item.feasibility.mounted_volumes:
+                self._mounted_volumes[place] |= item.feasibility.mounted_volumes
             placed += n
         del item.pods[:placed]
         return placed

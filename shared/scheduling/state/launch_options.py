@@ -46,7 +46,7 @@ _TO_BE_NAMED = "\0"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Daemon:
+class DaemonSetPod:
     """What one DaemonSet asks of a node, and which nodes it goes to."""
 
     requests: Resources
@@ -57,48 +57,48 @@ class Daemon:
 
 
 @dataclass(frozen=True)
-class Pool:
+class NodeClaimTemplate:
     """A pool that can be bought from, and where its rows are."""
 
-    name: str
+    node_pool: str
     weight: int
-    template: Requirements
+    requirements: Requirements
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     min_values: Mapping[str, int]
     limits: Resources
     catalog: Catalog
     types: NDArray[np.int64]
-    rows: slice
+    options: slice
     offered_types: BoolArray
     daemon_ports: tuple[tuple[frozenset[HostPort], BoolArray], ...]
 
     def state(self, key: str) -> ValueSet:
         """What the pool's nodes may have for a label that its types don't define."""
-        return self.template.get(key, ABSENT)
+        return self.requirements.get(key, ABSENT)
 
 
 @dataclass(frozen=True)
-class Market:
+class LaunchOptions:
     """Everything that may be bought. ``free`` is what pods get of a row: allocatable less daemons, exact integers."""
 
-    pools: tuple[Pool, ...]
-    refused: Mapping[str, str]
+    templates: tuple[NodeClaimTemplate, ...]
+    unusable_pools: Mapping[str, str]
     resources: tuple[str, ...]
     offerings: tuple[OfferingKey, ...]
     free: NDArray[np.int64]
     capacity: NDArray[np.int64]
     price: NDArray[np.float64]
-    pool_of: NDArray[np.int64]
+    template_of: NDArray[np.int64]
     type_of: NDArray[np.int64]
     columns: Mapping[str, Column]
-    daemons: NDArray[np.int64]
+    daemon_requests: NDArray[np.int64]
     offering_masks: dict[tuple[str, ValueSet], BoolArray] = field(default_factory=dict)
-    remembered: dict[object, NDArray[np.int64]] = field(default_factory=dict)
+    fitting_options: dict[object, NDArray[np.int64]] = field(default_factory=dict)
 
-    def name_of(self, row: int) -> str:
+    def instance_type_of(self, option: int) -> str:
         """The instance type of a row."""
-        found: str = self.pools[int(self.pool_of[row])].catalog.names[int(self.type_of[row])]
+        found: str = self.templates[int(self.template_of[option])].catalog.names[int(self.type_of[option])]
         return found
 
     def offerings_allowed(self, key: str, allowed: ValueSet) -> BoolArray:
@@ -127,17 +127,17 @@ def template_requirements(pool: NodePool) -> Requirements:
     return found
 
 
-def build_market(
-    pools: Iterable[NodePool],
+def build_launch_options(
+    templates: Iterable[NodePool],
     types: Mapping[str, tuple[InstanceType, ...]],
-    daemons: tuple[Daemon, ...],
+    daemons: tuple[DaemonSetPod, ...],
     not_ready: Mapping[str, str],
     asked: Iterable[str],
-) -> Market:
+) -> LaunchOptions:
     """The rows of all pools; a pool that can't be used is in ``refused`` with the reason."""
     refused = dict(not_ready)
     usable: list[tuple[NodePool, Requirements, Resources]] = []
-    for pool in sorted(pools, key=lambda p: (-p.spec.weight, p.name)):
+    for pool in sorted(templates, key=lambda p: (-p.spec.weight, p.name)):
         if pool.name in refused:
             continue
         if pool.metadata.deletion_timestamp is not None:
@@ -155,43 +155,43 @@ def build_market(
     resources = tuple(sorted({r for c in catalogs for r in c.resources} | set(asked)))
     offerings = tuple(sorted({o for c in catalogs for o in c.offerings}))
     parts = [
-        _rows(pool, template, catalog, resources, offerings, daemons)
+        _options(pool, template, catalog, resources, offerings, daemons)
         for (pool, template, _), catalog in zip(usable, catalogs, strict=True)
     ]
-    made: list[Pool] = []
+    made: list[NodeClaimTemplate] = []
     start = 0
     for (pool, template, limits), catalog, part in zip(usable, catalogs, parts, strict=True):
         stop = start + len(part.types)
         made.append(
-            Pool(
-                name=pool.name,
+            NodeClaimTemplate(
+                node_pool=pool.name,
                 weight=pool.spec.weight,
-                template=template,
+                requirements=template,
                 labels=pool.spec.template.metadata.labels,
                 taints=tuple(pool.spec.template.spec.taints),
                 min_values=_min_values(pool),
                 limits=limits,
                 catalog=catalog,
                 types=part.types,
-                rows=slice(start, stop),
+                options=slice(start, stop),
                 offered_types=part.allowed,
                 daemon_ports=part.ports,
             )
         )
         start = stop
     width = len(resources)
-    return Market(
-        pools=tuple(made),
-        refused=refused,
+    return LaunchOptions(
+        templates=tuple(made),
+        unusable_pools=refused,
         resources=resources,
         offerings=offerings,
         free=_stack([p.free for p in parts], width),
         capacity=_stack([p.capacity for p in parts], width),
         price=np.concatenate([p.price for p in parts]) if parts else np.zeros((0, len(offerings))),
-        pool_of=np.repeat(np.arange(len(parts)), [len(p.types) for p in parts]),
+        template_of=np.repeat(np.arange(len(parts)), [len(p.types) for p in parts]),
         type_of=np.concatenate([p.types for p in parts]) if parts else np.zeros(0, np.int64),
         columns=_offering_columns(offerings),
-        daemons=_stack([p.daemons for p in parts], width),
+        daemon_requests=_stack([p.daemons for p in parts], width),
     )
 
 
@@ -237,13 +237,13 @@ def allowed_in(catalog: Catalog, requirements: Requirements) -> tuple[BoolArray,
     return types, offerings
 
 
-def _rows(
+def _options(
     pool: NodePool,
     template: Requirements,
     catalog: Catalog,
     resources: tuple[str, ...],
     offerings: tuple[OfferingKey, ...],
-    daemons: tuple[Daemon, ...],
+    daemons: tuple[DaemonSetPod, ...],
 ) -> _Part:
     types, offered = allowed_in(catalog, template)
     taken = np.zeros(catalog.allocatable.shape, np.int64)
@@ -277,7 +277,7 @@ def _rows(
 
 
 def _runs_on(
-    daemon: Daemon, pool: NodePool, template: Requirements, catalog: Catalog, offered: BoolArray
+    daemon: DaemonSetPod, pool: NodePool, template: Requirements, catalog: Catalog, offered: BoolArray
 ) -> BoolArray | None:
     """Which types of the pool run the daemon, in whatever offering; None where the pool's nodes never do."""
     if untolerated(daemon.tolerations, pool.spec.template.spec.taints, effects=REPELLING) is not None:
@@ -296,14 +296,14 @@ def _runs_on(
     return found
 
 
-def daemons_of(daemon_sets: Iterable[DaemonSet]) -> tuple[Daemon, ...]:
+def daemon_set_pods(daemon_sets: Iterable[DaemonSet]) -> tuple[DaemonSetPod, ...]:
     """What DaemonSets ask for; one whose numbers or selectors mean nothing has no pods, and is left out."""
-    found: list[Daemon] = []
+    found: list[DaemonSetPod] = []
     for daemon_set in sorted(daemon_sets, key=lambda d: (d.metadata.namespace, d.metadata.name)):
         spec = daemon_set.spec.template.spec
         try:
             found.append(
-                Daemon(
+                DaemonSetPod(
                     requests=spec_requests(spec),
                     alternatives=required_alternatives(spec),
                     tolerations=tuple(spec.tolerations),

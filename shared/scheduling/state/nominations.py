@@ -29,47 +29,47 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.quantity import Resources
-    from shared.scheduling.state.state_nodes import Inventory, Place
+    from shared.scheduling.state.state_nodes import ClusterState, StateNode
     from shared.snapshot import Snapshot
 
-SEATING = timedelta(seconds=10)
+NOMINATION_WINDOW = timedelta(seconds=10)
 """How long after a node is up its pods may still come: the longest that kube-scheduler lets a pod wait between tries
 (podMaxBackoffSeconds)."""
-PATIENCE = timedelta(minutes=2)
+DEFERRAL_TIMEOUT = timedelta(minutes=2)
 """How old a claim may be while a pod that lost its place there waits for other machines: most come up sooner."""
 
-_MOST = 200 * 1024
+_MAX_ANNOTATION_LENGTH = 200 * 1024
 """Characters of names on one claim; all annotations of an object may have 256 KiB."""
 
 
 @dataclass(frozen=True)
-class Kept:
+class Nominations:
     """The places less what is promised on them, the pods by the place that they keep, and those that wait for room."""
 
-    inventory: Inventory
-    seated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    held: frozenset[str] = frozenset()
+    cluster_state: ClusterState
+    nominated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    deferred: frozenset[str] = frozenset()
 
 
-def written(pods: Iterable[str]) -> str:
+def planned_pods_annotation(pods: Iterable[str]) -> str:
     """Pods (namespace/name) as a claim's annotation names them; too many are cut off, and count as not promised."""
     text = ",".join(pods)
-    return text if len(text) <= _MOST else text[: text.rindex(",", 0, _MOST)]
+    return text if len(text) <= _MAX_ANNOTATION_LENGTH else text[: text.rindex(",", 0, _MAX_ANNOTATION_LENGTH)]
 
 
-def keep(inventory: Inventory, snapshot: Snapshot, waiting: Mapping[str, Pod]) -> Kept:
+def nominate(cluster_state: ClusterState, snapshot: Snapshot, waiting: Mapping[str, Pod]) -> Nominations:
     """Seat the waiting pods (by namespace/name) on the machines that were bought for them, as far as they fit there.
 
     Pods that are neither ``seated`` nor ``held`` are free to be placed anywhere.
     """
-    promises = list(_promises(inventory, snapshot)) if waiting else []
+    promises = list(_nominating_claims(cluster_state, snapshot)) if waiting else []
     if not promises:
-        return Kept(inventory)
-    rooms: dict[str, _Room] = {}
+        return Nominations(cluster_state)
+    rooms: dict[str, _NominatedNode] = {}
     lost: list[tuple[bytes, str, Resources]] = []
     promised: set[str] = set()
     for claim, place in promises:
-        room = rooms.setdefault(place.name, _Room(place, _terms(claim), _up_for(claim, snapshot.taken_at)))
+        room = rooms.setdefault(place.name, _NominatedNode(place, _terms(claim), _up_for(claim, snapshot.taken_at)))
         for key in claim.metadata.annotations[names.PLANNED_PODS].split(","):
             pod = waiting.get(key)
             if pod is None or key in promised or _is_younger(pod, claim):
@@ -79,31 +79,31 @@ def keep(inventory: Inventory, snapshot: Snapshot, waiting: Mapping[str, Pod]) -
                 asked = requests(pod)
             except QuantityError:
                 continue
-            is_open = room.up_for is None or room.up_for < SEATING
-            if is_open and room.seat(pod, asked):
+            is_open = room.up_for is None or room.up_for < NOMINATION_WINDOW
+            if is_open and room.add_pod(pod, asked):
                 continue
             # One that runs on a node that is leaving had its place: it is planned for like any other.
-            if not pod.spec.node_name and _age(claim, snapshot.taken_at) < PATIENCE:
+            if not pod.spec.node_name and _age(claim, snapshot.taken_at) < DEFERRAL_TIMEOUT:
                 lost.append((room.terms, key, asked))
-    held = _hold(sorted(lost, key=lambda entry: entry[1]), [r for r in rooms.values() if r.up_for is None])
-    places = tuple(rooms[p.name].place() if p.name in rooms else p for p in inventory.places)
-    seated = {name: tuple(sorted(p.key for p in room.pods)) for name, room in rooms.items() if room.pods}
-    return Kept(replace(inventory, places=places), seated, held)
+    deferred = _defer(sorted(lost, key=lambda entry: entry[1]), [r for r in rooms.values() if r.up_for is None])
+    places = tuple(rooms[p.name].place() if p.name in rooms else p for p in cluster_state.nodes)
+    nominated = {name: tuple(sorted(p.key for p in room.pods)) for name, room in rooms.items() if room.pods}
+    return Nominations(replace(cluster_state, nodes=places), nominated, deferred)
 
 
 @dataclass
-class _Room:
+class _NominatedNode:
     """A place's room while promises are counted off. ``up_for``: how long its node is up; None: it isn't yet."""
 
-    origin: Place
+    origin: StateNode
     terms: bytes
     up_for: timedelta | None
     pods: list[Pod] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.left = dict(self.origin.room)
+        self.left = dict(self.origin.available)
 
-    def seat(self, pod: Pod, asked: Resources) -> bool:
+    def add_pod(self, pod: Pod, asked: Resources) -> bool:
         """Let the pod have its place. False if there is no room for it."""
         if any(self.left.get(name, 0) < amount for name, amount in asked.items()):
             return False
@@ -118,42 +118,42 @@ class _Room:
             self.left[name] = self.left.get(name, 0) - amount
         return {name: amount - found[name] for name, amount in asked.items() if amount > found[name]}
 
-    def place(self) -> Place:
+    def place(self) -> StateNode:
         """The place as it is for all others."""
         ports = self.origin.ports.union(*(host_ports(p.spec) for p in self.pods))
-        return replace(self.origin, room=self.left, pods=(*self.origin.pods, *self.pods), ports=ports)
+        return replace(self.origin, available=self.left, pods=(*self.origin.pods, *self.pods), ports=ports)
 
 
-def _hold(lost: Iterable[tuple[bytes, str, Resources]], rooms: Iterable[_Room]) -> frozenset[str]:
+def _defer(lost: Iterable[tuple[bytes, str, Resources]], rooms: Iterable[_NominatedNode]) -> frozenset[str]:
     """Which of the pods wait: those for whom a machine of their terms is to come that is large enough for them.
 
     How much room is left for them is known only when the scheduler has filled it. What is free there now is taken.
     """
-    coming: defaultdict[bytes, list[_Room]] = defaultdict(list)
+    coming: defaultdict[bytes, list[_NominatedNode]] = defaultdict(list)
     for room in rooms:
         coming[room.terms].append(room)
-    held = set()
+    deferred = set()
     for terms, key, asked in lost:
         some = coming[terms]
-        if any(all(r.origin.room.get(name, 0) >= amount for name, amount in asked.items()) for r in some):
-            held.add(key)
+        if any(all(r.origin.available.get(name, 0) >= amount for name, amount in asked.items()) for r in some):
+            deferred.add(key)
             for room in some:
                 asked = room.take(asked)  # noqa: PLW2901 - what is left of it
-    return frozenset(held)
+    return frozenset(deferred)
 
 
-def _promises(inventory: Inventory, snapshot: Snapshot) -> Iterator[tuple[NodeClaim, Place]]:
+def _nominating_claims(cluster_state: ClusterState, snapshot: Snapshot) -> Iterator[tuple[NodeClaim, StateNode]]:
     """The claims that may still have pods to come, the youngest first, each with its place."""
     claims = [
         c
         for c in snapshot.node_claims
         if c.metadata.annotations.get(names.PLANNED_PODS)
         and c.metadata.deletion_timestamp is None
-        and (_age(c, snapshot.taken_at) < PATIENCE or _up_for(c, snapshot.taken_at) is None)
+        and (_age(c, snapshot.taken_at) < DEFERRAL_TIMEOUT or _up_for(c, snapshot.taken_at) is None)
     ]
     if not claims:
         return
-    places = {p.name: p for p in inventory.places}
+    places = {p.name: p for p in cluster_state.nodes}
     of_provider = {n.spec.provider_id: n.metadata.name for n in snapshot.nodes if n.spec.provider_id}
     for claim in sorted(claims, key=lambda c: (_age(c, snapshot.taken_at), c.name)):
         node = claim.status.node_name or of_provider.get(claim.status.provider_id, "")

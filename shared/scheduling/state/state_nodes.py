@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.rules.requirements import Requirements
-    from shared.scheduling.state.launch_options import Daemon, HostPort
+    from shared.scheduling.state.launch_options import DaemonSetPod, HostPort
     from shared.snapshot import Snapshot
 
     BoolArray = NDArray[np.bool_]
@@ -46,14 +46,14 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class StateNode:
     """A node, or a claim whose node is on its way. ``room`` is what pods and daemons leave of it."""
 
     name: str
-    pool: str
+    node_pool: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
-    room: Resources
+    available: Resources
     capacity: Resources
     initialized: bool
     pods: tuple[Pod, ...]
@@ -62,17 +62,17 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Inventory:
+class ClusterState:
     """All places, initialized first, then by name, and what the pools have in use.
 
     ``mounted``: the volumes of the pods that run, by place, where their number is limited.
     """
 
-    places: tuple[Place, ...]
-    used: Mapping[str, Resources]
-    counts: Mapping[str, int]
+    nodes: tuple[StateNode, ...]
+    usage: Mapping[str, Resources]
+    node_counts: Mapping[str, int]
     leaving: frozenset[str]
-    mounted: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    mounted_volumes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
     _columns: dict[str, Column] = field(default_factory=dict)
     _masks: dict[tuple[str, ValueSet], BoolArray] = field(default_factory=dict)
 
@@ -80,12 +80,12 @@ class Inventory:
         """The values of one label over all places."""
         found = self._columns.get(key)
         if found is None:
-            found = self._columns[key] = column([p.labels.get(key) for p in self.places])
+            found = self._columns[key] = column([p.labels.get(key) for p in self.nodes])
         return found
 
     def allowed(self, requirements: Requirements) -> BoolArray:
         """Which places the requirements allow."""
-        found = np.ones(len(self.places), np.bool_)
+        found = np.ones(len(self.nodes), np.bool_)
         for key, allowed in requirements.items():
             mask = self._masks.get((key, allowed))
             if mask is None:
@@ -94,12 +94,12 @@ class Inventory:
         return found
 
 
-def take_inventory(
+def build_cluster_state(
     snapshot: Snapshot,
     instance_types: Mapping[str, tuple[InstanceType, ...]],
-    daemons: Sequence[Daemon],
+    daemons: Sequence[DaemonSetPod],
     leaving: frozenset[str],
-) -> Inventory:
+) -> ClusterState:
     """Every place that pods may go to; those of ``leaving``, or being deleted, are only counted against limits."""
     claim_of_node = {c.status.node_name: c for c in snapshot.node_claims if c.status.node_name}
     claim_of_provider = {c.status.provider_id: c for c in snapshot.node_claims if c.status.provider_id}
@@ -113,7 +113,7 @@ def take_inventory(
         }
         for c in snapshot.csi_nodes
     }
-    places: list[Place] = []
+    places: list[StateNode] = []
     gone: set[str] = set()
     used: dict[str, Resources] = {}
     counts: dict[str, int] = {}
@@ -140,13 +140,13 @@ def take_inventory(
         if claim.metadata.deletion_timestamp is None and claim.name not in leaving:
             places.append(_less_pods(place, daemons, requests))
     places.sort(key=lambda p: (not p.initialized, p.name))
-    return Inventory(tuple(places), used, counts, frozenset(gone))
+    return ClusterState(tuple(places), used, counts, frozenset(gone))
 
 
-def _count(place: Place, used: dict[str, Resources], counts: dict[str, int]) -> None:
-    if place.pool:
-        used[place.pool] = add(used.get(place.pool, {}), place.capacity)
-        counts[place.pool] = counts.get(place.pool, 0) + 1
+def _count(place: StateNode, used: dict[str, Resources], counts: dict[str, int]) -> None:
+    if place.node_pool:
+        used[place.node_pool] = add(used.get(place.node_pool, {}), place.capacity)
+        counts[place.node_pool] = counts.get(place.node_pool, 0) + 1
 
 
 def _quantities(raw: Mapping[str, str | int | float]) -> Resources:
@@ -163,7 +163,7 @@ def _canonical(labels: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], limits: Mapping[str, int]) -> Place:
+def _node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], limits: Mapping[str, int]) -> StateNode:
     labels = _canonical(node.metadata.labels)
     labels.setdefault(names.HOSTNAME, node.metadata.name)
     managed = names.NODEPOOL in labels or claim is not None
@@ -179,12 +179,12 @@ def _node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], limits: Mapp
             labels = {**_claim_labels(claim), **labels}
             room = {**_quantities(claim.status.allocatable), **{k: v for k, v in room.items() if v}}
             capacity = {**_quantities(claim.status.capacity), **{k: v for k, v in capacity.items() if v}}
-    return Place(
+    return StateNode(
         name=node.metadata.name,
-        pool=labels.get(names.NODEPOOL, ""),
+        node_pool=labels.get(names.NODEPOOL, ""),
         labels=labels,
         taints=tuple(taints),
-        room=room,
+        available=room,
         capacity=capacity,
         initialized=initialized,
         pods=tuple(pods),
@@ -203,18 +203,18 @@ def _claim_labels(claim: NodeClaim) -> dict[str, str]:
     return found
 
 
-def _claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceType, ...]]) -> Place:
+def _claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceType, ...]]) -> StateNode:
     labels = _claim_labels(claim)
     pool = labels.get(names.NODEPOOL, "")
     room, capacity = _quantities(claim.status.allocatable), _quantities(claim.status.capacity)
     if not room and pool in instance_types:
         room, capacity = _least(claim, instance_types[pool])
-    return Place(
+    return StateNode(
         name=claim.name,
-        pool=pool,
+        node_pool=pool,
         labels={**labels, names.HOSTNAME: claim.name},
         taints=tuple(claim.spec.taints),
-        room=room,
+        available=room,
         capacity=capacity,
         initialized=False,
         pods=(),
@@ -239,10 +239,10 @@ def _least(claim: NodeClaim, types: tuple[InstanceType, ...]) -> tuple[Resources
 
 
 def _less_pods(
-    place: Place, daemons: Sequence[Daemon], known: dict[bytes, tuple[Resources, frozenset[HostPort]]]
-) -> Place:
+    place: StateNode, daemons: Sequence[DaemonSetPod], known: dict[bytes, tuple[Resources, frozenset[HostPort]]]
+) -> StateNode:
     """The place less its pods and the daemons that are still to come; ``known`` remembers what pod specs ask for."""
-    room = dict(place.room)
+    room = dict(place.available)
     coming: Resources = {}
     ports: set[HostPort] = set()
     for daemon in daemons:
@@ -267,12 +267,12 @@ def _less_pods(
         left = max(0, amount - running.get(name, 0))
         if left:
             room[name] = room.get(name, 0) - left
-    return Place(
+    return StateNode(
         name=place.name,
-        pool=place.pool,
+        node_pool=place.node_pool,
         labels=place.labels,
         taints=place.taints,
-        room=room,
+        available=room,
         capacity=place.capacity,
         initialized=place.initialized,
         pods=place.pods,

@@ -13,10 +13,10 @@ import numpy as np
 from shared.api.kubernetes import Toleration
 from shared.api.labels import HOSTNAME
 from shared.api.selectors import SelectorError
-from shared.scheduling.rules.pod_affinity import Namespaces, Spread, Term, affinity_term
+from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint, TopologyTerm, affinity_term
 from shared.scheduling.rules.requirements import ANY, Requirements
 from shared.scheduling.state.launch_options import host_ports
-from shared.scheduling.topology.domain_counts import Domains, Even
+from shared.scheduling.topology.domain_counts import DomainCounts, TopologySpread
 from shared.scheduling.topology.feasibility import HostRules
 
 if TYPE_CHECKING:
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.api.kubernetes import Pod
-    from shared.scheduling.state.existing_capacity import Ground
+    from shared.scheduling.state.existing_capacity import ExistingCapacity
     from shared.scheduling.state.launch_options import HostPort
-    from shared.scheduling.state.state_nodes import Inventory
-    from shared.scheduling.topology.feasibility import Judge
-    from shared.scheduling.topology.pod_groups import PodClass
+    from shared.scheduling.state.state_nodes import ClusterState
+    from shared.scheduling.topology.feasibility import FeasibilityChecker
+    from shared.scheduling.topology.pod_groups import PodGroup
 
     BoolArray = NDArray[np.bool_]
 
 _EVERYTHING = (Toleration(operator="Exists"),)
 
 
-class Numbering:
+class TermNumbers:
     """Terms by number, found by a label they ask for."""
 
     def __init__(self) -> None:
-        self.numbers: dict[tuple[Term, bytes], int] = {}
-        self._by_label: dict[tuple[str, str], list[tuple[int, Term]]] = {}
-        self._others: list[tuple[int, Term]] = []
+        self.numbers: dict[tuple[TopologyTerm, bytes], int] = {}
+        self._by_label: dict[tuple[str, str], list[tuple[int, TopologyTerm]]] = {}
+        self._others: list[tuple[int, TopologyTerm]] = []
 
-    def number(self, term: Term, counted: bytes = b"") -> int:
+    def number(self, term: TopologyTerm, counted: bytes = b"") -> int:
         """The term's number; ``counted`` tells apart terms that count on different nodes."""
         found = self.numbers.get((term, counted))
         if found is None:
@@ -68,13 +68,13 @@ class Numbering:
 class Topology:
     """The rules of all classes and of the pods that run already."""
 
-    def __init__(self, judge: Judge, namespaces: Namespaces, classes: Sequence[PodClass]) -> None:
-        self._judge = judge
+    def __init__(self, checker: FeasibilityChecker, namespaces: Namespaces, classes: Sequence[PodGroup]) -> None:
+        self._checker = checker
         self._namespaces = namespaces
-        self.hosts = Numbering()
-        self.areas = Numbering()
+        self.host_terms = TermNumbers()
+        self.domain_terms = TermNumbers()
         self.keys: dict[int, str] = {}
-        self.domains = Domains(self.keys)
+        self.domain_counts = DomainCounts(self.keys)
         self._counted: dict[int, BoolArray] = {}
         self._ports: dict[tuple[str, str, int], int] = {}
         self._eligible: dict[object, tuple[str, ...]] = {}
@@ -82,35 +82,37 @@ class Topology:
 
     # --- numbering ---
 
-    def host(self, term: Term) -> int:
+    def host_term(self, term: TopologyTerm) -> int:
         """The number of a rule about hosts."""
-        return self.hosts.number(term)
+        return self.host_terms.number(term)
 
-    def area(self, term: Term) -> int:
+    def domain_term(self, term: TopologyTerm) -> int:
         """The number of a rule about another domain."""
-        found = self.areas.number(term)
-        self.keys[found] = term.key
+        found = self.domain_terms.number(term)
+        self.keys[found] = term.topology_key
         return found
 
-    def spread(self, spread: Spread, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]) -> int:
+    def spread_term(
+        self, spread: SpreadConstraint, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]
+    ) -> int:
         """The number of a spread rule over another domain than hosts, by the nodes on which pods count for it."""
-        inventory = self._judge.inventory
-        mask = np.ones(len(inventory.places), np.bool_)
+        cluster_state = self._checker.cluster_state
+        mask = np.ones(len(cluster_state.nodes), np.bool_)
         if spread.honor_affinity:
-            mask &= np.logical_or.reduce([inventory.allowed(a) for a in alternatives])
+            mask &= np.logical_or.reduce([cluster_state.allowed(a) for a in alternatives])
         if spread.honor_taints:
-            mask &= self._judge.tolerated(tolerations, soft=True)[1]
+            mask &= self._checker.tolerated(tolerations, tolerate_prefer_no_schedule=True)[1]
         if mask.all():
-            return self.area(spread.term)
-        found = self.areas.number(spread.term, mask.tobytes())
-        self.keys[found] = spread.term.key
+            return self.domain_term(spread.term)
+        found = self.domain_terms.number(spread.term, mask.tobytes())
+        self.keys[found] = spread.term.topology_key
         self._counted[found] = mask
         return found
 
-    def _number_ports(self, classes: Sequence[PodClass]) -> None:
+    def _number_ports(self, classes: Sequence[PodGroup]) -> None:
         taken = {port for c in classes for port in c.ports}
         for port in sorted(taken):
-            self._ports[port] = self.hosts.number(Term(f"port {port}", frozenset(), (), ()))
+            self._ports[port] = self.host_terms.number(TopologyTerm(f"port {port}", frozenset(), (), ()))
 
     def port_rules(self, ports: Iterable[HostPort]) -> dict[int, int]:
         """The host rules of these ports: one pod each; a port on all addresses clashes with that port on any."""
@@ -123,55 +125,61 @@ class Topology:
 
     # --- what counts ---
 
-    def host_rules(self, pods: PodClass, apart: Iterable[Term], spread: Iterable[Spread]) -> HostRules:
+    def host_rules(
+        self, pods: PodGroup, anti_affinity: Iterable[TopologyTerm], spread: Iterable[SpreadConstraint]
+    ) -> HostRules:
         """What pods of a class count for on a host, and what they bear there."""
-        match = self.hosts.matching(pods.namespace, pods.labels)
+        match = self.host_terms.matching(pods.namespace, pods.labels)
         cap: dict[int, int] = {}
-        for term in apart:
-            number = self.host(term)
+        for term in anti_affinity:
+            number = self.host_term(term)
             cap[number] = min(cap.get(number, 1), 1 if number in match else 0)
         for rule in spread:
-            number = self.host(rule.term)
+            number = self.host_term(rule.term)
             cap[number] = min(cap.get(number, rule.max_skew), rule.max_skew)
         ports = self.port_rules(pods.ports)
         return HostRules({**match, **ports}, {**cap, **ports})
 
-    def even(self, spread: Spread, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]) -> Even:
+    def topology_spread(
+        self, spread: SpreadConstraint, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]
+    ) -> TopologySpread:
         """A spread rule with the domains that count for its minimum.
 
         They are the values that nodes may have where the class may run, by the rule's policies: of machines to buy,
         and of places. Ignoring taints or affinity widens them; the pod's own word on the key always holds.
         """
-        return Even(spread.max_skew, spread.min_domains, self.eligible(spread, alternatives, tolerations))
+        return TopologySpread(
+            spread.max_skew, spread.min_domains, self.eligible_domains(spread, alternatives, tolerations)
+        )
 
-    def eligible(
-        self, spread: Spread, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]
+    def eligible_domains(
+        self, spread: SpreadConstraint, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]
     ) -> tuple[str, ...]:
         """The values of the rule's key that count for its minimum, by any of the alternatives."""
-        key = spread.term.key
+        key = spread.term.topology_key
         borne = tolerations if spread.honor_taints else _EVERYTHING
         found: set[str] = set()
         for requirements in alternatives:
             allowed = requirements.get(key, ANY)
             asked: Requirements = requirements if spread.honor_affinity else {}
-            rows, _, offerings, places = self._judge.judge(asked, borne, soft=True)
-            found.update(v for v in self.values(key, rows, offerings, places) if allowed.has(v))
+            options, _, offerings, places = self._checker.check(asked, borne, tolerate_prefer_no_schedule=True)
+            found.update(v for v in self.label_values(key, options, offerings, places) if allowed.has(v))
         return tuple(sorted(found))
 
-    def values(self, key: str, rows: BoolArray, offerings: BoolArray, places: BoolArray) -> tuple[str, ...]:
+    def label_values(self, key: str, options: BoolArray, offerings: BoolArray, places: BoolArray) -> tuple[str, ...]:
         """The values of a label among these rows, offerings and places, in order."""
-        market, inventory = self._judge.market, self._judge.inventory
+        launch_options, cluster_state = self._checker.launch_options, self._checker.cluster_state
         found: set[str] = set()
-        if len(inventory.places) and places.any():
-            column = inventory.column(key)
+        if len(cluster_state.nodes) and places.any():
+            column = cluster_state.column(key)
             found |= {column.values[c] for c in np.unique(column.codes[places]).tolist() if c >= 0}
-        if key in market.columns:
-            had = np.isfinite(market.price[rows][:, offerings]).any(0)
-            column = market.columns[key]
+        if key in launch_options.columns:
+            had = np.isfinite(launch_options.price[options][:, offerings]).any(0)
+            column = launch_options.columns[key]
             found |= {column.values[c] for c in column.codes[np.flatnonzero(offerings)[had]].tolist() if c >= 0}
             return tuple(sorted(found))
-        for pool in market.pools:
-            here = rows[pool.rows]
+        for pool in launch_options.templates:
+            here = options[pool.options]
             if not here.any():
                 continue
             if key in pool.catalog.type_columns:
@@ -185,37 +193,43 @@ class Topology:
 
     # --- what runs already ---
 
-    def count_running(self, ground: Ground, inventory: Inventory, numbered: Sequence[Pod]) -> None:
+    def count_scheduled_pods(
+        self, existing_capacity: ExistingCapacity, cluster_state: ClusterState, numbered: Sequence[Pod]
+    ) -> None:
         """Counts the pods on all places; their own anti-affinities keep others away."""
-        guards = {p.key: self._guards(p) for p in numbered}
-        if not self.hosts.numbers and not self.areas.numbers:
+        required_anti_affinity = {p.key: self._guards(p) for p in numbered}
+        if not self.host_terms.numbers and not self.domain_terms.numbers:
             return
         known: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[dict[int, int], dict[int, int]]] = {}
-        for i, place in enumerate(inventory.places):
+        for i, place in enumerate(cluster_state.nodes):
             for pod in place.pods:
                 namespace = pod.metadata.namespace or "default"
                 key = (namespace, tuple(pod.metadata.labels.items()))
                 if key not in known:
                     known[key] = (
-                        self.hosts.matching(namespace, pod.metadata.labels),
-                        self.areas.matching(namespace, pod.metadata.labels),
+                        self.host_terms.matching(namespace, pod.metadata.labels),
+                        self.domain_terms.matching(namespace, pod.metadata.labels),
                     )
-                hosts, areas = known[key]
-                guarded = guards.get(pod.key, ())
-                cap = {self.host(t): (1 if self.host(t) in hosts else 0) for t in guarded if t.key == HOSTNAME}
+                hosts, domain_terms = known[key]
+                terms = required_anti_affinity.get(pod.key, ())
+                cap = {
+                    self.host_term(t): (1 if self.host_term(t) in hosts else 0)
+                    for t in terms
+                    if t.topology_key == HOSTNAME
+                }
                 ports = self.port_rules(host_ports(pod.spec)) if self._ports else {}
                 if hosts or cap or ports:
-                    ground.hosts.count(i, {**hosts, **ports}, {**cap, **ports})
-                for number in areas:
+                    existing_capacity.host_counts.count(i, {**hosts, **ports}, {**cap, **ports})
+                for number in domain_terms:
                     value = place.labels.get(self.keys[number])
                     if value is not None and (number not in self._counted or self._counted[number][i]):
-                        self.domains.add(number, value, 1)
-                for term in guarded:
-                    value = place.labels.get(term.key)
-                    if term.key != HOSTNAME and value is not None:
-                        self.domains.guard(self.area(term), value, 1)
+                        self.domain_counts.add(number, value, 1)
+                for term in terms:
+                    value = place.labels.get(term.topology_key)
+                    if term.topology_key != HOSTNAME and value is not None:
+                        self.domain_counts.add_anti_affinity(self.domain_term(term), value, 1)
 
-    def _guards(self, pod: Pod) -> tuple[Term, ...]:
+    def _guards(self, pod: Pod) -> tuple[TopologyTerm, ...]:
         affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
         if affinity is None:
             return ()
@@ -225,5 +239,5 @@ class Topology:
         except SelectorError:
             return ()  # it runs, so the API server took it; what can't be read can't keep others away
         for term in found:
-            _ = self.host(term) if term.key == HOSTNAME else self.area(term)
+            _ = self.host_term(term) if term.topology_key == HOSTNAME else self.domain_term(term)
         return found

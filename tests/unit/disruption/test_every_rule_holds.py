@@ -125,7 +125,7 @@ def placed(cluster: Cluster, action: Action) -> Decision:
 def labels_of(cluster: Cluster, decision: Decision) -> Mapping[str, Mapping[str, str]]:
     """By node or planned claim: the labels that are certain."""
     found: dict[str, Mapping[str, str]] = {n.metadata.name: n.metadata.labels for n in cluster.nodes}
-    for i, claim in enumerate(decision.claims):
+    for i, claim in enumerate(decision.new_node_claims):
         certain = {r.key: r.values[0] for r in claim.requirements if r.operator == "In" and len(r.values) == 1}
         found[f"new-{i}"] = certain
     return found
@@ -139,9 +139,9 @@ def seats(cluster: Cluster, action: Action, decision: Decision) -> Mapping[str, 
         for n in cluster.nodes
         if n.metadata.name not in action.nodes
     }
-    for node, keys in decision.existing.items():
+    for node, keys in decision.existing_nodes.items():
         found[node] += [by_key[k] for k in keys]
-    for i, claim in enumerate(decision.claims):
+    for i, claim in enumerate(decision.new_node_claims):
         found[f"new-{i}"] = [by_key[k] for k in claim.pods]
     return found
 
@@ -198,8 +198,8 @@ def test_no_decision_breaks_a_rule(
         decision = placed(cluster, action)
         moved = {p.key for p in cluster.pods if p.spec.node_name in action.nodes}
         assert moved == {key for r in action.removals for key in r.pods}
-        assert decision.errors == {}
-        assert len(decision.claims) <= len(action.replacements)
+        assert decision.pod_errors == {}
+        assert len(decision.new_node_claims) <= len(action.replacements)
         # Limits: replacements come before the old nodes go, as the largest that they may become.
         largest = sum(max(capacity[t] for t in r.instance_types) for r in action.replacements)
         assert not limit or not action.replacements or there + largest <= limit * 1000
@@ -211,12 +211,12 @@ def test_no_decision_breaks_a_rule(
             assert sum(1 for p in seated if p.metadata.labels["app"] == "alone") <= 1
             types = [labels[node][names.INSTANCE_TYPE]] if not node.startswith("new-") else []
             if node.startswith("new-"):
-                types = list(decision.claims[int(node.removeprefix("new-"))].instance_types)
+                types = list(decision.new_node_claims[int(node.removeprefix("new-"))].instance_types)
             assert all(sum(cpu_of(p) for p in seated) <= capacity[t] for t in types)
         # Applied, what is meant to save never costs more, whatever of the listed types is launched.
         if action.reason in (EMPTY, UNDERUTILIZED):
             before = sum(prices[n] for n in action.nodes)
-            assert sum(c.cheapest.price for c in decision.claims) < before
+            assert sum(c.cheapest.price for c in decision.new_node_claims) < before
             assert sum(worst(cluster, action, i) for i in range(len(action.replacements))) < before
 
 

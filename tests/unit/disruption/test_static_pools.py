@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shared.disruption.command import Command
-    from shared.scheduling.decision import PlannedClaim
+    from shared.scheduling.decision import PlannedNodeClaim
     from tests.unit.disruption.conftest import Cluster
 
 
@@ -44,7 +44,7 @@ def look(cluster: Cluster) -> Command:
     return static_disruption.command(cluster.view(), cluster.slots())
 
 
-def missing(cluster: Cluster) -> tuple[tuple[PlannedClaim, ...], str]:
+def missing(cluster: Cluster) -> tuple[tuple[PlannedNodeClaim, ...], str]:
     planned, lacks = static_disruption.missing(cluster.snapshot, {"default": cluster.types}, {})
     return planned, lacks.get("default", "")
 
@@ -90,9 +90,9 @@ def test_pods_use_it_but_never_make_it_grow(cluster: Cluster) -> None:
     unplaced = Condition(type="PodScheduled", status="False", reason="Unschedulable")
     cluster.pods = [replace(p, status=PodStatus(phase="Pending", conditions=[unplaced])) for p in cluster.pods]
     decision = schedule(Problem(snapshot=cluster.snapshot, instance_types={"default": cluster.types}))
-    assert len(decision.existing["n"]) == 1
-    assert decision.claims == ()
-    assert "static" in next(iter(decision.errors.values())).message
+    assert len(decision.existing_nodes["n"]) == 1
+    assert decision.new_node_claims == ()
+    assert "static" in next(iter(decision.pod_errors.values())).message
 
 
 def test_its_nodes_are_neither_empty_nor_underutilized(pool: Cluster) -> None:

@@ -12,16 +12,16 @@ from shared.api.meta import ObjectMeta
 from shared.api.nodepool import NodePool, NodePoolSpec
 from shared.instance_types.instance_type import InstanceType
 from shared.launch.fleet.batching import FEW, MANY, MANY_COST, fewer_launches, past_limits
-from shared.scheduling.decision import Cheapest, PlannedClaim
+from shared.scheduling.decision import CheapestOffering, PlannedNodeClaim
 
 SIZES = [2**n for n in range(1, 7)]
 TYPES = {f"m5.{cpus}": cpus for cpus in SIZES}
 
 
-def claim(cpu: int, *, zone: str = "a", pool: str = "default", at: int = 0) -> PlannedClaim:
+def claim(cpu: int, *, zone: str = "a", pool: str = "default", at: int = 0) -> PlannedNodeClaim:
     """A claim for so many cores: any type that has them, the smallest first; a core costs 1 $/h."""
     fitting = tuple(name for name, cpus in TYPES.items() if cpus >= cpu)
-    return PlannedClaim(
+    return PlannedNodeClaim(
         node_pool=pool,
         pods=(f"default/web-{cpu}-{at}",),
         instance_types=fitting,
@@ -32,15 +32,17 @@ def claim(cpu: int, *, zone: str = "a", pool: str = "default", at: int = 0) -> P
         requests={"cpu": cpu, "pods": 1},
         labels={},
         taints=(),
-        cheapest=Cheapest(instance_type=fitting[0], zone=zone, capacity_type="spot", price=float(TYPES[fitting[0]])),
+        cheapest=CheapestOffering(
+            instance_type=fitting[0], zone=zone, capacity_type="spot", price=float(TYPES[fitting[0]])
+        ),
     )
 
 
-def groups(claims: tuple[PlannedClaim, ...]) -> int:
+def groups(claims: tuple[PlannedNodeClaim, ...]) -> int:
     return len({(c.instance_types, str(c.requirements)) for c in claims})
 
 
-def price(claims: tuple[PlannedClaim, ...]) -> float:
+def price(claims: tuple[PlannedNodeClaim, ...]) -> float:
     return sum(c.cheapest.price for c in claims)
 
 
@@ -52,7 +54,7 @@ def test_the_odd_machine_at_the_end_of_many_is_bought_as_one_of_them() -> None:
     assert price(made) - price(planned) == 6  # the machine of 2 cores has become one of 8
 
 
-def of_types(*types: str, cpu: int, memory: int, least: int | None = None) -> PlannedClaim:
+def of_types(*types: str, cpu: int, memory: int, least: int | None = None) -> PlannedNodeClaim:
     """A claim that may be any of the types; 40 others are added, on which all such claims agree."""
     names = (*types, *(f"r5.{n}" for n in range(40)))
     return replace(
@@ -64,7 +66,7 @@ def of_types(*types: str, cpu: int, memory: int, least: int | None = None) -> Pl
             ),
         ),
         requests={"cpu": cpu, "memory": memory},
-        cheapest=Cheapest(instance_type=types[0], zone="a", capacity_type="spot", price=1.0),
+        cheapest=CheapestOffering(instance_type=types[0], zone="a", capacity_type="spot", price=1.0),
     )
 
 

@@ -198,7 +198,7 @@ def test_a_pool_that_can_not_launch_is_told_with_its_reason_and_others_with_thei
     read = input_files.Document(objects=made["objects"], instance_types=made["instanceTypes"])
     problem = input_files.question(read, now=datetime(2026, 11, 21, tzinfo=UTC)).problem
     gone = replace(problem, not_ready={"a": 'its EC2NodeClass "web" does not exist'})
-    refusal = schedule(gone).errors["default/bad-0000"]
+    refusal = schedule(gone).pod_errors["default/bad-0000"]
     assert refusal.criteria == {
         "a": 'its EC2NodeClass "web" does not exist',
         "b": "its limit leaves cpu 1, and the smallest machine for the pod has 2",

@@ -115,8 +115,8 @@ def test_pods_keep_the_machine_that_was_bought_for_them_until_it_is_up() -> None
     pods = [pod("three", 3000), pod("two", 2000), pod("also-two", 2000), pod("one", 1000)]
     claims = [claim("a", ["two", "also-two"]), claim("b", ["three", "one"])]
     decision = decide(pods, claims)
-    assert decision.claims == ()
-    assert decision.existing == {
+    assert decision.new_node_claims == ()
+    assert decision.existing_nodes == {
         "a": ("default/also-two", "default/two"),
         "b": ("default/one", "default/three"),
     }
@@ -126,17 +126,17 @@ def test_a_pod_that_lost_its_place_waits_for_the_room_that_became_free_elsewhere
     taken = pod("two", 2000, node="node-a")
     claims = [claim("a", ["three", "one"], up=timedelta(seconds=2)), claim("b", ["two", "also-one"])]
     decision = decide([taken, pod("three", 3000), pod("one", 1000), pod("also-one", 1000)], claims)
-    assert decision.existing == {"node-a": ("default/one",), "b": ("default/also-one",)}
-    assert decision.held == {"default/three"}
-    assert decision.claims == ()
+    assert decision.existing_nodes == {"node-a": ("default/one",), "b": ("default/also-one",)}
+    assert decision.deferred == {"default/three"}
+    assert decision.new_node_claims == ()
 
 
 def test_a_pod_that_lost_its_place_is_bought_for_where_nothing_large_enough_is_still_to_come() -> None:
     taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-a")]
     claims = [claim("a", ["five"], size="large", up=timedelta(seconds=2)), claim("b", ["two", "also-two"])]
     decision = decide([*taken, pod("five", 5000)], claims)
-    assert decision.held == frozenset()
-    assert [c.pods for c in decision.claims] == [("default/five",)]
+    assert decision.deferred == frozenset()
+    assert [c.pods for c in decision.new_node_claims] == [("default/five",)]
 
 
 def test_what_is_free_on_machines_to_come_is_kept_for_those_who_wait() -> None:
@@ -145,12 +145,12 @@ def test_what_is_free_on_machines_to_come_is_kept_for_those_who_wait() -> None:
     seated = [pod("x", 2000), pod("y", 2000)]
     coming = [claim("b", ["two", "x"]), claim("c", ["also-two", "y"])]
     decision = decide([*taken, *seated, pod("three", 3000)], [up, *coming])
-    assert decision.held == {"default/three"}
-    assert decision.claims == ()
+    assert decision.deferred == {"default/three"}
+    assert decision.new_node_claims == ()
     # Held or not, a pod that comes later gets none of that room.
     later = decide([*taken, *seated, pod("three", 3000), pod("new", 1500)], [up, *coming])
-    assert later.held == {"default/three"}
-    assert [c.pods for c in later.claims] == [("default/new",)]
+    assert later.deferred == {"default/three"}
+    assert [c.pods for c in later.new_node_claims] == [("default/new",)]
 
 
 def test_once_all_machines_are_up_what_found_no_place_is_bought_for() -> None:
@@ -158,8 +158,8 @@ def test_once_all_machines_are_up_what_found_no_place_is_bought_for() -> None:
     taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-b")]
     claims = [claim("a", ["three"], up=up, age=up), claim("b", ["two", "also-two"], up=up, age=up)]
     decision = decide([*taken, pod("three", 3000)], claims)
-    assert decision.held == frozenset()
-    assert [c.pods for c in decision.claims] == [("default/three",)]
+    assert decision.deferred == frozenset()
+    assert [c.pods for c in decision.new_node_claims] == [("default/three",)]
 
 
 def test_nobody_waits_for_ever_for_a_machine_that_never_comes() -> None:
@@ -172,20 +172,20 @@ def test_nobody_waits_for_ever_for_a_machine_that_never_comes() -> None:
     ]
     pods = [pod("three", 3000, age=timedelta(minutes=4)), *(pod(n, 2000, age=timedelta(minutes=4)) for n in "xy")]
     decision = decide([*taken, *pods], claims)
-    assert [c.pods for c in decision.claims] == [("default/three",)]
-    assert decision.existing == {"b": ("default/x",), "c": ("default/y",)}
+    assert [c.pods for c in decision.new_node_claims] == [("default/three",)]
+    assert decision.existing_nodes == {"b": ("default/x",), "c": ("default/y",)}
 
 
 def test_a_later_pod_of_the_same_name_is_another_pod() -> None:
     made = claim("a", ["db-0"], age=timedelta(seconds=30))
     decision = decide([pod("db-0", 5000, age=timedelta(seconds=5))], [made])
-    assert [c.pods for c in decision.claims] == [("default/db-0",)]
+    assert [c.pods for c in decision.new_node_claims] == [("default/db-0",)]
 
 
 def test_a_machine_that_is_being_deleted_promises_nothing() -> None:
     made = claim("a", ["one"])
     gone = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, deletion_timestamp=NOW))
-    assert [c.pods for c in decide([pod("one", 1000)], [gone]).claims] == [("default/one",)]
+    assert [c.pods for c in decide([pod("one", 1000)], [gone]).new_node_claims] == [("default/one",)]
 
 
 def test_a_pod_on_a_node_that_leaves_has_had_its_place_and_waits_for_no_other_room() -> None:
@@ -197,15 +197,15 @@ def test_a_pod_on_a_node_that_leaves_has_had_its_place_and_waits_for_no_other_ro
     web = pod("web", 3000, node="node-old", age=timedelta(seconds=100))
     pods = [pod("other", 4000, node="node-bought"), web, pod("x", 2000), pod("y", 2000)]
     decision = decide(pods, [bought, leaving, *coming])
-    assert decision.held == frozenset()
-    assert [c.pods for c in decision.claims] == [("default/web",)]
+    assert decision.deferred == frozenset()
+    assert [c.pods for c in decision.new_node_claims] == [("default/web",)]
 
 
 def test_promised_room_is_given_to_nobody_when_only_some_pods_are_asked_about() -> None:
     claims = [claim("a", ["big"])]
     decision = decide([pod("big", 4000), pod("other", 1000)], claims, only=frozenset({"default/other"}))
-    assert decision.existing == {}
-    assert [c.pods for c in decision.claims] == [("default/other",)]
+    assert decision.existing_nodes == {}
+    assert [c.pods for c in decision.new_node_claims] == [("default/other",)]
 
 
 @given(st.lists(st.integers(1, 78).map(lambda n: n * 50), min_size=1, max_size=40), st.randoms(use_true_random=False))
@@ -216,9 +216,11 @@ def test_a_second_look_buys_nothing_whatever_came_up_first(sizes: list[int], cha
     first = decide(pods, [])
     claims = [
         claim(f"c{i}", [key.partition("/")[2] for key in planned.pods], size=planned.cheapest.instance_type)
-        for i, planned in enumerate(first.claims)
+        for i, planned in enumerate(first.new_node_claims)
     ]
     second = decide(pods, claims)
-    assert second.claims == ()
-    assert second.held == frozenset()
-    assert second.existing == {f"c{i}": tuple(sorted(planned.pods)) for i, planned in enumerate(first.claims)}
+    assert second.new_node_claims == ()
+    assert second.deferred == frozenset()
+    assert second.existing_nodes == {
+        f"c{i}": tuple(sorted(planned.pods)) for i, planned in enumerate(first.new_node_claims)
+    }
