@@ -1,7 +1,7 @@
 """Which drains wait, and when what holds one frees itself. Pure: changes and times in, names of claims out.
 
 A drain that a budget or a protected pod holds goes on by a delayed message, up to a quarter of an hour later
-(shared/lifecycle/continuing.py); Karpenter would ask again within ten seconds. So the relay says when asking is worth
+(shared/termination/requeue.py); Karpenter would ask again within ten seconds. So the relay says when asking is worth
 it: a budget over the node's pods has room again, is changed or gone; a pod there ended, lost its protection, its health
 (the eviction API lets unready pods go more easily) or its labels. Only drains that would sleep on are woken.
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from relay.watched_kinds import Change, Changed, Protection, Watched, WatchedBudget, WatchedNodeClaim, WatchedPod
 from shared.api.selectors import SelectorError, matches
 from shared.cluster import resources
-from shared.lifecycle import continuing
+from shared.termination import requeue
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -174,7 +174,7 @@ class BlockedDrains:
             self._over(claim.key)
             return
         # one that hasn't begun waits for a decision about its pods, which nothing that frees itself brings sooner
-        next_look = continuing.next_look(claim.metadata.annotations) if claim.has_drain else None
+        next_look = requeue.requeue_at(claim.metadata.annotations) if claim.has_drain else None
         drain = self._drains.get(claim.key)
         if drain is None:
             # it sleeps since before the relay was there, and nobody saw what has changed meanwhile

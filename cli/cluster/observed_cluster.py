@@ -12,7 +12,7 @@ from shared.api import labels as names
 from shared.api.nodepool import node_class_for
 from shared.disruption import disruption_queue
 from shared.disruption.cluster_state import View
-from shared.lifecycle.pools import class_of
+from shared.launch.node_class.readiness import node_class_of
 from shared.scheduling.decision import SchedulingPolicies
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def on_their_way(snapshot: Snapshot) -> tuple[NodeClaim, ...]:
 def view_of(facts: Facts, supply: Supply) -> View:
     """The cluster as disruption sees it."""
     snapshot = facts.snapshot
-    classes = {p.name: class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
+    classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
     stated = {p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := classes[p.name]) is not None}
     return View(
         snapshot=snapshot,

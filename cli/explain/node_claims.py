@@ -11,8 +11,8 @@ from cli.explain.explanation import Check, Explanation, Section
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true
+from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 from shared.disruption.disruption_queue import mark_of
-from shared.lifecycle.liveness import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -34,7 +34,7 @@ from shared.disruption.cluster_state import View
 from shared.disruption.command import UNDERUTILIZED
 from shared.disruption.methods import BY_REASON, PROMPT
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.lifecycle.pools import class_of
+from shared.launch.node_class.readiness import node_class_of
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -145,7 +145,7 @@ class Disruption:
             snapshot=snapshot, instance_types={p.name: () for p in snapshot.node_pools}, leaving=view.going
         )
         awaited = frozenset(name for name, pods in schedule(problem).existing_nodes.items() if pods)
-        classes = {p.name: class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
+        classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
         view = with_fields(
             view,
             awaited=awaited | disruption_queue.awaited(snapshot.node_claims),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shared import aws, hints, runtime
+from shared.api import taints
 from shared.api.kubernetes import Node
 from shared.api.pods import is_reschedulable
 from shared.cluster import resources, writes
@@ -22,7 +23,6 @@ from shared.cluster.snapshot_reader import list_pods_on_node
 from shared.disruption import disruption_queue
 from shared.disruption.cluster_state import holders
 from shared.disruption.command import EMPTY
-from shared.lifecycle import draining
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,8 +143,8 @@ class Carrying:
 
 
 def _tainted(node: Node) -> Node:
-    return replace(node, spec=replace(node.spec, taints=draining.with_disrupted(node.spec.taints)))
+    return replace(node, spec=replace(node.spec, taints=taints.with_disrupted(node.spec.taints)))
 
 
 def _untainted(node: Node) -> Node:
-    return replace(node, spec=replace(node.spec, taints=draining.without_disrupted(node.spec.taints)))
+    return replace(node, spec=replace(node.spec, taints=taints.without_disrupted(node.spec.taints)))

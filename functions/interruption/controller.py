@@ -30,8 +30,8 @@ from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.instances import instance_id
-from shared.lifecycle import staying
 from shared.provisioning.provisioner import Provisioning
+from shared.termination import delayed_eviction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from functions.interruption.report import Report
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
-    from shared.lifecycle.staying import Stays
     from shared.provisioning import provisioner
     from shared.snapshot import Snapshot
+    from shared.termination.delayed_eviction import DelayedPods
 
 _LEASE_TRIES = 8
 _LEASE_WAIT_SECONDS = 0.5
@@ -195,9 +195,9 @@ class Responding:
         self._taking.begin({c.name: stay.get(c.status.node_name, {}) for c in undecided})
         return not placed.throttled
 
-    def _staying(self, placed: provisioner.Report, nodes: frozenset[str]) -> dict[str, Stays]:
+    def _staying(self, placed: provisioner.Report, nodes: frozenset[str]) -> dict[str, DelayedPods]:
         pods = placed.seen.pods if placed.seen is not None else ()
-        return staying.on(pods, nodes, arriving=placed.arriving, unplaced=placed.unplaced)
+        return delayed_eviction.delayed_by_node(pods, nodes, arriving=placed.arriving, unplaced=placed.unplaced)
 
     def _nodes_of(self, claims: Iterable[NodeClaim]) -> frozenset[str]:
         return frozenset(c.status.node_name for c in claims if c.status.node_name)
@@ -279,7 +279,7 @@ class Responding:
             self._recorder.record(giving.claim.ref, "Normal", giving.reason, giving.message)
 
 
-def _giving(move: Move, stay: Stays) -> Giving:
+def _giving(move: Move, stay: DelayedPods) -> Giving:
     why = "maintenance is ahead" if not move.at_risk else "EC2 recommends to replace its machine"
     return Giving(claim=move.claim, by=move.by, reason="DisruptionTerminating", message=f"moved: {why}", stay=stay)
 

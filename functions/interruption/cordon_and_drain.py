@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from functions.interruption.deadline import stamp
 from shared import aws, hints, parallel, queues, runtime
 from shared.api import labels as names
+from shared.api import taints
 from shared.api.kubernetes import Node
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.listing import list_objects
 from shared.instance_types import unavailable_offerings
-from shared.lifecycle import continuing, draining, staying
+from shared.termination import delayed_eviction, requeue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
-    from shared.lifecycle.staying import Stays
+    from shared.termination.delayed_eviction import DelayedPods
 
 _WORTH_LISTING = 20
 """From so many nodes on, one list is cheaper than a read each."""
@@ -48,7 +49,7 @@ class Giving:
     """A claim to give up; ``by`` is when its machine goes (None: it has no end but the drain's).
 
     ``undecided`` says that its pods will be given places yet, and should stay that long; ``stay`` who stays for what
-    (:mod:`shared.lifecycle.staying`).
+    (:mod:`shared.termination.delayed_eviction`).
     """
 
     claim: NodeClaim
@@ -56,7 +57,7 @@ class Giving:
     reason: str
     message: str
     undecided: bool = False
-    stay: Stays = field(default_factory=dict)
+    stay: DelayedPods = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,17 +93,19 @@ class Taking:
         self._drain([g.claim.name for g, well in zip(givings, done, strict=True) if well and not g.undecided])
         return frozenset(g.claim.name for g, well in zip(givings, done, strict=True) if not well)
 
-    def begin(self, stay: Mapping[str, Stays]) -> None:
+    def begin(self, stay: Mapping[str, DelayedPods]) -> None:
         """Begin the drains of claims (by name) whose pods have been given places: who stays for what is known now.
 
         Raises:
             ClientError: the termination queue can't be reached.
         """
 
-        def one(item: tuple[str, Stays]) -> bool:
+        def one(item: tuple[str, DelayedPods]) -> bool:
             name, found = item
             try:
-                self._annotate(name, {staying.STAY: staying.written(found), continuing.NEXT_LOOK: None})
+                self._annotate(
+                    name, {delayed_eviction.ANNOTATION: delayed_eviction.encode(found), requeue.REQUEUE_AT: None}
+                )
             except NotFoundError:
                 return False
             except ApiError as error:
@@ -165,11 +168,11 @@ class Taking:
         annotations: dict[str, str | None] = {}
         moment = stamp(claim, by, now=runtime.current().now()) if by is not None else None
         if moment is not None:
-            annotations = {names.TERMINATION_TIMESTAMP: moment.isoformat(), continuing.NEXT_LOOK: None}
+            annotations = {names.TERMINATION_TIMESTAMP: moment.isoformat(), requeue.REQUEUE_AT: None}
         if giving.undecided and claim.metadata.deletion_timestamp is None:
-            annotations[continuing.NEXT_LOOK] = later.isoformat()
+            annotations[requeue.REQUEUE_AT] = later.isoformat()
         if giving.stay:
-            annotations[staying.STAY] = staying.written(giving.stay)
+            annotations[delayed_eviction.ANNOTATION] = delayed_eviction.encode(giving.stay)
         if annotations:
             self._annotate(claim.name, annotations)
 
@@ -189,5 +192,5 @@ def _tainted(node: Node) -> Node:
     return replace(
         node,
         metadata=replace(node.metadata, labels={**node.metadata.labels, names.EXCLUDE_BALANCERS: "karpenter"}),
-        spec=replace(node.spec, taints=draining.with_disrupted(node.spec.taints)),
+        spec=replace(node.spec, taints=taints.with_disrupted(node.spec.taints)),
     )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
 
-from functions.lifecycle import measuring
+from functions.lifecycle import cluster_metrics
+from functions.lifecycle.reconcile import look
 from functions.lifecycle.settings import LifecycleSettings
-from functions.lifecycle.sweep import look
 from shared import hints, metrics, runtime
 from shared.settings import read
 
@@ -38,5 +38,5 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     if report.initialized:
         values[metrics.TO_READY_SECONDS] = report.slowest_ready
     if report.figures is not None:
-        values |= measuring.values(report.figures)
+        values |= cluster_metrics.values(report.figures)
     metrics.emit(written, values)

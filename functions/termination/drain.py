@@ -1,190 +1,200 @@
-"""One look at claims that are being deleted: nodes are tainted and emptied, instances terminated, and all let go.
+"""How a node is emptied: what to do now, and what is waited for.
 
-Nothing is remembered between looks but what stands in the cluster, so a look can die anywhere and the next one goes on.
-A pod leaves by the eviction API; a PodDisruptionBudget that says no is asked again later. Claims of one invocation end
-together: one call to EC2 terminates all their instances.
+Pure: the claim, its node and the pods there, in; one :class:`Step`, out. Carrying a step out and asking again is all
+there is to a drain, so it survives any crash. Groups leave one after the other, critical daemons last, so that pods
+can still reach DNS and write their logs. Rules: Karpenter's terminator (reference: karpenter.md, section 6).
+
+A pod that is not to be disrupted is never evicted: the drain waits for it to end by itself, for its protection to run
+out, or for the claim's deadline, which overrides it like any budget (Karpenter's ``IsEvictable`` and ``IsDrainable``,
+pkg/utils/pod/scheduling.go). Karpenter goes on to the next group meanwhile; here daemons stay as long as it does.
 """
 
 from __future__ import annotations
 
-from datetime import UTC
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from functions.termination.emptying import Emptying
-from functions.termination.ending import Ending
-from functions.termination.listed import Listings
-from functions.termination.looks import Looks
-from shared import runtime
 from shared.api import labels as names
-from shared.api import nodeclaim
-from shared.api.kubernetes import Node
-from shared.api.meta import ObjectMeta, condition, is_true
-from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
-from shared.api.pods import is_terminating
-from shared.cluster import resources, writes
-from shared.cluster.connect import connect
-from shared.cluster.errors import NotFoundError
-from shared.cluster.events import recorder
-from shared.cluster.snapshot_reader import list_pods_on_node
-from shared.launch.instances import describe, instance_id
-from shared.launch.termination import terminate
-from shared.lifecycle import continuing, draining, garbage
-from shared.lifecycle.continuing import Awaited
+from shared.api.duration import DurationError, parse_duration
+from shared.api.pods import (
+    FOREVER,
+    do_not_disrupt,
+    is_daemon,
+    is_mirror,
+    is_owned_by_node,
+    is_protected,
+    is_terminal,
+    is_terminating,
+)
+from shared.api.taints import DISRUPTED, tolerates
+from shared.termination import delayed_eviction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from aws_lambda_powertools import Logger
+    from shared.api.kubernetes import Pod, VolumeAttachment
+    from shared.api.nodeclaim import NodeClaim
 
-    from functions.termination.settings import TerminationSettings
+STUCK_AFTER = timedelta(minutes=1)
+"""A pod that long past its deletion is passed over: its kubelet won't confirm any more."""
+_CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
+_DEFAULT_GRACE_SECONDS = 30
 
 
-class Drain:
-    """The tools of one invocation, for any number of claims."""
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What to do now, in this order; ``terminate`` only when nothing else is left.
 
-    def __init__(self, settings: TerminationSettings, *, logger: Logger) -> None:
-        self._logger = logger
-        self._client = connect(settings)
-        self._recorder = recorder(self._client)
-        self._listings = Listings(self._client, settings.cluster_name)
-        self._looks = Looks(self._client, settings)
-        self._emptying = Emptying(client=self._client, recorder=self._recorder, logger=logger)
-        self._ending = Ending(self._client, self._looks, logger=logger)
-        self._freed: set[str] = set()
+    ``evict`` are pods to evict, ``force`` pods to delete outright with so many seconds of grace because the claim's
+    deadline leaves no more, ``waiting_for`` says in words what the drain waits for. ``stay`` are pods that would be
+    evicted now if there were a place for them, ``protected`` those that are not to be disrupted. ``latest`` is the next
+    moment at which time itself has something to be done: a pod whose own grace begins to run, that stays or is
+    protected no longer, or the deadline.
+    """
 
-    def follow(self, claim_name: str) -> None:
-        """Go on with a claim, if it is being deleted and its next look is due. One that isn't costs one request."""
-        self._follow(claim_name, early=False)
+    evict: tuple[Pod, ...] = ()
+    stay: tuple[Pod, ...] = ()
+    protected: tuple[Pod, ...] = ()
+    force: tuple[tuple[Pod, int], ...] = ()
+    waiting_for: str = ""
+    drained: bool = False
+    terminate: bool = False
+    latest: datetime | None = None
 
-    def follow_freed(self, claim_name: str) -> None:
-        """Go on with a drain that has begun, due or not: what held it has changed. Once an invocation."""
-        if claim_name not in self._freed:
-            self._freed.add(claim_name)
-            self._follow(claim_name, early=True)
 
-    def _follow(self, claim_name: str, *, early: bool) -> None:
-        now = runtime.current().now()
+def deadline(claim: NodeClaim) -> datetime | None:
+    """When the claim's terminationGracePeriod ends, or None when it has none.
+
+    The annotation wins over the spec: whoever deletes in a hurry sets it.
+    """
+    stamped = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP)
+    if stamped is not None:
         try:
-            claim = writes.read(self._client, resources.NODE_CLAIMS, claim_name, NodeClaim)
-        except NotFoundError:
-            return
-        if claim.metadata.deletion_timestamp is None:
-            return
-        has_begun = condition(claim.status.conditions, nodeclaim.DRAINED) is not None
-        if not (continuing.is_due(claim, now=now) or (early and has_begun)):
-            return
-        try:
-            claim = writes.update(self._client, resources.NODE_CLAIMS, claim, _with_deadline)
-        except NotFoundError:
-            return
-        self._go_on(claim, self._listings.node_of(claim))
+            moment = datetime.fromisoformat(stamped)
+        except ValueError:
+            moment = None
+        if moment is not None and moment.tzinfo is not None:
+            return moment
+    if claim.spec.termination_grace_period is None or claim.metadata.deletion_timestamp is None:
+        return None
+    try:
+        grace = parse_duration(claim.spec.termination_grace_period)
+    except DurationError:
+        return None
+    return None if grace is None else claim.metadata.deletion_timestamp + grace
 
-    def follow_node(self, node_name: str) -> None:
-        """A node is being deleted: its claim goes with it. One without a claim is emptied too, or let go."""
-        try:
-            node = writes.read(self._client, resources.NODES, node_name, Node)
-        except NotFoundError:
-            return
-        claim = self._listings.claim_of(node)
-        if claim is None:
-            self._without_claim(node)
-            return
-        if node.metadata.deletion_timestamp is None:
-            return
-        if claim.metadata.deletion_timestamp is None:
-            writes.delete(self._client, resources.NODE_CLAIMS, claim)
-        self.follow(claim.name)
 
-    def terminate_orphans(self, instance_ids: Iterable[str]) -> None:
-        """Terminate instances that lifecycle found without a claim, after looking again: a hint may be late."""
-        asked = set(instance_ids)
-        seen = self._listings
-        orphans = garbage.orphans(seen.readable_instances(), seen.claims(), seen.nodes(), now=runtime.current().now())
-        still = [i for i in orphans if i in asked]
-        if still:
-            self._logger.warning("Terminating instances without a NodeClaim", extra={"instances": still})
-            terminate(still)
+def next_step(
+    claim: NodeClaim,
+    pods: Iterable[Pod],
+    attachments: Iterable[VolumeAttachment],
+    volume_of: Mapping[str, str],
+    *,
+    now: datetime,
+) -> Step:
+    """What to do now for a claim that is being deleted, given the pods and volume attachments of its node.
 
-    def finish(self) -> None:
-        """Terminate the instances of all that was emptied, in one call; let go what has none left; send next looks.
-
-        Raises:
-            ClientError: EC2 refused; nothing was let go, and each claim concerned is due as before.
-        """
-        try:
-            self._ending.carry_out()
-        finally:
-            self._looks.send()
-
-    def _go_on(self, claim: NodeClaim, node: Node | None) -> None:
-        """Empty the node a step further; when nothing is left there, the claim is up for its end."""
-        if node is None or self._is_dead(claim, node):
-            self._ending.add(claim, node)
-            return
-        node = self._emptying.cordon(node)
-        pods = list_pods_on_node(self._client, node.metadata.name).objects
-        step = draining.next_step(
-            claim, pods, self._listings.attachments(node), self._listings.volumes(node), now=runtime.current().now()
+    ``volume_of`` maps a volume claim ("namespace/name") to its PersistentVolume.
+    """
+    pods = tuple(pods)
+    end = deadline(claim)
+    remaining = [p for p in pods if _must_leave(p, now)]
+    if end is not None and now >= end:
+        return Step(force=tuple((p, 0) for p in remaining), terminate=True)
+    force = tuple((p, _grace_left(p, end, now)) for p in remaining if _is_out_of_time(p, end, now))
+    forced = {p.key for p, _ in force}
+    rest = [p for p in remaining if p.key not in forced]
+    group = [p for p in _first_group(rest) if not is_terminating(p)]
+    protected = tuple(p for p in group if is_protected(p.metadata.annotations, since=p.status.start_time, now=now))
+    group = [p for p in group if p not in protected]
+    stay = _staying(claim, group, end, now)
+    if remaining:
+        return Step(
+            evict=tuple(p for p in group if p.key not in stay),
+            stay=tuple(p for p in group if p.key in stay),
+            protected=protected,
+            force=force,
+            waiting_for=_in_words([p.key for p in remaining], stay),
+            latest=min((*stay.values(), *_protection_ends(protected), *_ends(rest, end)), default=None),
         )
-        awaited = self._emptying.carry_out(claim, node, step)
-        if step.terminate:
-            self._ending.add(claim, node)
-            return
-        if any(is_terminating(p) for p in pods):
-            awaited = Awaited.PODS
-        self._looks.again(claim, awaited, latest=step.latest)
-
-    def _is_dead(self, claim: NodeClaim, node: Node) -> bool:
-        """Whether the machine is gone under its node, so that no pod there can be moved or waited for."""
-        if is_true(node.status.conditions, "Ready"):
-            return False
-        identity = instance_id(claim.status.provider_id)
-        if identity and any(garbage.is_alive(i) for i in describe([identity])):
-            return False
-        message = f"instance {identity} is gone, so its pods there are gone too; node {node.metadata.name} is removed"
-        self._recorder.record(node.ref, "Warning", "InstanceGone", message)
-        return True
-
-    def _without_claim(self, node: Node) -> None:
-        """Remove a node whose instance is gone too; empty one whose instance lives. Other people's are not ours."""
-        now, seen = runtime.current().now(), self._listings
-        if garbage.abandoned([node], seen.claims(), seen.instances(), now=now):
-            message = "it has neither a NodeClaim nor an instance"
-            self._recorder.record(node.ref, "Warning", "NodeAbandoned", message)
-            self._logger.info("Removed a node", extra={"node": node.metadata.name, "why": message})
-            self._ending.remove(node)
-        elif garbage.unclaimed([node], seen.claims(), seen.readable_instances(), now=now):
-            self._recorder.record(
-                node.ref, "Warning", "ClaimGone", "its NodeClaim is gone, so it is drained and removed"
-            )
-            if node.metadata.deletion_timestamp is None:
-                node = writes.update(self._client, resources.NODES, node, _with_finalizer)
-                writes.delete(self._client, resources.NODES, node)
-            self._go_on(_stand_in(node, now=now), node)
+    attached = sorted(_detachable(attachments, pods, volume_of))
+    if attached:
+        return Step(waiting_for=f"volume {attached[0]} to be detached", drained=True, latest=end)
+    return Step(drained=True, terminate=True)
 
 
-def _with_deadline(claim: NodeClaim) -> NodeClaim:
-    """The claim with the moment at which its terminationGracePeriod ends, for people and for Karpenter."""
-    end = draining.deadline(claim)
-    if end is None or names.TERMINATION_TIMESTAMP in claim.metadata.annotations:
-        return claim
-    stamp = {names.TERMINATION_TIMESTAMP: end.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
-    return replace(claim, metadata=replace(claim.metadata, annotations={**claim.metadata.annotations, **stamp}))
+def _must_leave(pod: Pod, now: datetime) -> bool:
+    if is_terminal(pod) or is_mirror(pod) or is_owned_by_node(pod) or tolerates(pod.spec.tolerations, DISRUPTED):
+        return False
+    deleted = pod.metadata.deletion_timestamp
+    return deleted is None or now - deleted < STUCK_AFTER
 
 
-def _with_finalizer(node: Node) -> Node:
-    if names.TERMINATION_FINALIZER in node.metadata.finalizers:
-        return node
-    finalizers = [*node.metadata.finalizers, names.TERMINATION_FINALIZER]
-    return replace(node, metadata=replace(node.metadata, finalizers=finalizers))
+def _is_out_of_time(pod: Pod, end: datetime | None, now: datetime) -> bool:
+    """Whether the pod must be deleted now: it keeps just its own grace before the deadline, or would outstay it."""
+    if end is None:
+        return False
+    if pod.metadata.deletion_timestamp is not None:
+        return pod.metadata.deletion_timestamp > end
+    return now >= end - _grace(pod)
 
 
-def _stand_in(node: Node, *, now: datetime) -> NodeClaim:
-    """What the node's claim would be if it were still there. Nobody can write to it: the sweep brings the next look."""
-    return NodeClaim(
-        metadata=ObjectMeta(name=node.metadata.name, deletion_timestamp=node.metadata.deletion_timestamp or now),
-        status=NodeClaimStatus(provider_id=node.spec.provider_id, node_name=node.metadata.name),
-    )
+def _staying(claim: NodeClaim, pods: list[Pod], end: datetime | None, now: datetime) -> dict[str, datetime]:
+    """Which of the pods stay for a place that is still to come, each with the moment until which it does at most."""
+    waiting = frozenset[str]().union(*delayed_eviction.delayed_pods(claim).values())
+    ends = {p.key: delayed_eviction.delayed_until(claim, end, _grace(p), now=now) for p in pods if p.key in waiting}
+    return {key: moment for key, moment in ends.items() if now < moment}
+
+
+def _in_words(pods: list[str], stay: Iterable[str]) -> str:
+    first = min(stay, default="") or min(pods)
+    what = f"{len(pods)} pods, such as {first}" if len(pods) > 1 else f"pod {first}"
+    return f"{what}, which stays until there is a place for it" if stay else what
+
+
+def _protection_ends(pods: Iterable[Pod]) -> Iterator[datetime]:
+    """When each of these protected pods is protected no longer, where that is known."""
+    for pod in pods:
+        duration = do_not_disrupt(pod.metadata.annotations)
+        if duration is not None and duration != FOREVER and pod.status.start_time is not None:
+            yield pod.status.start_time + duration
+
+
+def _ends(pods: list[Pod], end: datetime | None) -> tuple[datetime, ...]:
+    """When each of the pods runs out of time, and the deadline itself."""
+    if end is None:
+        return ()
+    return (end, *(end - _grace(p) for p in pods if not is_terminating(p)))
+
+
+def _grace(pod: Pod) -> timedelta:
+    seconds = pod.spec.termination_grace_period_seconds
+    return timedelta(seconds=_DEFAULT_GRACE_SECONDS if seconds is None else seconds)
+
+
+def _grace_left(pod: Pod, end: datetime | None, now: datetime) -> int:
+    left = _grace(pod) if end is None else min(_grace(pod), max(end - now, timedelta()))
+    return int(left.total_seconds())
+
+
+def _first_group(pods: list[Pod]) -> list[Pod]:
+    """The pods that leave next: noncritical, noncritical daemons, critical, critical daemons."""
+    groups: dict[int, list[Pod]] = {}
+    for pod in pods:
+        rank = 2 * (pod.spec.priority_class_name in _CRITICAL) + is_daemon(pod)
+        groups.setdefault(rank, []).append(pod)
+    return groups[min(groups)] if groups else []
+
+
+def _detachable(attachments: Iterable[VolumeAttachment], pods: Iterable[Pod], volume_of: Mapping[str, str]) -> set[str]:
+    """Volumes that will be detached: all but those of pods that stay on the node to its end."""
+    staying = {
+        volume_of.get(f"{p.metadata.namespace}/{v.persistent_volume_claim.claim_name}")
+        for p in pods
+        if not is_terminal(p)
+        for v in p.spec.volumes
+        if v.persistent_volume_claim is not None
+    }
+    attached = {a.spec.source.persistent_volume_name or a.metadata.name for a in attachments}
+    return {volume for volume in attached if volume not in staying}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.termination.drain import Drain
 from functions.termination.settings import TerminationSettings
+from functions.termination.terminator import Drain
 from shared import aws, hints, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.settings import read

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
 
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
-from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct
+from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct, is_true, with_condition
 from shared.api.nodepool import MAX_REQUIREMENTS, NodeClassRef
 from shared.api.schema import DURATION, DURATION_OR_NEVER, describe
 
@@ -27,6 +27,11 @@ DISRUPTION_REASON = "DisruptionReason"
 DRAINED = "Drained"
 VOLUMES_DETACHED = "VolumesDetached"
 INSTANCE_TERMINATING = "InstanceTerminating"
+
+LAUNCH_TIMEOUT = timedelta(minutes=5)
+"""A NodeClaim that is not Launched within this time of its creation is deleted (Karpenter's liveness)."""
+REGISTRATION_TIMEOUT = timedelta(minutes=15)
+"""A NodeClaim that is not Registered within this time of its launch is deleted (Karpenter's liveness)."""
 
 
 class ResourceRequests(Struct):
@@ -102,3 +107,11 @@ class NodeClaim(Struct):
     def ref(self) -> ObjectRef:
         """For events and messages."""
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
+
+
+def with_ready(conditions: list[Condition], *, now: datetime) -> list[Condition]:
+    """The conditions with Ready: true when Launched, Registered and Initialized are."""
+    for type_ in (LAUNCHED, REGISTERED, INITIALIZED):
+        if not is_true(conditions, type_):
+            return with_condition(conditions, READY, status=False, reason=f"Not{type_}", now=now)
+    return with_condition(conditions, READY, status=True, reason="Ready", now=now)

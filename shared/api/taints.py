@@ -9,16 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import kubernetes
+from shared.api import labels as names
+from shared.api.kubernetes import Taint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from shared.api.kubernetes import Taint, Toleration
+    from shared.api.kubernetes import Toleration
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
 EFFECTS = kubernetes.EFFECTS
+DISRUPTED = Taint(key=names.DISRUPTED_TAINT, effect=NO_SCHEDULE)
+"""Taint of nodes that are being disrupted or terminated: no new pods are scheduled to them."""
 REPELLING = frozenset({NO_SCHEDULE, NO_EXECUTE})
 """The effects that keep a pod away; PreferNoSchedule only makes a node less liked."""
 
@@ -78,6 +82,16 @@ def with_taint(taints: Iterable[Taint], taint: Taint) -> list[Taint]:
 def without_taint(taints: Iterable[Taint], key: str) -> list[Taint]:
     """The taints but for those of that key, whatever their effects."""
     return [taint for taint in taints if taint.key != key]
+
+
+def with_disrupted(taints: list[Taint]) -> list[Taint]:
+    """The taints with ``karpenter.sh/disrupted:NoSchedule``."""
+    return taints if any(same_taint(t, DISRUPTED) for t in taints) else [*taints, DISRUPTED]
+
+
+def without_disrupted(taints: list[Taint]) -> list[Taint]:
+    """The taints without ``karpenter.sh/disrupted:NoSchedule``."""
+    return [t for t in taints if not same_taint(t, DISRUPTED)]
 
 
 def format_taint(taint: Taint) -> str:

@@ -13,8 +13,8 @@ import msgspec
 from shared.api.nodepool import node_class_for
 from shared.instance_types import discovered_capacity
 from shared.instance_types.provider import list_instance_types
+from shared.launch.node_class.readiness import node_class_not_ready, node_class_of
 from shared.launch.node_class.status import resolve
-from shared.lifecycle.pools import class_not_ready, class_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -90,8 +90,8 @@ def offered(
     built: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
     for pool in pools:
         types[pool.name] = ()
-        node_class = class_of(pool, classes)
-        obstacle = class_not_ready(pool, node_class)
+        node_class = node_class_of(pool, classes)
+        obstacle = node_class_not_ready(pool, node_class)
         if node_class is None or obstacle is not None:
             not_ready[pool.name] = obstacle[1] if obstacle is not None else ""
             continue

@@ -13,13 +13,13 @@ from shared import aws, parallel, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import to_json, with_condition
+from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
 from shared.cluster import resources, writes
 from shared.instance_types import unavailable_offerings
 from shared.launch.fleet.launch import Launched, LaunchRequest, launch
 from shared.launch.fleet.rate_limit import Budget
-from shared.lifecycle import claims as claim_making
-from shared.lifecycle.registration import with_ready
+from shared.provisioning.nodeclaim import instance_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,7 +131,7 @@ def _request(
     """
     pool = claim.metadata.labels.get(names.NODEPOOL, "")
     node_class = offers.node_classes.get(pool)
-    allowed = claim_making.instance_types(claim)
+    allowed = instance_types(claim)
     if (pool, allowed) not in kinds:
         kinds[pool, allowed] = tuple(t for t in offers.instance_types.get(pool, ()) if t.name in allowed)
     types = kinds[pool, allowed]

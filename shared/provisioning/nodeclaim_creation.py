@@ -11,7 +11,7 @@ from shared.api.quantity import add, largest, parse_resources
 from shared.instance_types import unavailable_offerings
 from shared.launch import node_pools
 from shared.launch.fleet.batching import fewer_launches, past_limits
-from shared.lifecycle import claims as claim_making
+from shared.provisioning.nodeclaim import instance_types, nodeclaim_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -65,7 +65,7 @@ def planned(
     """The claims of planned machines, not written yet; their names follow from the decision's id."""
     pools = {p.name: p for p in snapshot.node_pools}
     return tuple(
-        claim_making.claim_for(
+        nodeclaim_for(
             one,
             pools[one.node_pool],
             supply_.node_classes[one.node_pool],
@@ -98,4 +98,4 @@ def _size(claim: NodeClaim, capacity: Mapping[str, Resources]) -> Resources:
     """What a claim's machine has; while it has none, what the largest that it may get has."""
     if claim.status.capacity:
         return parse_resources(claim.status.capacity)
-    return largest(*(capacity[name] for name in claim_making.instance_types(claim) if name in capacity))
+    return largest(*(capacity[name] for name in instance_types(claim) if name in capacity))

@@ -10,7 +10,7 @@ import pytest
 
 from local.faults import Action
 from local.kubernetes import kinds
-from shared.lifecycle import continuing
+from shared.termination import requeue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def drain(world: World) -> None:
     world.store.delete(kind, name)
 
     def sleeps() -> bool:
-        next_look = continuing.next_look(world.store.get(kind, name)["metadata"]["annotations"])
+        next_look = requeue.requeue_at(world.store.get(kind, name)["metadata"]["annotations"])
         return next_look is not None and next_look - world.clock.now() > AHEAD
 
     world.run_until(sleeps)

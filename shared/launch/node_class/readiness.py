@@ -1,4 +1,8 @@
-"""Whether a pool and its class have a zone in common: else nothing can ever be launched, and someone must say so."""
+"""Whether a NodePool can launch with its EC2NodeClass: the NodeClassReady condition of the NodePool.
+
+The provisioner, the NodePools' conditions and the command line share these rules. Source: Karpenter's
+nodepool/readiness controller; ``ZonesConflict`` is Tenon's.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,40 @@ from typing import TYPE_CHECKING
 
 from shared.ami_family.families import is_legacy
 from shared.api import labels
+from shared.api.meta import EventReason, condition
 from shared.instance_types.compatibility import met
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
 
+READY = "Ready"
 
-def conflict(pool: NodePool, node_class: EC2NodeClass) -> str | None:
+
+def node_class_of(pool: NodePool, classes: Iterable[EC2NodeClass]) -> EC2NodeClass | None:
+    """The node class that the pool refers to, or None when there is none of that name."""
+    wanted = pool.spec.template.spec.node_class_ref.name
+    return next((c for c in classes if c.name == wanted), None)
+
+
+def node_class_not_ready(pool: NodePool, node_class: EC2NodeClass | None) -> tuple[str, str] | None:
+    """Why the pool can't launch because of its node class (reason, message), or None when it can."""
+    wanted = pool.spec.template.spec.node_class_ref.name
+    if node_class is None:
+        return EventReason("NodeClassNotFound"), f'there is no valid EC2NodeClass or AWSNodeTemplate named "{wanted}"'
+    if node_class.metadata.deletion_timestamp is not None:
+        return EventReason("NodeClassTerminating"), f"{node_class.ref} is being deleted"
+    ready = condition(node_class.status.conditions, READY)
+    if ready is None or ready.status != "True":
+        message = ready.message if ready is not None else "not looked at yet"
+        return EventReason("NodeClassNotReady"), f"{node_class.ref}: {message}"
+    conflict = zone_conflict(pool, node_class)
+    return (EventReason("ZonesConflict"), conflict) if conflict is not None else None
+
+
+def zone_conflict(pool: NodePool, node_class: EC2NodeClass) -> str | None:
     """Why no subnet of the class is in a zone that the pool allows, naming both fields; None if one is."""
     asked = [
         r for r in pool.spec.template.spec.requirements if labels.canonical(r.key) in {labels.ZONE, labels.ZONE_ID}

@@ -11,7 +11,7 @@ import pytest
 from shared import hints
 from shared.api import labels as names
 from shared.cluster.resources import NODE_CLAIMS, POD_DISRUPTION_BUDGETS, PODS, VOLUME_ATTACHMENTS
-from shared.lifecycle import continuing
+from shared.termination import requeue
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Change
@@ -194,7 +194,7 @@ def test_volumes_that_come_off_soon_after_a_long_wait_are_not_waited_for_longer(
 def test_a_drain_that_waits_to_begin_is_not_begun_by_what_is_said_to_be_freed(rig: Rig) -> None:
     rig.a_node("old")
     rig.pod("web", "old")
-    stamp = {"metadata": {"annotations": {continuing.NEXT_LOOK: (rig.now + timedelta(seconds=15)).isoformat()}}}
+    stamp = {"metadata": {"annotations": {requeue.REQUEUE_AT: (rig.now + timedelta(seconds=15)).isoformat()}}}
     rig.client.patch(NODE_CLAIMS.path("claim-old"), stamp)
     rig.client.delete(NODE_CLAIMS.path("claim-old"))
     rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")

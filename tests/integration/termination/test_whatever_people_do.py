@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from functions.lifecycle.node_repair import GATE
 from local.aws import backends
 from shared import aws, runtime
 from shared.api import labels as names
 from shared.cluster.resources import LEASES, NODE_CLAIMS, NODES
-from shared.lifecycle.repair import GATE
 
 if TYPE_CHECKING:
     from tests.integration.termination.conftest import Rig

@@ -6,7 +6,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedSubnet
 from shared.api.nodepool import NodeClaimTemplate, NodePool, NodePoolSpec, TemplateSpec
-from shared.launch.node_class.readiness import conflict
+from shared.launch.node_class.readiness import zone_conflict
 
 CLASS = EC2NodeClass(
     metadata=ObjectMeta(name="general"),
@@ -21,7 +21,7 @@ def pool(*requirements: tuple[str, str, list[str]]) -> NodePool:
 
 
 def test_a_pool_whose_zones_have_no_subnet_is_told_both_sides() -> None:
-    said = conflict(pool(("topology.kubernetes.io/zone", "In", ["ap-northeast-2a", "ap-northeast-2c"])), CLASS)
+    said = zone_conflict(pool(("topology.kubernetes.io/zone", "In", ["ap-northeast-2a", "ap-northeast-2c"])), CLASS)
     assert said == (
         "spec.subnetSelectorTerms of EC2NodeClass general selects subnets in us-east-1a (use1-az1) only, "
         "but NodePool web requires topology.kubernetes.io/zone In ap-northeast-2a, ap-northeast-2c"
@@ -29,10 +29,10 @@ def test_a_pool_whose_zones_have_no_subnet_is_told_both_sides() -> None:
 
 
 def test_old_names_and_zone_ids_count_too() -> None:
-    assert conflict(pool(("failure-domain.beta.kubernetes.io/zone", "NotIn", ["us-east-1a"])), CLASS) is not None
-    assert conflict(pool(("topology.k8s.aws/zone-id", "In", ["use1-az1"])), CLASS) is None
+    assert zone_conflict(pool(("failure-domain.beta.kubernetes.io/zone", "NotIn", ["us-east-1a"])), CLASS) is not None
+    assert zone_conflict(pool(("topology.k8s.aws/zone-id", "In", ["use1-az1"])), CLASS) is None
 
 
 def test_a_pool_without_zones_or_with_one_in_common_is_fine() -> None:
-    assert conflict(pool(), CLASS) is None
-    assert conflict(pool(("topology.kubernetes.io/zone", "In", ["us-east-1a", "us-east-1b"])), CLASS) is None
+    assert zone_conflict(pool(), CLASS) is None
+    assert zone_conflict(pool(("topology.kubernetes.io/zone", "In", ["us-east-1a", "us-east-1b"])), CLASS) is None

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from functions.lifecycle.registration import claim_after, node_after
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Taint
 from shared.api.meta import Condition, ObjectMeta, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequests
-from shared.lifecycle.registration import claim_after, node_after
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 UNREGISTERED = Taint(key=names.UNREGISTERED_TAINT, effect="NoExecute")

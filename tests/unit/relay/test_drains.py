@@ -32,7 +32,7 @@ from relay.watched_kinds import (
 from shared.api import labels as names
 from shared.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from shared.cluster import resources
-from shared.lifecycle.continuing import NEXT_LOOK
+from shared.termination.requeue import REQUEUE_AT
 
 if TYPE_CHECKING:
     from shared.cluster.resources import Resource
@@ -52,7 +52,7 @@ def claim(
     begun: bool = True,
 ) -> WatchedNodeClaim:
     drained = [WatchedCondition(type="Drained", status="False")] if begun else []
-    stamp = {} if next_look is None else {NEXT_LOOK: next_look.isoformat()}
+    stamp = {} if next_look is None else {REQUEUE_AT: next_look.isoformat()}
     return WatchedNodeClaim(
         metadata=ObjectMeta(name=name, annotations=stamp, deletion_timestamp=NOON if leaving else None),
         status=ClaimStatus(node_name=node, conditions=drained),
@@ -313,7 +313,7 @@ def test_whatever_changes_wake_ups_are_spaced_and_only_for_drains_that_sleep(
         woken = given_.drains.take(given_.now)
         assert bool(woken) == (due == given_.now)
         for name in woken:
-            stamp = datetime.fromisoformat(there[name].metadata.annotations[NEXT_LOOK])
+            stamp = datetime.fromisoformat(there[name].metadata.annotations[REQUEUE_AT])
             assert stamp - given_.now > NEAR
         if woken:
             assert last is None or given_.now - last >= SPACING

@@ -14,8 +14,8 @@ from shared import aws, runtime
 from shared.api import labels as names
 from shared.cluster import listing, resources, writes
 from shared.cluster.lease import LeaseObject
-from shared.lifecycle import garbage
-from shared.lifecycle.garbage import LaunchTemplate
+from shared.termination import garbage
+from shared.termination.garbage import LaunchTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

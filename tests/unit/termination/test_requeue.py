@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from shared.api.meta import ObjectMeta, with_condition
 from shared.api.nodeclaim import DRAINED, NodeClaim, NodeClaimStatus
-from shared.lifecycle.continuing import NEXT_LOOK, Awaited, delay, is_due, is_planned
+from shared.termination.requeue import REQUEUE_AT, WaitReason, is_due, is_scheduled, requeue_after
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def claim(*, next_look: str | None = None, deleted: datetime = NOW) -> NodeClaim:
-    annotations = {} if next_look is None else {NEXT_LOOK: next_look}
+    annotations = {} if next_look is None else {REQUEUE_AT: next_look}
     return NodeClaim(metadata=ObjectMeta(name="c", deletion_timestamp=deleted, annotations=annotations))
 
 
@@ -31,17 +31,17 @@ def test_a_garbled_time_doesnt_stop_a_drain() -> None:
 
 def test_a_look_that_is_planned_early_enough_needs_no_other() -> None:
     ahead = claim(next_look=(NOW + timedelta(seconds=10)).isoformat())
-    assert is_planned(ahead, until=NOW + timedelta(seconds=10), now=NOW)
-    assert not is_planned(ahead, until=NOW + timedelta(seconds=9), now=NOW)
-    assert not is_planned(ahead, until=NOW + timedelta(minutes=9), now=NOW + timedelta(seconds=10))
-    assert not is_planned(claim(), until=NOW + timedelta(minutes=9), now=NOW)
-    assert not is_planned(claim(next_look="tomorrow"), until=NOW + timedelta(minutes=9), now=NOW)
+    assert is_scheduled(ahead, until=NOW + timedelta(seconds=10), now=NOW)
+    assert not is_scheduled(ahead, until=NOW + timedelta(seconds=9), now=NOW)
+    assert not is_scheduled(ahead, until=NOW + timedelta(minutes=9), now=NOW + timedelta(seconds=10))
+    assert not is_scheduled(claim(), until=NOW + timedelta(minutes=9), now=NOW)
+    assert not is_scheduled(claim(next_look="tomorrow"), until=NOW + timedelta(minutes=9), now=NOW)
 
 
 def test_a_drain_that_a_budget_blocks_for_two_days_is_looked_at_a_bounded_number_of_times() -> None:
     blocked, looks, now = claim(), 0, NOW
     while now < NOW + timedelta(days=2):
-        now += delay(blocked, Awaited.NOBODY, latest=None, now=now)
+        now += requeue_after(blocked, WaitReason.BLOCKED, latest=None, now=now)
         looks += 1
     assert looks < 350
 
@@ -50,16 +50,16 @@ def test_volumes_are_waited_for_since_the_last_pod_went() -> None:
     """However long pods held the drain before."""
     now = NOW + timedelta(days=2)
     held = claim()
-    assert delay(held, Awaited.VOLUMES, latest=None, now=now) == timedelta(seconds=1)
+    assert requeue_after(held, WaitReason.VOLUMES, latest=None, now=now) == timedelta(seconds=1)
     conditions = with_condition([], DRAINED, status=True, reason="Drained", now=now - timedelta(minutes=5))
     drained = replace(held, status=NodeClaimStatus(conditions=conditions))
-    assert delay(drained, Awaited.VOLUMES, latest=None, now=now) == timedelta(seconds=15)
-    assert delay(drained, Awaited.NOBODY, latest=None, now=now) == timedelta(minutes=15)
+    assert requeue_after(drained, WaitReason.VOLUMES, latest=None, now=now) == timedelta(seconds=15)
+    assert requeue_after(drained, WaitReason.BLOCKED, latest=None, now=now) == timedelta(minutes=15)
 
 
-@given(st.integers(0, 10_000), st.sampled_from(Awaited), st.integers(1, 10_000))
-def test_the_next_look_never_comes_after_the_deadline(waited: int, awaited: Awaited, left: int) -> None:
+@given(st.integers(0, 10_000), st.sampled_from(WaitReason), st.integers(1, 10_000))
+def test_the_next_look_never_comes_after_the_deadline(waited: int, awaited: WaitReason, left: int) -> None:
     now = NOW + timedelta(seconds=waited)
-    wait = delay(claim(), awaited, latest=now + timedelta(seconds=left), now=now)
+    wait = requeue_after(claim(), awaited, latest=now + timedelta(seconds=left), now=now)
     assert timedelta() < wait <= timedelta(seconds=left)
-    assert wait <= timedelta(seconds={Awaited.NOBODY: 900, Awaited.PLACE: 10}.get(awaited, 5))
+    assert wait <= timedelta(seconds={WaitReason.BLOCKED: 900, WaitReason.REPLACEMENT: 10}.get(awaited, 5))

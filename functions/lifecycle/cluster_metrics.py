@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from functions.lifecycle.run import Run
+    from functions.lifecycle.context import Run
     from shared.api.kubernetes import Node, Pod, PodSpec
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.metrics import Metric

@@ -6,27 +6,28 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from functions.lifecycle.releasing import Releasing, release
-from functions.lifecycle.restoring import restore
+from functions.lifecycle import liveness, registration
+from functions.lifecycle.eviction_release import Releasing, release
+from functions.lifecycle.provider_id import restore
 from shared import hints, parallel
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
 from shared.cluster import resources, writes
 from shared.launch.instances import describe_cluster_instances, instance_id
-from shared.lifecycle import garbage, liveness, registration
+from shared.termination import garbage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from functions.lifecycle.run import Run
+    from functions.lifecycle.context import Run
+    from functions.lifecycle.liveness import GivenUp
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.launch.instances import Instance
-    from shared.lifecycle.liveness import GivenUp
-    from shared.lifecycle.staying import Stays
     from shared.snapshot import Snapshot
+    from shared.termination.delayed_eviction import DelayedPods
 
 _STEPS = {
     nodeclaim.REGISTERED: EventReason("Registered"),
@@ -160,7 +161,7 @@ def _give_up(run: Run, claim: NodeClaim, why: GivenUp) -> None:
 def _releasing(run: Run, snapshot: Snapshot, nodes: Mapping[str, Node]) -> Releasing:
     """The drains that can go on because pods stayed until some of these nodes joined."""
 
-    def write(claim: str, stays: Stays) -> None:
+    def write(claim: str, stays: DelayedPods) -> None:
         run.each(claim, partial(release, run.client, claim, stays))
 
     return Releasing(snapshot.node_claims, nodes, write=write, tell=partial(run.send, hints.DRAIN))

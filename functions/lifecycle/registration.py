@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.kubernetes import Node, Taint
-    from shared.api.meta import Condition
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
@@ -92,7 +91,7 @@ def claim_after(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
         conditions = with_condition(
             conditions, nodeclaim.INITIALIZED, status=None, reason=reason, message=message, now=now
         )
-    status = replace(status, node_name=node.metadata.name, conditions=with_ready(conditions, now=now))
+    status = replace(status, node_name=node.metadata.name, conditions=nodeclaim.with_ready(conditions, now=now))
     return replace(claim, status=status)
 
 
@@ -119,14 +118,6 @@ def adopted(claim: NodeClaim, pool: NodePool | None, node_class: EC2NodeClass | 
     if stamps:
         metadata = replace(metadata, annotations={**metadata.annotations, **stamps})
     return claim if metadata is claim.metadata else replace(claim, metadata=metadata)
-
-
-def with_ready(conditions: list[Condition], *, now: datetime) -> list[Condition]:
-    """The conditions with Ready: true when Launched, Registered and Initialized are."""
-    for type_ in (nodeclaim.LAUNCHED, nodeclaim.REGISTERED, nodeclaim.INITIALIZED):
-        if not is_true(conditions, type_):
-            return with_condition(conditions, nodeclaim.READY, status=False, reason=f"Not{type_}", now=now)
-    return with_condition(conditions, nodeclaim.READY, status=True, reason="Ready", now=now)
 
 
 def uninitialized_because(node: Node, claim: NodeClaim) -> tuple[str, str] | None:

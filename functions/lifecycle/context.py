@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
-    from functions.lifecycle.measuring import Figures
+    from functions.lifecycle.cluster_metrics import Figures
     from functions.lifecycle.settings import LifecycleSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client

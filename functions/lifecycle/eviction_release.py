@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shared.cluster import resources
 from shared.cluster.errors import NotFoundError
-from shared.lifecycle import continuing, staying
+from shared.termination import delayed_eviction, requeue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,23 +18,29 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
-    from shared.lifecycle.staying import Stays
+    from shared.termination.delayed_eviction import DelayedPods
 
 _TOGETHER = 5
 """Drains that are told to go on by one message: those of one message follow one another."""
 
 
-def released(claims: Iterable[NodeClaim], nodes: Mapping[str, Node]) -> dict[str, Stays]:
+def released(claims: Iterable[NodeClaim], nodes: Mapping[str, Node]) -> dict[str, DelayedPods]:
     """By claim, who still stays on its node, where that has changed. ``nodes`` are those there, by providerID."""
     claims = tuple(claims)
     arriving = {c.name for c in claims if c.metadata.deletion_timestamp is None and c.status.provider_id not in nodes}
-    found = {c.name: staying.without(c, arriving) for c in claims if staying.STAY in c.metadata.annotations}
-    return {c.name: found[c.name] for c in claims if c.name in found and found[c.name] != staying.stays(c)}
+    found = {
+        c.name: delayed_eviction.still_delayed(c, arriving)
+        for c in claims
+        if delayed_eviction.ANNOTATION in c.metadata.annotations
+    }
+    return {
+        c.name: found[c.name] for c in claims if c.name in found and found[c.name] != delayed_eviction.delayed_pods(c)
+    }
 
 
-def release(client: Client, claim: str, stays: Stays) -> None:
+def release(client: Client, claim: str, stays: DelayedPods) -> None:
     """Write who still stays; the claim's drain is due at once."""
-    annotations = {staying.STAY: staying.written(stays), continuing.NEXT_LOOK: None}
+    annotations = {delayed_eviction.ANNOTATION: delayed_eviction.encode(stays), requeue.REQUEUE_AT: None}
     with contextlib.suppress(NotFoundError):
         client.patch(resources.NODE_CLAIMS.path(claim), {"metadata": {"annotations": annotations}})
 
@@ -47,7 +53,7 @@ class Releasing:
         claims: Iterable[NodeClaim],
         nodes: Mapping[str, Node],
         *,
-        write: Callable[[str, Stays], None],
+        write: Callable[[str, DelayedPods], None],
         tell: Callable[[list[str]], None],
     ) -> None:
         claims = tuple(claims)
@@ -55,7 +61,7 @@ class Releasing:
         self._waiting: dict[str, list[str]] = {}
         for claim in claims:
             if claim.name in self._going:
-                for awaited in staying.stays(claim):
+                for awaited in delayed_eviction.delayed_pods(claim):
                     self._waiting.setdefault(awaited, []).append(claim.name)
         self._write = write
         self._tell = tell

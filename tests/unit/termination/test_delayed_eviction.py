@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.lifecycle.releasing import Releasing, released
+from functions.lifecycle.eviction_release import Releasing, released
+from functions.termination.drain import Step, next_step
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod, PodSpec
 from shared.api.meta import ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
-from shared.lifecycle import staying
-from shared.lifecycle.draining import Step, next_step
-from shared.lifecycle.staying import NOWHERE, STAY, TURNS
+from shared.termination import delayed_eviction
+from shared.termination.delayed_eviction import ANNOTATION, BUDGET_MARGIN, NO_REPLACEMENT
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 END = NOW + timedelta(seconds=105)
 
 
 def claim(name: str = "old", *, stay: str | None = None, deleted: bool = True, end: datetime | None = END) -> NodeClaim:
-    annotations = {STAY: stay} if stay is not None else {}
+    annotations = {ANNOTATION: stay} if stay is not None else {}
     if end is not None:
         annotations[names.TERMINATION_TIMESTAMP] = end.isoformat()
     metadata = ObjectMeta(name=name, annotations=annotations, deletion_timestamp=NOW if deleted else None)
@@ -52,7 +52,7 @@ def test_a_pod_that_waits_for_a_place_stays_and_one_that_has_a_place_leaves() ->
 
 def test_it_stays_no_longer_than_its_grace_and_some_turns_of_its_budget_fit_before_the_deadline() -> None:
     old = claim(stay='{"new": ["default/a"]}')
-    last = 105 - 30 - TURNS.total_seconds()
+    last = 105 - 30 - BUDGET_MARGIN.total_seconds()
     assert step(old, pod("a")).latest == NOW + timedelta(seconds=last)
     assert keys(step(old, pod("a"), after=last - 1).stay) == ["a"]
     assert keys(step(old, pod("a"), after=last).evict) == ["a"]
@@ -84,10 +84,10 @@ def test_what_nobody_can_read_holds_nobody(garbled: str) -> None:
 
 def test_who_stays_follows_from_the_decision() -> None:
     pods = [pod("a"), pod("b"), pod("c"), pod("d", node="m"), pod("e", node="other")]
-    found = staying.on(
+    found = delayed_eviction.delayed_by_node(
         pods, {"n", "m"}, arriving={"default/a": "new", "default/e": "new"}, unplaced={"default/b", "default/e"}
     )
-    assert found == {"n": {"new": frozenset({"default/a"}), NOWHERE: frozenset({"default/b"})}, "m": {}}
+    assert found == {"n": {"new": frozenset({"default/a"}), NO_REPLACEMENT: frozenset({"default/b"})}, "m": {}}
 
 
 @given(
@@ -96,9 +96,9 @@ def test_who_stays_follows_from_the_decision() -> None:
     )
 )
 def test_what_is_written_is_read(found: dict[str, frozenset[str]]) -> None:
-    written = staying.written(found)
+    written = delayed_eviction.encode(found)
     assert (written is None) == (not found)
-    assert staying.stays(claim(stay=written)) == found
+    assert delayed_eviction.delayed_pods(claim(stay=written)) == found
 
 
 def node(of: str) -> dict[str, Node]:
@@ -110,7 +110,7 @@ def test_a_node_that_joins_lets_go_those_who_stayed_for_its_claim_and_nobody_els
     claims = [old, claim("new", deleted=False), claim("late", deleted=False)]
     assert released(claims, node("old")) == {}
     assert released(claims, {**node("old"), **node("new")}) == {
-        "old": {"late": frozenset({"default/b"}), NOWHERE: frozenset({"default/c"})}
+        "old": {"late": frozenset({"default/b"}), NO_REPLACEMENT: frozenset({"default/c"})}
     }
 
 

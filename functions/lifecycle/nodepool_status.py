@@ -6,37 +6,30 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import EventReason, condition, with_condition
+from shared.api.meta import condition, with_condition
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
-from shared.launch.node_class.readiness import conflict
+from shared.launch.node_class.readiness import READY, node_class_not_ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from functions.lifecycle.liveness import GivenUp
     from shared.api.kubernetes import Node
     from shared.api.meta import Condition
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
-    from shared.lifecycle.liveness import GivenUp
 
 VALIDATION = "ValidationSucceeded"
 NODE_CLASS_READY = "NodeClassReady"
 REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
-READY = "Ready"
 
 
 def claims_of(pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
     """The claims that the pool made."""
     return tuple(c for c in claims if c.metadata.labels.get(names.NODEPOOL) == pool.name)
-
-
-def class_of(pool: NodePool, classes: Iterable[EC2NodeClass]) -> EC2NodeClass | None:
-    """The node class that the pool refers to, or None when there is none of that name."""
-    wanted = pool.spec.template.spec.node_class_ref.name
-    return next((c for c in classes if c.name == wanted), None)
 
 
 def status(
@@ -63,7 +56,7 @@ def status(
         now=now,
         generation=pool.metadata.generation,
     )
-    obstacle = class_not_ready(pool, node_class)
+    obstacle = node_class_not_ready(pool, node_class)
     reason, message = obstacle or ("Ready", "")
     conditions = with_condition(
         conditions,
@@ -91,21 +84,6 @@ def invalid_conditions(
         conditions, VALIDATION, status=False, reason="Invalid", message=message, now=now, generation=generation
     )
     return with_condition(after, READY, status=False, reason="Invalid", message=message, now=now, generation=generation)
-
-
-def class_not_ready(pool: NodePool, node_class: EC2NodeClass | None) -> tuple[str, str] | None:
-    """Why the pool can't launch because of its node class (reason, message), or None when it can."""
-    wanted = pool.spec.template.spec.node_class_ref.name
-    if node_class is None:
-        return EventReason("NodeClassNotFound"), f'there is no valid EC2NodeClass or AWSNodeTemplate named "{wanted}"'
-    if node_class.metadata.deletion_timestamp is not None:
-        return EventReason("NodeClassTerminating"), f"{node_class.ref} is being deleted"
-    ready = condition(node_class.status.conditions, READY)
-    if ready is None or ready.status != "True":
-        message = ready.message if ready is not None else "not looked at yet"
-        return EventReason("NodeClassNotReady"), f"{node_class.ref}: {message}"
-    apart = conflict(pool, node_class)
-    return (EventReason("ZonesConflict"), apart) if apart is not None else None
 
 
 def _with_registration(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from functions.lifecycle import collecting, joining, measuring, statuses
-from functions.lifecycle.run import Report, Run
+from functions.lifecycle import cluster_metrics, garbage_collection, nodeclaim_lifecycle, status
+from functions.lifecycle.context import Report, Run
 from shared import runtime
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
@@ -31,11 +31,11 @@ def look(settings: LifecycleSettings, *, logger: Logger, everywhere: bool, class
     client = connect(settings)
     run = Run(settings=settings, client=client, recorder=recorder(client), logger=logger, now=runtime.current().now())
     snapshot = read_snapshot(client, now=run.now)
-    failed = joining.bring_forward(run, snapshot)
-    statuses.write(run, snapshot, failed, classes=classes)
+    failed = nodeclaim_lifecycle.bring_forward(run, snapshot)
+    status.write(run, snapshot, failed, classes=classes)
     if classes:
-        joining.adopt(run, snapshot)
+        nodeclaim_lifecycle.adopt(run, snapshot)
     if everywhere:
-        collecting.collect(run, snapshot)
-        measuring.tell(run, snapshot)
+        garbage_collection.collect(run, snapshot)
+        cluster_metrics.tell(run, snapshot)
     return run.report

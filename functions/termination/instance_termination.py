@@ -15,12 +15,12 @@ from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.launch.instances import describe, instance_id
 from shared.launch.termination import terminate
-from shared.lifecycle.continuing import Awaited
+from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
-    from functions.termination.looks import Looks
+    from functions.termination.requeue_sender import Looks
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
@@ -61,7 +61,7 @@ class Ending:
                 continue
             if ids[name] in living:
                 self._note(claim)
-            self._looks.again(claim, Awaited.INSTANCE)
+            self._looks.again(claim, WaitReason.INSTANCE)
         self._ready.clear()
 
     def remove(self, node: Node) -> None:

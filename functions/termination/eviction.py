@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shared import runtime
 from shared.api import labels as names
-from shared.api import nodeclaim
+from shared.api import nodeclaim, taints
 from shared.api.meta import condition, with_condition
 from shared.api.pods import is_terminating
 from shared.cluster import resources, writes
@@ -22,17 +22,16 @@ from shared.cluster.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from shared.lifecycle import draining
-from shared.lifecycle.continuing import Awaited
+from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
+    from functions.termination.drain import Step
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
-    from shared.lifecycle.draining import Step
 
 _INTERNAL = 500
 """The eviction API's answer for a pod that two budgets cover; a server that can't serve says something else."""
@@ -55,11 +54,11 @@ class Emptying:
             lambda n: replace(
                 n,
                 metadata=replace(n.metadata, labels={**n.metadata.labels, names.EXCLUDE_BALANCERS: "karpenter"}),
-                spec=replace(n.spec, taints=draining.with_disrupted(n.spec.taints)),
+                spec=replace(n.spec, taints=taints.with_disrupted(n.spec.taints)),
             ),
         )
 
-    def carry_out(self, claim: NodeClaim, node: Node, step: Step) -> Awaited:
+    def carry_out(self, claim: NodeClaim, node: Node, step: Step) -> WaitReason:
         """Evict and delete, and say what is waited for. Answers what that is: pods that go now, or what holds."""
         moved = False
         held = [f"pod {p.key} has annotation {names.DO_NOT_DISRUPT}" for p in step.protected]
@@ -72,10 +71,10 @@ class Emptying:
             moved = self._force(pod, node, grace) or moved
         self._say(claim, node, step, held)
         if moved:
-            return Awaited.PODS
+            return WaitReason.PODS
         if step.drained:
-            return Awaited.VOLUMES
-        return Awaited.PLACE if step.stay and not held else Awaited.NOBODY
+            return WaitReason.VOLUMES
+        return WaitReason.REPLACEMENT if step.stay and not held else WaitReason.BLOCKED
 
     def _evict(self, pod: Pod, node: Node, *, grace: int | None = None) -> str:
         """Why the pod can't leave now; "" when it goes, or is gone.

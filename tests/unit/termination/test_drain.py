@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from functions.termination.drain import deadline, next_step
 from shared.api import labels as names
 from shared.api.kubernetes import (
     PersistentVolumeClaimSource,
@@ -18,7 +19,7 @@ from shared.api.kubernetes import (
 )
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
-from shared.lifecycle.draining import DISRUPTED, deadline, next_step, with_disrupted, without_disrupted
+from shared.api.taints import DISRUPTED, with_disrupted, without_disrupted
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAEMON = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)

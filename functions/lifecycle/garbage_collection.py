@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
-from functions.lifecycle.leftovers import clear
-from functions.lifecycle.restoring import restore
+from functions.lifecycle import node_repair
+from functions.lifecycle.provider_id import restore
+from functions.lifecycle.unused_resources import clear
 from shared import hints
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.cluster import resources
 from shared.launch.instances import describe_cluster_instances, instance_id
-from shared.lifecycle import continuing, garbage, repair
+from shared.termination import garbage, requeue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from functions.lifecycle.run import Run
+    from functions.lifecycle.context import Run
     from shared.api.meta import Struct
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.writes import O
@@ -37,23 +38,23 @@ def collect(run: Run, snapshot: Snapshot) -> None:
     instances = describe_cluster_instances(run.settings.cluster_name)
     claims, nodes = snapshot.node_claims, snapshot.nodes
     unread = {i.ref.name for i in snapshot.invalid if i.ref.kind in {"Node", nodeclaim.KIND}}
-    loose = garbage.readable(instances, unread)
+    loose = garbage.without_unreadable_nodeclaims(instances, unread)
     _put_right(run, snapshot, instances, unread)
     _repair(run, snapshot)
-    for node in garbage.nameless(nodes):
+    for node in garbage.nodes_without_instance_id(nodes):
         message = f'its providerID "{node.spec.provider_id}" names no EC2 instance, so its NodeClaim can\'t be found'
         run.recorder.record(node.ref, "Warning", "ProviderIDUnknown", message)
-    orphans = garbage.orphans(loose, claims, nodes, now=run.now)
+    orphans = garbage.instances_without_nodeclaim(loose, claims, nodes, now=run.now)
     run.report.orphans += len(orphans)
     if orphans:
         run.logger.warning("Instances without a NodeClaim will be terminated", extra={"instances": orphans})
     run.send(hints.INSTANCES_ORPHANED, orphans)
     leaving = [c for c in claims if c.metadata.deletion_timestamp is not None]
-    run.send(hints.DRAIN, [c.name for c in leaving if continuing.is_overdue(c, now=run.now)])
+    run.send(hints.DRAIN, [c.name for c in leaving if requeue.is_overdue(c, now=run.now)])
     alone = [
-        *garbage.abandoned(nodes, claims, instances, now=run.now),
-        *garbage.unclaimed(nodes, claims, loose, now=run.now),
-        *garbage.deleted(nodes, claims),
+        *garbage.nodes_without_nodeclaim_and_instance(nodes, claims, instances, now=run.now),
+        *garbage.nodes_without_nodeclaim(nodes, claims, loose, now=run.now),
+        *garbage.deleted_nodes_of_nodeclaims(nodes, claims),
     ]
     run.send(hints.NODES_DELETING, sorted({n.metadata.name for n in alone}))
     run.each("leftovers", partial(clear, run.client, run.settings.cluster_name, snapshot, instances))
@@ -63,13 +64,15 @@ def _put_right(run: Run, snapshot: Snapshot, instances: tuple[Instance, ...], un
     """Claims that name the wrong instance get their own back; those without an instance or a node are given up."""
     claims = snapshot.node_claims
     restored = set()
-    for claim, instance in garbage.misnamed(claims, instances):
+    for claim, instance in garbage.nodeclaims_with_wrong_instance(claims, instances):
         restored.add(claim.name)
         run.each(claim.ref, partial(restore, run, claim, instance))
-    gone = {c.name: c for c in garbage.lost(claims, instances, now=run.now) if c.name not in restored}
+    gone = {
+        c.name: c for c in garbage.nodeclaims_without_instance(claims, instances, now=run.now) if c.name not in restored
+    }
     for claim in gone.values():
         run.each(claim.ref, partial(_give_up_lost, run, claim))
-    for claim in garbage.bereft(claims, snapshot.nodes):
+    for claim in garbage.nodeclaims_without_node(claims, snapshot.nodes):
         if not {claim.name, claim.status.node_name} & (gone.keys() | restored | unread):
             run.each(claim.ref, partial(_give_up_bereft, run, claim))
 
@@ -92,7 +95,7 @@ def _give_up_bereft(run: Run, claim: NodeClaim) -> None:
 def _repair(run: Run, snapshot: Snapshot) -> None:
     """Replace nodes that are unhealthy for too long. Their kubelets answer nobody, so nothing is waited for."""
     for pool in snapshot.node_pools:
-        found = repair.decide(pool, snapshot.node_claims, snapshot.nodes, now=run.now)
+        found = node_repair.decide(pool, snapshot.node_claims, snapshot.nodes, now=run.now)
         if found.blocked:
             run.recorder.record(pool.ref, "Warning", "NodeRepairBlocked", found.blocked)
         for one in found.repairs:

@@ -6,19 +6,16 @@ Rules: Karpenter's liveness (reference: karpenter.md, section 6).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
+from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
-
-LAUNCH_TIMEOUT = timedelta(minutes=5)
-REGISTRATION_TIMEOUT = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from functions.lifecycle.measuring import measure
+from functions.lifecycle.cluster_metrics import measure
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod
 from shared.instance_types.catalog import InstanceTypeCatalog

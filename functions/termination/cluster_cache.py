@@ -11,7 +11,7 @@ from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import list_objects
 from shared.launch.instances import describe_cluster_instances
-from shared.lifecycle import garbage
+from shared.termination import garbage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ class Listings:
 
     def readable_instances(self) -> tuple[Instance, ...]:
         """Those whose claim could be read, if they have one."""
-        return garbage.readable(self.instances(), {bad.ref.name for bad in self._claims().invalid})
+        return garbage.without_unreadable_nodeclaims(self.instances(), {bad.ref.name for bad in self._claims().invalid})
 
     def attachments(self, node: Node) -> tuple[VolumeAttachment, ...]:
         """What is attached to the node."""

@@ -4,14 +4,20 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from functions.lifecycle.liveness import given_up
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.launch.instances import Instance, instance_id
-from shared.lifecycle.garbage import GRACE, abandoned, deleted, lost, orphans
-from shared.lifecycle.liveness import given_up
+from shared.termination.garbage import (
+    GRACE,
+    deleted_nodes_of_nodeclaims,
+    instances_without_nodeclaim,
+    nodeclaims_without_instance,
+    nodes_without_nodeclaim_and_instance,
+)
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 OLD = NOW - timedelta(minutes=20)
@@ -48,30 +54,30 @@ def claim(
 
 def test_an_instance_that_no_claim_names_is_an_orphan() -> None:
     held = claim(provider_id="aws:///us-east-1a/i-1")
-    assert orphans([machine("i-1"), machine("i-2")], [held], now=NOW) == ("i-2",)
+    assert instances_without_nodeclaim([machine("i-1"), machine("i-2")], [held], now=NOW) == ("i-2",)
 
 
 def test_a_young_instance_and_one_that_is_going_are_left_alone() -> None:
     young = machine("i-1", at=NOW - GRACE + timedelta(seconds=1))
-    assert orphans([young, machine("i-2", state="shutting-down")], [], now=NOW) == ()
+    assert instances_without_nodeclaim([young, machine("i-2", state="shutting-down")], [], now=NOW) == ()
 
 
 def test_an_instance_whose_launch_group_still_waits_for_instances_is_left_to_the_provisioner() -> None:
     waiting = claim(group="g", launched=False)
-    assert orphans([machine("i-1", group="g")], [waiting], now=NOW) == ()
-    assert orphans([machine("i-1", group="other")], [waiting], now=NOW) == ("i-1",)
+    assert instances_without_nodeclaim([machine("i-1", group="g")], [waiting], now=NOW) == ()
+    assert instances_without_nodeclaim([machine("i-1", group="other")], [waiting], now=NOW) == ("i-1",)
 
 
 def test_a_claim_whose_instance_was_terminated_from_outside_is_lost() -> None:
     gone = claim(provider_id="aws:///us-east-1a/i-1")
-    assert lost([gone], [machine("i-1", state="terminated")], now=NOW) == (gone,)
-    assert lost([gone], [], now=NOW) == (gone,)
-    assert lost([gone], [machine("i-1")], now=NOW) == ()
+    assert nodeclaims_without_instance([gone], [machine("i-1", state="terminated")], now=NOW) == (gone,)
+    assert nodeclaims_without_instance([gone], [], now=NOW) == (gone,)
+    assert nodeclaims_without_instance([gone], [machine("i-1")], now=NOW) == ()
 
 
 def test_a_claim_just_launched_is_not_lost_before_ec2_shows_its_instance() -> None:
     fresh = claim(provider_id="aws:///us-east-1a/i-1", created=NOW - timedelta(seconds=5))
-    assert lost([fresh], [], now=NOW) == ()
+    assert nodeclaims_without_instance([fresh], [], now=NOW) == ()
 
 
 def test_a_node_of_ours_without_claim_and_instance_is_abandoned_and_a_strangers_never_is() -> None:
@@ -80,9 +86,9 @@ def test_a_node_of_ours_without_claim_and_instance_is_abandoned_and_a_strangers_
         spec=NodeSpec(provider_id="aws:///us-east-1a/i-1"),
     )
     strange = Node(metadata=ObjectMeta(name="b"), spec=NodeSpec(provider_id="aws:///us-east-1a/i-2"))
-    assert abandoned([ours, strange], [], [], now=NOW) == (ours,)
-    assert abandoned([ours], [], [machine("i-1")], now=NOW) == ()
-    assert abandoned([ours], [claim(provider_id="aws:///us-east-1a/i-1")], [], now=NOW) == ()
+    assert nodes_without_nodeclaim_and_instance([ours, strange], [], [], now=NOW) == (ours,)
+    assert nodes_without_nodeclaim_and_instance([ours], [], [machine("i-1")], now=NOW) == ()
+    assert nodes_without_nodeclaim_and_instance([ours], [claim(provider_id="aws:///us-east-1a/i-1")], [], now=NOW) == ()
 
 
 def test_a_node_that_somebody_deleted_is_followed_up_until_its_claim_goes_too() -> None:
@@ -95,9 +101,9 @@ def test_a_node_that_somebody_deleted_is_followed_up_until_its_claim_goes_too() 
 
     living = claim(provider_id=provider_id)
     leaving = replace(living, metadata=replace(living.metadata, deletion_timestamp=NOW))
-    assert deleted([node(gone=True)], [living]) == (node(gone=True),)
-    assert deleted([node(gone=False), node(gone=True, ours=False)], [living]) == ()
-    assert deleted([node(gone=True)], [leaving]) == ()
+    assert deleted_nodes_of_nodeclaims([node(gone=True)], [living]) == (node(gone=True),)
+    assert deleted_nodes_of_nodeclaims([node(gone=False), node(gone=True, ours=False)], [living]) == ()
+    assert deleted_nodes_of_nodeclaims([node(gone=True)], [leaving]) == ()
 
 
 def test_garbage_in_a_provider_id_is_no_instance() -> None:

@@ -11,7 +11,7 @@ from shared.api.meta import is_true, with_condition
 from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
-    from functions.lifecycle.run import Run
+    from functions.lifecycle.context import Run
     from shared.api.nodeclaim import NodeClaim
     from shared.launch.instances import Instance
 

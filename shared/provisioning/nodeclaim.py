@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from shared.scheduling.decision import PlannedNodeClaim
 
 
-def claim_for(
+def nodeclaim_for(
     planned: PlannedNodeClaim, pool: NodePool, node_class: EC2NodeClass, *, decision: str, name: str
 ) -> NodeClaim:
     """The claim of a planned machine.

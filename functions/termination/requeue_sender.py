@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from shared import aws, hints, queues, runtime
 from shared.cluster import resources
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
-from shared.lifecycle import continuing
+from shared.termination import requeue
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from functions.termination.settings import TerminationSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
-    from shared.lifecycle.continuing import Awaited
+    from shared.termination.requeue import WaitReason
 
 
 class Looks:
@@ -26,11 +26,11 @@ class Looks:
         self._settings = settings
         self._later: dict[timedelta, list[str]] = {}
 
-    def again(self, claim: NodeClaim, awaited: Awaited, *, latest: datetime | None = None) -> None:
+    def again(self, claim: NodeClaim, awaited: WaitReason, *, latest: datetime | None = None) -> None:
         """Look at the claim again in a while, never later than ``latest``; not if another look sees to it."""
         now = runtime.current().now()
-        wait = continuing.delay(claim, awaited, latest=latest, now=now)
-        if not continuing.is_planned(claim, until=now + wait, now=now) and self._reserve(claim, now + wait):
+        wait = requeue.requeue_after(claim, awaited, latest=latest, now=now)
+        if not requeue.is_scheduled(claim, until=now + wait, now=now) and self._reserve(claim, now + wait):
             self._later.setdefault(wait, []).append(claim.name)
 
     def send(self) -> None:
@@ -44,11 +44,11 @@ class Looks:
     def _reserve(self, claim: NodeClaim, moment: datetime) -> bool:
         """Put the next look's time on the claim; False when another look has, since this one read it."""
         path = resources.NODE_CLAIMS.path(claim.name)
-        before = claim.metadata.annotations.get(continuing.NEXT_LOOK)
-        place = "/metadata/annotations/" + continuing.NEXT_LOOK.replace("/", "~1")
+        before = claim.metadata.annotations.get(requeue.REQUEUE_AT)
+        place = "/metadata/annotations/" + requeue.REQUEUE_AT.replace("/", "~1")
         try:
             if before is None:
-                self._client.patch(path, {"metadata": {"annotations": {continuing.NEXT_LOOK: moment.isoformat()}}})
+                self._client.patch(path, {"metadata": {"annotations": {requeue.REQUEUE_AT: moment.isoformat()}}})
             else:
                 test = {"op": "test", "path": place, "value": before}
                 self._client.patch(

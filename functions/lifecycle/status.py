@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from functions.lifecycle import nodepool_status
 from shared import aws
 from shared.api import labels as names
 from shared.api.meta import Condition, ObjectMeta, Struct
 from shared.cluster import resources, writes
 from shared.cluster.connect import describe
+from shared.launch.node_class import readiness
 from shared.launch.node_pools import resolved
-from shared.lifecycle import pools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from functions.lifecycle.run import Run
+    from functions.lifecycle.context import Run
+    from functions.lifecycle.liveness import GivenUp
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
-    from shared.lifecycle.liveness import GivenUp
     from shared.snapshot import InvalidObject, Snapshot
 
 
@@ -61,7 +62,7 @@ def _write_class(run: Run, node_class: EC2NodeClass, live: EC2NodeClass) -> None
         node_class,
         lambda c: replace(c, status=live.status),
     )
-    failing = [c for c in after.status.conditions if c.status == "False" and c.type != pools.READY]
+    failing = [c for c in after.status.conditions if c.status == "False" and c.type != readiness.READY]
     for condition in failing:
         run.recorder.record(node_class.ref, "Warning", condition.reason, condition.message)
 
@@ -69,17 +70,19 @@ def _write_class(run: Run, node_class: EC2NodeClass, live: EC2NodeClass) -> None
 def _write_pool(
     run: Run, pool: NodePool, snapshot: Snapshot, live: Mapping[str, EC2NodeClass], failed: GivenUp | None
 ) -> None:
-    node_class = pools.class_of(pool, live.values())
+    node_class = readiness.node_class_of(pool, live.values())
     writes.update_status(
         run.client,
         resources.for_kind(pool.api_version, pool.kind),
         pool,
         lambda p: replace(
             p,
-            status=pools.status(p, snapshot.node_claims, snapshot.nodes, node_class, now=run.now, failed=failed),
+            status=nodepool_status.status(
+                p, snapshot.node_claims, snapshot.nodes, node_class, now=run.now, failed=failed
+            ),
         ),
     )
-    obstacle = pools.class_not_ready(pool, node_class)
+    obstacle = readiness.node_class_not_ready(pool, node_class)
     if obstacle is not None:
         run.recorder.record(pool.ref, "Warning", *obstacle)
 
@@ -99,7 +102,7 @@ def _tell_invalid(run: Run, broken: InvalidObject) -> None:
         lambda o: replace(
             o,
             status=_Conditioned(
-                conditions=pools.invalid_conditions(
+                conditions=nodepool_status.invalid_conditions(
                     o.status.conditions, broken.problems, generation=o.metadata.generation, now=run.now
                 )
             ),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true
+from shared.api.nodeclaim import REGISTRATION_TIMEOUT
 from shared.launch.instances import instance_id
-from shared.lifecycle.liveness import REGISTRATION_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -50,28 +50,30 @@ def is_alive(instance: Instance) -> bool:
     return instance.state in _ALIVE
 
 
-def readable(instances: Iterable[Instance], unread: Collection[str]) -> tuple[Instance, ...]:
+def without_unreadable_nodeclaims(instances: Iterable[Instance], unread: Collection[str]) -> tuple[Instance, ...]:
     """The instances but for those of claims that are there and can't be read: nothing can be said of them."""
     return tuple(i for i in instances if i.tags.get(names.NODECLAIM_TAG) not in unread)
 
 
-def orphans(
+def instances_without_nodeclaim(
     instances: Iterable[Instance], claims: Iterable[NodeClaim], nodes: Iterable[Node] = (), *, now: datetime
 ) -> tuple[str, ...]:
     """Ids of living instances that no claim names and none will, and that have no node that would be drained first."""
     with_node = {instance_id(n.spec.provider_id) for n in nodes if _is_ours(n)}
-    return tuple(sorted(i.id for i in _unclaimed(instances, claims, now) if i.id not in with_node))
+    return tuple(sorted(i.id for i in _instances_without_nodeclaim(instances, claims, now) if i.id not in with_node))
 
 
-def unclaimed(
+def nodes_without_nodeclaim(
     nodes: Iterable[Node], claims: Iterable[NodeClaim], instances: Iterable[Instance], *, now: datetime
 ) -> tuple[Node, ...]:
     """Nodes of ours whose claim is gone (somebody took its finalizer off) while their instance lives: to be drained."""
-    alone = {i.id for i in _unclaimed(instances, claims, now)}
+    alone = {i.id for i in _instances_without_nodeclaim(instances, claims, now)}
     return tuple(n for n in nodes if _is_ours(n) and instance_id(n.spec.provider_id) in alone)
 
 
-def _unclaimed(instances: Iterable[Instance], claims: Iterable[NodeClaim], now: datetime) -> tuple[Instance, ...]:
+def _instances_without_nodeclaim(
+    instances: Iterable[Instance], claims: Iterable[NodeClaim], now: datetime
+) -> tuple[Instance, ...]:
     held: set[str] = set()
     waiting: set[str] = set()
     for claim in claims:
@@ -89,7 +91,9 @@ def _unclaimed(instances: Iterable[Instance], claims: Iterable[NodeClaim], now: 
     )
 
 
-def misnamed(claims: Iterable[NodeClaim], instances: Iterable[Instance]) -> tuple[tuple[NodeClaim, Instance], ...]:
+def nodeclaims_with_wrong_instance(
+    claims: Iterable[NodeClaim], instances: Iterable[Instance]
+) -> tuple[tuple[NodeClaim, Instance], ...]:
     """Launched claims that name no living instance while one is tagged as theirs: somebody changed their status."""
     claims = tuple(claims)
     living = tuple(i for i in instances if is_alive(i))
@@ -105,7 +109,9 @@ def misnamed(claims: Iterable[NodeClaim], instances: Iterable[Instance]) -> tupl
     )
 
 
-def lost(claims: Iterable[NodeClaim], instances: Iterable[Instance], *, now: datetime) -> tuple[NodeClaim, ...]:
+def nodeclaims_without_instance(
+    claims: Iterable[NodeClaim], instances: Iterable[Instance], *, now: datetime
+) -> tuple[NodeClaim, ...]:
     """Claims whose instance is gone, terminated from outside, or that name none although they were launched."""
     alive = {i.id for i in instances if is_alive(i)}
     return tuple(
@@ -118,7 +124,7 @@ def lost(claims: Iterable[NodeClaim], instances: Iterable[Instance], *, now: dat
     )
 
 
-def bereft(claims: Iterable[NodeClaim], nodes: Iterable[Node]) -> tuple[NodeClaim, ...]:
+def nodeclaims_without_node(claims: Iterable[NodeClaim], nodes: Iterable[Node]) -> tuple[NodeClaim, ...]:
     """Registered claims whose node is gone: deleted by force, and no kubelet brings it back.
 
     The claims must have been read before the nodes, as a snapshot's are.
@@ -133,7 +139,7 @@ def bereft(claims: Iterable[NodeClaim], nodes: Iterable[Node]) -> tuple[NodeClai
     )
 
 
-def abandoned(
+def nodes_without_nodeclaim_and_instance(
     nodes: Iterable[Node], claims: Iterable[NodeClaim], instances: Iterable[Instance], *, now: datetime
 ) -> tuple[Node, ...]:
     """Nodes that Tenon or Karpenter made, whose claim and instance are both gone.
@@ -162,7 +168,7 @@ def abandoned(
     )
 
 
-def deleted(nodes: Iterable[Node], claims: Iterable[NodeClaim]) -> tuple[Node, ...]:
+def deleted_nodes_of_nodeclaims(nodes: Iterable[Node], claims: Iterable[NodeClaim]) -> tuple[Node, ...]:
     """Nodes of ours that somebody has deleted and whose claim doesn't go yet: nobody has heard of it."""
     living = {c.status.provider_id for c in claims if c.metadata.deletion_timestamp is None}
     return tuple(
@@ -170,7 +176,7 @@ def deleted(nodes: Iterable[Node], claims: Iterable[NodeClaim]) -> tuple[Node, .
     )
 
 
-def nameless(nodes: Iterable[Node]) -> tuple[Node, ...]:
+def nodes_without_instance_id(nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Nodes of a pool whose providerID names no instance of EC2's: no claim can be found by it."""
     return tuple(n for n in nodes if names.NODEPOOL in n.metadata.labels and not instance_id(n.spec.provider_id))
 

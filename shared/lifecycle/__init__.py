@@ -1,1 +1,0 @@
-"""The life of a claim: launched, registered, initialized, drained, gone; and what is left behind."""

@@ -1,0 +1,1 @@
+"""Termination, as far as several functions take part: requeue times, delayed evictions, and what is garbage."""
