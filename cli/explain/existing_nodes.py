@@ -11,8 +11,9 @@ from cli.explain import pod_constraints
 from cli.explain.explanation import Check, Section
 from shared.api.quantity import PODS, format_quantity
 from shared.api.taints import REPELLING, format_taint, untolerated
+from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import RequirementError
-from shared.scheduling.state.launch_options import daemon_set_pods, required_alternatives
+from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.state_nodes import build_cluster_state
 
 if TYPE_CHECKING:

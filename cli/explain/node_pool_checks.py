@@ -15,7 +15,8 @@ from cli.explain.explanation import Check
 from cli.explain.pod_constraints import ABOUT_PODS, CAPACITY, LIMITS, OTHER_PODS, RESOURCES, TAINTS, TOGETHER, VOLUMES
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
-from shared.scheduling.state.launch_options import build_launch_options, daemon_set_pods
+from shared.scheduling.state.daemonsets import daemon_set_pods
+from shared.scheduling.state.launch_options import build_launch_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,8 @@ from shared.api.quantity import NODES, QuantityError, add, format_quantity, pars
 from shared.api.taints import format_taint
 from shared.disruption.budgets import allowed
 from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
-from shared.scheduling.state.launch_options import build_launch_options, daemon_set_pods
+from shared.scheduling.state.daemonsets import daemon_set_pods
+from shared.scheduling.state.launch_options import build_launch_options
 
 if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.quantity import CPU, MEMORY, PODS
-from shared.scheduling.state.launch_options import build_launch_options, daemon_set_pods
+from shared.scheduling.state.daemonsets import daemon_set_pods
+from shared.scheduling.state.launch_options import build_launch_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ import numpy as np
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError
 from shared.disruption import disruption_cost
-from shared.scheduling.state.launch_options import daemon_set_pods
+from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.offerings import catalog_of
 from shared.scheduling.state.state_nodes import build_cluster_state
 

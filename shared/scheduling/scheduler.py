@@ -19,8 +19,9 @@ from shared.scheduling.rules.pod_affinity import Namespaces
 from shared.scheduling.rules.volume_topology import Storage
 from shared.scheduling.solver.planner import best_plan
 from shared.scheduling.state import nominations
-from shared.scheduling.state.launch_options import build_launch_options, daemon_set_pods
-from shared.scheduling.state.state_nodes import build_cluster_state
+from shared.scheduling.state.daemonsets import daemon_set_pods
+from shared.scheduling.state.launch_options import build_launch_options
+from shared.scheduling.state.state_nodes import build_cluster_state, mounted_volumes
 from shared.scheduling.topology.feasibility import FeasibilityChecker
 from shared.scheduling.topology.pod_groups import group_pods
 
@@ -48,7 +49,7 @@ def schedule(problem: Problem) -> Decision:
     wanted = [pod for key, pod in waiting.items() if key in asked_for and key not in promised]
     spaces = Namespaces(snapshot.namespaces, {p.metadata.namespace or "default" for p in snapshot.pods})
     storage = Storage.of(snapshot)
-    cluster_state = replace(cluster_state, mounted_volumes=storage.mounted_on(cluster_state.nodes))
+    cluster_state = replace(cluster_state, mounted_volumes=mounted_volumes(cluster_state.nodes, storage))
     reading = group_pods(wanted, spaces, storage)
     asked = {r for _, sizes in reading.classes for s in sizes for r in s.requests} | {"pods"}
     launch_options = build_launch_options(

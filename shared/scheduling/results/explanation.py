@@ -16,8 +16,8 @@ from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.rules.requirements import expressions
-from shared.scheduling.solver.packing import values_among
-from shared.scheduling.state.launch_options import allowed_in
+from shared.scheduling.state.min_values import distinct_values
+from shared.scheduling.state.offerings import allowed_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,7 +143,7 @@ def _few_values(pool: NodeClaimTemplate, held: Ints, offerings: Bools, launch_op
     """Which minValues the machines that would hold the pod can't keep; all of them, if it is their sum."""
     if not pool.min_values:
         return None
-    found = {key: len(values_among(launch_options, pool, held, offerings, key)) for key in pool.min_values}
+    found = {key: len(distinct_values(launch_options, pool, held, offerings, key)) for key in pool.min_values}
     short = [key for key, n in sorted(pool.min_values.items()) if found[key] < n] or sorted(pool.min_values)
     said = "; ".join(
         f"{pool.min_values[key]} values of {key}, and the types that would do have {found[key]}" for key in short

@@ -15,8 +15,8 @@ from shared.api.labels import HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL
 from shared.scheduling.decision import MAX_INSTANCE_TYPES, CheapestOffering, PlannedNodeClaim
 from shared.scheduling.rules.requirements import Requirements, both, expressions, only
 from shared.scheduling.solver.fit import holds_each
-from shared.scheduling.solver.packing import values_among, variety
 from shared.scheduling.solver.settling import bins_alike, by_price
+from shared.scheduling.state.min_values import distinct_values, satisfies_min_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -117,9 +117,9 @@ def _listed(
 ) -> tuple[Ints, bool]:
     """The rows a claim lists: the cheapest, but as many different values as the pool asks for."""
     listed = options[:MAX_INSTANCE_TYPES]
-    if variety(launch_options, pool, listed, offerings):
+    if satisfies_min_values(launch_options, pool, listed, offerings):
         return listed, True
-    if not variety(launch_options, pool, options, offerings):
+    if not satisfies_min_values(launch_options, pool, options, offerings):
         return listed, False
     chosen = _varied(launch_options, pool, options, offerings)
     enough = len(chosen) <= MAX_INSTANCE_TYPES
@@ -135,7 +135,9 @@ def _varied(
 ) -> set[int]:
     """Few rows with as many values of all labels as the pool asks for: what brings most first, then the cheapest."""
     has = {
-        option: {key: values_among(launch_options, pool, np.array([option]), offerings, key) for key in pool.min_values}
+        option: {
+            key: distinct_values(launch_options, pool, np.array([option]), offerings, key) for key in pool.min_values
+        }
         for option in options.tolist()
     }
     seen: dict[str, set[str]] = {key: set() for key in pool.min_values}

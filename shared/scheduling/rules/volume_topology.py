@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.api.labels import canonical
-from shared.scheduling.rules.requirements import RequirementError, Requirements, both, contradiction, only
-from shared.scheduling.state.launch_options import term_requirements
+from shared.scheduling.rules.node_affinity import term_requirements
+from shared.scheduling.rules.requirements import Requirements, both, contradiction, only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from shared.api.kubernetes import (
         PersistentVolume,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         StorageClass,
         TopologyLabelRequirement,
     )
-    from shared.scheduling.state.state_nodes import StateNode
     from shared.snapshot import Snapshot
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -63,24 +62,6 @@ class Storage:
             {c.metadata.name: c for c in classes},
             defaults[0] if defaults else "",
         )
-
-    def mounted_on(self, places: Iterable[StateNode]) -> dict[str, frozenset[tuple[str, str]]]:
-        """The volumes of the pods that run, by place, where their number is limited.
-
-        What can't be read is passed over.
-        """
-        found: dict[str, frozenset[tuple[str, str]]] = {}
-        for place in places:
-            if not place.volume_limits:
-                continue
-            mounted_volumes: frozenset[tuple[str, str]] = frozenset()
-            for pod in place.pods:
-                try:
-                    mounted_volumes |= self.volumes_of(pod).mounted_volumes
-                except (VolumeError, RequirementError):
-                    continue
-            found[place.name] = mounted_volumes
-        return found
 
     def volumes_of(self, pod: Pod) -> Volumes:
         """Where the pod's volumes let it run.

@@ -15,7 +15,7 @@ import numpy as np
 
 from shared.scheduling.rules.requirements import both
 from shared.scheduling.solver.fit import Item
-from shared.scheduling.topology.feasibility import NO_CAP, HostRules
+from shared.scheduling.topology.host_counts import NO_CAP, HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.rules.requirements import Requirements
-    from shared.scheduling.state.existing_capacity import ExistingCapacity
+    from shared.scheduling.solver.existing_capacity import ExistingCapacity
     from shared.scheduling.topology.domain_counts import DomainCounts, DomainRules
     from shared.scheduling.topology.feasibility import Feasibility, FeasibilityChecker, Pins
     from shared.scheduling.topology.pod_groups import PodGroup

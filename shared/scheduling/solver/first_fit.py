@@ -15,8 +15,9 @@ import numpy as np
 
 from shared.scheduling.solver.domain_assignment import Dealer
 from shared.scheduling.solver.fit import Item, holds, value
-from shared.scheduling.solver.packing import Bin, variety
-from shared.scheduling.topology.feasibility import NO_CAP
+from shared.scheduling.solver.packing import Bin
+from shared.scheduling.state.min_values import satisfies_min_values
+from shared.scheduling.topology.host_counts import NO_CAP
 from shared.scheduling.topology.preferences import relax
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.solver.domain_assignment import Choice, PendingGroup
+    from shared.scheduling.solver.existing_capacity import ExistingCapacity
     from shared.scheduling.solver.packing import Packer
-    from shared.scheduling.state.existing_capacity import ExistingCapacity
-    from shared.scheduling.topology.feasibility import FeasibilityChecker, HostRules
+    from shared.scheduling.topology.feasibility import FeasibilityChecker
+    from shared.scheduling.topology.host_counts import HostRules
     from shared.scheduling.topology.pod_groups import PodGroup
     from shared.scheduling.topology.preferences import Preferences
     from shared.scheduling.topology.topology import Topology
@@ -304,9 +306,9 @@ class FirstFit:
         pool = self._launch_options.templates[machine.pool]
         various = not (self._packer.strict and pool.min_values)
         if not self._limits.counted(machine.pool):
-            return various or variety(self._launch_options, pool, options, offerings)
+            return various or satisfies_min_values(self._launch_options, pool, options, offerings)
         if self._cautious and machine.reserved is not None:
-            return various or variety(self._launch_options, pool, options, offerings)
+            return various or satisfies_min_values(self._launch_options, pool, options, offerings)
         if machine.reserved is not None:
             self._limits.release(machine.pool, machine.reserved)
         found = self._bound(machine.pool, options, offerings, various=various)
@@ -323,7 +325,9 @@ class FirstFit:
         if not len(options):
             return None
         if self._cautious:
-            enough = various or variety(self._launch_options, self._launch_options.templates[pool], options, offerings)
+            enough = various or satisfies_min_values(
+                self._launch_options, self._launch_options.templates[pool], options, offerings
+            )
             return limits.most(options) if enough else None
         price = self._launch_options.price[options][:, offerings].min(1)
         share = limits.share(pool, options)
@@ -334,7 +338,7 @@ class FirstFit:
             most = limits.most(order[:n])
             if not limits.affordable_size(pool, most):
                 return None
-            if variety(
+            if satisfies_min_values(
                 self._launch_options,
                 self._launch_options.templates[pool],
                 options[limits.sizes(options, most)],

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.topology.feasibility import NO_CAP
-from shared.scheduling.topology.host_counts import HostCounts
+from shared.scheduling.topology.host_counts import NO_CAP, HostCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

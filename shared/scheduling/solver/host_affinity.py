@@ -15,7 +15,7 @@ import numpy as np
 from shared.scheduling.rules.requirements import both, contradiction
 from shared.scheduling.solver.domain_assignment import PendingGroup
 from shared.scheduling.topology.domain_counts import DomainRules
-from shared.scheduling.topology.feasibility import HostRules
+from shared.scheduling.topology.host_counts import HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

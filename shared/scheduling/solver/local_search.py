@@ -15,8 +15,9 @@ import numpy as np
 
 from shared.scheduling.solver.domain_assignment import PendingGroup
 from shared.scheduling.solver.fit import Item, fill_options, front, holds, holds_each
-from shared.scheduling.solver.packing import Bin, Lot, OptionSet, as_item, fitting, lots_of, prices, variety
+from shared.scheduling.solver.packing import Bin, Lot, OptionSet, as_item, fitting, lots_of, prices
 from shared.scheduling.solver.residual import Spare
+from shared.scheduling.state.min_values import satisfies_min_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -389,7 +390,7 @@ class Improver:
         options = fitting(
             self._launch_options, pool, [lot.feasibility for lot, _ in mine], used, offerings, part.custom
         )
-        return variety(self._launch_options, pool, options, offerings)
+        return satisfies_min_values(self._launch_options, pool, options, offerings)
 
 
 def _bearable(lots: Sequence[Lot], counts: Ints) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 
 from shared.scheduling.solver.fit import Fill, Item, fill_options, fill_runs, front, holds
 from shared.scheduling.solver.residual import Spare
+from shared.scheduling.state.min_values import satisfies_min_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -331,7 +332,7 @@ class Packer:
         options = fitting(
             self.launch_options, pool, [x.feasibility for x, _ in lots], used, offerings, option_set.custom
         )
-        return variety(self.launch_options, pool, options, offerings)
+        return satisfies_min_values(self.launch_options, pool, options, offerings)
 
     def _take(self, option_set: OptionSet, at: int, counts: Ints) -> None:
         taken = [(lot, n) for lot, n in zip(option_set.lots, counts.tolist(), strict=True) if n]
@@ -426,28 +427,3 @@ def fitting(
         options = launch_options.fitting_options[key] = np.flatnonzero(ok) + pool.options.start
     found: Ints = options[holds(launch_options.free[options], used)]
     return found
-
-
-def variety(launch_options: LaunchOptions, pool: NodeClaimTemplate, options: Ints, offerings: Bools) -> bool:
-    """Whether these rows have as many different values of each label as the pool's minValues ask for."""
-    return all(
-        len(values_among(launch_options, pool, options, offerings, key)) >= n for key, n in pool.min_values.items()
-    )
-
-
-def values_among(
-    launch_options: LaunchOptions, pool: NodeClaimTemplate, options: Ints, offerings: Bools, key: str
-) -> set[str]:
-    """The different values of a label that these rows have in these offerings."""
-    if key in launch_options.columns:
-        had = (
-            np.isfinite(launch_options.price[options]).any(0) & offerings
-            if len(options)
-            else np.zeros(len(offerings), np.bool_)
-        )
-        column = launch_options.columns[key]
-        return {column.values[c] for c in column.codes[had].tolist() if c >= 0}
-    if key in pool.catalog.type_columns:
-        column = pool.catalog.type_columns[key]
-        return {column.values[c] for c in column.codes[launch_options.type_of[options]].tolist() if c >= 0}
-    return set(pool.catalog.values_of(key)) or {v for v in pool.state(key).values if not pool.state(key).complement}

@@ -13,13 +13,13 @@ import numpy as np
 from shared.api.labels import HOSTNAME, ZONE
 from shared.scheduling.rules.requirements import signature
 from shared.scheduling.solver.domain_assignment import Dealer, PendingGroup
+from shared.scheduling.solver.existing_capacity import ExistingCapacity
 from shared.scheduling.solver.first_fit import FirstFit
 from shared.scheduling.solver.fit import Item, value
 from shared.scheduling.solver.host_affinity import Bundler
 from shared.scheduling.solver.local_search import Improver
 from shared.scheduling.solver.packing import Packer
 from shared.scheduling.solver.settling import keep_limits, loosen, settle
-from shared.scheduling.state.existing_capacity import ExistingCapacity
 from shared.scheduling.state.node_pool_limits import Limits
 from shared.scheduling.topology.domain_counts import DomainRules, TopologySpread
 from shared.scheduling.topology.feasibility import tolerations_key
@@ -141,7 +141,7 @@ class Planner:
             for pod in place.pods
             if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
         ]
-        self.topology.count_scheduled_pods(self.existing_capacity, cluster_state, guarding)
+        self.topology.count_scheduled_pods(self.existing_capacity.host_counts, cluster_state, guarding)
         self._bundler = Bundler(checker, self.topology.domain_counts)
 
     def expand(self, pods: Iterable[str]) -> list[str]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from shared.scheduling.solver.packing import Bin, Lot
     from shared.scheduling.state.launch_options import LaunchOptions
-    from shared.scheduling.topology.feasibility import Feasibility, HostRules
+    from shared.scheduling.topology.feasibility import Feasibility
+    from shared.scheduling.topology.host_counts import HostRules
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.scheduling.solver.fit import holds, holds_each
-from shared.scheduling.solver.packing import fitting, prices, variety
+from shared.scheduling.solver.packing import fitting, prices
+from shared.scheduling.state.min_values import satisfies_min_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +47,7 @@ def settle(packer: Packer, *, strict: bool) -> None:
             if pool.weight != weight:
                 continue
             options = fitting(launch_options, pool, bin_.feasibilities, bin_.used, bin_.offerings, bin_.custom)
-            if not len(options) or (strict and not variety(launch_options, pool, options, bin_.offerings)):
+            if not len(options) or (strict and not satisfies_min_values(launch_options, pool, options, bin_.offerings)):
                 continue
             if limits.limited(i):
                 same = i == launch_options.template_of[bin_.option]
@@ -163,7 +164,7 @@ def _bound(packer: Packer, number: int, bin_: Bin, options: Ints) -> Ints | None
     larger = options[np.argsort(limits.share(number, options), kind="stable")]
     for option in (bin_.option, *larger.tolist()):
         most = limits.most(np.array([bin_.option, option]))
-        if limits.affordable_size(number, most - size) and variety(
+        if limits.affordable_size(number, most - size) and satisfies_min_values(
             launch_options, pool, options[limits.sizes(options, most)], bin_.offerings
         ):
             return most

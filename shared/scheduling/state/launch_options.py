@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.labels import HOSTNAME, NODECLASS, NODEPOOL
-from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError, Resources, parse_resources
 from shared.api.taints import REPELLING, untolerated
 from shared.scheduling.rules.requirements import (
@@ -27,33 +26,23 @@ from shared.scheduling.rules.requirements import (
     only,
     parse,
 )
-from shared.scheduling.state.offerings import Catalog, Column, OfferingKey, catalog_of, column
+from shared.scheduling.state.offerings import Catalog, Column, OfferingKey, allowed_in, catalog_of, column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from shared.api.kubernetes import DaemonSet, NodeSelectorTerm, PodSpec, Taint, Toleration
+    from shared.api.kubernetes import Taint
     from shared.api.nodepool import NodePool
     from shared.instance_types.instance_type import InstanceType
+    from shared.scheduling.rules.host_ports import HostPort
+    from shared.scheduling.state.daemonsets import DaemonSetPod
 
     BoolArray = NDArray[np.bool_]
-    HostPort = tuple[str, str, int]
 
 _TO_BE_NAMED = "\0"
 """Stands for the name of a node that doesn't exist yet: no pod can ask for it, and all may avoid others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DaemonSetPod:
-    """What one DaemonSet asks of a node, and which nodes it goes to."""
-
-    requests: Resources
-    alternatives: tuple[Requirements, ...]
-    tolerations: tuple[Toleration, ...]
-    ports: frozenset[HostPort]
-    uid: str
 
 
 @dataclass(frozen=True)
@@ -155,7 +144,7 @@ def build_launch_options(
     resources = tuple(sorted({r for c in catalogs for r in c.resources} | set(asked)))
     offerings = tuple(sorted({o for c in catalogs for o in c.offerings}))
     parts = [
-        _options(pool, template, catalog, resources, offerings, daemons)
+        _template_options(pool, template, catalog, resources, offerings, daemons)
         for (pool, template, _), catalog in zip(usable, catalogs, strict=True)
     ]
     made: list[NodeClaimTemplate] = []
@@ -225,19 +214,7 @@ class _Part:
     ports: tuple[tuple[frozenset[HostPort], BoolArray], ...]
 
 
-def allowed_in(catalog: Catalog, requirements: Requirements) -> tuple[BoolArray, BoolArray]:
-    """Which types and which offerings of a catalog the requirements allow; labels it doesn't know are passed over."""
-    types = np.ones(len(catalog.names), np.bool_)
-    offerings = np.ones(len(catalog.offerings), np.bool_)
-    for key, allowed in requirements.items():
-        if key in catalog.offering_columns:
-            offerings &= catalog.offering_columns[key].allowed(allowed)
-        elif catalog.knows(key):
-            types &= catalog.types_allowed(key, allowed)
-    return types, offerings
-
-
-def _options(
+def _template_options(
     pool: NodePool,
     template: Requirements,
     catalog: Catalog,
@@ -294,73 +271,3 @@ def _runs_on(
         runs = types & (catalog.offered & (offered & offerings)).any(1)
         found = runs if found is None else found | runs
     return found
-
-
-def daemon_set_pods(daemon_sets: Iterable[DaemonSet]) -> tuple[DaemonSetPod, ...]:
-    """What DaemonSets ask for; one whose numbers or selectors mean nothing has no pods, and is left out."""
-    found: list[DaemonSetPod] = []
-    for daemon_set in sorted(daemon_sets, key=lambda d: (d.metadata.namespace, d.metadata.name)):
-        spec = daemon_set.spec.template.spec
-        try:
-            found.append(
-                DaemonSetPod(
-                    requests=spec_requests(spec),
-                    alternatives=required_alternatives(spec),
-                    tolerations=tuple(spec.tolerations),
-                    ports=host_ports(spec),
-                    uid=daemon_set.metadata.uid,
-                )
-            )
-        except (QuantityError, RequirementError):
-            continue
-    return tuple(found)
-
-
-def required_alternatives(spec: PodSpec) -> tuple[Requirements, ...]:
-    """The nodeSelector, with each term of the required node affinity in turn; none at all if no term can hold.
-
-    Raises:
-        RequirementError: an operator is unknown or its values don't suit it.
-    """
-    base = of_labels(spec.node_selector)
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    if required is None:
-        return (base,)
-    return tuple(both(base, term_requirements(term)) for term in required.node_selector_terms if not _blank(term))
-
-
-def _blank(term: NodeSelectorTerm) -> bool:
-    return not term.match_expressions and not term.match_fields
-
-
-def term_requirements(term: NodeSelectorTerm) -> Requirements:
-    """One term; ``metadata.name``, the one field there is, counts as the host's name.
-
-    Raises:
-        RequirementError: an operator is unknown or its values don't suit it.
-    """
-    found = parse(term.match_expressions)
-    if term.match_fields:
-        fields = parse(term.match_fields)
-        if set(fields) != {"metadata.name"}:
-            raise RequirementError(f"matchFields knows metadata.name alone, not {sorted(fields)}")
-        found = both(found, {HOSTNAME: fields["metadata.name"]})
-    return found
-
-
-def host_ports(spec: PodSpec) -> frozenset[HostPort]:
-    """The host's ports that a pod takes: (protocol, address, port), the address "" for all."""
-    everywhere = {"", "0.0.0.0", "::"}  # noqa: S104 (compared with, never bound to)
-    return frozenset(
-        (p.protocol or "TCP", "" if p.host_ip in everywhere else p.host_ip, p.host_port)
-        for c in (*spec.containers, *(i for i in spec.init_containers if i.restart_policy == "Always"))
-        for p in c.ports
-        if p.host_port
-    )
-
-
-def ports_clash(a: Iterable[HostPort], b: Iterable[HostPort]) -> bool:
-    """Whether two pods can't share a host."""
-    others = list(b)
-    return any(p == q and n == m and (not x or not y or x == y) for p, x, n in a for q, y, m in others)

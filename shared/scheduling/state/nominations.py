@@ -20,7 +20,7 @@ from shared.api import nodeclaim
 from shared.api.meta import condition
 from shared.api.pods import requests
 from shared.api.quantity import QuantityError
-from shared.scheduling.state.launch_options import host_ports
+from shared.scheduling.rules.host_ports import host_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.instance_types.instance_type import InstanceType
-    from shared.scheduling.rules.requirements import ValueSet
+    from shared.scheduling.rules.requirements import Requirements, ValueSet
+
+    BoolArray = NDArray[np.bool_]
 
 OfferingKey = tuple[tuple[str, str], ...]
 """The labels of one way to buy: zone, capacity type, and what only that offering has."""
@@ -156,3 +158,15 @@ def _catalog(unordered: tuple[InstanceType, ...]) -> Catalog:
         os=systems,
         offering_columns={k: column([dict(key).get(k) for key in offerings]) for k in sorted(offering_keys)},
     )
+
+
+def allowed_in(catalog: Catalog, requirements: Requirements) -> tuple[BoolArray, BoolArray]:
+    """Which types and which offerings of a catalog the requirements allow; labels it doesn't know are passed over."""
+    types = np.ones(len(catalog.names), np.bool_)
+    offerings = np.ones(len(catalog.offerings), np.bool_)
+    for key, allowed in requirements.items():
+        if key in catalog.offering_columns:
+            offerings &= catalog.offering_columns[key].allowed(allowed)
+        elif catalog.knows(key):
+            types &= catalog.types_allowed(key, allowed)
+    return types, offerings

@@ -18,9 +18,10 @@ from shared.api.kubernetes import Taint
 from shared.api.pods import is_daemon, is_terminal, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
 from shared.api.taints import REPELLING, same_taint, tolerates_all
+from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
-from shared.scheduling.state.launch_options import allowed_in, host_ports
-from shared.scheduling.state.offerings import Column, catalog_of, column
+from shared.scheduling.rules.volume_topology import VolumeError
+from shared.scheduling.state.offerings import Column, allowed_in, catalog_of, column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Pod, PodSpec
     from shared.api.nodeclaim import NodeClaim
     from shared.instance_types.instance_type import InstanceType
+    from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.rules.requirements import Requirements
-    from shared.scheduling.state.launch_options import DaemonSetPod, HostPort
+    from shared.scheduling.rules.volume_topology import Storage
+    from shared.scheduling.state.daemonsets import DaemonSetPod
     from shared.snapshot import Snapshot
 
     BoolArray = NDArray[np.bool_]
@@ -141,6 +144,25 @@ def build_cluster_state(
             places.append(_less_pods(place, daemons, requests))
     places.sort(key=lambda p: (not p.initialized, p.name))
     return ClusterState(tuple(places), used, counts, frozenset(gone))
+
+
+def mounted_volumes(nodes: Iterable[StateNode], storage: Storage) -> dict[str, frozenset[tuple[str, str]]]:
+    """The (driver, volume) pairs that the pods of each node mount, for nodes that limit their number.
+
+    Pods whose volumes can't be read are skipped.
+    """
+    volumes_by_node: dict[str, frozenset[tuple[str, str]]] = {}
+    for node in nodes:
+        if not node.volume_limits:
+            continue
+        mounted: set[tuple[str, str]] = set()
+        for pod in node.pods:
+            try:
+                mounted |= storage.volumes_of(pod).mounted_volumes
+            except (VolumeError, RequirementError):
+                continue
+        volumes_by_node[node.name] = frozenset(mounted)
+    return volumes_by_node
 
 
 def _count(place: StateNode, used: dict[str, Resources], counts: dict[str, int]) -> None:

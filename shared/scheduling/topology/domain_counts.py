@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.scheduling.rules.requirements import Requirements, ValueSet, both
-from shared.scheduling.topology.feasibility import NO_CAP
+from shared.scheduling.topology.host_counts import NO_CAP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,15 +6,16 @@ topology domains. Its masks over rows, offerings and existing places are all tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared.api.taints import EFFECTS, REPELLING, untolerated
+from shared.scheduling.rules.host_ports import ports_conflict
 from shared.scheduling.rules.requirements import Requirements, ValueSet, both, contradiction, only, signature
-from shared.scheduling.state.launch_options import ports_clash
+from shared.scheduling.topology.host_counts import HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,26 +23,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.api.kubernetes import Toleration
-    from shared.scheduling.state.launch_options import HostPort, LaunchOptions
+    from shared.scheduling.rules.host_ports import HostPort
+    from shared.scheduling.state.launch_options import LaunchOptions
     from shared.scheduling.state.state_nodes import ClusterState
 
     BoolArray = NDArray[np.bool_]
     Pins = tuple[tuple[str, str], ...]
-
-NO_CAP = 1 << 30
-
-
-@dataclass(frozen=True, eq=False)
-class HostRules:
-    """What a pod counts for, and bears, on one host: term to number of pods."""
-
-    match: Mapping[int, int] = field(default_factory=dict)
-    cap: Mapping[int, int] = field(default_factory=dict)
-
-    @cached_property
-    def key(self) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-        """A hashable form."""
-        return tuple(sorted(self.match.items())), tuple(sorted(self.cap.items()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +171,7 @@ class FeasibilityChecker:
         found = np.zeros(len(self.launch_options.template_of), np.bool_)
         for pool in self.launch_options.templates:
             for daemon_ports, runs in pool.daemon_ports:
-                if ports_clash(ports, daemon_ports):
+                if ports_conflict(ports, daemon_ports):
                     found[pool.options] |= runs
         return found
 

@@ -7,11 +7,11 @@ are counted in the same way, and all are symmetric: a pod may not come to a host
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from shared.scheduling.topology.feasibility import NO_CAP, HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
+
+
+NO_CAP = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class HostRules:
+    """What a pod counts for, and bears, on one host: term to number of pods."""
+
+    match: Mapping[int, int] = field(default_factory=dict)
+    cap: Mapping[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+        """A hashable form."""
+        return tuple(sorted(self.match.items())), tuple(sorted(self.cap.items()))
 
 
 class HostCounts:

@@ -15,6 +15,8 @@ from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError, Resources
 from shared.api.selectors import SelectorError
 from shared.scheduling.decision import UnschedulableReason
+from shared.scheduling.rules.host_ports import host_ports
+from shared.scheduling.rules.node_affinity import required_alternatives, term_requirements
 from shared.scheduling.rules.pod_affinity import (
     Namespaces,
     SpreadConstraint,
@@ -24,13 +26,12 @@ from shared.scheduling.rules.pod_affinity import (
 )
 from shared.scheduling.rules.requirements import RequirementError, Requirements, both, contradiction
 from shared.scheduling.rules.volume_topology import Storage, VolumeError, Volumes
-from shared.scheduling.state.launch_options import host_ports, required_alternatives, term_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from shared.api.kubernetes import Pod, PodAffinity, PodSpec, Toleration
-    from shared.scheduling.state.launch_options import HostPort
+    from shared.scheduling.rules.host_ports import HostPort
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 

@@ -13,11 +13,11 @@ import numpy as np
 from shared.api.kubernetes import Toleration
 from shared.api.labels import HOSTNAME
 from shared.api.selectors import SelectorError
+from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint, TopologyTerm, affinity_term
 from shared.scheduling.rules.requirements import ANY, Requirements
-from shared.scheduling.state.launch_options import host_ports
 from shared.scheduling.topology.domain_counts import DomainCounts, TopologySpread
-from shared.scheduling.topology.feasibility import HostRules
+from shared.scheduling.topology.host_counts import HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.api.kubernetes import Pod
-    from shared.scheduling.state.existing_capacity import ExistingCapacity
-    from shared.scheduling.state.launch_options import HostPort
+    from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.state.state_nodes import ClusterState
     from shared.scheduling.topology.feasibility import FeasibilityChecker
+    from shared.scheduling.topology.host_counts import HostCounts
     from shared.scheduling.topology.pod_groups import PodGroup
 
     BoolArray = NDArray[np.bool_]
@@ -194,7 +194,7 @@ class Topology:
     # --- what runs already ---
 
     def count_scheduled_pods(
-        self, existing_capacity: ExistingCapacity, cluster_state: ClusterState, numbered: Sequence[Pod]
+        self, host_counts: HostCounts, cluster_state: ClusterState, numbered: Sequence[Pod]
     ) -> None:
         """Counts the pods on all places; their own anti-affinities keep others away."""
         required_anti_affinity = {p.key: self._guards(p) for p in numbered}
@@ -219,7 +219,7 @@ class Topology:
                 }
                 ports = self.port_rules(host_ports(pod.spec)) if self._ports else {}
                 if hosts or cap or ports:
-                    existing_capacity.host_counts.count(i, {**hosts, **ports}, {**cap, **ports})
+                    host_counts.count(i, {**hosts, **ports}, {**cap, **ports})
                 for number in domain_terms:
                     value = place.labels.get(self.keys[number])
                     if value is not None and (number not in self._counted or self._counted[number][i]):

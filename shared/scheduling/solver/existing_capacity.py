@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.scheduling.rules.host_ports import ports_conflict
 from shared.scheduling.solver.fit import most
-from shared.scheduling.state.launch_options import ports_clash
 from shared.scheduling.topology.host_counts import HostCounts
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.solver.fit import Item
-    from shared.scheduling.state.launch_options import HostPort
     from shared.scheduling.state.state_nodes import ClusterState
     from shared.scheduling.topology.feasibility import Feasibility
 
@@ -71,7 +71,7 @@ class ExistingCapacity:
         self.host_counts.require(fits, near)
         if feasibility.ports or feasibility.mounted_volumes:
             for place in np.flatnonzero(fits).tolist():
-                if ports_clash(feasibility.ports, self.ports[place]):
+                if ports_conflict(feasibility.ports, self.ports[place]):
                     fits[place] = 0
                 elif feasibility.ports:
                     fits[place] = min(int(fits[place]), 1)
