@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from bench import stub_account
 from functions.termination.settings import TerminationSettings
 from infra import function_sizes
-from local.aws.interceptor import Gate
+from local.aws.interceptor import Interceptor
 from shared import hints, runtime
 from shared.cluster import resources
 from shared.cluster.connect import connect
@@ -68,7 +68,7 @@ def measure(function: str, nodes: int, pods: int) -> dict[str, float]:
     """MiB above what is there before, and processor seconds, of the function's first invocation."""
     handler = importlib.import_module(f"functions.{function}.handler")
     answering = [0.0]
-    answer = Gate.__call__
+    answer = Interceptor.__call__
 
     @functools.wraps(answer)
     def timed(*args: Any, **more: Any) -> Any:  # noqa: ANN401 (botocore's)
@@ -84,7 +84,7 @@ def measure(function: str, nodes: int, pods: int) -> dict[str, float]:
         if function == function_sizes.TERMINATION:
             _delete(environ)
         event = _EVENTS[function]()
-        Gate.__call__ = timed  # type: ignore[method-assign]
+        Interceptor.__call__ = timed  # type: ignore[method-assign]
         before = _settled()
         began = time.process_time()
         with runtime.using(runtime.Runtime(environ=environ)):

@@ -44,22 +44,22 @@ def _wave() -> list[Row]:
         world.run_for(timedelta(seconds=30))
         doomed = {i.id for i in world.instances()[::2]}
         nodes = {n["metadata"]["name"] for n in world.nodes() if n["spec"]["providerID"].rpartition("/")[2] in doomed}
-        mark = len(world.events.all)
+        mark = len(world.timeline.all)
         warned = world.clock.now()
         world.interrupt_spot(sorted(doomed))
         world.run_until(lambda: world.clock.now() > warned + timedelta(minutes=3))
-        happened = world.events.all[mark:]
-        moved = follow(world.events.all, nodes, warned)
+        happened = world.timeline.all[mark:]
+        moved = follow(world.timeline.all, nodes, warned)
 
     def times(what: str) -> list[float]:
-        return [(h.at - warned).total_seconds() for h in happened if h.what == what]
+        return [(h.at - warned).total_seconds() for h in happened if h.type == what]
 
-    fleet = [(h.at - warned).total_seconds() for h in happened if h.what == "call" and h.name == "ec2 CreateFleet"]
-    gone = [(h.at - warned).total_seconds() for h in happened if h.what == "pod gone" and h.about["node"] in nodes]
+    fleet = [(h.at - warned).total_seconds() for h in happened if h.type == "call" and h.name == "ec2 CreateFleet"]
+    gone = [(h.at - warned).total_seconds() for h in happened if h.type == "pod gone" and h.details["node"] in nodes]
     early = [
         (h.at - warned).total_seconds()
         for h in happened
-        if h.what == "pod leaving" and h.name.startswith("default/held") and h.about["node"] in nodes
+        if h.type == "pod leaving" and h.name.startswith("default/held") and h.details["node"] in nodes
     ]
     how = f"{len(doomed)} of {NODES} nodes warned in one second, {PODS_A_NODE} pods each, 30 s of grace"
     return [
@@ -85,7 +85,7 @@ def _storm() -> list[Row]:
         world.apply([*_pool(world), _deployment("web", 40)])
         world.run_until(lambda: len(world.pods(phase="Running")) == 40)
         ours = [i.id for i in world.instances()]
-        (queue,) = (s.queue_name for s in world.aws.deployed.sources if "nterruption" in s.queue_name)
+        (queue,) = (s.queue_name for s in world.aws.deployed.event_source_mappings if "nterruption" in s.queue_name)
         own = [_event(world.clock.now(), _SPOT, i) for i in ours] * 16
         garbage = ["{"] * (MESSAGES // 50)
         foreign = [

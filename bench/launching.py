@@ -72,7 +72,7 @@ def run() -> list[dict[str, str]]:
 
 def _catalog(world: World) -> InstanceTypeCatalog:
     now = datetime.now(UTC)
-    kept = catalog_cache.find(region=world.region, seed=world.seed, now=now)
+    kept = catalog_cache.load(region=world.region, seed=world.seed, now=now)
     if kept is None:
         raise RuntimeError("the local world keeps no catalog")
     return kept
@@ -84,8 +84,8 @@ def _launches(deployments: int) -> tuple[int, int, int, float]:
         _pend(world, deployments)
         start = world.clock.now()
         world.run_until(lambda: len(world.pods(phase="Running")) == _PODS, limit=timedelta(minutes=20))
-        launched = min(h.at for h in world.events.of("claim launched"))
-        planned = sum(h.at < launched for h in world.events.of("claim created"))
+        launched = min(h.at for h in world.timeline.of("claim launched"))
+        planned = sum(h.at < launched for h in world.timeline.of("claim created"))
         calls = len(_fleet_calls(world))
         return calls, planned, len(world.nodes()), (world.clock.now() - start).total_seconds()
 

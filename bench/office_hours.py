@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from local.aws.backends import replaced
-from local.aws.interceptor import Gate
-from local.aws.lambda_functions import Functions
+from local.aws.interceptor import Interceptor
+from local.aws.lambda_functions import LambdaFunctions
 from local.clock import Clock
 from local.world import Options, World, sample_objects
 from shared import parallel
@@ -64,7 +64,7 @@ class Meter:
         """Around one invocation."""
 
         @functools.wraps(handle)
-        def timed(functions: Functions, function: Any, *args: Any) -> Any:  # noqa: ANN401 (the local Lambda's own)
+        def timed(functions: LambdaFunctions, function: Any, *args: Any) -> Any:  # noqa: ANN401 (the local Lambda's own)
             self._running, self.answering = function.short_name, 0.0
             began = time.thread_time()
             try:
@@ -86,7 +86,7 @@ class Meter:
         """Around one answer of the local AWS."""
 
         @functools.wraps(answer)
-        def timed(gate: Gate, event_name: str, request: Any, **more: object) -> Any:  # noqa: ANN401 (botocore's)
+        def timed(gate: Interceptor, event_name: str, request: Any, **more: object) -> Any:  # noqa: ANN401 (botocore's)
             began = time.thread_time()
             try:
                 return answer(gate, event_name, request, **more)
@@ -138,8 +138,8 @@ def metered() -> Iterator[Meter]:
     meter = Meter()
     with contextlib.ExitStack() as stack:
         for place, name, around in (
-            (Functions, "_handle", meter.invoked),
-            (Gate, "__call__", meter.answered),
+            (LambdaFunctions, "_handle", meter.invoked),
+            (Interceptor, "__call__", meter.answered),
             (Client, "_send", functools.partial(meter.counted, what="kubernetes")),
             (Clock, "sleep", meter.waited),
             (pod_cache._Stream, "next", meter.silence),  # noqa: SLF001 (where it waits)
@@ -161,7 +161,7 @@ def measure(nodes: int) -> dict[str, dict[str, float]]:
             if stretch == "evening":
                 _pass(world, _OFFICE_DAY)
             meter.counts.clear()
-            delivered = len(world.aws.buses.deliveries)
+            delivered = len(world.aws.event_buses.deliveries)
             began = world.clock.now()
             match stretch:
                 case "morning":
@@ -171,7 +171,7 @@ def measure(nodes: int) -> dict[str, dict[str, float]]:
                 case "day":
                     _sway(world, day, lasts / 3)
             world.run_for(max(began + lasts - world.clock.now(), timedelta()))
-            for delivery in world.aws.buses.deliveries[delivered:]:
+            for delivery in world.aws.event_buses.deliveries[delivered:]:
                 service = delivery.target_arn.split(":")[2]
                 meter.counts["scheduled" if "Sweep" in delivery.rule or "Refresh" in delivery.rule else "events"] += 1
                 meter.counts["sent"] += service == "sqs"
@@ -216,7 +216,7 @@ def _steps(world: World, before: int, after: int, within: timedelta) -> None:
 
 def _pass(world: World, hours: timedelta) -> None:
     """Make it that much later without living through it: how old nodes are says for how long a saving is expected."""
-    world.clock.turn_to(world.clock.now() + hours)
+    world.clock.skip_to(world.clock.now() + hours)
     world.run_for(_SETTLING)
 
 

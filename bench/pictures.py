@@ -80,11 +80,13 @@ def terminals() -> None:
         world.apply(_MANIFESTS / "consolidation.yaml")
         world.apply(_MANIFESTS / "spot-default.yaml")
         world.scale("default", "inflate", 14)
-        world.run_until_rest()
+        world.run_until_idle()
         world.apply(_LONER)
-        world.run_until(lambda: any(h.what == "invocation" and h.name == "provisioner" for h in world.events.all[-5:]))
+        world.run_until(
+            lambda: any(h.type == "invocation" and h.name == "provisioner" for h in world.timeline.all[-5:])
+        )
         world.scale("default", "inflate", 17)
-        world.run_until(lambda: any(h.what == "claim created" for h in world.events.all[-20:]))
+        world.run_until(lambda: any(h.type == "claim created" for h in world.timeline.all[-20:]))
         where = live_reader.Where(cluster="shop")
         with (
             runtime.using(runtime.Runtime(environ=os.environ, now=world.clock.now, sleep=world.clock.sleep)),

@@ -65,7 +65,7 @@ def account(nodes: int, pods: int, *, stocked: bool = True) -> Iterator[Mapping[
     ``stocked``: there is a catalog already.
     """
     now = datetime.now(UTC)
-    raw = catalog_cache.taken(region=REGION, seed=0, now=now)
+    raw = catalog_cache.load_or_fetch(region=REGION, seed=0, now=now)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         os.environ.setdefault(name, "x")
     with (

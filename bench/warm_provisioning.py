@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bench import stub_account
 from functions.provisioner import handler
 from local.aws import backends
-from local.aws.interceptor import Gate
+from local.aws.interceptor import Interceptor
 from shared import runtime
 from shared.cluster.snapshot_reader import SnapshotReader
 from shared.provisioning import leased_scheduling
@@ -52,7 +52,7 @@ class Stopwatch:
 
         return timed
 
-    def answering(self, gate: Gate, event_name: str, request: Any, **more: object) -> Any:  # noqa: ANN401 (botocore's)
+    def answering(self, gate: Interceptor, event_name: str, request: Any, **more: object) -> Any:  # noqa: ANN401 (botocore's)
         """The local AWS's own time; CreateFleet ends what is measured."""
         if event_name.endswith("CreateFleet") and not self.until_fleet:
             self.until_fleet = time.thread_time() - self._began - self.spent.get("aws", 0.0)
@@ -63,7 +63,7 @@ class Stopwatch:
             self.spent["aws"] = self.spent.get("aws", 0.0) + time.thread_time() - began
 
 
-_answer = Gate.__call__
+_answer = Interceptor.__call__
 
 
 def measure(nodes: int, pods: int) -> list[dict[str, float]]:
@@ -71,7 +71,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
     watch = Stopwatch()
     runs = []
 
-    def answer(gate: Gate, *args: Any, **more: Any) -> Any:  # noqa: ANN401 (botocore's)
+    def answer(gate: Interceptor, *args: Any, **more: Any) -> Any:  # noqa: ANN401 (botocore's)
         return watch.answering(gate, *args, **more)
 
     warm: dict[str, Any] = {}
@@ -83,7 +83,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
             (leased_scheduling.Deciding, "_write", "claims"),
         ):
             stack.enter_context(backends.replaced(place, name, watch.over(what, getattr(place, name))))
-        stack.enter_context(backends.replaced(Gate, "__call__", answer))
+        stack.enter_context(backends.replaced(Interceptor, "__call__", answer))
         for run in range(RUNS + 1):
             with runtime.using(runtime.Runtime(environ=environ, cache=warm)):
                 watch.start()

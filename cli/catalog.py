@@ -99,7 +99,7 @@ def _of_local_world(region: str) -> tuple[InstanceTypeCatalog, str]:
     if region not in known:
         raise UnknownRegionError(f'"{region}" is no AWS Region; there are {", ".join(sorted(known))}')
     source = f"the local world in {region}; prices are made up, in believable proportion"
-    return catalog_cache.taken(region=region, seed=0, now=datetime.now(UTC)), source
+    return catalog_cache.load_or_fetch(region=region, seed=0, now=datetime.now(UTC)), source
 
 
 def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:

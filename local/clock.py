@@ -35,7 +35,7 @@ class Clock:
         with self._lock:
             return self._now()
 
-    def turn_to(self, moment: datetime) -> timedelta:
+    def skip_to(self, moment: datetime) -> timedelta:
         """Skip ahead to the moment; one that has passed changes nothing. Returns what was skipped."""
         with self._lock:
             ahead = max(moment - self._now(), timedelta())
@@ -44,7 +44,7 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         """What ``time.sleep`` is on this clock: the time is skipped, nobody waits."""
-        self.turn_to(self.now() + timedelta(seconds=seconds))
+        self.skip_to(self.now() + timedelta(seconds=seconds))
 
     def _now(self) -> datetime:
         return self._start + timedelta(seconds=self._elapsed() - self._origin) + self._skipped

@@ -1,7 +1,7 @@
-"""What can go wrong, on demand: errors, throttling, crashes and delays at any call or line.
+"""Fault injection: errors, throttling, crashes, lost connections and delays at any call or line.
 
-A fault is armed with a condition and a number of times, and goes off where it matches. Everything is seeded, so a run
-that broke something breaks it again.
+A fault is injected with a condition and a number of times, and occurs where the condition holds. Random choices are
+seeded, so a run that failed fails again in the same way.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 
 class Crash(BaseException):
-    """The process of a function dies here; nothing after this line runs, no handler of exceptions sees it."""
-
-
-class ConnectionLost(Exception):  # noqa: N818 - named for what happens
-    """The connection is cut before an answer came."""
+    """The process of a function ends here; no exception handler of the function sees it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Action:
-    """What happens: an error answer, a crash before or after the work was done, a delay (seconds), or several."""
+class Fault:
+    """An error response, a crash or lost connection before or after the call is served, a delay (seconds), or several.
+
+    ``code`` is the error code of AWS, or the reason of the Kubernetes API.
+    """
 
     code: str = ""
     status: int = 400
@@ -39,12 +38,12 @@ class Action:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
-    """Where something is about to happen. ``service`` is "kubernetes" for requests to the Kubernetes API.
+class InjectionPoint:
+    """A call at which a fault can occur. ``service`` is "kubernetes" for requests to the Kubernetes API.
 
-    ``operation`` is AWS's name, or the HTTP verb; ``target`` the path of a Kubernetes request, ``caller`` the function.
-    A Kubernetes request passes twice: where it is sent (``sending``), where its caller can die, and at the server,
-    where everything else can go wrong with it and ``caller`` is the client's name for itself.
+    ``operation`` is AWS's name, or the HTTP method; ``target`` the path of a Kubernetes request, ``caller`` the
+    function. A Kubernetes request passes two points: where it is sent (``sending``), where its caller can crash, and at
+    the server, where all other faults occur and ``caller`` is the client's user agent.
     """
 
     service: str
@@ -55,184 +54,195 @@ class Site:
 
 
 @dataclass
-class _Armed:
-    where: Callable[[Site], bool]
-    action: Action
-    left: int
+class _InjectedFault:
+    condition: Callable[[InjectionPoint], bool]
+    fault: Fault
+    remaining: int
     chance: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Line:
-    """The n-th executed line of a function's own code, in files whose path contains ``path``."""
+class _LineCrash:
+    """A crash at the n-th executed line of a function's own code, in files whose path contains ``path``."""
 
     function: str
     path: str
     after_lines: int
 
 
-_READING = ("GET", "Get", "Describe", "List", "Query")
+_READ_PREFIXES = ("GET", "Get", "Describe", "List", "Query")
 
 
-class Cuts:
-    """Dies right before and right after every call of a function that changes anything: each once, one a run.
+class CrashPoints:
+    """Crashes a function right before and right after each of its calls that write: each point once, one per run.
 
-    Between two such calls it only reads, so a death anywhere there leaves the same behind: these are all cuts there
-    are. Calls are told apart by what they ask of what, names left out.
+    Between two writing calls a function only reads, so a crash anywhere between them leaves the same state. These
+    points therefore cover every crash. Calls are distinguished by operation and resource, without object names.
     """
 
     def __init__(self, function: str) -> None:
         self._function = function
-        self.made: set[tuple[str, str]] = set()
-        """The cuts so far: the call, and "before" or "after"."""
+        self.tried: set[tuple[str, str]] = set()
+        """The crash points so far: the call, and "before" or "after"."""
         self.calls: set[str] = set()
-        """Every call that was reached."""
+        """Every writing call that was reached."""
 
     @property
-    def left(self) -> set[str]:
-        """The calls that were reached and not yet died after."""
-        return self.calls - {call for call, when in self.made if when == "after"}
+    def remaining(self) -> set[str]:
+        """The calls that were reached and have not yet been followed by a crash."""
+        return self.calls - {call for call, when in self.tried if when == "after"}
 
-    def at(self, site: Site) -> Action | None:
-        """Whether to die here."""
-        if site.caller != self._function or site.operation.startswith(_READING):
+    def fault_at(self, point: InjectionPoint) -> Fault | None:
+        """A crash if this point has not been tried; else None."""
+        if point.caller != self._function or point.operation.startswith(_READ_PREFIXES):
             return None
-        call = f"{site.service} {site.operation} {_shape(site.target)}".strip()
+        call = f"{point.service} {point.operation} {_without_names(point.target)}".strip()
         self.calls.add(call)
-        if (call, "before") not in self.made:
-            self.made.add((call, "before"))
-            return Action(crash="before")
-        if (call, "after") not in self.made:
-            self.made.add((call, "after"))
-            return Action(crash="after")
+        if (call, "before") not in self.tried:
+            self.tried.add((call, "before"))
+            return Fault(crash="before")
+        if (call, "after") not in self.tried:
+            self.tried.add((call, "after"))
+            return Fault(crash="after")
         return None
 
 
-def _shape(path: str) -> str:
-    """A path of the Kubernetes API without names: collections, objects and subresources remain."""
+def _without_names(path: str) -> str:
+    """A path of the Kubernetes API with NAME in place of the object's name, and without its namespace."""
     parts = path.split("?", maxsplit=1)[0].strip("/").split("/")
     parts = parts[2:] if parts[0] == "api" else parts[3:]
-    if parts[:1] == ["namespaces"] and len(parts) > 2:  # noqa: PLR2004 - namespaces/NAME/what is in it
+    if parts[:1] == ["namespaces"] and len(parts) > 2:  # noqa: PLR2004 - namespaces/NAME/resource
         parts = parts[2:]
     return "/".join([*parts[:1], *("NAME" for _ in parts[1:2]), *parts[2:]])
 
 
 @dataclass
 class Faults:
-    """The faults of a world; none to begin with."""
+    """The faults of a world; none at the start."""
 
     seed: int = 0
-    _armed: list[_Armed] = field(default_factory=list)
-    _lines: list[_Line] = field(default_factory=list)
-    _cuts: Cuts | None = None
+    _injected: list[_InjectedFault] = field(default_factory=list)
+    _line_crashes: list[_LineCrash] = field(default_factory=list)
+    _crash_points: CrashPoints | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    went_off: list[tuple[Site, Action]] = field(default_factory=list)
+    occurred: list[tuple[InjectionPoint, Fault]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)  # noqa: S311 - not for security: which calls fail
 
-    def at(self, where: Callable[[Site], bool], action: Action, *, times: int = 1, chance: float = 1.0) -> None:
-        """Arm a fault wherever the condition holds; each match goes off with that chance, so many times."""
-        with self._lock:
-            self._armed.append(_Armed(where=where, action=action, left=times, chance=chance))
-
-    def call(
-        self, service: str, operation: str, action: Action, *, times: int = 1, chance: float = 1.0, caller: str = ""
+    def inject(
+        self, condition: Callable[[InjectionPoint], bool], fault: Fault, *, times: int = 1, chance: float = 1.0
     ) -> None:
-        """Arm a fault at calls of an AWS operation (``"ec2", "CreateFleet"``), or of one function's only."""
+        """Inject a fault wherever the condition holds: with that chance at each match, at most so many times."""
+        with self._lock:
+            self._injected.append(_InjectedFault(condition=condition, fault=fault, remaining=times, chance=chance))
 
-        def matches(site: Site) -> bool:
+    def inject_aws(
+        self, service: str, operation: str, fault: Fault, *, times: int = 1, chance: float = 1.0, caller: str = ""
+    ) -> None:
+        """Inject a fault at calls of an AWS operation (``"ec2", "CreateFleet"``), of all callers or one function."""
+
+        def matches(point: InjectionPoint) -> bool:
             return (
-                site.service == service and site.operation == operation and (not caller or site.caller.endswith(caller))
+                point.service == service
+                and point.operation == operation
+                and (not caller or point.caller.endswith(caller))
             )
 
-        self.at(matches, action, times=times, chance=chance)
+        self.inject(matches, fault, times=times, chance=chance)
 
     def throttle(self, service: str, operation: str, *, times: int = 1) -> None:
-        """Refuse calls of an AWS operation as AWS does when there are too many."""
+        """Answer calls of an AWS operation with AWS's throttling error."""
         code, status = ("RequestLimitExceeded", 503) if service == "ec2" else ("ThrottlingException", 400)
-        self.call(service, operation, Action(code=code, status=status, message="Request limit exceeded."), times=times)
+        fault = Fault(code=code, status=status, message="Request limit exceeded.")
+        self.inject_aws(service, operation, fault, times=times)
 
-    def kubernetes(
-        self, verb: str, path: str, action: Action, *, times: int = 1, chance: float = 1.0, caller: str = ""
+    def inject_kubernetes(
+        self, method: str, path: str, fault: Fault, *, times: int = 1, chance: float = 1.0, caller: str = ""
     ) -> None:
-        """Arm a fault at requests to the Kubernetes API whose path contains ``path``; ``code`` is the reason."""
+        """Inject a fault at requests to the Kubernetes API by HTTP method whose path contains ``path``."""
 
-        def matches(site: Site) -> bool:
+        def matches(point: InjectionPoint) -> bool:
             return (
-                site.service == "kubernetes"
-                and site.operation == verb
-                and path in site.target
-                and (not caller or site.caller.endswith(caller))
+                point.service == "kubernetes"
+                and point.operation == method
+                and path in point.target
+                and (not caller or point.caller.endswith(caller))
             )
 
-        self.at(matches, action, times=times, chance=chance)
+        self.inject(matches, fault, times=times, chance=chance)
 
     def crash_after_lines(self, function: str, lines: int, *, path: str = "functions/") -> None:
-        """Crash the function's next invocation once it has run so many lines in files whose path contains ``path``."""
+        """Crash the function's next invocation after so many lines in files whose path contains ``path``."""
         with self._lock:
-            self._lines.append(_Line(function=function, path=path, after_lines=lines))
+            self._line_crashes.append(_LineCrash(function=function, path=path, after_lines=lines))
 
-    def walk_cuts(self, function: str) -> Cuts:
-        """From now on, the function dies at each of its calls to AWS and Kubernetes, once before and once after it."""
+    def crash_around_each_write(self, function: str) -> CrashPoints:
+        """From now on, crash the function once before and once after each of its writing calls to AWS or Kubernetes."""
         with self._lock:
-            self._cuts = Cuts(function)
-            return self._cuts
+            self._crash_points = CrashPoints(function)
+            return self._crash_points
 
     def clear(self) -> None:
-        """Disarm everything."""
+        """Remove all faults."""
         with self._lock:
-            self._cuts = None
-            self._armed.clear()
-            self._lines.clear()
+            self._crash_points = None
+            self._injected.clear()
+            self._line_crashes.clear()
 
-    def strike(self, site: Site) -> Action | None:
-        """What goes wrong at this site now, if anything; counted as having gone off."""
+    def next_fault(self, point: InjectionPoint) -> Fault | None:
+        """The fault that occurs at this point now, if any; it is counted and recorded in ``occurred``."""
         with self._lock:
-            if self._cuts is not None and (action := self._cuts.at(site)) is not None:
-                self.went_off.append((site, action))
-                return action
-            for armed in self._armed:
-                here = site.service != "kubernetes" or site.sending == bool(armed.action.crash)
-                if here and armed.left > 0 and armed.where(site) and self._random.random() < armed.chance:
-                    armed.left -= 1
-                    self.went_off.append((site, armed.action))
-                    return armed.action
+            if self._crash_points is not None and (fault := self._crash_points.fault_at(point)) is not None:
+                self.occurred.append((point, fault))
+                return fault
+            for injected in self._injected:
+                # A caller can only crash where it sends; all else happens at the server.
+                here = point.service != "kubernetes" or point.sending == bool(injected.fault.crash)
+                if (
+                    here
+                    and injected.remaining > 0
+                    and injected.condition(point)
+                    and self._random.random() < injected.chance
+                ):
+                    injected.remaining -= 1
+                    self.occurred.append((point, injected.fault))
+                    return injected.fault
         return None
 
-    def tracing(self, function: str) -> CrashAtLine | None:
-        """The crash armed for the next invocation of the function, taken from the list; a context manager."""
+    def line_crash(self, function: str) -> CrashAtLine | None:
+        """The line crash for the next invocation of the function, a context manager; None without one. Used once."""
         with self._lock:
-            for line in self._lines:
-                if function.endswith(line.function):
-                    self._lines.remove(line)
-                    return CrashAtLine(line.path, line.after_lines)
+            for line_crash in self._line_crashes:
+                if function.endswith(line_crash.function):
+                    self._line_crashes.remove(line_crash)
+                    return CrashAtLine(line_crash.path, line_crash.after_lines)
         return None
 
 
 class CrashAtLine:
-    """While entered, counts executed lines of this thread and raises :class:`Crash` at the chosen one."""
+    """While entered, counts executed lines of this thread and raises :class:`Crash` after the given number."""
 
     def __init__(self, path: str, after_lines: int) -> None:
         self._path = path
-        self._left = after_lines
+        self._remaining = after_lines
 
     def __enter__(self) -> None:
-        self._before = sys.gettrace()
-        sys.settrace(self._call)
+        self._previous_trace = sys.gettrace()
+        sys.settrace(self._trace_call)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        sys.settrace(self._before)
+        sys.settrace(self._previous_trace)
 
-    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ANN401, ARG002 - sys.settrace's own shape
-        return self._line if self._path in frame.f_code.co_filename else None
+    def _trace_call(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ANN401, ARG002 - sys.settrace's own shape
+        return self._trace_line if self._path in frame.f_code.co_filename else None
 
-    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ANN401, ARG002 - sys.settrace's own shape
+    def _trace_line(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ANN401, ARG002 - sys.settrace's own shape
         if event == "line":
-            self._left -= 1
-            if self._left < 0:
+            self._remaining -= 1
+            if self._remaining < 0:
                 sys.settrace(None)
                 raise Crash(f"crashed at {frame.f_code.co_filename}:{frame.f_lineno}")
-        return self._line
+        return self._trace_line

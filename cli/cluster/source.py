@@ -83,7 +83,7 @@ def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
             ).catalog
     from local.world import catalog_cache  # noqa: PLC0415 (the same)
 
-    return catalog_cache.taken(region=region or DEFAULT_REGION, seed=0, now=now)
+    return catalog_cache.load_or_fetch(region=region or DEFAULT_REGION, seed=0, now=now)
 
 
 @contextlib.contextmanager

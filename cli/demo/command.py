@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cli.demo.faults import Fault
     from cli.demo.interruptions import Interrupt, Moved
     from cli.report.recording import Recording
-    from local.world.timeline import Happening
+    from local.world.timeline import TimelineEvent
 
 MANIFESTS = Path(__file__).parent / "manifests"
 KUBECONFIG = Path(__file__).resolve().parent.parent.parent / "build" / "demo" / "kubeconfig"
@@ -153,7 +153,7 @@ class Demo:
                 fault.arm(world)
                 self._say(f"[dim]wrong:[/dim] {fault.told}")
             start = world.clock.now()
-            self._shown = len(world.events.all)
+            self._shown = len(world.timeline.all)
             title = f"{request.cluster} in {request.region}, {', '.join(request.manifests)}"
             recorder = Recorder(world, _price_of(world), title) if request.record or request.report else None
             self._apply(world, docs)
@@ -223,7 +223,7 @@ class Demo:
                 if isinstance(shown, Live) and time.monotonic() - self._drawn > 1 / _FRAMES_A_SECOND:
                     self._drawn = time.monotonic()
                     shown.update(self._picture(world, start, label), refresh=True)
-                return world.at_rest()
+                return world.is_idle()
 
             world.run_until(look)
         if not self._request.only_json:
@@ -263,7 +263,7 @@ class Demo:
     def _tell(self, world: World, story: Story) -> None:
         if self._request.only_json:
             return
-        new = world.events.all[self._shown :]
+        new = world.timeline.all[self._shown :]
         self._shown += len(new)
         for happening in new:
             line = story.line(happening)
@@ -276,7 +276,7 @@ class Demo:
             node = pod["spec"].get("nodeName", "")
             if node in on and pod["metadata"]["namespace"] == "default":
                 on[node].append(pod["metadata"]["name"])
-        happenings: list[Happening] = world.events.all
+        happenings: list[TimelineEvent] = world.timeline.all
         return compute(
             happenings,
             price=_price_of(world),

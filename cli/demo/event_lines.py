@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from local.world.timeline import Happening
+    from local.world.timeline import TimelineEvent
 
     Words = Callable[[Mapping[str, object]], str]
 
@@ -38,17 +38,17 @@ class Story:
         self._start = start
         self._price = price
 
-    def line(self, happening: Happening) -> Text | None:
+    def line(self, happening: TimelineEvent) -> Text | None:
         """The line, or None for what only matters to a debugger."""
         said = self._said(happening)
         if not said:
             return None
         at = happening.at
-        if happening.what == "invocation":
+        if happening.type == "invocation":
             # Told when it ended, as everything it did was told before.
-            at += timedelta(seconds=happening.about["latency"])
+            at += timedelta(seconds=happening.details["latency"])
         seconds = (at - self._start).total_seconds()
-        kind = happening.what.split()[0]
+        kind = happening.type.split()[0]
         return Text.assemble(
             (f"{int(seconds // 60):3d}:{seconds % 60:04.1f}  ", "dim"),
             (f"{_NAMES.get(kind, kind):<9}", _STYLES.get(kind, "")),
@@ -57,18 +57,18 @@ class Story:
             Text.from_markup(said),
         )
 
-    def _said(self, h: Happening) -> str:
+    def _said(self, h: TimelineEvent) -> str:
         """What follows the name, as rich markup; empty: nothing to say."""
-        if h.what == "claim launched":
-            about = h.about
+        if h.type == "claim launched":
+            about = h.details
             price = self._price(about["instance_type"], about["zone"], about["capacity_type"])
             offering = f"{about['instance_type']} {about['capacity_type']} in {about['zone']}"
             return f"is {about['instance']}: {offering}, ${price:.4f}/h"
-        if h.what == "call":
+        if h.type == "call":
             return _call(h)
-        if h.what == "invocation":
+        if h.type == "invocation":
             return _invocation(h)
-        return _SAYINGS[h.what](h.about) if h.what in _SAYINGS else ""
+        return _SAYINGS[h.type](h.details) if h.type in _SAYINGS else ""
 
 
 _SAYINGS: dict[str, Words] = {
@@ -88,14 +88,14 @@ _SAYINGS: dict[str, Words] = {
 }
 
 
-def _call(h: Happening) -> str:
-    if h.about["error"]:
-        return f"by {h.about['caller'] or 'the world'}: [red]{escape(str(h.about['error']))}[/red]"
-    return f"by {h.about['caller']}, {h.about['latency'] * 1000:.0f} ms" if h.name in _CALLS else ""
+def _call(h: TimelineEvent) -> str:
+    if h.details["error"]:
+        return f"by {h.details['caller'] or 'the world'}: [red]{escape(str(h.details['error']))}[/red]"
+    return f"by {h.details['caller']}, {h.details['latency'] * 1000:.0f} ms" if h.name in _CALLS else ""
 
 
-def _invocation(h: Happening) -> str:
-    trigger = escape(str(h.about["trigger"]))
-    if not h.about["ok"]:
-        return f"[red]failed[/red], woken by {trigger}: {escape(str(h.about['error']))}"
-    return "" if trigger == SCHEDULED else f"ran {h.about['latency'] * 1000:.0f} ms, woken by {trigger}"
+def _invocation(h: TimelineEvent) -> str:
+    trigger = escape(str(h.details["trigger"]))
+    if not h.details["ok"]:
+        return f"[red]failed[/red], woken by {trigger}: {escape(str(h.details['error']))}"
+    return "" if trigger == SCHEDULED else f"ran {h.details['latency'] * 1000:.0f} ms, woken by {trigger}"

@@ -64,7 +64,7 @@ class Fault:
         if self.kind == "throttle":
             world.faults.throttle(THROTTLED[self.where], self.where, times=self.count)
         elif self.kind == "boot":
-            world.aws.instances.break_starts(*self._pool, self.count)
+            world.aws.instances.fail_starts(*self._pool, self.count)
         else:
             world.aws.capacity.set(self.kind.removesuffix("-capacity"), *self._pool, self.count)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from local.world.timeline import Happening
+    from local.world.timeline import TimelineEvent
 
 NOTICE = timedelta(minutes=2)
 _NAMESPACE = "default/"
@@ -90,19 +90,19 @@ class Moved:
     seconds_away: float | None = None
 
 
-def compute(happenings: Sequence[Happening]) -> Interruptions | None:
+def compute(happenings: Sequence[TimelineEvent]) -> Interruptions | None:
     """The figures of a timeline; None: nothing was interrupted."""
-    warnings = [h for h in happenings if h.what == "interruption"]
+    warnings = [h for h in happenings if h.type == "interruption"]
     if not warnings:
         return None
     warned_at = min(h.at for h in warnings)
     nodes = _nodes_of({h.name for h in warnings}, happenings)
     drained = dict.fromkeys(nodes, warned_at)
     for h in happenings:
-        if h.what == "pod gone" and h.at >= warned_at and h.about["node"] in nodes and _is_workload(h):
-            drained[h.about["node"]] = h.at
-    created = {h.name for h in happenings if h.what == "claim created" and warned_at <= h.at <= warned_at + NOTICE}
-    launched = [h.at for h in happenings if h.what == "claim launched" and h.name in created]
+        if h.type == "pod gone" and h.at >= warned_at and h.details["node"] in nodes and _is_workload(h):
+            drained[h.details["node"]] = h.at
+    created = {h.name for h in happenings if h.type == "claim created" and warned_at <= h.at <= warned_at + NOTICE}
+    launched = [h.at for h in happenings if h.type == "claim launched" and h.name in created]
     replaced = max(launched, default=None)
     moved = follow(happenings, nodes, warned_at)
     return Interruptions(
@@ -116,7 +116,7 @@ def compute(happenings: Sequence[Happening]) -> Interruptions | None:
     )
 
 
-def follow(happenings: Sequence[Happening], nodes: Iterable[str], since: datetime) -> Moved:
+def follow(happenings: Sequence[TimelineEvent], nodes: Iterable[str], since: datetime) -> Moved:
     """How the workload pods of those nodes have come to run elsewhere."""
     nodes = set(nodes)
     on: dict[str, str] = {}
@@ -126,13 +126,13 @@ def follow(happenings: Sequence[Happening], nodes: Iterable[str], since: datetim
         if not _is_workload(h):
             continue
         if h.at < since:
-            if h.what == "pod bound":
-                on[h.name] = h.about["node"]
-            elif h.what == "pod gone":
+            if h.type == "pod bound":
+                on[h.name] = h.details["node"]
+            elif h.type == "pod gone":
                 on.pop(h.name, None)
-        elif h.what in ("pod leaving", "pod gone") and h.about["node"] in nodes:
+        elif h.type in ("pod leaving", "pod gone") and h.details["node"] in nodes:
             left.setdefault(h.name, h.at)
-        elif h.what == "pod running" and h.about["node"] not in nodes:
+        elif h.type == "pod running" and h.details["node"] not in nodes:
             back.append(h.at)
     lost = sum(node in nodes for node in on.values())
     if not 0 < lost <= len(back):
@@ -160,9 +160,9 @@ def drain_then_provision(
         world.apply(docs)
         if world.store.find(kinds.DEPLOYMENTS, scale[0], namespace="default") is not None:
             world.scale("default", *scale)
-        world.run_until_rest()
+        world.run_until_idle()
         taken = set(interrupt.choose(world))
-        nodes = _nodes_of(taken, world.events.all)
+        nodes = _nodes_of(taken, world.timeline.all)
         pods = len(world.pods(phase="Running"))
         since = world.clock.now()
         kind = world.store.kind("karpenter.sh/v1", "NodeClaim")
@@ -171,26 +171,26 @@ def drain_then_provision(
                 world.store.delete(kind, claim["metadata"]["name"])
         world.run_until(
             lambda: (
-                follow(world.events.all, nodes, since).seconds_to_running is not None
-                or (world.at_rest() and len(world.pods(phase="Running")) >= pods)
+                follow(world.timeline.all, nodes, since).seconds_to_running is not None
+                or (world.is_idle() and len(world.pods(phase="Running")) >= pods)
             ),
             limit=_PATIENCE,
         )
-        return follow(world.events.all, nodes, since)
+        return follow(world.timeline.all, nodes, since)
 
 
-def _nodes_of(instances: set[str], happenings: Iterable[Happening]) -> set[str]:
+def _nodes_of(instances: set[str], happenings: Iterable[TimelineEvent]) -> set[str]:
     claims = set()
     nodes = set()
     for h in happenings:
-        if h.what == "claim launched" and h.about["instance"] in instances:
+        if h.type == "claim launched" and h.details["instance"] in instances:
             claims.add(h.name)
-        elif h.what == "claim registered" and h.name in claims:
-            nodes.add(h.about["node"])
+        elif h.type == "claim registered" and h.name in claims:
+            nodes.add(h.details["node"])
     return nodes
 
 
-def _is_workload(h: Happening) -> bool:
+def _is_workload(h: TimelineEvent) -> bool:
     return h.name.startswith(_NAMESPACE)
 
 

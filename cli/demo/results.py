@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cli.demo.interruptions import Interruptions
-    from local.world.timeline import Happening
+    from local.world.timeline import TimelineEvent
 
 NAMESPACE = "default/"
 """Pods of this namespace are the workload; daemons live elsewhere."""
@@ -57,7 +57,7 @@ class Figures:
 
 
 def compute(
-    happenings: Sequence[Happening],
+    happenings: Sequence[TimelineEvent],
     *,
     price: Callable[[str, str, str], float],
     nodes_at_end: Mapping[str, tuple[str, ...]],
@@ -70,28 +70,28 @@ def compute(
     ``price`` gives USD per hour of (instance type, zone, capacity type); ``instances`` are the ids of all that were
     ever launched.
     """
-    launched = [h for h in happenings if h.what == "claim launched"]
+    launched = [h for h in happenings if h.type == "claim launched"]
     nodes = tuple(_launched_node(h, price) for h in launched)
-    held = {h.about["instance"] for h in launched}
+    held = {h.details["instance"] for h in launched}
     return Figures(
         pods_scheduled=len({h.name for h in _workload(happenings, "pod bound")}),
         nodes_launched=nodes,
-        create_fleet_calls=sum(1 for h in happenings if h.what == "call" and h.name == "ec2 CreateFleet"),
+        create_fleet_calls=sum(1 for h in happenings if h.type == "call" and h.name == "ec2 CreateFleet"),
         seconds_pending_to_claim=_longest(_pending_to_claim(happenings)),
         seconds_pending_to_running=_longest(_between(happenings, "pod created", "pod running")),
         seconds_empty_to_terminated=_longest(_empty_to_gone(happenings)),
         peak_cost_per_hour=round(_peak_cost(happenings, price), 6),
         nodes_at_end=nodes_at_end,
         instances_left=instances_left,
-        dead_letters=sum(1 for h in happenings if h.what == "dead letter"),
+        dead_letters=sum(1 for h in happenings if h.type == "dead letter"),
         duplicate_launches=len([i for i in instances if i not in held]) + len(launched) - len(held),
         wall_seconds=round(wall_seconds, 1),
         interruptions=interruptions.compute(happenings),
     )
 
 
-def _launched_node(launched: Happening, price: Callable[[str, str, str], float]) -> LaunchedNode:
-    about = launched.about
+def _launched_node(launched: TimelineEvent, price: Callable[[str, str, str], float]) -> LaunchedNode:
+    about = launched.details
     return LaunchedNode(
         instance_type=about["instance_type"],
         zone=about["zone"],
@@ -100,52 +100,52 @@ def _launched_node(launched: Happening, price: Callable[[str, str, str], float])
     )
 
 
-def _workload(happenings: Iterable[Happening], what: str) -> list[Happening]:
-    return [h for h in happenings if h.what == what and h.name.startswith(NAMESPACE)]
+def _workload(happenings: Iterable[TimelineEvent], what: str) -> list[TimelineEvent]:
+    return [h for h in happenings if h.type == what and h.name.startswith(NAMESPACE)]
 
 
 def _longest(seconds: Iterable[float]) -> float | None:
     return round(max(seconds), 1) if (seconds := list(seconds)) else None
 
 
-def _between(happenings: Sequence[Happening], first: str, then: str) -> list[float]:
+def _between(happenings: Sequence[TimelineEvent], first: str, then: str) -> list[float]:
     """For each workload pod that both happened to: the seconds from one to the other."""
     start = {h.name: h.at for h in _workload(happenings, first)}
     return [(h.at - start[h.name]).total_seconds() for h in _workload(happenings, then) if h.name in start]
 
 
-def _pending_to_claim(happenings: Sequence[Happening]) -> list[float]:
+def _pending_to_claim(happenings: Sequence[TimelineEvent]) -> list[float]:
     """For each pod that runs on a node made after the pod was: the seconds from the pod to that node's claim."""
-    claim_of = {h.about["node"]: h.name for h in happenings if h.what == "claim registered"}
-    created = {h.name: h.at for h in happenings if h.what == "claim created"}
+    claim_of = {h.details["node"]: h.name for h in happenings if h.type == "claim registered"}
+    created = {h.name: h.at for h in happenings if h.type == "claim created"}
     pods = {h.name: h.at for h in _workload(happenings, "pod created")}
     waits = []
     for bound in _workload(happenings, "pod bound"):
-        asked = created.get(claim_of.get(bound.about["node"], ""))
+        asked = created.get(claim_of.get(bound.details["node"], ""))
         if asked is not None and bound.name in pods and asked >= pods[bound.name]:
             waits.append((asked - pods[bound.name]).total_seconds())
     return waits
 
 
-def _empty_to_gone(happenings: Sequence[Happening]) -> list[float]:
+def _empty_to_gone(happenings: Sequence[TimelineEvent]) -> list[float]:
     """For each node that is gone: the seconds since its last workload pod was."""
     last: dict[str, datetime] = {}
     waits = []
     for h in happenings:
-        if h.what == "pod gone" and h.name.startswith(NAMESPACE):
-            last[h.about["node"]] = h.at
-        elif h.what == "node gone" and h.name in last:
+        if h.type == "pod gone" and h.name.startswith(NAMESPACE):
+            last[h.details["node"]] = h.at
+        elif h.type == "node gone" and h.name in last:
             waits.append((h.at - last[h.name]).total_seconds())
     return waits
 
 
-def _peak_cost(happenings: Sequence[Happening], price: Callable[[str, str, str], float]) -> float:
+def _peak_cost(happenings: Sequence[TimelineEvent], price: Callable[[str, str, str], float]) -> float:
     costs: dict[str, float] = defaultdict(float)
     peak = 0.0
     for h in happenings:
-        if h.what == "claim launched":
+        if h.type == "claim launched":
             costs[h.name] = _launched_node(h, price).price
             peak = max(peak, sum(costs.values()))
-        elif h.what == "claim gone":
+        elif h.type == "claim gone":
             costs.pop(h.name, None)
     return peak

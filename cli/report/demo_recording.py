@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cli.report.lower_bound import Bound
     from local.kubernetes.objects import Change
     from local.world import World
-    from local.world.timeline import Happening
+    from local.world.timeline import TimelineEvent
     from shared.api.quantity import Resources
     from shared.decision_log import DecisionRecord
 
@@ -46,7 +46,7 @@ class Recorder:
     begun: int = 0
 
     def __post_init__(self) -> None:
-        self.begun = len(self.world.events.all)
+        self.begun = len(self.world.timeline.all)
         self.world.store.subscribe(self._note)
 
     def mark(self, label: str) -> None:
@@ -61,7 +61,7 @@ class Recorder:
         def at(moment: datetime) -> float:
             return round((moment - start).total_seconds(), _ROUNDING)
 
-        happenings = sorted(self.world.events.all[self.begun :], key=lambda h: h.at)
+        happenings = sorted(self.world.timeline.all[self.begun :], key=lambda h: h.at)
         decisions = [_decided(d, at(d.at)) for d in logged]
         decisions += _interruptions(happenings, at)
         return Recording(
@@ -109,7 +109,7 @@ class Recorder:
             node_classes=conversion.node_classes([*kept["EC2NodeClass"], *kept["AWSNodeTemplate"]])[0],
             daemon_sets=tuple(msgspec.convert(d, DaemonSet) for d in world.store.list(kinds.DAEMON_SETS)),
         )
-        sold = Sold(raw=catalog_cache.taken(region=world.region, seed=world.seed, now=now))
+        sold = Sold(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))
         return bound(snapshot, sold.offers(snapshot), {r for one in self.asked.values() for r in one})
 
 
@@ -119,14 +119,14 @@ def _decided(logged: DecisionRecord, at: float) -> Decided:
     )
 
 
-def _interruptions(happenings: Iterable[Happening], at: Callable[[datetime], float]) -> list[Decided]:
+def _interruptions(happenings: Iterable[TimelineEvent], at: Callable[[datetime], float]) -> list[Decided]:
     """What EC2 decided: machines that it takes back."""
     nodes: dict[str, str] = {}
     found = []
     for h in happenings:
-        if h.what == "claim registered":
-            nodes[h.about["instance"]] = h.about["node"]
-        if h.what == "interruption":
+        if h.type == "claim registered":
+            nodes[h.details["instance"]] = h.details["node"]
+        if h.type == "interruption":
             why = f"EC2 takes {h.name} back two minutes later"
             node = nodes.get(h.name, h.name)
             found.append(Decided(at=at(h.at), node=node, outcome="taken", reason="Interrupted", why=why))
@@ -140,7 +140,7 @@ _STEPS = {
 
 
 def _spans(
-    happenings: Iterable[Happening],
+    happenings: Iterable[TimelineEvent],
     at: Callable[[datetime], float],
     price: Callable[[str, str, str], float],
     decisions: Sequence[Decided],
@@ -150,12 +150,12 @@ def _spans(
     on: Counter[str] = Counter()
     most: Counter[str] = Counter()
     for h in happenings:
-        if h.what in _STEPS:
-            times.setdefault(h.name, {}).setdefault(_STEPS[h.what], at(h.at))
-            about.setdefault(h.name, {}).update({k: str(v) for k, v in h.about.items() if v})
-        elif h.what in {"pod bound", "pod gone"} and h.about["node"]:
-            on[h.about["node"]] += 1 if h.what == "pod bound" else -1
-            most[h.about["node"]] = max(most[h.about["node"]], on[h.about["node"]])
+        if h.type in _STEPS:
+            times.setdefault(h.name, {}).setdefault(_STEPS[h.type], at(h.at))
+            about.setdefault(h.name, {}).update({k: str(v) for k, v in h.details.items() if v})
+        elif h.type in {"pod bound", "pod gone"} and h.details["node"]:
+            on[h.details["node"]] += 1 if h.type == "pod bound" else -1
+            most[h.details["node"]] = max(most[h.details["node"]], on[h.details["node"]])
     why = {d.node: f"{d.reason}: {d.why}" for d in decisions if d.outcome == "taken"}
     found = []
     for claim, moments in times.items():
@@ -179,7 +179,7 @@ def _spans(
 
 
 def _samples(
-    happenings: Iterable[Happening],
+    happenings: Iterable[TimelineEvent],
     at: Callable[[datetime], float],
     price: Callable[[str, str, str], float],
     asked: dict[str, Resources],
@@ -190,9 +190,9 @@ def _samples(
     placed: dict[str, Resources] = {}
     found = [Sample(0.0, 0.0, 0.0, 0, 0)]
     for h in happenings:
-        match h.what:
+        match h.type:
             case "claim launched":
-                costs[h.name] = price(h.about["instance_type"], h.about["zone"], h.about["capacity_type"])
+                costs[h.name] = price(h.details["instance_type"], h.details["zone"], h.details["capacity_type"])
             case "claim gone":
                 costs.pop(h.name, None)
             case "pod created" if h.name in asked:

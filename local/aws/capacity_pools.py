@@ -11,7 +11,7 @@ Pool = tuple[str, str, str]
 """Capacity type ("spot" or "on-demand"), instance type, zone."""
 
 
-class Capacity:
+class CapacityPools:
     """What is left, a pool; changed while the world runs to make capacity come and go."""
 
     def __init__(self, *, seed: int = 0) -> None:

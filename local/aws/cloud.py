@@ -21,16 +21,16 @@ from moto.moto_api._internal import mock_random
 
 from local.aws import account, backends, pricing_api, spot_price_history, stack
 from local.aws.calls import Calls
-from local.aws.capacity_pools import Capacity
+from local.aws.capacity_pools import CapacityPools
 from local.aws.capacity_reservations import Reservations
-from local.aws.ec2_instances import Instances
-from local.aws.event_buses import Buses
+from local.aws.ec2_instances import Ec2Instances
+from local.aws.event_buses import EventBuses
 from local.aws.fleet import Fleets
-from local.aws.iam_enforcement import Enforcement, own_credentials
-from local.aws.interceptor import Gate
-from local.aws.lambda_functions import Functions
+from local.aws.iam_enforcement import IamEnforcement, own_credentials
+from local.aws.interceptor import Interceptor
+from local.aws.lambda_functions import LambdaFunctions
 from local.aws.prices import Prices
-from local.aws.sqs_queues import Queues
+from local.aws.sqs_queues import SqsQueues
 from local.faults import Faults
 
 if TYPE_CHECKING:
@@ -88,22 +88,22 @@ class Cloud:
         self.faults = faults or Faults(seed=seed)
         self.calls = Calls()
         self.prices = Prices(seed=seed)
-        self.capacity = Capacity(seed=seed)
+        self.capacity = CapacityPools(seed=seed)
         self.reservations = Reservations()
         self._now = now
         self._sleep = sleep
         self._seed = seed
         self._concurrency = concurrency
-        self._gate = Gate(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
+        self._gate = Interceptor(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
         self._stack = contextlib.ExitStack()
-        self.enforcement = Enforcement(region=region, lock=self._gate.lock)
-        self.instances = Instances(region=region, now=now, capacity=self.capacity, reservations=self.reservations)
+        self.enforcement = IamEnforcement(region=region, lock=self._gate.lock)
+        self.instances = Ec2Instances(region=region, now=now, capacity=self.capacity, reservations=self.reservations)
         self.account: account.Account
-        self.deployed: stack.Deployed
+        self.deployed: stack.DeployedStack
         self.fleets: Fleets
-        self.functions: Functions
-        self.buses: Buses
-        self.queues: Queues
+        self.functions: LambdaFunctions
+        self.event_buses: EventBuses
+        self.queues: SqsQueues
 
     @property
     def lock(self) -> threading.RLock:
@@ -159,15 +159,15 @@ class Cloud:
         )
         return self.account
 
-    def deploy(self, assembly: Path) -> stack.Deployed:
+    def deploy(self, assembly: Path) -> stack.DeployedStack:
         """Deploy the cloud assembly, connect its functions, queues and rules, and enforce their roles.
 
         Raises:
             DeployError: CloudFormation didn't complete it.
         """
         self.deployed = stack.deploy(assembly, region=self.region)
-        self.enforcement.enforce(self.deployed.roles())
-        self.functions = Functions(
+        self.enforcement.enforce(self.deployed.role_names())
+        self.functions = LambdaFunctions(
             self.deployed.functions,
             region=self.region,
             now=self._now,
@@ -175,9 +175,13 @@ class Cloud:
             faults=self.faults,
             concurrency=self._concurrency,
         )
-        self.buses = Buses(region=self.region, now=self._now, functions=self.functions)
-        self.queues = Queues(
-            self.deployed.sources, region=self.region, now=self._now, functions=self.functions, lock=self.lock
+        self.event_buses = EventBuses(region=self.region, now=self._now, functions=self.functions)
+        self.queues = SqsQueues(
+            self.deployed.event_source_mappings,
+            region=self.region,
+            now=self._now,
+            functions=self.functions,
+            lock=self.lock,
         )
         return self.deployed
 
@@ -197,7 +201,7 @@ class Cloud:
 
     def actors(self) -> list[Actor]:
         """Who must be stepped for anything to happen here, in order."""
-        return [_Locked(self.instances, self.lock), self.buses, self.functions, self.queues]
+        return [_Locked(self.instances, self.lock), self.event_buses, self.functions, self.queues]
 
     def _correct(self, stack: contextlib.ExitStack) -> None:
         from moto.ec2.models.instances import Instance  # noqa: PLC0415 - slow to import, and only a cloud needs it
@@ -246,7 +250,7 @@ class Cloud:
             return ActionResult({"CapacityReservations": cloud.reservations.described(filters, ids)})
 
         def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
-            cloud.buses.deliver(rule, event, transform_input)
+            cloud.event_buses.deliver(rule, event, transform_input)
 
         def is_kept(backend: Any, queue_name: str, message: Any) -> bool:  # noqa: ANN401 - moto's own signature
             # moto's own counts the queue's messages several times over for each message that is received.

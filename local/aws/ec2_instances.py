@@ -1,4 +1,4 @@
-"""Instances over time: pending, running, shutting down, gone; and what EventBridge is told of it.
+"""Ec2Instances over time: pending, running, shutting down, gone; and what EventBridge is told of it.
 
 moto's change state at once. Here they take the seconds that real ones do, on the world's clock, and each change is put
 on the default bus as EC2 does, so that the interruption rules see what they would see.
@@ -17,7 +17,7 @@ from local.aws import backends
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from local.aws.capacity_pools import Capacity
+    from local.aws.capacity_pools import CapacityPools
     from local.aws.capacity_reservations import Reservations
 
 PENDING, RUNNING, SHUTTING_DOWN, TERMINATED = "pending", "running", "shutting-down", "terminated"
@@ -29,11 +29,11 @@ FULFILLED, TAKEN, ENDED = "fulfilled", "instance-terminated-no-capacity", "insta
 """Status codes of spot requests (EC2 User Guide, "Spot request status"): EC2 sets the second with its warning."""
 
 
-class Instances:
+class Ec2Instances:
     """An actor: carries the state changes that are due."""
 
     def __init__(
-        self, *, region: str, now: Callable[[], datetime], capacity: Capacity, reservations: Reservations
+        self, *, region: str, now: Callable[[], datetime], capacity: CapacityPools, reservations: Reservations
     ) -> None:
         self._region = region
         self._now = now
@@ -45,7 +45,7 @@ class Instances:
         self._said: list[tuple[str, str]] = []
         self._requests: dict[str, str] = {}
         self._lagging: dict[str, datetime] = {}
-        self.spot_status_lags = timedelta()
+        self.spot_status_delay = timedelta()
         """How long DescribeSpotInstanceRequests goes on to answer what was so before a warning."""
         self.all: list[Any] = []
         """Every instance that was launched, moto's own, in order of launch."""
@@ -63,7 +63,7 @@ class Instances:
         else:
             self._next[instance.id] = (self._now() + STARTS_IN, RUNNING, instance)
 
-    def break_starts(self, instance_type: str, zone: str, times: int) -> None:
+    def fail_starts(self, instance_type: str, zone: str, times: int) -> None:
         """Have so many of the next instances end before they run, as with a volume's key that EC2 may not use.
 
         "*" stands for any type or zone.
@@ -94,13 +94,13 @@ class Instances:
         self._next[instance.id] = (self._now() + STOPS_IN, TERMINATED, instance)
         return previous
 
-    def doom(self, instance_ids: list[str]) -> None:
+    def reclaim(self, instance_ids: list[str]) -> None:
         """EC2 wants its spot instances back, and ends them in two minutes; who warns of it, if anybody, is not said."""
         now = self._now()
         for instance_id in instance_ids:
             if instance_id in self._requests:
                 self._requests[instance_id] = TAKEN
-                self._lagging[instance_id] = now + self.spot_status_lags
+                self._lagging[instance_id] = now + self.spot_status_delay
             self._doomed[instance_id] = now + SPOT_NOTICE
 
     def spot_requests(self, filters: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ class Instances:
 
     def interrupt(self, instance_ids: list[str]) -> None:
         """EC2 wants its spot instances back: the warning now, the end in two minutes."""
-        self.doom(instance_ids)
+        self.reclaim(instance_ids)
         for instance_id in instance_ids:
             self._put(
                 "EC2 Spot Instance Interruption Warning",
@@ -132,7 +132,7 @@ class Instances:
                 {"instance-id": instance_id, "instance-action": "terminate"},
             )
 
-    def rebalance(self, instance_ids: list[str]) -> None:
+    def recommend_rebalance(self, instance_ids: list[str]) -> None:
         """EC2 says that spot instances are at elevated risk."""
         for instance_id in instance_ids:
             self._put("EC2 Instance Rebalance Recommendation", instance_id, {"instance-id": instance_id})

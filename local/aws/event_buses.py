@@ -20,7 +20,7 @@ from local.aws.lambda_functions import send_dead_letter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from local.aws.lambda_functions import Functions
+    from local.aws.lambda_functions import LambdaFunctions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +35,10 @@ class Delivery:
     dead_letter_arn: str = ""
 
 
-class Buses:
+class EventBuses:
     """An actor for schedules; :meth:`deliver` takes the place of moto's ``Rule.send_to_targets``."""
 
-    def __init__(self, *, region: str, now: Callable[[], datetime], functions: Functions) -> None:
+    def __init__(self, *, region: str, now: Callable[[], datetime], functions: LambdaFunctions) -> None:
         self._region = region
         self._now = now
         self._functions = functions
@@ -57,7 +57,7 @@ class Buses:
         if rule.event_pattern.matches_event(original):
             self._send(rule, self._envelope(original))
 
-    def send_again(self, delivery: Delivery) -> None:
+    def redeliver(self, delivery: Delivery) -> None:
         """Deliver what was delivered before once more: EventBridge's at-least-once."""
         self._to_target(delivery)
 

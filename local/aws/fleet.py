@@ -20,7 +20,7 @@ from local.aws import backends
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from local.aws.capacity_pools import Capacity, Pool
+    from local.aws.capacity_pools import CapacityPools, Pool
     from local.aws.capacity_reservations import Reservations
     from local.aws.prices import Prices
 
@@ -57,7 +57,7 @@ class FleetCall:
 
     token: str
     capacity_type: str
-    asked: int
+    target_capacity: int
     instance_ids: tuple[str, ...]
     errors: tuple[tuple[str, str, str], ...]
     replayed: bool = False
@@ -71,7 +71,7 @@ class Fleets:
         *,
         backend: Any,  # noqa: ANN401 - moto's EC2 backend
         prices: Prices,
-        capacity: Capacity,
+        capacity: CapacityPools,
         reservations: Reservations,
         launched: Callable[[Any], None],
     ) -> None:
@@ -294,7 +294,7 @@ class Fleets:
             FleetCall(
                 token=token,
                 capacity_type=str(target.get("DefaultTargetCapacityType") or ON_DEMAND),
-                asked=int(target["TotalTargetCapacity"]),
+                target_capacity=int(target["TotalTargetCapacity"]),
                 instance_ids=tuple(id_ for group in answer["Instances"] for id_ in group["InstanceIds"]),
                 errors=tuple((error["ErrorCode"], *error["_pool"]) for error in answer["Errors"]),
                 replayed=replayed,

@@ -58,7 +58,7 @@ def own_credentials() -> Iterator[None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Denied:
+class DeniedCall:
     """A call that was refused, and the first thing of it that no policy allows."""
 
     caller: str
@@ -71,7 +71,7 @@ class Denied:
         return f"{self.caller} called {self.service} {self.operation}, and may not {self.request} ({context})"
 
 
-class Enforcement:
+class IamEnforcement:
     """The roles that are enforced, and what was denied."""
 
     def __init__(self, *, region: str, lock: threading.RLock) -> None:
@@ -79,7 +79,7 @@ class Enforcement:
         self._lock = lock
         self._roles: dict[str, str] = {}
         self._statements: dict[str, tuple[Statement, ...]] = {}
-        self.denied: list[Denied] = []
+        self.denied: list[DeniedCall] = []
 
     def enforce(self, roles: Mapping[str, str]) -> None:
         """From now on each caller may do what its role, by name, allows; the policies are read now."""
@@ -114,7 +114,7 @@ class Enforcement:
         first = self.first_denied(caller, service, model.name, context[_PARAMS])
         if first is None:
             return None
-        self.denied.append(Denied(caller=caller, service=service, operation=model.name, request=first))
+        self.denied.append(DeniedCall(caller=caller, service=service, operation=model.name, request=first))
         return _refusal(service, f"{caller} is not authorized to perform: {first.action} on resource: {first.resource}")
 
     def first_denied(self, caller: str, service: str, operation: str, params: Mapping[str, Any]) -> Request | None:

@@ -18,7 +18,7 @@ from botocore.exceptions import ConnectionClosedError
 from moto.core.models import botocore_stubber
 
 from local.aws.calls import CALLER, Call, Calls
-from local.faults import Action, Crash, Faults, Site
+from local.faults import Crash, Fault, Faults, InjectionPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class _Body(BytesIO):
         yield self.read()
 
 
-class Gate:
+class Interceptor:
     """A handler of botocore's ``before-send``; :meth:`guard` puts it in moto's place in a session."""
 
     def __init__(
@@ -67,10 +67,10 @@ class Gate:
         """Answer one request, as botocore's handler of ``before-send.SERVICE.OPERATION``."""
         service, operation = event_name.split(".")[1:]
         service = service.lower()
-        site = Site(service=service, operation=operation, caller=CALLER.get())
+        site = InjectionPoint(service=service, operation=operation, caller=CALLER.get())
         at = self._now()
         started = time.perf_counter()
-        action = self._faults.strike(site) or Action()
+        action = self._faults.next_fault(site) or Fault()
         if action.delay:
             self._sleep(action.delay)
         if action.crash == "before":
@@ -99,7 +99,7 @@ class Gate:
             raise LookupError(f"{service} {operation} would leave this machine: nothing here answers {request.url}")
         return response.status_code, dict(response.headers), response.content
 
-    def _record(self, site: Site, at: datetime, started: float, *, error: str) -> None:
+    def _record(self, site: InjectionPoint, at: datetime, started: float, *, error: str) -> None:
         self._calls.add(
             Call(
                 at=at,
@@ -117,7 +117,7 @@ def json_error(status: int, code: str, message: str) -> Answer:
     return status, {"x-amzn-errortype": code}, json.dumps({"__type": code, "message": message}).encode()
 
 
-def _error(service: str, action: Action) -> Answer:
+def _error(service: str, action: Fault) -> Answer:
     template = _XML.get(service)
     if template is None:
         return json_error(action.status, action.code, action.message)

@@ -31,7 +31,7 @@ from shared import runtime
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from local.aws.stack import Function
+    from local.aws.stack import DeployedFunction
     from local.faults import Faults
 
 _RETRY_AFTER = (timedelta(minutes=1), timedelta(minutes=2))
@@ -86,7 +86,7 @@ _output = _Output()
 class LambdaContext:
     """What Lambda gives a handler beside the event."""
 
-    def __init__(self, function: Function, *, request_id: str, remaining: Callable[[], float]) -> None:
+    def __init__(self, function: DeployedFunction, *, request_id: str, remaining: Callable[[], float]) -> None:
         self.function_name = function.name
         self.function_version = "$LATEST"
         self.memory_limit_in_mb = function.memory_mib
@@ -157,12 +157,12 @@ class _Environment:
     used: bool = False
 
 
-class Functions:
+class LambdaFunctions:
     """An actor: runs the asynchronous invocations that are due; queues and tests start others by :meth:`start`."""
 
     def __init__(
         self,
-        functions: Mapping[str, Function],
+        functions: Mapping[str, DeployedFunction],
         *,
         region: str,
         now: Callable[[], datetime],
@@ -196,7 +196,7 @@ class Functions:
         """Have every later invocation told to the observer when it ends, in the thread that it ran in."""
         self._observers.append(observer)
 
-    def named(self, function: str) -> Function:
+    def named(self, function: str) -> DeployedFunction:
         """A function by its physical name, logical id or folder; KeyError if there is none."""
         for candidate in self._functions.values():
             if function in (candidate.name, candidate.logical_id, candidate.short_name):
@@ -206,7 +206,7 @@ class Functions:
     def may_start(self, function: str) -> bool:
         """Whether there is an execution environment to be had: reserved concurrency, and this world's own limit."""
         name = self.named(function).name
-        reserved = self._functions[name].reserved
+        reserved = self._functions[name].reserved_concurrency
         with self._lock:
             free = sum(self._running.values()) < self._concurrency
             return free and (reserved is None or self._running[name] < reserved)
@@ -321,7 +321,7 @@ class Functions:
             with self._lock:
                 self._running[name] -= 1
 
-    def _handle(self, function: Function, environment: _Environment, event: Any, trigger: str) -> Invocation:  # noqa: ANN401 - the same
+    def _handle(self, function: DeployedFunction, environment: _Environment, event: Any, trigger: str) -> Invocation:  # noqa: ANN401 - the same
         at = self._now()
         deadline = at + timedelta(seconds=function.timeout)
         request_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{function.name}/{len(self.invocations)}/{at.isoformat()}"))
@@ -341,7 +341,7 @@ class Functions:
         payload = json.loads(json.dumps(event))
         started = time.perf_counter()
         try:
-            with _output, runtime.using(own), self._faults.tracing(function.short_name) or contextlib.nullcontext():
+            with _output, runtime.using(own), self._faults.line_crash(function.short_name) or contextlib.nullcontext():
                 module, attribute = function.handler.rsplit(".", 1)
                 result = getattr(importlib.import_module(module), attribute)(payload, context)
                 result = json.loads(json.dumps(result))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
-    from local.aws.lambda_functions import Functions, Invocation
-    from local.aws.stack import Source
+    from local.aws.lambda_functions import Invocation, LambdaFunctions
+    from local.aws.stack import EventSourceMapping
 
 _STANDARD_CONCURRENCY = 2
 """Batches of one standard queue under way at once, where the mapping sets no limit."""
@@ -44,16 +44,16 @@ class Message:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-class Queues:
+class SqsQueues:
     """An actor: polls every queue that feeds a function."""
 
     def __init__(
         self,
-        sources: tuple[Source, ...],
+        sources: tuple[EventSourceMapping, ...],
         *,
         region: str,
         now: Callable[[], datetime],
-        functions: Functions,
+        functions: LambdaFunctions,
         lock: threading.RLock,
     ) -> None:
         self._sources = sources
@@ -112,16 +112,16 @@ class Queues:
         with self._lock:
             return not any(source.window and self._queue(source).messages for source in self._sources)
 
-    def _queue(self, source: Source) -> Any:  # noqa: ANN401 - moto's queue
+    def _queue(self, source: EventSourceMapping) -> Any:  # noqa: ANN401 - moto's queue
         return backends.sqs(self._region).queues[source.queue_name]
 
-    def _limit(self, source: Source) -> int:
+    def _limit(self, source: EventSourceMapping) -> int:
         if source.maximum_concurrency:
             return source.maximum_concurrency
         # As many as groups are free for a FIFO queue, which receiving sees to.
         return _BIGGEST_RECEIVE if source.queue_name.endswith(".fifo") else _STANDARD_CONCURRENCY
 
-    def _ready(self, source: Source, now: datetime) -> bool:
+    def _ready(self, source: EventSourceMapping, now: datetime) -> bool:
         if self._out[source.queue_arn] >= self._limit(source) or not self._functions.may_start(source.function_name):
             return False
         with self._lock:
@@ -132,7 +132,7 @@ class Queues:
         oldest = min(_visible_since(message) for message in visible)
         return oldest + timedelta(seconds=source.window) <= now
 
-    def _poll(self, source: Source) -> bool:
+    def _poll(self, source: EventSourceMapping) -> bool:
         with self._lock:
             backend, queue = backends.sqs(self._region), self._queue(source)
             # moto goes through all that lies there at each receive: a batch that Lambda gathers from several is one.
@@ -151,13 +151,13 @@ class Queues:
         )
         return True
 
-    def _finish(self, source: Source, received: list[Any], record: Invocation) -> None:
+    def _finish(self, source: EventSourceMapping, received: list[Any], record: Invocation) -> None:
         failed = _failed(source, received, record)
         with self._lock:
             self._out[source.queue_arn] -= 1
             _delete(self._queue(source), {m.receipt_handle for m in received if m.id not in failed})
 
-    def _expire(self, source: Source, now: datetime) -> None:
+    def _expire(self, source: EventSourceMapping, now: datetime) -> None:
         queue = self._queue(source)
         oldest = (now - timedelta(seconds=queue.message_retention_period)).timestamp() * 1000
         for message in [message for message in queue._messages if message.sent_timestamp < oldest]:  # noqa: SLF001 - the API would hide them
@@ -166,7 +166,7 @@ class Queues:
         # moto frees a group only as it comes by each of its messages, and would hand out a later one before the first.
         queue.pending_messages.difference_update([m for m in queue.pending_messages if m.visible])
 
-    def _moments(self, source: Source) -> list[datetime]:
+    def _moments(self, source: EventSourceMapping) -> list[datetime]:
         with self._lock:
             queue = self._queue(source)
             if queue.fifo_queue:
@@ -226,7 +226,7 @@ def _message(queue: str, message: Any) -> Message:  # noqa: ANN401 - moto's mess
     )
 
 
-def _record(source: Source, message: Any, region: str) -> dict[str, Any]:  # noqa: ANN401 - moto's message
+def _record(source: EventSourceMapping, message: Any, region: str) -> dict[str, Any]:  # noqa: ANN401 - moto's message
     attributes = {
         "ApproximateReceiveCount": str(message.approximate_receive_count),
         "SentTimestamp": str(message.sent_timestamp),
@@ -258,7 +258,7 @@ def _record(source: Source, message: Any, region: str) -> dict[str, Any]:  # noq
     }
 
 
-def _failed(source: Source, received: list[Any], record: Invocation) -> frozenset[str]:
+def _failed(source: EventSourceMapping, received: list[Any], record: Invocation) -> frozenset[str]:
     """The ids of the messages that must come again, as Lambda reads the function's answer."""
     everything = frozenset(message.id for message in received)
     if not record.ok:
@@ -271,7 +271,7 @@ def _failed(source: Source, received: list[Any], record: Invocation) -> frozense
     return min(named, everything)
 
 
-def _trigger(source: Source, received: list[Any]) -> str:
+def _trigger(source: EventSourceMapping, received: list[Any]) -> str:
     """What the messages are about, for people; the queue's name for what can't be read."""
     about = set()
     for message in received:

@@ -38,8 +38,8 @@ class DeployError(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Function:
-    """A Lambda function as deployed. ``timeout`` in seconds; ``reserved`` is its reserved concurrency."""
+class DeployedFunction:
+    """A Lambda function as deployed. ``timeout`` in seconds; ``reserved_concurrency`` is None without a limit."""
 
     name: str
     logical_id: str
@@ -47,7 +47,7 @@ class Function:
     environ: Mapping[str, str]
     timeout: int
     memory_mib: int
-    reserved: int | None
+    reserved_concurrency: int | None
     dead_letter_arn: str
     role_arn: str = ""
 
@@ -58,7 +58,7 @@ class Function:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class EventSourceMapping:
     """A queue that a function is fed from. ``window`` in seconds."""
 
     queue_arn: str
@@ -75,38 +75,38 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deployed:
+class DeployedStack:
     """A stack: its functions by ARN, its event sources, physical names by logical id, and outputs."""
 
     stack: str
     template: Mapping[str, Any]
-    functions: Mapping[str, Function]
-    sources: tuple[Source, ...]
-    physical: Mapping[str, str]
+    functions: Mapping[str, DeployedFunction]
+    event_source_mappings: tuple[EventSourceMapping, ...]
+    physical_ids: Mapping[str, str]
     outputs: Mapping[str, str] = field(default_factory=dict)
 
     def logical_ids(self, kind: str) -> tuple[str, ...]:
         """The logical ids of one kind of resource, such as ``AWS::SQS::Queue``."""
         return tuple(name for name, resource in self.template["Resources"].items() if resource["Type"] == kind)
 
-    def roles(self) -> dict[str, str]:
+    def role_names(self) -> dict[str, str]:
         """The role, by name, of each function that has one of the stack's, and of the relay."""
-        made = {self.physical[id_] for id_ in self.logical_ids("AWS::IAM::Role")}
+        made = {self.physical_ids[id_] for id_ in self.logical_ids("AWS::IAM::Role")}
         named = {one.short_name: one.role_arn for one in self.functions.values()}
         if _RELAY_ROLE in self.outputs:
             named["relay"] = self.outputs[_RELAY_ROLE]
         return {caller: role for caller, arn in named.items() if (role := arn.rsplit("/", 1)[-1]) in made}
 
-    def groups(self) -> dict[str, tuple[str, ...]]:
+    def kubernetes_groups(self) -> dict[str, tuple[str, ...]]:
         """The Kubernetes groups of each role that has an access entry, by the role's name."""
         return {
-            self.physical[properties["PrincipalArn"]["Fn::GetAtt"][0]]: tuple(properties.get("KubernetesGroups", ()))
+            self.physical_ids[principal["Fn::GetAtt"][0]]: tuple(resource["Properties"].get("KubernetesGroups", ()))
             for resource in self.template["Resources"].values()
             if resource["Type"] == "AWS::EKS::AccessEntry"
-            if "Fn::GetAtt" in (properties := resource["Properties"])["PrincipalArn"]
+            if "Fn::GetAtt" in (principal := resource["Properties"]["PrincipalArn"])
         }
 
-    def function(self, short_name: str) -> Function:
+    def function(self, short_name: str) -> DeployedFunction:
         """The function that runs ``functions/<short_name>``; KeyError if there is none."""
         for function in self.functions.values():
             if function.short_name == short_name:
@@ -114,7 +114,7 @@ class Deployed:
         raise KeyError(short_name)
 
 
-def deploy(assembly: Path, *, region: str) -> Deployed:
+def deploy(assembly: Path, *, region: str) -> DeployedStack:
     """Deploy the assembly's one stack and resolve it.
 
     Raises:
@@ -155,18 +155,18 @@ def deploy(assembly: Path, *, region: str) -> Deployed:
     if described["StackStatus"] != "CREATE_COMPLETE":
         raise DeployError(f"{stack}: {described['StackStatus']} {described.get('StackStatusReason', '')}")
     with _quietly():
-        physical = {
+        physical_ids = {
             item["LogicalResourceId"]: item.get("PhysicalResourceId", "")
             for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
             for item in page["StackResourceSummaries"]
         }
-    functions = _functions(template, physical)
-    return Deployed(
+    functions = _functions(template, physical_ids)
+    return DeployedStack(
         stack=stack,
         template=template,
         functions=functions,
-        sources=_sources(region),
-        physical=physical,
+        event_source_mappings=_event_source_mappings(region),
+        physical_ids=physical_ids,
         outputs={output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])},
     )
 
@@ -203,9 +203,9 @@ def _archive() -> bytes:
     return buffer.getvalue()
 
 
-def _functions(template: Mapping[str, Any], physical: Mapping[str, str]) -> dict[str, Function]:
+def _functions(template: Mapping[str, Any], physical_ids: Mapping[str, str]) -> dict[str, DeployedFunction]:
     client = boto3.client("lambda")
-    logical = {name: id_ for id_, name in physical.items()}
+    logical = {name: id_ for id_, name in physical_ids.items()}
     found = {}
     for page in client.get_paginator("list_functions").paginate():
         for item in page["Functions"]:
@@ -213,27 +213,27 @@ def _functions(template: Mapping[str, Any], physical: Mapping[str, str]) -> dict
             if not logical_id:
                 continue  # the CDK's own, or another stack's
             reserved = template["Resources"][logical_id]["Properties"].get("ReservedConcurrentExecutions")
-            found[item["FunctionArn"]] = Function(
+            found[item["FunctionArn"]] = DeployedFunction(
                 name=item["FunctionName"],
                 logical_id=logical_id,
                 handler=item["Handler"],
                 environ=dict(item.get("Environment", {}).get("Variables", {})),
                 timeout=item["Timeout"],
                 memory_mib=item["MemorySize"],
-                reserved=None if reserved is None else int(reserved),
+                reserved_concurrency=None if reserved is None else int(reserved),
                 dead_letter_arn=str(item.get("DeadLetterConfig", {}).get("TargetArn", "")),
                 role_arn=item["Role"],
             )
     return found
 
 
-def _sources(region: str) -> tuple[Source, ...]:
+def _event_source_mappings(region: str) -> tuple[EventSourceMapping, ...]:
     mappings = boto3.client("lambda").list_event_source_mappings()["EventSourceMappings"]
     # moto would invoke by itself as soon as a message is sent; here the world's loop polls.
     for queue in backends.sqs(region).queues.values():
         queue.lambda_event_source_mappings.clear()
     return tuple(
-        Source(
+        EventSourceMapping(
             queue_arn=mapping["EventSourceArn"],
             function_name=mapping["FunctionArn"].split(":function:")[1].split(":")[0],
             batch_size=mapping["BatchSize"],

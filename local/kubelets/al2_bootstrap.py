@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from local.kubelets.kubelet_configuration import JoinError, KubeletSettings, check_cluster, flag_values, with_flags
+from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration, check_cluster, flag_values, with_flags
 
 if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo
@@ -18,7 +18,7 @@ def looks_like(text: str) -> bool:
     return _SCRIPT in text
 
 
-def read(script: str, cluster: ClusterInfo) -> KubeletSettings:
+def read(script: str, cluster: ClusterInfo) -> KubeletConfiguration:
     """The settings of the call; endpoint and authority may be left out, bootstrap.sh then asks EKS for them.
 
     Raises:
@@ -34,7 +34,7 @@ def read(script: str, cluster: ClusterInfo) -> KubeletSettings:
         extra = shlex.split(options.get("kubelet-extra-args", ""))
     except ValueError as error:
         raise JoinError(f"the kubelet's extra arguments can't be read: {error}") from error
-    return with_flags(KubeletSettings(raid0=options.get("local-disks") == "raid0"), flag_values(extra))
+    return with_flags(KubeletConfiguration(raid0=options.get("local-disks") == "raid0"), flag_values(extra))
 
 
 def _options(words: list[str]) -> dict[str, str]:

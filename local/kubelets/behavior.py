@@ -34,14 +34,14 @@ class Timing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conduct:
+class MachineBehavior:
     """What a machine does otherwise than it should."""
 
     never_joins: bool = False
-    joins_late_by: timedelta = timedelta()
+    join_delay: timedelta = timedelta()
     never_ready: bool = False
-    memory_missing: Fraction = Fraction()
+    missing_memory: Fraction = Fraction()
     """The share of its memory that the node doesn't report, beyond what hypervisor and kernel keep."""
 
 
-WELL = Conduct()
+NORMAL = MachineBehavior()

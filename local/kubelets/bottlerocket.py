@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from local.kubelets.kubelet_configuration import JoinError, KubeletSettings, check_cluster, taint_of, whole
+from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration, check_cluster, taint_of, whole
 
 if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo
@@ -16,7 +16,7 @@ def looks_like(text: str) -> bool:
     return "[settings.kubernetes" in text or "[settings]" in text
 
 
-def read(text: str, cluster: ClusterInfo) -> KubeletSettings:
+def read(text: str, cluster: ClusterInfo) -> KubeletConfiguration:
     """The settings; name, endpoint and authority are required.
 
     Raises:
@@ -36,7 +36,7 @@ def read(text: str, cluster: ClusterInfo) -> KubeletSettings:
     taints: list[dict[str, str]] = []
     for key, values in kubernetes.get("node-taints", {}).items():
         taints += [taint_of(f"{key}={value}") for value in ([values] if isinstance(values, str) else values)]
-    return KubeletSettings(
+    return KubeletConfiguration(
         labels={key: str(value) for key, value in kubernetes.get("node-labels", {}).items()},
         taints=tuple(taints),
         max_pods=whole("max-pods", kubernetes["max-pods"]) if "max-pods" in kubernetes else None,

@@ -22,7 +22,7 @@ class JoinError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KubeletSettings:
+class KubeletConfiguration:
     """What the kubelet starts with; quantities as written.
 
     ``raid0`` gives pods the NVMe disks. ``reserves_by_interfaces``: memory is kept back for as many pods as the network
@@ -117,7 +117,7 @@ def taint_of(text: str) -> dict[str, str]:
     return {"key": key, "effect": effect, **({"value": value} if value else {})}
 
 
-def with_flags(settings: KubeletSettings, flags: dict[str, str]) -> KubeletSettings:
+def with_flags(settings: KubeletConfiguration, flags: dict[str, str]) -> KubeletConfiguration:
     """The settings with those that flags give; flags win over configuration.
 
     Raises:

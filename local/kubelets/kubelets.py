@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from local.kubelets import node_objects as written
 from local.kubelets import pod_status as told
-from local.kubelets.behavior import WELL, Conduct, Timing
+from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.kubelets.kubelet_configuration import JoinError
 from local.kubelets.node_resources import allocatable, capacity
-from local.kubelets.user_data import settings_of
+from local.kubelets.user_data import kubelet_configuration
 from local.kubernetes import kinds
-from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.node_lifecycle import RENEWED
 from local.kubernetes.controllers.object_updates import condition_status, remove, rewrite
 from local.kubernetes.errors import ApiError
@@ -29,7 +29,7 @@ from shared.api.quantity import QuantityError, format_resources
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from local.kubelets.kubelet_configuration import KubeletSettings
+    from local.kubelets.kubelet_configuration import KubeletConfiguration
     from local.kubelets.machine import Machine, Machines
     from local.kubernetes.objects import Change, Obj
     from local.kubernetes.registry.store import Store
@@ -51,8 +51,8 @@ class _Kubelet:
     machine: Machine
     index: int
     rng: random.Random
-    conduct: Conduct
-    settings: KubeletSettings | None = None
+    behavior: MachineBehavior
+    settings: KubeletConfiguration | None = None
     ready: bool = False
     silent: bool = False
     pods: dict[str, Obj] = field(default_factory=dict)
@@ -76,17 +76,17 @@ class Kubelets:
         *,
         seed: int = 0,
         timing: Timing | None = None,
-        conduct: Callable[[Machine], Conduct] = lambda _machine: WELL,
+        behavior: Callable[[Machine], MachineBehavior] = lambda _machine: NORMAL,
     ) -> None:
-        """``conduct`` is asked once for each machine, when it is first seen."""
+        """``behavior`` is asked once for each machine, when it is first seen."""
         self.failures: dict[str, str] = {}
         self._store = store
         self._machines = machines
         self._cluster = cluster
         self._seed = seed
         self._timing = timing or Timing()
-        self._conduct = conduct
-        self._feed = Feed(store, kinds.NODES, kinds.PODS)
+        self._behavior = behavior
+        self._feed = Informer(store, kinds.NODES, kinds.PODS)
         self._by_instance: dict[str, _Kubelet] = {}
         self._by_node: dict[str, _Kubelet] = {}
         self._unclaimed: dict[str, dict[str, Obj]] = {}
@@ -116,7 +116,7 @@ class Kubelets:
         """
         self._report(self._by_node[node], now, ready=ready)
 
-    def silence(self, node: str, now: datetime) -> None:
+    def stop_heartbeat(self, node: str, now: datetime) -> None:
         """Make a node's kubelet fall silent while its machine runs on.
 
         Raises:
@@ -139,21 +139,21 @@ class Kubelets:
             if machine.instance_id not in self._by_instance:
                 self._seen += 1
                 rng = random.Random(f"{self._seed}/{self._seen}")  # noqa: S311 (durations of a simulation)
-                kubelet = _Kubelet(machine, self._seen, rng, self._conduct(machine))
+                kubelet = _Kubelet(machine, self._seen, rng, self._behavior(machine))
                 self._by_instance[machine.instance_id] = kubelet
                 self._boot(kubelet, now)
 
     def _boot(self, kubelet: _Kubelet, now: datetime) -> None:
         machine = kubelet.machine
-        if kubelet.conduct.never_joins:
+        if kubelet.behavior.never_joins:
             self.failures[machine.instance_id] = "the machine was told never to join"
             return
         try:
-            kubelet.settings = settings_of(machine.user_data, self._cluster)
+            kubelet.settings = kubelet_configuration(machine.user_data, self._cluster)
         except JoinError as error:
             self.failures[machine.instance_id] = str(error)
             return
-        boot = Timing.draw(self._timing.boot, kubelet.rng) + kubelet.conduct.joins_late_by
+        boot = Timing.draw(self._timing.boot, kubelet.rng) + kubelet.behavior.join_delay
         self._later(max(machine.launched_at + boot, now), lambda at: self._register(kubelet, at))
 
     def _fall_silent(self, kubelet: _Kubelet, now: datetime) -> None:
@@ -179,7 +179,7 @@ class Kubelets:
         machine, settings = kubelet.machine, kubelet.settings
         if kubelet.silent or settings is None:
             return
-        lost = Fraction(int(kubelet.rng.uniform(*_MEMORY_LOST) * 10_000), 10_000) + kubelet.conduct.memory_missing
+        lost = Fraction(int(kubelet.rng.uniform(*_MEMORY_LOST) * 10_000), 10_000) + kubelet.behavior.missing_memory
         size = capacity(machine, settings, memory_lost=lost)
         try:
             usable = allocatable(size, machine, settings)
@@ -198,7 +198,7 @@ class Kubelets:
         for pod in self._unclaimed.pop(kubelet.name, {}).values():
             self._take(kubelet, pod, now)
         self._later(now + INITIALIZED_AFTER, lambda _at: self._initialize(node))
-        if not kubelet.conduct.never_ready:
+        if not kubelet.behavior.never_ready:
             ready = Timing.draw(self._timing.ready, kubelet.rng)
             self._later(now + ready, lambda at: self._report(kubelet, at, ready=True))
 

@@ -12,7 +12,7 @@ from shared.api.quantity import format_resources
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from local.kubelets.kubelet_configuration import KubeletSettings
+    from local.kubelets.kubelet_configuration import KubeletConfiguration
     from local.kubelets.machine import Machine
     from local.kubernetes.objects import Obj
     from shared.api.quantity import Resources
@@ -24,7 +24,7 @@ CONTINUOUSLY = "continuously"
 EBS_DRIVER = "ebs.csi.aws.com"
 
 
-def labels_of(machine: Machine, settings: KubeletSettings) -> dict[str, str]:
+def labels_of(machine: Machine, settings: KubeletConfiguration) -> dict[str, str]:
     """The user data's labels, and those that kubelet and cloud provider set."""
     own = {
         names.ARCH: machine.architecture,
@@ -46,7 +46,7 @@ def labels_of(machine: Machine, settings: KubeletSettings) -> dict[str, str]:
 
 def registration(
     machine: Machine,
-    settings: KubeletSettings,
+    settings: KubeletConfiguration,
     *,
     capacity: Resources,
     allocatable: Resources,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shared.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, parse_quantity, parse_resources
 
 if TYPE_CHECKING:
-    from local.kubelets.kubelet_configuration import KubeletSettings
+    from local.kubelets.kubelet_configuration import KubeletConfiguration
     from local.kubelets.machine import Machine
 
 _MIB = 2**20
@@ -21,7 +21,7 @@ _DEFAULT_EVICTION = {"memory.available": "100Mi", "nodefs.available": "10%"}
 _EPHEMERAL_RESERVED = "1Gi"
 
 
-def capacity(machine: Machine, settings: KubeletSettings, *, memory_lost: Fraction) -> Resources:
+def capacity(machine: Machine, settings: KubeletConfiguration, *, memory_lost: Fraction) -> Resources:
     """What the node has. ``memory_lost`` is the share that hypervisor and kernel keep; EC2 keeps up to 7.5 %.
 
     Devices are not in it: their plugins report them once they run.
@@ -36,7 +36,7 @@ def capacity(machine: Machine, settings: KubeletSettings, *, memory_lost: Fracti
     }
 
 
-def max_pods(machine: Machine, settings: KubeletSettings) -> int:
+def max_pods(machine: Machine, settings: KubeletConfiguration) -> int:
     """The pods the kubelet takes: its setting or what the addresses are for, at most so many a core."""
     pods = machine.max_pods if settings.max_pods is None else settings.max_pods
     if settings.pods_per_core:
@@ -44,7 +44,7 @@ def max_pods(machine: Machine, settings: KubeletSettings) -> int:
     return pods
 
 
-def allocatable(size: Resources, machine: Machine, settings: KubeletSettings) -> Resources:
+def allocatable(size: Resources, machine: Machine, settings: KubeletConfiguration) -> Resources:
     """What of the capacity pods may use: less kube-reserved, system-reserved and the hard eviction thresholds.
 
     Raises:

@@ -8,7 +8,7 @@ import yaml
 
 from local.kubelets.kubelet_configuration import (
     JoinError,
-    KubeletSettings,
+    KubeletConfiguration,
     check_cluster,
     flag_values,
     whole,
@@ -28,7 +28,7 @@ def looks_like(text: str) -> bool:
     return "kind: NodeConfig" in text
 
 
-def read(documents: Sequence[str], cluster: ClusterInfo) -> KubeletSettings:
+def read(documents: Sequence[str], cluster: ClusterInfo) -> KubeletConfiguration:
     """The settings of all documents together.
 
     Raises:
@@ -48,7 +48,7 @@ def read(documents: Sequence[str], cluster: ClusterInfo) -> KubeletSettings:
     kubelet = _map(merged, "kubelet")
     config = _map(kubelet, "config")
     storage = _map(_map(merged, "instance"), "localStorage")
-    settings = KubeletSettings(
+    settings = KubeletConfiguration(
         taints=tuple(_taint(taint) for taint in config.get("registerWithTaints") or []),
         max_pods=whole("maxPods", config["maxPods"]) if config.get("maxPods") is not None else None,
         pods_per_core=whole("podsPerCore", config["podsPerCore"]) if config.get("podsPerCore") is not None else None,

@@ -11,14 +11,14 @@ from email import message_from_string
 from typing import TYPE_CHECKING
 
 from local.kubelets import al2_bootstrap, bottlerocket, nodeadm
-from local.kubelets.kubelet_configuration import JoinError, KubeletSettings
+from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration
 
 if TYPE_CHECKING:
     from email.message import Message
 
     from shared.cluster.info import ClusterInfo
 
-__all__ = ["JoinError", "KubeletSettings", "Part", "parts", "settings_of"]
+__all__ = ["JoinError", "KubeletConfiguration", "Part", "kubelet_configuration", "parts"]
 
 _NODEADM_TYPE = "application/node.eks.aws"
 
@@ -48,7 +48,7 @@ def _text(message: Message) -> str:
     return payload.decode("utf-8", "replace") if isinstance(payload, bytes) else str(payload)
 
 
-def settings_of(user_data: str, cluster: ClusterInfo) -> KubeletSettings:
+def kubelet_configuration(user_data: str, cluster: ClusterInfo) -> KubeletConfiguration:
     """The kubelet settings that the user data gives a machine of this cluster.
 
     Raises:

@@ -21,7 +21,7 @@ from local.kubernetes.apiserver.server import ADMIN_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from local.aws.stack import Deployed
+    from local.aws.stack import DeployedStack
 
 _PREFIX = "k8s-aws-v1."
 RELAY_TOKEN = "tenon-local-relay"  # noqa: S105 (opens a simulated cluster on this machine's loopback, nothing else)
@@ -31,21 +31,21 @@ RELAY = User(
 )
 
 
-class Identities:
+class TokenAuthenticator:
     """An :data:`~local.kubernetes.apiserver.auth.Authenticate`; functions are known once the stack is deployed."""
 
     def __init__(self) -> None:
         self._functions: Mapping[str, User] = {}
 
-    def admit(self, deployed: Deployed) -> None:
+    def register(self, deployed: DeployedStack) -> None:
         """Let in each function whose role has an access entry, as a member of the entry's groups."""
-        entries = deployed.groups()
+        entries = deployed.kubernetes_groups()
         self._functions = {
             access_key(caller): User(
                 f"arn:aws:sts::{backends.ACCOUNT}:assumed-role/{role}/{caller}",
                 (*entries[role], "system:authenticated"),
             )
-            for caller, role in deployed.roles().items()
+            for caller, role in deployed.role_names().items()
             if role in entries
         }
 
@@ -55,10 +55,10 @@ class Identities:
             return ADMIN
         if token == RELAY_TOKEN:
             return RELAY
-        return self._functions.get(signed_with(token)) if token is not None else None
+        return self._functions.get(access_key_of(token)) if token is not None else None
 
 
-def signed_with(token: str) -> str:
+def access_key_of(token: str) -> str:
     """The access key of what ``aws eks get-token`` would make: a presigned URL for STS that names its cluster.
 
     Empty if it is anything else.

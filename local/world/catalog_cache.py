@@ -1,6 +1,6 @@
 """The catalog of an earlier world, kept so that the next one starts at once.
 
-Fetching fourteen hundred instance types from moto takes seconds and always gives the same. What was fetched is kept
+Fetching fourteen hundred instance types from moto takes seconds and always gives the same. What was fetched is cached
 under build/ by all that it depends on, and given this world's time when it is used again.
 """
 
@@ -35,16 +35,16 @@ _SOURCES = (
 )
 
 
-def put(bucket: str, *, cluster: str, region: str, seed: int, now: datetime) -> bool:
+def restore(bucket: str, *, cluster: str, region: str, seed: int, now: datetime) -> bool:
     """Store the kept catalog as the catalog function would have just now. False if none is kept."""
-    kept = find(region=region, seed=seed, now=now)
-    if kept is None:
+    cached = load(region=region, seed=seed, now=now)
+    if cached is None:
         return False
-    catalog_store.save(boto3.client("s3"), bucket, cluster, kept)
+    catalog_store.save(boto3.client("s3"), bucket, cluster, cached)
     return True
 
 
-def find(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog | None:
+def load(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog | None:
     """The kept catalog as if it were fetched just now, or None."""
     path = _path(region, seed)
     if not path.is_file():
@@ -52,32 +52,32 @@ def find(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalo
     return msgspec.structs.replace(catalog.decode(path.read_bytes()), types_at=now, prices_at=now)
 
 
-def taken(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog:
+def load_or_fetch(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog:
     """The kept catalog; if there is none, it is fetched from a local AWS as the catalog function would, and kept."""
-    kept = find(region=region, seed=seed, now=now)
-    if kept is not None:
-        return kept
+    cached = load(region=region, seed=seed, now=now)
+    if cached is not None:
+        return cached
     clock = Clock(now)
     with (
         Cloud(now=clock.now, sleep=clock.sleep, region=region, seed=seed),
         runtime.using(runtime.Runtime(environ={}, now=clock.now, sleep=clock.sleep)),
     ):
-        made = refresh(None, asked=None, region=region, now=now).catalog
-    write(made, region=region, seed=seed)
-    return made
+        fetched = refresh(None, asked=None, region=region, now=now).catalog
+    save(fetched, region=region, seed=seed)
+    return fetched
 
 
-def keep(bucket: str, *, cluster: str, region: str, seed: int) -> None:
+def save_stored(bucket: str, *, cluster: str, region: str, seed: int) -> None:
     """Keep what the catalog function stored."""
     body = boto3.client("s3").get_object(Bucket=bucket, Key=catalog_store.key(cluster))["Body"].read()
-    write(catalog.decode(body), region=region, seed=seed)
+    save(catalog.decode(body), region=region, seed=seed)
 
 
-def write(made: catalog.InstanceTypeCatalog, *, region: str, seed: int) -> None:
+def save(fetched: catalog.InstanceTypeCatalog, *, region: str, seed: int) -> None:
     """Keep a catalog."""
     path = _path(region, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    body = catalog.encode(made)
+    body = catalog.encode(fetched)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(body)
     os.replace(file.name, path)  # noqa: PTH105 - in one step: another process may be doing the same

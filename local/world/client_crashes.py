@@ -13,7 +13,7 @@ from kubernetes.client.rest import RESTClientObject
 
 from local.aws import backends
 from local.aws.calls import CALLER
-from local.faults import Action, Crash, Site
+from local.faults import Crash, Fault, InjectionPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def requests_cut(faults: Faults) -> Iterator[None]:
+def kubernetes_client_crashes(faults: Faults) -> Iterator[None]:
     """While entered, faults named for a function (not for its client) can crash it at its requests."""
     send = RESTClientObject.request
 
@@ -30,9 +30,11 @@ def requests_cut(faults: Faults) -> Iterator[None]:
         caller = CALLER.get()
         action = None
         if caller:
-            site = Site(service="kubernetes", operation=method, caller=caller, target=urlsplit(url).path, sending=True)
-            action = faults.strike(site)
-        action = action or Action()
+            site = InjectionPoint(
+                service="kubernetes", operation=method, caller=caller, target=urlsplit(url).path, sending=True
+            )
+            action = faults.next_fault(site)
+        action = action or Fault()
         if action.crash == "before":
             raise Crash(f"before {method} {url}")
         answer = send(client, method, url, *args, **more)

@@ -11,7 +11,7 @@ from shared.instance_types import hardware
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from local.aws.ec2_instances import Instances
+    from local.aws.ec2_instances import Ec2Instances
 
 _DEFAULT_ROOT_GIB = 20
 _ATTACHMENTS = 28
@@ -25,7 +25,7 @@ _GPUS = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/
 class Ec2Machines:
     """What runs, in order of launch. Each instance is described once; the answer is as cheap as a list."""
 
-    def __init__(self, instances: Instances) -> None:
+    def __init__(self, instances: Ec2Instances) -> None:
         self._instances = instances
         self._known: dict[str, Machine] = {}
 

@@ -1,4 +1,4 @@
-"""What happened in a world, in order, with cluster times: what the demo shows and its JSON holds.
+"""EventType happened in a world, in order, with cluster times: what the demo shows and its JSON holds.
 
 Derived from the store's changes and from what AWS was asked, never from what Tenon says of itself.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from local.aws.lambda_functions import Invocation
     from local.kubernetes.objects import Change
 
-What = Literal[
+EventType = Literal[
     "pod created", "pod bound", "pod running", "pod leaving", "pod gone",
     "claim created", "claim launched", "claim registered", "claim initialized", "claim leaving", "claim gone",
     "node joined", "node ready", "node not ready", "node cordoned", "node leaving", "node gone",
@@ -28,13 +28,13 @@ _Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Happening:
+class TimelineEvent:
     """One thing that happened. ``about`` holds what a line of text needs: type, zone, price, node, latency."""
 
     at: datetime
-    what: What
+    type: EventType
     name: str
-    about: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Timeline:
@@ -43,24 +43,24 @@ class Timeline:
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self._now = now
         self._lock = threading.Lock()
-        self._subscribers: list[Callable[[Happening], None]] = []
-        self.all: list[Happening] = []
+        self._subscribers: list[Callable[[TimelineEvent], None]] = []
+        self.all: list[TimelineEvent] = []
 
-    def subscribe(self, subscriber: Callable[[Happening], None]) -> None:
-        """Have every later happening told to the subscriber; it must be quick."""
+    def subscribe(self, subscriber: Callable[[TimelineEvent], None]) -> None:
+        """Have every later event told to the subscriber; it must be quick."""
         self._subscribers.append(subscriber)
 
-    def of(self, *what: What) -> list[Happening]:
+    def of(self, *types: EventType) -> list[TimelineEvent]:
         """Those of some kinds."""
-        return [happening for happening in self.all if happening.what in what]
+        return [event for event in self.all if event.type in types]
 
-    def add(self, what: What, name: str, *, at: datetime | None = None, **about: object) -> None:
+    def add(self, type_: EventType, name: str, *, at: datetime | None = None, **details: object) -> None:
         """Append one."""
-        happening = Happening(at=at or self._now(), what=what, name=name, about=about)
+        event = TimelineEvent(at=at or self._now(), type=type_, name=name, details=details)
         with self._lock:
-            self.all.append(happening)
+            self.all.append(event)
         for subscriber in self._subscribers:
-            subscriber(happening)
+            subscriber(event)
 
     def change(self, change: Change) -> None:
         """Take note of a change in the cluster."""
@@ -153,7 +153,7 @@ class Timeline:
             self.add("node leaving", name, **about)
 
 
-_CLAIM_STEPS: tuple[tuple[str, What], ...] = (
+_CLAIM_STEPS: tuple[tuple[str, EventType], ...] = (
     ("Launched", "claim launched"),
     ("Registered", "claim registered"),
     ("Initialized", "claim initialized"),

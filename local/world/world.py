@@ -27,8 +27,8 @@ from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
 from local.aws.iam_enforcement import credentials
 from local.clock import Clock
-from local.faults import Faults, Site
-from local.kubelets.behavior import WELL, Conduct, Timing
+from local.faults import Faults, InjectionPoint
+from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.kubelets.kubelets import Kubelets
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.http import Response
@@ -38,8 +38,8 @@ from local.kubernetes.control_plane import controllers
 from local.kubernetes.errors import ApiError
 from local.kubernetes.registry.store import Store
 from local.world import catalog_cache
-from local.world.authentication import RELAY_TOKEN, Identities
-from local.world.client_crashes import requests_cut
+from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
+from local.world.client_crashes import kubernetes_client_crashes
 from local.world.ec2_machines import Ec2Machines
 from local.world.quiescence import Activity, quiet_time, unfinished
 from local.world.timeline import Timeline
@@ -68,7 +68,7 @@ _FRAME = timedelta(seconds=1)
 _RELAY_PATIENCE = 0.05
 
 
-class NotAllowedError(RuntimeError):
+class DeniedRequestsError(RuntimeError):
     """A function or the relay asked for what its role doesn't allow; the text says what, of AWS and of the cluster."""
 
 
@@ -87,7 +87,7 @@ class Options:
     version: str = "1.34"
     concurrency: int = 1
     timing: Timing | None = None
-    conduct: Callable[[Machine], Conduct] = lambda _machine: WELL
+    behavior: Callable[[Machine], MachineBehavior] = lambda _machine: NORMAL
     start: datetime | None = None
     elapsed: Callable[[], float] = time.monotonic
     port: int = 0
@@ -104,7 +104,6 @@ class World:
         cluster: str = "demo",
         region: str = "us-east-1",
         seed: int = 0,
-        turning: bool = True,
         options: Options | None = None,
     ) -> None:
         self.cluster = cluster
@@ -113,11 +112,11 @@ class World:
         self.options = options or Options()
         self.clock = Clock(self.options.start, elapsed=self.options.elapsed)
         self.faults = Faults(seed=seed)
-        self.events = Timeline(now=self.clock.now)
+        self.timeline = Timeline(now=self.clock.now)
         self.store = Store(now=self.clock.now, rng=random.Random(seed))  # noqa: S311 - names of simulated objects
         self.rbac = Rbac(self.store)
-        self._identities = Identities()
-        self._turning = turning
+        self._authenticator = TokenAuthenticator()
+        self._skips_waiting = True
         self._wake = threading.Event()
         self._activity = Activity(now=self.clock.now)
         self._stack = contextlib.ExitStack()
@@ -134,13 +133,13 @@ class World:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self.store.subscribe(self.events.change)
+            self.store.subscribe(self.timeline.change)
             self.store.subscribe(self._activity.change)
             self.server = stack.enter_context(
                 Server(
                     self.store,
                     port=self.options.port,
-                    authenticate=self._identities,
+                    authenticate=self._authenticator,
                     authorize=self.rbac,
                     intercept=self._intercept,
                 )
@@ -155,7 +154,7 @@ class World:
                     concurrency=self.options.concurrency,
                 )
             )
-            stack.enter_context(requests_cut(self.faults))
+            stack.enter_context(kubernetes_client_crashes(self.faults))
             self._deploy()
             self._join(stack)
             self._stack = stack.pop_all()
@@ -166,9 +165,9 @@ class World:
     ) -> None:
         self._stack.close()
         gc.unfreeze()  # functions freeze what they list of a large cluster; this world's cycles would stay for ever
-        asked = [text for text in self.not_allowed() if text not in self._expected]
+        asked = [text for text in self.denied_requests() if text not in self._expected]
         if error is None and asked:
-            raise NotAllowedError("\n".join(asked))
+            raise DeniedRequestsError("\n".join(asked))
 
     def _deploy(self) -> None:
         authority = base64.b64encode(self.server.ca_pem.encode()).decode()
@@ -184,21 +183,23 @@ class World:
             "nodeRoles": ROLE.format(cluster=self.cluster),
             **self.options.context,
         }
-        self._identities.admit(self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context)))
-        self.aws.calls.observe(self.events.call)
+        self._authenticator.register(
+            self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context))
+        )
+        self.aws.calls.observe(self.timeline.call)
         self.aws.calls.observe(self._activity.call)
-        self.aws.functions.observe(self.events.invocation)
+        self.aws.functions.observe(self.timeline.invocation)
         self.apply([*cluster_manifests.kinds(), *cluster_manifests.access(), *cluster_manifests.relay_access()])
         if self.options.catalog:
             self._stock_catalog()
 
     def _stock_catalog(self) -> None:
         bucket = self.aws.deployed.function("catalog").environ["TENON_CATALOG_BUCKET"]
-        if not catalog_cache.put(
+        if not catalog_cache.restore(
             bucket, cluster=self.cluster, region=self.region, seed=self.seed, now=self.clock.now()
         ):
             self.refresh_catalog()
-            catalog_cache.keep(bucket, cluster=self.cluster, region=self.region, seed=self.seed)
+            catalog_cache.save_stored(bucket, cluster=self.cluster, region=self.region, seed=self.seed)
 
     def _join(self, stack: contextlib.ExitStack) -> None:
         info = ClusterInfo(
@@ -215,7 +216,7 @@ class World:
             info,
             seed=self.seed,
             timing=self.options.timing,
-            conduct=self.options.conduct,
+            behavior=self.options.behavior,
         )
         client = to_server(self.server.url, self.server.ca_pem, lambda: RELAY_TOKEN)
         stack.callback(client.close)
@@ -257,21 +258,21 @@ class World:
         while self.clock.now() < end:
             self._advance(lambda: False, end)
 
-    def run_until_rest(self, *, limit: timedelta = LIMIT) -> None:
+    def run_until_idle(self, *, limit: timedelta = LIMIT) -> None:
         """Go on until nothing but sweeps has happened for long enough, and nothing is half done.
 
         Raises:
             StuckError: that isn't so after so much cluster time; the text names what is unfinished.
         """
-        self.run_until(self.at_rest, limit=limit)
+        self.run_until(self.is_idle, limit=limit)
 
     def run_in_real_time(self) -> None:
         """Go on for ever without turning the clock, for people who look on with kubectl; ends by an exception."""
-        self._turning = False
+        self._skips_waiting = False
         while True:
             self._advance(lambda: False, self.clock.now() + _FRAME)
 
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing but sweeps has happened for long enough, and nothing is unfinished; see ``quiescence``."""
         quiet = self.clock.now() - self._activity.last
         return quiet >= quiet_time(self.store) and not unfinished(self.store) and self.aws.queues.empty()
@@ -286,8 +287,8 @@ class World:
             return True
         due = min((moment for actor in self._actors if (moment := actor.due()) is not None), default=end)
         moment = min(due, end)
-        if self._turning:
-            if not self.clock.turn_to(moment):
+        if self._skips_waiting:
+            if not self.clock.skip_to(moment):
                 # Due already, but its thread or a limit holds it back.
                 self._pause(_LOOK_AGAIN)
         else:
@@ -402,13 +403,13 @@ class World:
     def interrupt_spot(self, instance_ids: Sequence[str]) -> None:
         """EC2 wants instances back: the warning now, the end in two minutes."""
         for instance_id in instance_ids:
-            self.events.add("interruption", instance_id, kind="spot")
+            self.timeline.add("interruption", instance_id, kind="spot")
         with self.aws.lock:
             self.aws.instances.interrupt(list(instance_ids))
 
-    def send_garbage(self, queue: str, body: str = "{not a hint") -> None:
+    def send_malformed_message(self, queue: str, body: str = "{not a hint") -> None:
         """Put on a queue what nobody can read. ``queue`` is part of its name: "provisioning", "termination"."""
-        for source in self.aws.deployed.sources:
+        for source in self.aws.deployed.event_source_mappings:
             if queue.lower() in source.queue_name.lower():
                 self.aws.queues.send(source.queue_name, body, group_id=self._group(source.queue_name))
                 return
@@ -416,12 +417,12 @@ class World:
 
     def redeliver(self) -> int:
         """Deliver every message and every event of the run once more. Returns how many."""
-        messages, deliveries = list(self.aws.queues.delivered), list(self.aws.buses.deliveries)
+        messages, deliveries = list(self.aws.queues.delivered), list(self.aws.event_buses.deliveries)
         for message in messages:
             self.aws.queues.send(message.queue, message.body, group_id=message.group_id)
         direct = [delivery for delivery in deliveries if ":lambda:" in delivery.target_arn]
         for delivery in direct:
-            self.aws.buses.send_again(delivery)
+            self.aws.event_buses.redeliver(delivery)
         return len(messages) + len(direct)
 
     def dead_letters(self) -> list[Message]:
@@ -430,11 +431,11 @@ class World:
 
     def expect_denials(self) -> None:
         """What was denied so far is as it should be, and no reason for the world to end with an error."""
-        self._expected.update(self.not_allowed())
+        self._expected.update(self.denied_requests())
 
-    def not_allowed(self) -> list[str]:
+    def denied_requests(self) -> list[str]:
         """What was asked of AWS and of the cluster that the asker's role doesn't allow, one text each."""
-        return list(dict.fromkeys(map(str, [*self.aws.enforcement.denied, *self.rbac.refused])))
+        return list(dict.fromkeys(map(str, [*self.aws.enforcement.denied, *self.rbac.denials])))
 
     def failures(self) -> list[str]:
         """Invocations that failed, one text each: which, when, why, and where."""
@@ -452,7 +453,7 @@ class World:
             if letter.message_id in self._dead:
                 continue
             self._dead.add(letter.message_id)
-            self.events.add(
+            self.timeline.add(
                 "dead letter", letter.queue, body=letter.body[:200], reason=letter.attributes.get("reason", "")
             )
 
@@ -468,8 +469,8 @@ class World:
         if getattr(self._passing, "request", False):
             return None
         caller = request.headers.get("user-agent", "")
-        action = self.faults.strike(
-            Site(service="kubernetes", operation=request.method, target=request.path, caller=caller)
+        action = self.faults.next_fault(
+            InjectionPoint(service="kubernetes", operation=request.method, target=request.path, caller=caller)
         )
         if action is None:
             return None

@@ -153,7 +153,7 @@ def told() -> Iterator[World]:
         world.run_for(timedelta(minutes=MINUTES))
         yield world
         # A role that the deployment doesn't name may not be passed: one of the mistakes.
-        assert all("iam:PassRole" in text for text in world.not_allowed())
+        assert all("iam:PassRole" in text for text in world.denied_requests())
         world.expect_denials()
 
 

@@ -18,7 +18,7 @@ def condition(obj: dict[str, Any], type_: str) -> dict[str, Any]:
 
 def the_rest_goes_on(world: World) -> None:
     world.scale("default", "inflate", 2)
-    world.run_until_rest()
+    world.run_until_idle()
     assert len(world.pods(phase="Running")) == 2
     assert world.failures() == []
 
@@ -96,7 +96,7 @@ def test_a_pod_that_asks_for_a_thousand_cpus_is_told_why_it_gets_no_node(spot_de
 @pytest.mark.parametrize("queue", ["provisioning", "termination", "disruption", "interruption"])
 def test_garbage_on_a_queue_ends_in_its_dead_letter_queue_with_the_reason(spot_default: World, queue: str) -> None:
     world = spot_default
-    world.send_garbage(queue)
+    world.send_malformed_message(queue)
     the_rest_goes_on(world)
     (letter,) = world.dead_letters()
     assert queue in letter.queue.lower()
@@ -106,7 +106,7 @@ def test_garbage_on_a_queue_ends_in_its_dead_letter_queue_with_the_reason(spot_d
 
 def test_a_hint_for_another_cluster_is_refused(spot_default: World) -> None:
     world = spot_default
-    world.send_garbage(
+    world.send_malformed_message(
         "termination",
         '{"source": "tenon.relay", "detail-type": "Nodes Deleting", "detail": {"cluster": "other", "keys": ["x"]}}',
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.faults import Action
+from local.faults import Fault
 from local.kubernetes import kinds
 from shared.cluster.lease import DURATION, NAMESPACE, lease_name
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def all_is_well(world: World, pods: int) -> None:
-    world.run_until_rest(limit=timedelta(hours=1))
+    world.run_until_idle(limit=timedelta(hours=1))
     assert len(world.pods(phase="Running")) == pods
     assert len(world.instances()) == len(world.claims()) == len(world.nodes())
     held = {c["status"]["providerID"].rsplit("/", 1)[-1] for c in world.claims()}
@@ -26,10 +26,10 @@ def all_is_well(world: World, pods: int) -> None:
 @pytest.mark.parametrize("crash", ["before", "after"])
 def test_a_provisioner_that_dies_around_createfleet_launches_each_claim_once(spot_default: World, crash: str) -> None:
     world = spot_default
-    world.faults.call("ec2", "CreateFleet", Action(crash="before" if crash == "before" else "after"))
+    world.faults.inject_aws("ec2", "CreateFleet", Fault(crash="before" if crash == "before" else "after"))
     world.scale("default", "inflate", 3)
     all_is_well(world, 3)
-    assert world.faults.went_off
+    assert world.faults.occurred
     assert len(world.aws.instances.all) == len(world.claims())
 
 
@@ -42,7 +42,7 @@ def test_a_connection_that_breaks_at_any_write_costs_time_and_nothing_else(
 ) -> None:
     world = spot_default
     for when in ("before", "after"):
-        world.faults.kubernetes(verb, path, Action(disconnect=when), times=2)
+        world.faults.inject_kubernetes(verb, path, Fault(disconnect=when), times=2)
     world.scale("default", "inflate", 3)
     all_is_well(world, 3)
     world.scale("default", "inflate", 0)
@@ -96,7 +96,7 @@ def test_without_any_capacity_calls_are_bounded_and_pods_run_soon_after_it_retur
     returned = world.clock.now()
     world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=6))
     # Looked for each minute; the rest is what a look takes.
-    assert min(h.at for h in world.events.of("claim launched")) - returned < timedelta(seconds=70)
+    assert min(h.at for h in world.timeline.of("claim launched")) - returned < timedelta(seconds=70)
 
 
 def test_a_lease_that_a_dead_function_left_costs_time_and_no_message(spot_default: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from local.faults import Action
+from local.faults import Fault
 from local.kubernetes import kinds
 from shared import aws
 
@@ -45,13 +45,13 @@ def with_consolidation(world: World, load: Callable[[str], list[dict[str, Any]]]
 def least_running(world: World, deployment: str, since: int) -> int:
     """The fewest pods of a deployment that ran at any time after so many happenings."""
     name = f"default/{deployment}-"
-    up = {h.name for h in world.events.all[:since] if h.what == "pod running" and h.name.startswith(name)}
-    up -= {h.name for h in world.events.all[:since] if h.what in ("pod leaving", "pod gone")}
+    up = {h.name for h in world.timeline.all[:since] if h.type == "pod running" and h.name.startswith(name)}
+    up -= {h.name for h in world.timeline.all[:since] if h.type in ("pod leaving", "pod gone")}
     least = len(up)
-    for h in world.events.all[since:]:
-        if h.what == "pod running" and h.name.startswith(name):
+    for h in world.timeline.all[since:]:
+        if h.type == "pod running" and h.name.startswith(name):
             up.add(h.name)
-        elif h.what in ("pod leaving", "pod gone"):
+        elif h.type in ("pod leaving", "pod gone"):
             up.discard(h.name)
         least = min(least, len(up))
     return least
@@ -62,16 +62,16 @@ def test_nodes_go_as_pods_do_and_the_last_pod_ends_on_the_cheapest_machine(
 ) -> None:
     with_consolidation(world, load)
     world.scale("default", "inflate", 12)
-    world.run_until_rest()
+    world.run_until_idle()
     assert running(world) == 12
 
     world.scale("default", "inflate", 5)
-    world.run_until_rest()
+    world.run_until_idle()
     assert running(world) == 5
     assert len(world.nodes()) <= 3
 
     world.scale("default", "inflate", 1)
-    world.run_until_rest()
+    world.run_until_idle()
     assert running(world) == 1
     assert types(world) == ["c5.large"]
     assert len(world.instances()) == len(world.claims()) == 1
@@ -86,7 +86,7 @@ def test_a_pod_disruption_budget_holds_while_nodes_are_joined(
 ) -> None:
     with_consolidation(world, load)
     world.scale("default", "inflate", 12)
-    world.run_until_rest()
+    world.run_until_idle()
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -96,8 +96,8 @@ def test_a_pod_disruption_budget_holds_while_nodes_are_joined(
     world.apply(budget)
     world.scale("default", "inflate", 4)
     world.run_until(lambda: running(world) == 4)
-    since = len(world.events.all)
-    world.run_until_rest()
+    since = len(world.timeline.all)
+    world.run_until_idle()
     assert running(world) == 4
     assert least_running(world, "inflate", since) >= 3
     prices = {"c5.large": 0.085, "m5.large": 0.096, "m5.xlarge": 0.192}
@@ -141,12 +141,12 @@ def test_an_expired_node_is_replaced_before_it_goes(world: World, load: Callable
     world.scale("default", "inflate", 1)
     world.run_until(lambda: running(world) == 1)
     (first,) = world.claims()
-    world.run_until(lambda: any(h.what == "claim leaving" for h in world.events.all), limit=timedelta(minutes=30))
-    leaving = next(h for h in world.events.all if h.what == "claim leaving")
-    created = next(h for h in world.events.of("claim created") if h.name == first["metadata"]["name"])
+    world.run_until(lambda: any(h.type == "claim leaving" for h in world.timeline.all), limit=timedelta(minutes=30))
+    leaving = next(h for h in world.timeline.all if h.type == "claim leaving")
+    created = next(h for h in world.timeline.of("claim created") if h.name == first["metadata"]["name"])
     assert leaving.name == first["metadata"]["name"]
     assert timedelta(minutes=20) <= leaving.at - created.at <= timedelta(minutes=22)
-    initialized = [h for h in world.events.of("claim initialized") if h.name != first["metadata"]["name"]]
+    initialized = [h for h in world.timeline.of("claim initialized") if h.name != first["metadata"]["name"]]
     assert len(initialized) == 1
     assert initialized[0].at <= leaving.at
     world.run_until(lambda: running(world) == 1 and len(world.nodes()) == 1)
@@ -159,7 +159,7 @@ def test_a_changed_template_replaces_the_nodes_one_within_the_budget_after_the_o
     world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
     aged(world)
     world.scale("default", "inflate", 2)
-    world.run_until_rest()
+    world.run_until_idle()
     old = {c["metadata"]["name"] for c in world.claims()}
     pool = world.store.kind("karpenter.sh/v1", "NodePool")
     world.store.patch(pool, "aged", {"spec": {"template": {"metadata": {"labels": {"team": "new"}}}}})
@@ -173,9 +173,9 @@ def test_a_replacement_that_never_comes_leaves_everything_as_it_was(
 ) -> None:
     with_consolidation(world, load)
     world.scale("default", "inflate", 3)
-    world.run_until_rest()
+    world.run_until_idle()
     (node,) = world.nodes()
-    world.faults.call("ec2", "CreateFleet", Action(code="UnauthorizedOperation", status=403), times=100)
+    world.faults.inject_aws("ec2", "CreateFleet", Fault(code="UnauthorizedOperation", status=403), times=100)
     world.scale("default", "inflate", 1)
     world.run_until(lambda: any(CLAIM_MARK in c["metadata"].get("annotations", {}) for c in world.claims()))
     world.run_until(
@@ -196,20 +196,20 @@ def test_dying_between_any_two_calls_leaves_no_node_tainted_and_nothing_launched
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     with_consolidation(world, load)
-    cuts = world.faults.walk_cuts("disruption")
+    cuts = world.faults.crash_around_each_write("disruption")
     replacing = {"kubernetes POST nodeclaims", "kubernetes DELETE nodeclaims/NAME", "ec2 CreateFleet"}
     for _ in range(6):
         world.scale("default", "inflate", 3)
         world.run_until(lambda: running(world) == 3)
         world.scale("default", "inflate", 1)
         world.run_until(lambda: types(world) == ["c5.large"] and running(world) == 1)
-        if {(call, "after") for call in replacing} <= cuts.made and not cuts.left:
+        if {(call, "after") for call in replacing} <= cuts.tried and not cuts.remaining:
             break
         world.scale("default", "inflate", 0)
         world.run_until(lambda: not world.nodes())
-    assert {(call, "after") for call in replacing} <= cuts.made
+    assert {(call, "after") for call in replacing} <= cuts.tried
     world.faults.clear()
-    world.run_until_rest()
+    world.run_until_idle()
     assert running(world) == 1
     assert len(world.instances()) == len(world.claims()) == len(world.nodes())
     assert not [t for n in world.nodes() for t in n["spec"].get("taints", [])]

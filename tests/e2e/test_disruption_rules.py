@@ -59,17 +59,17 @@ def log(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
 def test_ttl_seconds_after_empty_is_kept_to_the_second(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 3)
-    world.run_until_rest()
+    world.run_until_idle()
     (node,) = world.nodes()
     world.scale("default", "inflate", 0)
     world.run_until(lambda: not world.nodes())
     name = node["metadata"]["name"]
-    last = max(h.at for h in world.events.of("pod gone") if h.about["node"] == name)
-    (left,) = world.events.of("claim leaving")
-    (ended,) = [h for h in world.events.of("call") if h.name == "ec2 TerminateInstances"]
+    last = max(h.at for h in world.timeline.of("pod gone") if h.details["node"] == name)
+    (left,) = world.timeline.of("claim leaving")
+    (ended,) = [h for h in world.timeline.of("call") if h.name == "ec2 TerminateInstances"]
     # What functions work in the meantime takes as long as the machine makes it; waiting is what is promised.
-    runs = [h for h in world.events.of("invocation") if last <= h.at <= ended.at]
-    working = timedelta(seconds=sum(h.about["latency"] for h in runs))
+    runs = [h for h in world.timeline.of("invocation") if last <= h.at <= ended.at]
+    working = timedelta(seconds=sum(h.details["latency"] for h in runs))
     assert left.at - last >= timedelta(seconds=30)
     assert ended.at - last - working <= timedelta(seconds=35)
     (logged,) = [d for d in log(world, name) if d.outcome == decision_log.TAKEN]
@@ -93,9 +93,9 @@ def test_expiry_waits_for_its_window_says_so_and_then_goes(world: World, load: L
     refused = log(world, name)[0]
     assert (refused.outcome, refused.reason, refused.blocked_by) == ("refused", "Expired", "NodePool default")
     world.run_until(lambda: world.clock.now() >= opens - timedelta(seconds=5))
-    assert world.events.of("claim leaving") == []
-    world.run_until(lambda: bool(world.events.of("claim leaving")), limit=timedelta(minutes=10))
-    assert world.events.of("claim leaving")[0].at >= opens
+    assert world.timeline.of("claim leaving") == []
+    world.run_until(lambda: bool(world.timeline.of("claim leaving")), limit=timedelta(minutes=10))
+    assert world.timeline.of("claim leaving")[0].at >= opens
     world.run_until(lambda: running(world) == 1 and name not in {n["metadata"]["name"] for n in world.nodes()})
 
 
@@ -108,7 +108,7 @@ def test_a_budget_whose_cron_nobody_can_read_keeps_all_nodes_and_the_pool_says_s
     world.run_until(lambda: running(world) == 0)
     world.run_for(timedelta(minutes=10))
     assert len(world.nodes()) >= 1
-    assert world.events.of("claim leaving") == []
+    assert world.timeline.of("claim leaving") == []
     stored = world.store.get(world.store.kind("karpenter.sh/v1", "NodePool"), "default")
     (valid,) = [c for c in stored["status"]["conditions"] if c["type"] == "ValidationSucceeded"]
     assert valid["status"] == "False"
@@ -129,7 +129,7 @@ def test_a_budget_that_means_nothing_is_refused_where_it_is_written(world: World
 def test_a_pool_that_is_deleted_while_its_nodes_are_being_disrupted_breaks_nothing(world: World, load: Load) -> None:
     disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
     start(world, load, pool(disruption=disruption), replicas=3)
-    world.run_until_rest()
+    world.run_until_idle()
     kind = world.store.kind("karpenter.sh/v1", "NodePool")
 
     def delete(change: Change) -> None:

@@ -25,7 +25,7 @@ def forge(world: World, queue: str, about: str, keys: list[str], *, source: str 
         "detail-type": about,
         "detail": {"cluster": world.cluster, "keys": keys},
     }
-    world.send_garbage(queue, json.dumps(envelope))
+    world.send_malformed_message(queue, json.dumps(envelope))
 
 
 def what_is_there(world: World) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def what_is_there(world: World) -> dict[str, Any]:
 def test_well_formed_lies_change_nothing(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 3)
-    world.run_until_rest()
+    world.run_until_idle()
     assert len(world.pods(phase="Running")) == 3
     before = what_is_there(world)
     nodes = [node["metadata"]["name"] for node in world.nodes()]
@@ -73,7 +73,7 @@ def test_a_lie_about_another_cluster_is_buried_with_its_reason(spot_default: Wor
         "time": world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         "detail": {"cluster": "other", "keys": ["n"]},
     }
-    world.send_garbage("termination", json.dumps(body))
+    world.send_malformed_message("termination", json.dumps(body))
     world.run_for(timedelta(seconds=30))
     (letter,) = world.dead_letters()
     assert 'for cluster "other"' in letter.attributes["reason"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local.faults import Action
+from local.faults import Fault
 from local.kubernetes import kinds
 from shared.termination import requeue
 
@@ -37,7 +37,7 @@ def budget(least: int) -> dict[str, Any]:
 def a_pod(world: World) -> str:
     """One pod on one node; the pod's name."""
     world.scale("default", "inflate", 1)
-    world.run_until_rest()
+    world.run_until_idle()
     (pod,) = world.pods(phase="Running")
     return str(pod["metadata"]["name"])
 
@@ -104,7 +104,7 @@ def test_a_budget_that_lets_a_pod_go_has_it_evicted_within_ten_seconds(
     freed = world.clock.now()
     free(world)
     assert leaves(world, pod, limit=FALLBACK) - freed <= WITHIN
-    world.run_until_rest()
+    world.run_until_idle()
     assert len(world.pods(phase="Running")) == len(world.nodes()) == 1
     assert world.dead_letters() == []
     assert world.failures() == []
@@ -115,12 +115,12 @@ def test_a_replica_that_turns_ready_elsewhere_lets_the_first_one_go_within_ten_s
     pod = a_pod(world)
     world.apply(budget(1))
     drain(world)
-    since = len(world.events.all)
+    since = len(world.timeline.all)
     world.scale("default", "inflate", 2)
     at = leaves(world, pod, limit=FALLBACK)
-    running = next(h for h in world.events.all[since:] if h.what == "pod running")
+    running = next(h for h in world.timeline.all[since:] if h.type == "pod running")
     assert at - running.at <= WITHIN
-    world.run_until_rest()
+    world.run_until_idle()
     assert len(world.pods(phase="Running")) == 2
 
 
@@ -172,7 +172,7 @@ def test_without_the_relays_word_the_drains_own_look_ends_it(spot_default: World
     pod = a_pod(world)
     world.apply(budget(1))
     drain(world)
-    world.faults.call("eventbridge", "PutEvents", Action(code="ThrottlingException", status=400), times=100_000)
+    world.faults.inject_aws("eventbridge", "PutEvents", Fault(code="ThrottlingException", status=400), times=100_000)
     freed = world.clock.now()
     world.apply(budget(0))
     at = leaves(world, pod, limit=FALLBACK)

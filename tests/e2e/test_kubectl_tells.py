@@ -78,7 +78,7 @@ def test_pools_and_claims_tell_their_story_in_columns(world: World, tmp_path: Pa
     world.run_until(lambda: bool(world.claims()) and bool(world.instances()))
     assert {row["READY"] for row in wide(world, tmp_path, "nodeclaims")} == {"False"}
 
-    world.run_until_rest()
+    world.run_until_idle()
     nodes = {n["metadata"]["name"]: n for n in world.nodes()}
     claims = {c["metadata"]["name"]: c for c in world.claims()}
     rows = wide(world, tmp_path, "nodeclaims")

@@ -39,10 +39,10 @@ def pool(world: World, *requirements: dict[str, Any]) -> None:
 
 def claims_of_first_plan(world: World) -> int:
     """How many claims the first plan had; nothing more may have been bought while one of them was on its way."""
-    made = world.events.of("claim created")
-    launched = min(h.at for h in world.events.of("claim launched"))
+    made = world.timeline.of("claim created")
+    launched = min(h.at for h in world.timeline.of("claim launched"))
     first = {h.name for h in made if h.at < launched}
-    all_up = max((h.at for h in world.events.of("claim initialized") if h.name in first), default=launched)
+    all_up = max((h.at for h in world.timeline.of("claim initialized") if h.name in first), default=launched)
     assert all(h.name in first or h.at > all_up for h in made)
     return len(first)
 
@@ -125,12 +125,12 @@ def test_a_region_with_few_zones_or_types_does_as_well(
     with World(cluster="demo", region=region) as world:
         world.apply(load("spot-default.yaml"))
         world.scale("default", "inflate", 5)
-        world.run_until_rest()
+        world.run_until_idle()
         assert running(world) == 5
         names = {f"{region}{letter}" for letter in "abc"[:zones]}
         assert {n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in world.nodes()} <= names
         world.scale("default", "inflate", 0)
-        world.run_until_rest()
+        world.run_until_idle()
         assert world.instances() == []
         assert world.dead_letters() == []
         assert world.failures() == []

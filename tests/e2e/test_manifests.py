@@ -32,7 +32,7 @@ def events_on(world: World, name: str) -> list[str]:
 
 
 def all_run(world: World, pods: int) -> None:
-    world.run_until_rest()
+    world.run_until_idle()
     assert len(world.pods(phase="Running")) == pods
     assert world.failures() == []
     assert world.dead_letters() == []
@@ -171,5 +171,5 @@ def test_the_v1_kinds_do_the_same(world: World, load: Callable[[str], list[dict[
     assert node_class["status"]["instanceProfile"] == "KarpenterInstanceProfile"
     assert {c["type"]: c["status"] for c in node_class["status"]["conditions"]}["Ready"] == "True"
     world.scale("default", "web", 0)
-    world.run_until_rest()
+    world.run_until_idle()
     assert world.nodes() == world.claims() == world.instances() == []

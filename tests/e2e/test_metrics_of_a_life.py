@@ -37,7 +37,7 @@ def test_every_metric_is_written_over_a_life_by_the_function_that_it_is_of(
     world.run_until(lambda: len(world.pods(phase="Running")) >= 5)
     world.interrupt_spot([world.instances()[0].id])
     world.run_for(timedelta(minutes=3))
-    world.send_garbage("interruption")
+    world.send_malformed_message("interruption")
     world.scale("default", name, 0)
     world.run_until(lambda: not world.nodes())
     world.run_for(timedelta(minutes=16))

@@ -52,7 +52,7 @@ def karpenters(spot_default: World) -> World:
     """A cluster whose nodes were made by Karpenter: its hashes, and nothing that only Tenon writes."""
     world = spot_default
     world.scale("default", "inflate", 5)
-    world.run_until_rest()
+    world.run_until_idle()
     for kind in (world.store.kind("karpenter.sh/v1", "NodeClaim"), kinds.NODES):
         for found in world.store.list(kind):
             left = _as_karpenter_leaves_it(found)
@@ -98,10 +98,10 @@ def test_karpenters_nodes_and_claims_are_taken_over_as_they_are(karpenters: Worl
 def test_pods_that_come_then_get_nodes_and_what_is_empty_goes(karpenters: World) -> None:
     world = karpenters
     world.scale("default", "inflate", 9)
-    world.run_until_rest()
+    world.run_until_idle()
     assert len(world.pods(phase="Running")) == 9
     world.scale("default", "inflate", 0)
-    world.run_until_rest()
+    world.run_until_idle()
     assert world.nodes() == world.claims() == world.instances() == []
 
 
@@ -109,7 +109,7 @@ def test_the_cluster_can_be_handed_back(world: World, load: Callable[[str], list
     """Everything Karpenter reads is there in its own form, and what is ours beside it is only annotations."""
     world.apply([*load("v1.yaml"), *(o for o in load("spot-default.yaml") if o["kind"] == "Deployment")])
     world.scale("default", "inflate", 5)
-    world.run_until_rest()
+    world.run_until_idle()
     for claim in world.claims():
         meta, status = claim["metadata"], claim["status"]
         assert "karpenter.sh/termination" in meta["finalizers"]
@@ -177,11 +177,11 @@ def _group(world: World, count: int) -> None:
 def test_a_node_group_is_emptied_into_pools(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 1)
-    world.run_until_rest()  # one machine of the pool, to know an image and a subnet by
+    world.run_until_idle()  # one machine of the pool, to know an image and a subnet by
     _group(world, 2)
     world.run_until(lambda: sum("eks.amazonaws.com/nodegroup" in n["metadata"]["labels"] for n in world.nodes()) == 2)
     world.scale("default", "inflate", 6)
-    world.run_until_rest()
+    world.run_until_idle()
     group = {n["metadata"]["name"] for n in world.nodes() if "eks.amazonaws.com/nodegroup" in n["metadata"]["labels"]}
     assert any(p["spec"].get("nodeName") in group for p in world.pods(phase="Running"))
 
@@ -192,7 +192,7 @@ def test_a_node_group_is_emptied_into_pools(spot_default: World) -> None:
     for pod in world.pods():
         if pod["spec"].get("nodeName") in group and pod["metadata"]["name"].startswith("inflate"):
             world.store.delete(kinds.PODS, pod["metadata"]["name"], namespace="default")
-    world.run_until_rest()
+    world.run_until_idle()
     running = world.pods(phase="Running")
     assert len(running) == 6
     assert not any(p["spec"]["nodeName"] in group for p in running)

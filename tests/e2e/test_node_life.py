@@ -63,15 +63,15 @@ def a_life(world: World, watched: Watched) -> None:
         if lease["metadata"]["namespace"] == NAMESPACE:
             world.store.delete(kinds.LEASES, lease["metadata"]["name"], namespace=NAMESPACE)
     world.scale("default", "inflate", LEAST + 1)
-    world.run_until_rest(limit=LIMIT)
+    world.run_until_idle(limit=LIMIT)
     assert len(world.pods(phase="Running")) == LEAST + 1
     watched.begin()
     world.store.delete(world.store.kind("karpenter.sh/v1", "NodeClaim"), world.claims()[0]["metadata"]["name"])
-    world.run_until_rest(limit=LIMIT)
+    world.run_until_idle(limit=LIMIT)
     assert watched.end() >= LEAST
     nothing_is_left_over(world, pods=LEAST + 1)
     world.scale("default", "inflate", 0)
-    world.run_until_rest(limit=LIMIT)
+    world.run_until_idle(limit=LIMIT)
     nothing_is_left_over(world, pods=0)
 
 
@@ -110,11 +110,11 @@ def test_a_function_that_dies_between_any_two_of_its_calls_leaves_nothing_behind
     world = spot_default
     world.apply(BUDGET)
     watched = Watched(world)
-    cuts = world.faults.walk_cuts(function)
+    cuts = world.faults.crash_around_each_write(function)
     wanted = {(call, when) for call in must_be_cut for when in ("before", "after")}
     for _ in range(3):
         a_life(world, watched)
-        if wanted <= cuts.made and not cuts.left:
+        if wanted <= cuts.tried and not cuts.remaining:
             break
-    assert wanted <= cuts.made
-    assert not cuts.left
+    assert wanted <= cuts.tried
+    assert not cuts.remaining

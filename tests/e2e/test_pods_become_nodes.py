@@ -25,7 +25,7 @@ def fleet_calls(world: World) -> int:
 def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 5)
-    world.run_until_rest()
+    world.run_until_idle()
     assert running(world) == 5
     assert 1 <= fleet_calls(world) <= 2
     assert {n["metadata"]["labels"]["karpenter.sh/capacity-type"] for n in world.nodes()} == {"spot"}
@@ -33,9 +33,9 @@ def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_defau
     assert len(world.instances()) == len(world.claims()) == len(world.nodes())
 
     world.scale("default", "inflate", 0)
-    world.run_until_rest()
-    last_pod = {h.about["node"]: h.at for h in world.events.of("pod gone")}
-    gone = {h.name: h.at for h in world.events.of("node gone")}
+    world.run_until_idle()
+    last_pod = {h.details["node"]: h.at for h in world.timeline.of("pod gone")}
+    gone = {h.name: h.at for h in world.timeline.of("node gone")}
     assert set(gone) == set(last_pod)
     for node, at in gone.items():
         assert timedelta(seconds=30) <= at - last_pod[node] <= timedelta(seconds=60)
@@ -47,7 +47,7 @@ def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_defau
 def test_every_node_carries_what_its_pool_and_class_ask_for(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 1)
-    world.run_until_rest()
+    world.run_until_idle()
     (node,) = world.nodes()
     (claim,) = world.claims()
     labels = node["metadata"]["labels"]
@@ -70,12 +70,12 @@ def test_every_node_carries_what_its_pool_and_class_ask_for(spot_default: World)
 def test_more_pods_fill_the_free_room_before_anything_is_bought(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 4)
-    world.run_until_rest()
+    world.run_until_idle()
     before = len(world.claims())
     world.scale("default", "inflate", 3)
     world.run_for(timedelta(seconds=5))
     world.scale("default", "inflate", 4)
-    world.run_until_rest()
+    world.run_until_idle()
     assert running(world) == 4
     assert len(world.claims()) == before
 
@@ -83,18 +83,18 @@ def test_more_pods_fill_the_free_room_before_anything_is_bought(spot_default: Wo
 def test_delivering_every_message_again_launches_nothing_and_breaks_nothing(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 5)
-    world.run_until_rest()
+    world.run_until_idle()
     instances, calls = {i.id for i in world.instances()}, fleet_calls(world)
     assert world.redeliver() > 0
-    world.run_until_rest()
+    world.run_until_idle()
     assert {i.id for i in world.instances()} == instances
     assert fleet_calls(world) == calls
     assert running(world) == 5
 
     world.scale("default", "inflate", 0)
-    world.run_until_rest()
+    world.run_until_idle()
     assert world.redeliver() > 0
-    world.run_until_rest()
+    world.run_until_idle()
     assert world.instances() == world.nodes() == world.claims() == []
     assert fleet_calls(world) == calls
     assert world.dead_letters() == []
@@ -103,17 +103,17 @@ def test_delivering_every_message_again_launches_nothing_and_breaks_nothing(spot
 def test_a_nodeclaim_or_node_that_is_deleted_is_drained_and_its_pods_run_elsewhere(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 2)
-    world.run_until_rest()
+    world.run_until_idle()
     claim = world.store.kind("karpenter.sh/v1", "NodeClaim")
     first = {c["metadata"]["name"] for c in world.claims()}
     world.store.delete(claim, min(first))
-    world.run_until_rest()
+    world.run_until_idle()
     assert running(world) == 2
     assert min(first) not in {c["metadata"]["name"] for c in world.claims()}
 
     node = world.nodes()[0]["metadata"]["name"]
     world.store.delete(kinds.NODES, node)
-    world.run_until_rest()
+    world.run_until_idle()
     assert running(world) == 2
     assert node not in {n["metadata"]["name"] for n in world.nodes()}
     assert len(world.instances()) == len(world.claims())
@@ -122,7 +122,7 @@ def test_a_nodeclaim_or_node_that_is_deleted_is_drained_and_its_pods_run_elsewhe
 def test_a_pool_that_is_deleted_takes_its_nodes_with_it(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 2)
-    world.run_until_rest()
+    world.run_until_idle()
     world.store.delete(world.store.kind("karpenter.sh/v1alpha5", "Provisioner"), "default")
     world.run_until(lambda: not world.instances() and not world.nodes(), limit=timedelta(minutes=15))
     assert world.claims() == []
@@ -132,19 +132,19 @@ def test_a_pool_that_is_deleted_takes_its_nodes_with_it(spot_default: World) -> 
 def test_a_spot_warning_moves_the_pods_before_the_machine_goes(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 2)
-    world.run_until_rest()
+    world.run_until_idle()
     doomed = world.instances()[0]
     world.interrupt_spot([doomed.id])
-    world.run_until_rest()
+    world.run_until_idle()
     assert running(world) == 2
     assert doomed.id not in {i.id for i in world.instances()}
     node = next(
-        h.about["node"]
-        for h in world.events.of("claim launched", "claim gone")
-        if h.about["instance"] == doomed.id and h.about["node"]
+        h.details["node"]
+        for h in world.timeline.of("claim launched", "claim gone")
+        if h.details["instance"] == doomed.id and h.details["node"]
     )
-    left = [h.at for h in world.events.of("pod gone") if h.about["node"] == node]
-    warned = world.events.of("interruption")[0].at
+    left = [h.at for h in world.timeline.of("pod gone") if h.details["node"] == node]
+    warned = world.timeline.of("interruption")[0].at
     assert max(left) - warned < timedelta(minutes=2)
 
 
@@ -157,7 +157,7 @@ def test_pods_of_a_team_run_on_its_pools_nodes_alone(
     assert anti
     world.apply(docs)
     world.scale("default", "inflate-team1", 3)
-    world.run_until_rest()
+    world.run_until_idle()
     pools = Counter(n["metadata"]["labels"]["karpenter.sh/nodepool"] for n in world.nodes())
     assert set(pools) == {"team1"}
     assert {n["metadata"]["labels"]["karpenter.sh/capacity-type"] for n in world.nodes()} == {"on-demand"}

@@ -49,7 +49,7 @@ def test_it_fills_up_by_itself_stays_though_empty_and_shrinks_when_told(
     assert len(world.instances()) == 3
     kind = world.store.kind("karpenter.sh/v1", "NodePool")
     world.store.patch(kind, POOL, {"spec": {"replicas": 1}})
-    world.run_until_rest()
+    world.run_until_idle()
     assert len(standing(world)) == len(world.instances()) == 1
     world.store.patch(kind, POOL, {"spec": {"replicas": 2}})
     world.run_until(lambda: len(standing(world)) == 2)
@@ -71,7 +71,7 @@ def test_a_changed_template_replaces_one_after_the_other_and_never_leaves_fewer(
         return not old & {n["metadata"]["name"] for n in world.nodes(POOL)}
 
     world.run_until(replaced)
-    world.run_until_rest()
+    world.run_until_idle()
     assert min(least) >= 2
     assert max(least) <= 3
     assert {n["metadata"]["labels"].get("team") for n in world.nodes(POOL)} == {"new"}

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from local.kubernetes.apiserver.request_info import Route
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
-    from local.kubernetes.registry.store import How, Propagation, Store
+    from local.kubernetes.registry.store import PatchType, Propagation, Store
 
 Intercept = Callable[[Request], Response | None]
 """Sees every request before it is carried out; an answer of its own takes the place of the API's."""
 
-_HOW: dict[str, How] = {
+_PATCH_TYPES: dict[str, PatchType] = {
     "application/merge-patch+json": "merge",
     "application/json-patch+json": "json",
     "application/strategic-merge-patch+json": "strategic",
@@ -328,15 +328,15 @@ class Api:
 
     def _patch(self, request: Request, route: Route, kind: Kind) -> Response:
         content_type = request.headers.get("content-type", "").partition(";")[0].strip()
-        how = _HOW.get(content_type)
-        if how is None:
-            accepted = ", ".join(_HOW)
+        patch_type = _PATCH_TYPES.get(content_type)
+        if patch_type is None:
+            accepted = ", ".join(_PATCH_TYPES)
             raise errors.unsupported_media_type(
                 f"the body of the request was in an unknown format - accepted media types include: {accepted}"
             )
         patch = _parsed(request)
         manager = request.query.get("fieldManager", "")
-        if how == "apply" and not manager:
+        if patch_type == "apply" and not manager:
             raise errors.bad_request("fieldManager is required for apply patch")
         if isinstance(patch, dict) and not route.subresource:
             patch = self._strict(request, kind, patch)
@@ -347,8 +347,8 @@ class Api:
             patch,
             namespace=route.namespace or "",
             subresource=route.subresource,
-            how=how,
-            manager=manager,
+            patch_type=patch_type,
+            field_manager=manager,
             force=request_info.is_true(request.query.get("force")),
             dry_run=_dry(request),
         )

@@ -32,7 +32,7 @@ Authorize = Callable[[User, str, Kind, str, str], bool]
 ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
 
 
-def only(token: str) -> Authenticate:
+def single_token(token: str) -> Authenticate:
     """One token, the administrator's."""
 
     def authenticate(given: str | None) -> User | None:

@@ -27,7 +27,7 @@ _ANY = "*"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class Denial:
     """What somebody asked for and may not do."""
 
     user: str
@@ -62,14 +62,14 @@ class _Grant:
 
 
 class Rbac:
-    """An :data:`~local.kubernetes.apiserver.auth.Authorize`; ``refused`` is everything that was."""
+    """An :data:`~local.kubernetes.apiserver.auth.Authorize`; ``denials`` is every refused request."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._versions: tuple[int, ...] = ()
         self._grants: dict[User, tuple[_Grant, ...]] = {}
-        self.refused: list[Refusal] = []
+        self.denials: list[Denial] = []
 
     def __call__(self, user: User, verb: str, kind: Kind, namespace: str, name: str) -> bool:
         """Whether the user may."""
@@ -77,7 +77,7 @@ class Rbac:
             return True
         if any(grant.covers(verb, kind, namespace, name) for grant in self._of(user)):
             return True
-        self.refused.append(Refusal(user=user.name, verb=verb, resource=kind.plural, namespace=namespace, name=name))
+        self.denials.append(Denial(user=user.name, verb=verb, resource=kind.plural, namespace=namespace, name=name))
         return False
 
     def _of(self, user: User) -> tuple[_Grant, ...]:

@@ -47,7 +47,7 @@ class Server:
         self.store = store
         self.api = Api(
             store,
-            authenticate=authenticate or auth.only(ADMIN_TOKEN),
+            authenticate=authenticate or auth.single_token(ADMIN_TOKEN),
             authorize=authorize,
             intercept=intercept,
         )

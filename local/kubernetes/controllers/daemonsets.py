@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
-from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.object_updates import remove, set_status
 from local.kubernetes.controllers.owned_pods import controller_of, is_ready, make_pod
 from local.kubernetes.conversion import typed
@@ -43,7 +43,7 @@ class DaemonSets:
     def __init__(self, store: Store, *, seed: int) -> None:
         self._store = store
         self._rng = random.Random(f"daemonsets/{seed}")  # noqa: S311 (names in a simulation)
-        self._feed = Feed(store, kinds.NODES, kinds.DAEMON_SETS, kinds.PODS)
+        self._feed = Informer(store, kinds.NODES, kinds.DAEMON_SETS, kinds.PODS)
         self._nodes: dict[str, Node] = {}
         self._sets: dict[str, _Daemon] = {}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.object_updates import remove, rewrite, set_status, with_condition
 from local.kubernetes.controllers.owned_pods import controller_of, make, reference
 
@@ -32,7 +32,7 @@ class Deployments:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._feed = Feed(store, kinds.DEPLOYMENTS, kinds.REPLICA_SETS)
+        self._feed = Informer(store, kinds.DEPLOYMENTS, kinds.REPLICA_SETS)
         self._deployments: dict[str, Obj] = {}
         self._sets: dict[str, dict[str, Obj]] = {}
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from local.kubernetes.registry.store import Store
 
 
-class Feed:
+class Informer:
     """Changes of some kinds, oldest first; at first everything that is there, as ADDED, kind by kind as asked for."""
 
     def __init__(self, store: Store, *kinds: Kind) -> None:

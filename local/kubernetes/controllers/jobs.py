@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.object_updates import condition_status, remove, set_status, with_condition
 from local.kubernetes.controllers.owned_pods import Families, make_pod
 from local.kubernetes.registry.object_meta import generated_name, timestamp
@@ -27,7 +27,7 @@ class Jobs:
     def __init__(self, store: Store, *, seed: int) -> None:
         self._store = store
         self._rng = random.Random(f"jobs/{seed}")  # noqa: S311 (names in a simulation)
-        self._feed = Feed(store, kinds.JOBS, kinds.PODS)
+        self._feed = Informer(store, kinds.JOBS, kinds.PODS)
         self._jobs: dict[str, Obj] = {}
         self._families = Families(kinds.JOBS)
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.object_updates import condition_status, parsed, remove, rewrite, with_condition
 from local.kubernetes.conversion import typed
 from local.kubernetes.registry.object_meta import timestamp
@@ -48,7 +48,7 @@ class NodeLifecycle:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._feed = Feed(store, kinds.LEASES, kinds.NODES, kinds.PODS)
+        self._feed = Informer(store, kinds.LEASES, kinds.NODES, kinds.PODS)
         self._nodes: dict[str, Obj] = {}
         self._pods: dict[str, dict[str, Obj]] = {}
         self._leases: dict[str, Obj] = {}

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.object_updates import remove, rewrite
 from local.kubernetes.controllers.owned_pods import make
 from local.kubernetes.conversion import typed
@@ -51,7 +51,7 @@ class PersistentVolumes:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._feed = Feed(
+        self._feed = Informer(
             store,
             kinds.NODES,
             kinds.STORAGE_CLASSES,

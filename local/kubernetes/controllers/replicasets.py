@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.object_updates import emit, remove, set_status
 from local.kubernetes.controllers.owned_pods import Families, is_ready, make_pod
 from local.kubernetes.registry.object_meta import generated_name
@@ -30,7 +30,7 @@ class ReplicaSets:
     def __init__(self, store: Store, *, seed: int) -> None:
         self._store = store
         self._rng = random.Random(f"replicasets/{seed}")  # noqa: S311 (names in a simulation)
-        self._feed = Feed(store, kinds.REPLICA_SETS, kinds.PODS)
+        self._feed = Informer(store, kinds.REPLICA_SETS, kinds.PODS)
         self._sets: dict[str, Obj] = {}
         self._families = Families(kinds.REPLICA_SETS)
         self._refused: dict[str, datetime] = {}

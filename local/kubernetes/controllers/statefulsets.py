@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
-from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.object_updates import remove, set_status
 from local.kubernetes.controllers.owned_pods import Families, is_ready, make, make_pod
 
@@ -26,7 +26,7 @@ class StatefulSets:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._feed = Feed(store, kinds.STATEFUL_SETS, kinds.PODS)
+        self._feed = Informer(store, kinds.STATEFUL_SETS, kinds.PODS)
         self._sets: dict[str, Obj] = {}
         self._families = Families(kinds.STATEFUL_SETS)
 

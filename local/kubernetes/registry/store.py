@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Change, Key, Obj
 
-How = Literal["merge", "json", "strategic", "apply"]
+PatchType = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
-__all__ = ["FIRST_VERSION", "HISTORY_SIZE", "How", "Propagation", "Store", "fresh"]
+__all__ = ["FIRST_VERSION", "HISTORY_SIZE", "PatchType", "Propagation", "Store", "to_json"]
 
 _FOREGROUND = "foregroundDeletion"
 _UNCONDITIONAL_REFUSED = frozenset(("leases.coordination.k8s.io", "poddisruptionbudgets.policy"))
 
 
-def fresh(value: Any) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def to_json(value: Any) -> Any:  # noqa: ANN401 (JSON in, JSON out)
     """A deep copy as plain JSON: structs become dicts, times RFC 3339 text."""
     return msgspec.to_builtins(value, str_keys=True)
 
@@ -69,7 +69,7 @@ class Store(Objects):
         Raises:
             ApiError: 400, 403, 404 (no such namespace), 409 (it exists), 422.
         """
-        new = fresh(obj)
+        new = to_json(obj)
         object_meta.check_shape(new)
         with self.lock:
             served = self._served(kind)
@@ -79,7 +79,7 @@ class Store(Objects):
                 meta["name"] = object_meta.generated_name(meta["generateName"], self._rng)
             if not meta.get("name"):
                 cause = errors.Cause(
-                    "object_meta.name", "FieldValueRequired", "Required value: name or generateName is required"
+                    "metadata.name", "FieldValueRequired", "Required value: name or generateName is required"
                 )
                 raise errors.invalid(served, "", [cause])
             if meta.get("resourceVersion"):
@@ -109,7 +109,7 @@ class Store(Objects):
         Raises:
             ApiError: 404, 409 (its resourceVersion or uid is not the present one), 422.
         """
-        new = fresh(obj)
+        new = to_json(obj)
         object_meta.check_shape(new)
         with self.lock:
             served = self._served(kind)
@@ -120,7 +120,7 @@ class Store(Objects):
             elif not meta.get("resourceVersion"):
                 if served.custom or served.resource in _UNCONDITIONAL_REFUSED:
                     text = "Invalid value: 0x0: must be specified for an update"
-                    cause = errors.Cause("object_meta.resourceVersion", "FieldValueInvalid", text)
+                    cause = errors.Cause("metadata.resourceVersion", "FieldValueInvalid", text)
                     raise errors.invalid(served, meta["name"], [cause])
                 meta["resourceVersion"] = old["metadata"]["resourceVersion"]
             return self._update(served, old, new, subresource=subresource, dry_run=dry_run)
@@ -133,33 +133,33 @@ class Store(Objects):
         *,
         namespace: str = "",
         subresource: str = "",
-        how: How = "merge",
-        manager: str = "",
+        patch_type: PatchType = "merge",
+        field_manager: str = "",
         force: bool = False,
         dry_run: bool = False,
     ) -> Obj:
-        """Change the object by a patch; ``manager`` and ``force`` are for "apply", which creates what is not there.
+        """Patch the object. ``field_manager`` and ``force`` are for "apply", which creates objects that do not exist.
 
         Raises:
             ApiError: 400, 404, 409 (an old resourceVersion; fields of another manager), 415, 422.
         """
-        change = fresh(patch)
+        change = to_json(patch)
         with self.lock:
             served = self._served(kind)
-            if how == "apply":
+            if patch_type == "apply":
                 return self._apply(
                     served,
                     (namespace, name),
                     change,
                     subresource=subresource,
-                    manager=manager,
+                    field_manager=field_manager,
                     force=force,
                     dry_run=dry_run,
                 )
             old = self._existing(served, (namespace, name))
             before = self.scale_of(served, old) if subresource == "scale" else old
-            after = _patched(served, before, change, how)
-            after = fresh(after)
+            after = _patched(served, before, change, patch_type)
+            after = to_json(after)
             object_meta.check_shape(after)
             if subresource == "scale":
                 after = self._scaled(served, old, after)
@@ -295,7 +295,7 @@ class Store(Objects):
         return self._write(kind, "MODIFIED", new, old)
 
     def _apply(
-        self, kind: Kind, key: Key, config: Obj, *, subresource: str, manager: str, force: bool, dry_run: bool
+        self, kind: Kind, key: Key, config: Obj, *, subresource: str, field_manager: str, force: bool, dry_run: bool
     ) -> Obj:
         namespace, name = key
         object_meta.check_shape(config)
@@ -306,7 +306,7 @@ class Store(Objects):
         new = server_side_apply.apply(
             old,
             config,
-            manager=manager,
+            manager=field_manager,
             force=force,
             subresource=subresource,
             now=object_meta.timestamp(self.now()),
@@ -316,7 +316,7 @@ class Store(Objects):
             if subresource:
                 raise errors.not_found(kind, name)
             return self.create(kind, new, namespace=namespace, dry_run=dry_run)
-        return self._update(kind, old, fresh(new), subresource=subresource, dry_run=dry_run)
+        return self._update(kind, old, to_json(new), subresource=subresource, dry_run=dry_run)
 
     def _delete(self, kind: Kind, old: Obj, grace: int | None, propagation: Propagation | None) -> Obj | None:
         admission.on_delete(kind, old)
@@ -368,8 +368,8 @@ def _finished(obj: Obj) -> bool:
     return "deletionTimestamp" in meta and not waits and not (obj.get("spec") or {}).get("finalizers")
 
 
-def _patched(kind: Kind, before: Obj, change: Any, how: How) -> Obj:  # noqa: ANN401 (a map, or a list of operations)
-    match how:
+def _patched(kind: Kind, before: Obj, change: Any, patch_type: PatchType) -> Obj:  # noqa: ANN401 (a map, or a list of operations)
+    match patch_type:
         case "json":
             after = patches.json_patch(before, change)
         case "strategic":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.informer import Feed
+from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.object_updates import CONFLICT, NOT_FOUND, emit, parsed, rewrite, with_condition
 from local.kubernetes.conversion import typed
 from local.kubernetes.errors import ApiError
@@ -77,7 +77,7 @@ class Scheduler:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._feed = Feed(
+        self._feed = Informer(
             store,
             kinds.NAMESPACES,
             kinds.NODES,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import boto3
 import pytest
 
-from local.faults import Action
+from local.faults import Fault
 from local.kubernetes.apiserver.server import Server
 from local.kubernetes.registry.store import Store
 from tests.e2e.cli.conftest import Desk, Said, call
@@ -134,11 +134,11 @@ def test_a_token_that_isnt_accepted_and_a_user_who_may_not_read(tmp_path: Path) 
 
 
 def test_what_aws_denies_is_named(desk: Desk) -> None:
-    denied = Action(
+    denied = Fault(
         code="AccessDeniedException",
         message="User: arn:aws:iam::1:user/me is not authorized to perform: lambda:GetFunctionConfiguration on x",
     )
-    desk.world.faults.call("lambda", "GetFunctionConfiguration", denied, times=10)
+    desk.world.faults.inject_aws("lambda", "GetFunctionConfiguration", denied, times=10)
     told(desk.tenon("plan"), "plan", "AWS denies lambda:GetFunctionConfiguration", "docs/cli.md")
 
 

@@ -20,7 +20,7 @@ def busy(desk: Desk) -> Desk:
     """Five replicas running on machines of their own."""
     desk.world.apply("cli/demo/manifests/spot-default.yaml")
     desk.world.scale("default", "inflate", 5)
-    desk.world.run_until_rest()
+    desk.world.run_until_idle()
     return desk
 
 
@@ -48,7 +48,7 @@ def test_an_empty_node_waits_and_then_goes(busy: Desk) -> None:
     assert waits.lines[0].endswith(" waits to go"), waits.out
     assert "it is empty, and goes in" in waits.lines[1]
     assert "(consolidateAfter 30s)" in waits.lines[1]
-    world.run_until(lambda: any(h.what == "claim leaving" for h in world.events.all))
+    world.run_until(lambda: any(h.type == "claim leaving" for h in world.timeline.all))
     leaves = busy.tenon("explain", "node", node)
     assert leaves.lines[0].endswith(" is leaving"), leaves.out
     assert leaves.lines[1].startswith("  Empty: empty for 3")
@@ -59,12 +59,12 @@ def test_a_claim_says_how_far_it_has_come(desk: Desk) -> None:
     world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 1)
-    world.run_until(lambda: bool(world.events.of("claim launched")))
+    world.run_until(lambda: bool(world.timeline.of("claim launched")))
     name = world.claims()[0]["metadata"]["name"]
     told = desk.tenon("explain", "nodeclaim", name)
     assert told.lines[0] == f"NodeClaim {name} waits for its node"
     assert "it is given up in 14m" in told.lines[1]
-    world.run_until_rest()
+    world.run_until_idle()
     assert desk.tenon("explain", f"nc/{name}").lines[0] == f"NodeClaim {name} is up"
     missing = desk.tenon("explain", "nodeclaim", "nope")
     assert missing.code == 2

@@ -202,7 +202,7 @@ def test_what_ec2_has_just_lacked_is_the_reason_in_a_living_cluster(desk: Desk) 
     ]
     world.store.patch(kind, "default", {"spec": {"requirements": requirements}})
     world.scale("default", "inflate", 1)
-    world.run_until(lambda: any(h.what == "call" and h.name == "ec2 CreateFleet" for h in world.events.all))
+    world.run_until(lambda: any(h.type == "call" and h.name == "ec2 CreateFleet" for h in world.timeline.all))
     world.settle()
     waiting = world.pending()[0]["metadata"]["name"]
     told = desk.tenon("explain", "pod", waiting)

@@ -34,7 +34,7 @@ def test_it_is_kept_by_its_number_until_it_expires_and_then_by_its_budgets(desk:
     world.apply("cli/demo/manifests/v1.yaml")
     world.apply(POOL)
     world.run_until(lambda: len(world.nodes("fixed")) == 1)
-    world.run_until_rest()
+    world.run_until_idle()
     name = world.nodes("fixed")[0]["metadata"]["name"]
     fresh = desk.tenon("explain", "node", name)
     assert fresh.lines[0] == f"Node {name} is kept"

@@ -20,7 +20,7 @@ def busy(desk: Desk) -> Desk:
     """Five replicas running on machines of their own."""
     desk.world.apply("cli/demo/manifests/spot-default.yaml")
     desk.world.scale("default", "inflate", 5)
-    desk.world.run_until_rest()
+    desk.world.run_until_idle()
     return desk
 
 

@@ -117,8 +117,8 @@ def test_in_a_living_cluster_it_says_what_would_come_and_touches_nothing(desk: D
     world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 5)
-    world.run_until_rest()
-    before, calls = _state(world), len(world.events.of("call"))
+    world.run_until_idle()
+    before, calls = _state(world), len(world.timeline.of("call"))
     asked = desk.tenon("plan", "--what-if", "deployment/inflate=12", "--json")
     assert asked.code == 0, asked.err
     plain = asked.json
@@ -134,16 +134,16 @@ def test_in_a_living_cluster_it_says_what_would_come_and_touches_nothing(desk: D
     assert "No place for 5 pods" in lost.out
     world.settle()
     assert _state(world) == before
-    assert all(h.name.split()[1].startswith(READING) for h in world.events.of("call")[calls:])
+    assert all(h.name.split()[1].startswith(READING) for h in world.timeline.of("call")[calls:])
 
 
 def test_the_plan_comes_true(desk: Desk) -> None:
     world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")
-    world.run_until_rest()
+    world.run_until_idle()
     planned = desk.tenon("plan", "--what-if", "deployment/inflate=5", "--json").json
     world.scale("default", "inflate", 5)
-    world.run_until_rest()
+    world.run_until_idle()
     machines = sorted((c["cheapest"]["instanceType"], len(c["pods"])) for c in planned["launches"]["nodeClaims"])
     labels = [n["metadata"]["labels"] for n in world.nodes()]
     assert (

@@ -224,11 +224,11 @@ def test_a_living_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: 
     world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 5)
-    world.run_until_rest()
+    world.run_until_idle()
     world.scale("default", "inflate", 0)
-    world.run_until(lambda: any(h.what == "node gone" for h in world.events.all))
+    world.run_until(lambda: any(h.type == "node gone" for h in world.timeline.all))
     world.scale("default", "inflate", 2)
-    world.run_until_rest()
+    world.run_until_idle()
     html = tmp_path / "cluster.html"
     said: Said = desk.tenon("report", "-o", str(html), "--days", "0.1")
     assert said.code == 0, said.err

@@ -17,7 +17,7 @@ MANIFEST = "cli/demo/manifests/spot-default.yaml"
 
 def test_a_cluster_that_is_well_says_so_and_exits_with_0(desk: Desk) -> None:
     desk.world.apply(MANIFEST)
-    desk.world.run_until_rest()
+    desk.world.run_until_idle()
     shown = desk.tenon("status")
     assert shown.code == 0, shown.out + shown.err
     assert shown.lines[0] == f"{CLUSTER} · all is well"
@@ -29,7 +29,7 @@ def test_a_dead_letter_is_told_and_exits_with_1(desk: Desk) -> None:
     sqs = boto3.client("sqs")
     url = sqs.get_queue_url(QueueName=resource_names.queue(CLUSTER, "termination", fifo=False))["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="garbage")
-    desk.world.run_until_rest()
+    desk.world.run_until_idle()
     found = desk.tenon("status", "--json")
     assert found.code == 1
     (queue,) = (q for q in found.json["queues"] if q["name"] == "termination")
@@ -71,7 +71,7 @@ spec:
 """
     )
     desk.world.apply(str(manifest))
-    desk.world.run_until_rest()
+    desk.world.run_until_idle()
     found = desk.tenon("status", "--json")
     assert found.code == 1
     wrong = {u["condition"]: u for u in found.json["unready"] if u["name"] == "nowhere"}

@@ -88,7 +88,7 @@ def event(world: World, detail_type: str, detail: dict[str, Any], *, ago: float 
 
 
 def send(world: World, *bodies: str) -> None:
-    (source,) = (s for s in world.aws.deployed.sources if "nterruption" in s.queue_name)
+    (source,) = (s for s in world.aws.deployed.event_source_mappings if "nterruption" in s.queue_name)
     for body in bodies:
         world.aws.queues.send(source.queue_name, body)
 
@@ -116,7 +116,7 @@ def nothing_went_wrong(world: World) -> None:
             assert "exception" not in line, line
 
 
-def since(moment: datetime, happening: Any) -> float:  # noqa: ANN401 - a Happening
+def since(moment: datetime, happening: Any) -> float:  # noqa: ANN401 - a TimelineEvent
     return float((happening.at - moment).total_seconds())
 
 

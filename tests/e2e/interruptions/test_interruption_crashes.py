@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from infra import function_sizes
-from local.faults import Action
+from local.faults import Fault
 from local.world import World
 from local.world.world import Options
 from tests.e2e.interruptions.rig import (
@@ -53,7 +53,7 @@ def test_wherever_it_dies_the_machine_is_replaced_and_nothing_is_left_over(quiet
     world = quiet_world
     world.apply([deployment("web", PODS)])
     fill(world, PODS)
-    cuts = world.faults.walk_cuts("interruption")
+    cuts = world.faults.crash_around_each_write("interruption")
     wanted = {(call, when) for call in MUST_BE_CUT for when in ("before", "after")}
     for _ in range(20):
         warned = world.clock.now()
@@ -64,15 +64,15 @@ def test_wherever_it_dies_the_machine_is_replaced_and_nothing_is_left_over(quiet
             return taken not in claimed(world)
 
         world.run_until(given_back, limit=timedelta(minutes=15))
-        world.run_until_rest(limit=timedelta(hours=1))
+        world.run_until_idle(limit=timedelta(hours=1))
         all_is_well(world)
         # Two at first; a replacement each time and, where the launch was cut off, none besides.
-        launched = [h for h in world.events.of("claim launched") if h.at >= warned]
+        launched = [h for h in world.timeline.of("claim launched") if h.at >= warned]
         assert 1 <= len(launched) <= 2
-        if wanted <= cuts.made and not cuts.left:
+        if wanted <= cuts.tried and not cuts.remaining:
             break
-    assert wanted <= cuts.made
-    assert not cuts.left
+    assert wanted <= cuts.tried
+    assert not cuts.remaining
 
 
 @pytest.mark.parametrize("slow", ["", "leases"])
@@ -85,7 +85,7 @@ def test_two_that_hear_of_the_same_machine_at_once_replace_it_once(slow: str) ->
         before = {c["metadata"]["name"] for c in world.claims()}
         if slow:
             # Whoever comes first to such a write waits there, so that the other overtakes.
-            world.faults.kubernetes("PATCH", slow, Action(delay=0.3))
+            world.faults.inject_kubernetes("PATCH", slow, Fault(delay=0.3))
         warned = world.clock.now()
         warning = event(world, SPOT, {"instance-id": instance.id})
         # Two full batches, which are handed over at once.
@@ -94,7 +94,7 @@ def test_two_that_hear_of_the_same_machine_at_once_replace_it_once(slow: str) ->
         world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
         first, second, *_ = sorted((i for i in interruptions(world) if i.at >= warned), key=lambda i: i.at)
         assert second.at < first.at + timedelta(seconds=first.latency)
-        created = {h.name for h in world.events.of("claim created") if h.at >= warned} - before
+        created = {h.name for h in world.timeline.of("claim created") if h.at >= warned} - before
         assert len(created) == 1
         assert len(world.instances()) == 1
         nothing_went_wrong(world)

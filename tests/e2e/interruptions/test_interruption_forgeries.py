@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local.faults import Action
+from local.faults import Fault
 from local.world.sample_objects import budget
 from tests.e2e.interruptions.rig import (
     REBALANCE,
@@ -30,7 +30,7 @@ from tests.e2e.interruptions.rig import (
 if TYPE_CHECKING:
     from local.world import World
 
-REFUSED = Action(code="RequestLimitExceeded", status=503)
+REFUSED = Fault(code="RequestLimitExceeded", status=503)
 DEADLINE = "karpenter.sh/nodeclaim-termination-timestamp"
 
 
@@ -125,8 +125,8 @@ def test_a_warning_that_ec2_knows_nothing_of_overrides_no_budget(quiet_world: Wo
     assert DEADLINE not in notes(world, node)
     assert instance.id in {i.id for i in world.instances()}
     assert len(world.pods(phase="Running")) == 2
-    (joined,) = (since(forged, h) for h in world.events.of("node joined") if h.at >= forged)
-    (left,) = (since(forged, h) for h in world.events.of("pod leaving") if h.at >= forged)
+    (joined,) = (since(forged, h) for h in world.timeline.of("node joined") if h.at >= forged)
+    (left,) = (since(forged, h) for h in world.timeline.of("pod leaving") if h.at >= forged)
     assert joined <= left
     # It is asked about again for a while, given up once, and never becomes a dead letter.
     said = [line["message"] for i in interruptions(world) if i.at >= forged for line in i.logs]
@@ -144,7 +144,7 @@ def test_a_true_warning_that_ec2_confirms_late_is_followed_at_once_and_has_its_d
     fill(world, 2)
     (instance,) = world.instances()
     (node,) = (n["metadata"]["name"] for n in world.nodes())
-    world.aws.instances.spot_status_lags = timedelta(seconds=4)
+    world.aws.instances.spot_status_delay = timedelta(seconds=4)
     warned = world.clock.now()
     world.interrupt_spot([instance.id])
     world.run_until(lambda: is_going(world, node), limit=timedelta(seconds=5))
@@ -152,7 +152,7 @@ def test_a_true_warning_that_ec2_confirms_late_is_followed_at_once_and_has_its_d
     world.run_until(lambda: not world.pods(node=node), limit=timedelta(minutes=2))
     assert (world.clock.now() - warned).total_seconds() <= 110
     world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=2))
-    created = [h for h in world.events.of("claim created") if h.at >= warned]
+    created = [h for h in world.timeline.of("claim created") if h.at >= warned]
     assert len(created) == 1
     assert world.dead_letters() == []
     nothing_went_wrong(world)
@@ -164,7 +164,7 @@ def test_a_warning_is_believed_where_ec2_cant_be_asked(quiet_world: World) -> No
     fill(world, 2)
     (instance,) = world.instances()
     (node,) = (n["metadata"]["name"] for n in world.nodes())
-    world.faults.call("ec2", "DescribeSpotInstanceRequests", REFUSED, times=100, caller="interruption")
+    world.faults.inject_aws("ec2", "DescribeSpotInstanceRequests", REFUSED, times=100, caller="interruption")
     warned = world.clock.now()
     world.interrupt_spot([instance.id])
     world.run_until(lambda: is_going(world, node) and DEADLINE in notes(world, node), limit=timedelta(seconds=10))

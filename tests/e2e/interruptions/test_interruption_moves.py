@@ -30,7 +30,7 @@ def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_each_has_its_r
     assert len(risky) == 30
     going: list[int] = []
     began = world.clock.now()
-    world.aws.instances.rebalance(risky[:12])
+    world.aws.instances.recommend_rebalance(risky[:12])
 
     def look() -> bool:
         going.append(sum(1 for c in world.claims() if c["metadata"].get("deletionTimestamp")))
@@ -38,8 +38,8 @@ def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_each_has_its_r
 
     world.run_until(look, limit=timedelta(minutes=20))
     assert max(going) == 3
-    launched = [h.at for h in world.events.of("claim launched") if h.at >= began]
-    leaving = [h.at for h in world.events.of("claim leaving") if h.at >= began]
+    launched = [h.at for h in world.timeline.of("claim launched") if h.at >= began]
+    leaving = [h.at for h in world.timeline.of("claim leaving") if h.at >= began]
     assert min(launched) <= min(leaving)
     world.run_until(lambda: len(world.pods(phase="Running")) == 60, limit=timedelta(minutes=3))
 
@@ -52,7 +52,7 @@ def test_a_pool_may_ignore_recommendations_or_only_cordon(choice: str) -> None:
         fill(world, 4)
         first = world.instances()[0].id
         (node,) = nodes_of(world, {first})
-        world.aws.instances.rebalance([first])
+        world.aws.instances.recommend_rebalance([first])
         world.run_for(timedelta(minutes=5))
         assert not is_going(world, node)
         unschedulable = world.store.get(kinds.NODES, node)["spec"].get("unschedulable", False)
@@ -66,7 +66,7 @@ def test_a_machine_at_risk_stays_where_nothing_better_is_to_be_had(quiet_world: 
     fill(world, 2)
     (instance,) = world.instances()
     world.aws.capacity.set("spot", "*", "*", 0)
-    world.aws.instances.rebalance([instance.id])
+    world.aws.instances.recommend_rebalance([instance.id])
     world.run_for(timedelta(minutes=5))
     assert [i.id for i in world.instances()] == [instance.id]
     assert len(world.pods(phase="Running")) == 2

@@ -39,9 +39,9 @@ def test_pods_with_a_place_leave_at_once_and_the_others_when_the_machine_they_wa
     warned = world.clock.now()
     world.interrupt_spot([instance_of(world, full)])
     world.run_until(lambda: len(world.pods(phase="Running")) == 3 and not world.pods(node=full))
-    left = sorted(since(warned, h) for h in world.events.of("pod leaving") if h.at >= warned)
-    (joined,) = (since(warned, h) for h in world.events.of("node joined") if h.at >= warned)
-    (ready,) = (since(warned, h) for h in world.events.of("node ready") if h.at >= warned)
+    left = sorted(since(warned, h) for h in world.timeline.of("pod leaving") if h.at >= warned)
+    (joined,) = (since(warned, h) for h in world.timeline.of("node joined") if h.at >= warned)
+    (ready,) = (since(warned, h) for h in world.timeline.of("node ready") if h.at >= warned)
     assert len(left) == 2
     assert left[0] <= 10
     assert joined <= left[1] <= ready + 2
@@ -65,7 +65,7 @@ def test_pods_with_a_long_grace_leave_at_once_and_get_of_it_what_the_deadline_le
         assert graces.keys() == {"patient"}
         assert 85 <= graces["patient"] <= 105
         world.run_until(lambda: not world.pods(node=node["metadata"]["name"]), limit=timedelta(minutes=3))
-        gone = {h.name.split("-")[0]: since(warned, h) for h in world.events.of("pod gone") if h.at >= warned}
+        gone = {h.name.split("-")[0]: since(warned, h) for h in world.timeline.of("pod gone") if h.at >= warned}
         assert 100 <= gone["default/patient"] <= 110
         assert gone["default/web"] <= 110
         world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
@@ -107,7 +107,7 @@ def test_drains_begin_while_somebody_else_decides_and_the_replacement_follows(qu
         "leaseDurationSeconds": 15,
         "renewTime": world.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }
-    world.store.patch(kinds.LEASES, "tenon-demo", {"spec": held}, namespace="kube-system", how="merge")
+    world.store.patch(kinds.LEASES, "tenon-demo", {"spec": held}, namespace="kube-system", patch_type="merge")
     warned = world.clock.now()
     world.interrupt_spot([i.id for i in world.instances()])
     world.run_until(lambda: is_going(world, node["metadata"]["name"]), limit=timedelta(seconds=5))
@@ -115,7 +115,7 @@ def test_drains_begin_while_somebody_else_decides_and_the_replacement_follows(qu
         lambda: not world.pods(node=node["metadata"]["name"]) and len(world.pods(phase="Running")) == 2,
         limit=timedelta(minutes=3),
     )
-    created = [since(warned, h) for h in world.events.of("claim created") if h.at >= warned]
+    created = [since(warned, h) for h in world.timeline.of("claim created") if h.at >= warned]
     assert 10 <= min(created) <= 40
     nothing_went_wrong(world)
     assert world.dead_letters() == []
@@ -179,8 +179,8 @@ def test_the_deployed_rules_let_samples_in_and_not_their_neighbours(quiet_world:
         ("aws.health", "AWS Health Event", {"service": "EC2", "eventTypeCategory": "issue"}),
         ("my.app", SPOT, {"instance-id": "i-1"}),
     ]
-    before = len(world.aws.buses.deliveries)
+    before = len(world.aws.event_buses.deliveries)
     for source, about, detail in [*wanted, *others]:
         bus.put_events(Entries=[{"Source": source, "DetailType": about, "Detail": json.dumps(detail)}])
-    came = [d for d in world.aws.buses.deliveries[before:] if "nterruption" in d.target_arn]
+    came = [d for d in world.aws.event_buses.deliveries[before:] if "nterruption" in d.target_arn]
     assert [(d.event["source"], d.event["detail-type"], d.event["detail"]) for d in came] == wanted

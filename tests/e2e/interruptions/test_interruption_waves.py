@@ -46,16 +46,16 @@ def test_two_hundred_of_four_hundred_nodes_that_are_warned_in_one_second_are_emp
     assert len(held & there) > 10
     assert len(guarded) > 10
     healthy = Healthy(world, {"guarded": 36, "held": 40})
-    mark, calls = len(world.events.all), world.aws.calls.count()["ec2", "CreateFleet"]
+    mark, calls = len(world.timeline.all), world.aws.calls.count()["ec2", "CreateFleet"]
     warned = world.clock.now()
     world.interrupt_spot(sorted(doomed))
     world.run_until(lambda: world.clock.now() > warned + timedelta(minutes=3))
-    happened = world.events.all[mark:]
+    happened = world.timeline.all[mark:]
 
-    tainted = {h.name: since(warned, h) for h in happened if h.what == "node cordoned" and h.name in nodes}
+    tainted = {h.name: since(warned, h) for h in happened if h.type == "node cordoned" and h.name in nodes}
     assert set(tainted) == nodes
     assert max(tainted.values()) <= 10
-    asked = [since(warned, h) for h in happened if h.what == "call" and h.name == "ec2 CreateFleet"]
+    asked = [since(warned, h) for h in happened if h.type == "call" and h.name == "ec2 CreateFleet"]
     assert asked
     assert len(asked) <= 20
     assert max(asked) <= 15
@@ -63,7 +63,7 @@ def test_two_hundred_of_four_hundred_nodes_that_are_warned_in_one_second_are_emp
     gone = {
         h.name.removeprefix("default/"): since(warned, h)
         for h in happened
-        if h.what == "pod gone" and h.name.removeprefix("default/") in there
+        if h.type == "pod gone" and h.name.removeprefix("default/") in there
     }
     assert set(gone) == there
     assert max(gone.values()) <= 110
@@ -73,7 +73,7 @@ def test_two_hundred_of_four_hundred_nodes_that_are_warned_in_one_second_are_emp
     assert healthy.states > 100
     assert {app for at, app, _ in healthy.broken if (at - warned).total_seconds() < last} == set()
     assert {app for _, app, _ in healthy.broken} == {"held"}
-    leaving = {h.name.removeprefix("default/"): since(warned, h) for h in happened if h.what == "pod leaving"}
+    leaving = {h.name.removeprefix("default/"): since(warned, h) for h in happened if h.type == "pod leaving"}
     assert guarded <= set(leaving)
     assert min(leaving[pod] for pod in held & there) >= last
     assert not (held - there) & set(leaving)
@@ -102,7 +102,7 @@ def test_a_storm_of_ten_thousand_messages_is_worked_off_and_nothing_of_ours_is_l
     rng.shuffle(storm)
     began = world.clock.now()
     with world.aws.lock:
-        world.aws.instances.doom(ours)
+        world.aws.instances.reclaim(ours)
     send(world, *storm)
     world.run_until(lambda: world.aws.queues.empty() and not world.aws.functions.running)
     received = [m for m in world.aws.queues.delivered if "nterruption" in m.queue]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from local.kubelets.behavior import WELL, Conduct, Timing
+from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.kubelets.kubelets import Kubelets
 from local.kubelets.machine import Machine
 from local.kubernetes import kinds
@@ -60,12 +60,14 @@ class Cloud:
 class Rig:
     """One cluster on a clock that jumps from one due thing to the next."""
 
-    def __init__(self, *, conduct: Callable[[Machine], Conduct] = lambda _machine: WELL, seed: int = 0) -> None:
+    def __init__(
+        self, *, behavior: Callable[[Machine], MachineBehavior] = lambda _machine: NORMAL, seed: int = 0
+    ) -> None:
         self.now = START
         self.store = Store(now=lambda: self.now, rng=random.Random(seed))  # noqa: S311 (uids of a test)
         self.cloud = Cloud()
         timing = Timing(boot=(20, 35), ready=(3, 6), pull=(1, 2), stop=(1, 1))
-        self.kubelets = Kubelets(self.store, self.cloud, CLUSTER, seed=seed, timing=timing, conduct=conduct)
+        self.kubelets = Kubelets(self.store, self.cloud, CLUSTER, seed=seed, timing=timing, behavior=behavior)
         self.actors = [*controllers(self.store, seed=seed), self.kubelets]
 
     def settle(self, *, limit: timedelta = timedelta(minutes=10)) -> None:
@@ -159,7 +161,7 @@ class Rig:
         return self.store.get(kind, name, namespace=namespace if kind.namespaced else "")
 
     def patch(self, kind: Kind, name: str, patch: Json, namespace: str = "default") -> Json:
-        return self.store.patch(kind, name, patch, namespace=namespace if kind.namespaced else "", how="merge")
+        return self.store.patch(kind, name, patch, namespace=namespace if kind.namespaced else "", patch_type="merge")
 
     def pods(self, app: str = "") -> list[Json]:
         return self.store.list(kinds.PODS, labels=f"app={app}" if app else "")

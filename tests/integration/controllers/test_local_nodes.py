@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from local.kubelets.behavior import Conduct
+from local.kubelets.behavior import MachineBehavior
 from local.kubernetes import kinds
 from shared.api.quantity import parse_quantity
 from tests.integration.controllers.rig import START, Rig, node_config
@@ -102,14 +102,14 @@ class TestJoining:
 
 class TestMisconduct:
     def test_a_node_may_never_join(self) -> None:
-        rig = Rig(conduct=lambda _machine: Conduct(never_joins=True))
+        rig = Rig(behavior=lambda _machine: MachineBehavior(never_joins=True))
         rig.machine("n1")
         rig.settle()
         assert not rig.exists(kinds.NODES, NODE)
         assert "i-n1" in rig.kubelets.failures
 
     def test_a_node_may_join_late(self) -> None:
-        rig = Rig(conduct=lambda _machine: Conduct(joins_late_by=timedelta(minutes=5)))
+        rig = Rig(behavior=lambda _machine: MachineBehavior(join_delay=timedelta(minutes=5)))
         rig.machine("n1")
         rig.run(seconds=300)
         assert not rig.exists(kinds.NODES, NODE)
@@ -117,7 +117,7 @@ class TestMisconduct:
         assert rig.exists(kinds.NODES, NODE)
 
     def test_a_node_may_never_be_ready(self) -> None:
-        rig = Rig(conduct=lambda _machine: Conduct(never_ready=True))
+        rig = Rig(behavior=lambda _machine: MachineBehavior(never_ready=True))
         rig.machine("n1")
         rig.pod("web")
         rig.settle()
@@ -125,7 +125,7 @@ class TestMisconduct:
         assert rig.node_of("web") == ""
 
     def test_a_node_may_have_less_memory(self) -> None:
-        whole, missing = Rig(), Rig(conduct=lambda _machine: Conduct(memory_missing=Fraction(1, 2)))
+        whole, missing = Rig(), Rig(behavior=lambda _machine: MachineBehavior(missing_memory=Fraction(1, 2)))
         sizes = []
         for rig in (whole, missing):
             rig.machine("n1")
@@ -186,7 +186,7 @@ class TestLosingNodes:
     def test_a_silent_node_is_unknown_after_forty_seconds_and_tainted(self, rig: Rig) -> None:
         rig.machine("n1")
         rig.settle()
-        rig.kubelets.silence(NODE, rig.now)
+        rig.kubelets.stop_heartbeat(NODE, rig.now)
         rig.run(seconds=39)
         assert ready(rig) == "True"
         rig.run(seconds=2)
@@ -197,7 +197,7 @@ class TestLosingNodes:
         rig.machine("n1")
         rig.pod("web")
         rig.settle()
-        rig.kubelets.silence(NODE, rig.now)
+        rig.kubelets.stop_heartbeat(NODE, rig.now)
         rig.run(seconds=42)
         conditions = rig.get(kinds.PODS, "web")["status"]["conditions"]
         assert {c["type"]: c["status"] for c in conditions}["Ready"] == "False"

@@ -282,7 +282,7 @@ def _is(text: str) -> Callable[[Made], str]:
 
 
 def _arn(made: Made, logical: str, shape: str) -> str:
-    (name,) = (physical for id_, physical in made.cloud.deployed.physical.items() if id_.startswith(logical))
+    (name,) = (physical for id_, physical in made.cloud.deployed.physical_ids.items() if id_.startswith(logical))
     return shape.format(name)
 
 

@@ -110,7 +110,7 @@ def test_what_is_allowed_is_done(made: Made) -> None:
 def test_every_feed_can_be_polled_and_every_failure_kept(made: Made) -> None:
     """What Lambda itself does in a function's name: without these it refuses the source, or drops the event."""
     at = made.cloud.enforcement.account
-    for source in made.cloud.deployed.sources:
+    for source in made.cloud.deployed.event_source_mappings:
         caller = made.cloud.functions.named(source.function_name).short_name
         for action in ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"):
             request = iam_policies.Request(action=action, resource=source.queue_arn)

@@ -15,7 +15,7 @@ from local.kubernetes.apiserver.rbac import Rbac
 from local.kubernetes.apiserver.server import Server
 from local.kubernetes.kinds import Kind
 from local.kubernetes.registry.store import Store
-from local.world.authentication import RELAY_TOKEN, Identities
+from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
 from shared.cluster.connect import to_server
 from shared.cluster.errors import ApiError
 from shared.cluster.token import presign
@@ -118,15 +118,15 @@ NEVER = (
 
 class Cluster(NamedTuple):
     server: Server
-    identities: Identities
+    identities: TokenAuthenticator
     rbac: Rbac
 
 
 @pytest.fixture(scope="module")
 def cluster(made: Made) -> Iterator[Cluster]:
     store = Store(now=lambda: datetime.now(UTC))
-    identities, rbac = Identities(), Rbac(store)
-    identities.admit(made.cloud.deployed)
+    identities, rbac = TokenAuthenticator(), Rbac(store)
+    identities.register(made.cloud.deployed)
     store.create(kinds.NAMESPACES, {"metadata": {"name": cluster_manifests.NAMESPACE}})
     for obj in (*cluster_manifests.kinds(), *cluster_manifests.access()[1:], *cluster_manifests.relay_access()):
         kind = store.kind(obj["apiVersion"], obj["kind"])

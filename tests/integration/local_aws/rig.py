@@ -108,13 +108,15 @@ class Rig:
         self.settle()
         while self.clock.now() < end:
             due = min((at for actor in self.cloud.actors() if (at := actor.due()) is not None), default=end)
-            self.clock.turn_to(min(due, end))
+            self.clock.skip_to(min(due, end))
             self.settle()
 
     def send(self, logical_id: str, body: str, **more: Json) -> None:
-        boto3.client("sqs").send_message(QueueUrl=self.cloud.deployed.physical[logical_id], MessageBody=body, **more)
+        boto3.client("sqs").send_message(
+            QueueUrl=self.cloud.deployed.physical_ids[logical_id], MessageBody=body, **more
+        )
 
     def queue(self, logical_id: str) -> list[str]:
         """The bodies of what lies in a queue."""
-        name = self.cloud.deployed.physical[logical_id].rsplit("/", 1)[-1]
+        name = self.cloud.deployed.physical_ids[logical_id].rsplit("/", 1)[-1]
         return [message.body for message in self.cloud.queues.messages(name)]

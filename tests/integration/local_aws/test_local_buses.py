@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 
-from local.faults import Action
+from local.faults import Fault
 from tests.integration.local_aws.rig import START, Json, Rig, arn, function, resource
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_a_crash_loses_the_warm_state_and_an_error_does_not(rig: Rig) -> None:
 
     rig.probe.answer = work
     assert rig.cloud.functions.invoke("Function", {}).cold
-    rig.cloud.faults.call("sqs", "ListQueues", Action(crash="after"))
+    rig.cloud.faults.inject_aws("sqs", "ListQueues", Fault(crash="after"))
     crashed = rig.cloud.functions.invoke("Function", {})
     assert not crashed.cold
     assert crashed.error == "Crash: after sqs ListQueues"

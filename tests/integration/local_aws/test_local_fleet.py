@@ -148,7 +148,7 @@ def test_an_instance_is_what_its_launch_template_says(account: Account, rig: Rig
     assert seen()["SecurityGroups"][0]["GroupId"] == account.security_group_id
     assert seen()["MetadataOptions"]["HttpTokens"] == "required"
     assert {"Key": "who", "Value": "tenon"} in seen()["Tags"]
-    rig.clock.turn_to(rig.clock.now() + timedelta(seconds=2))
+    rig.clock.skip_to(rig.clock.now() + timedelta(seconds=2))
     for actor in (rig.cloud.instances,):
         actor.step(rig.clock.now())
     assert seen()["State"]["Name"] == "running"
@@ -157,7 +157,7 @@ def test_an_instance_is_what_its_launch_template_says(account: Account, rig: Rig
     ec2.terminate_instances(InstanceIds=[instance_id])
     assert seen()["State"]["Name"] == "shutting-down"
     assert rig.cloud.instances.running == {}
-    rig.clock.turn_to(rig.clock.now() + timedelta(seconds=30))
+    rig.clock.skip_to(rig.clock.now() + timedelta(seconds=30))
     rig.cloud.instances.step(rig.clock.now())
     assert seen()["State"]["Name"] == "terminated"
 

@@ -91,7 +91,7 @@ def test_a_reservation_is_for_its_own_type_and_zone(account: Account, rig: Rig) 
 
 def test_a_machine_that_cannot_start_ends_before_it_runs(account: Account, rig: Rig) -> None:
     rig.deploy()
-    rig.cloud.instances.break_starts("m5.large", "*", 1)
+    rig.cloud.instances.fail_starts("m5.large", "*", 1)
     broken, whole = ids(launch(account, "m5.large", "us-east-1a", count=2))
     rig.run_for(timedelta(seconds=20))
     described = boto3.client("ec2").describe_instances(InstanceIds=[broken, whole])["Reservations"]

@@ -22,7 +22,7 @@ from local.kubernetes import kinds
 from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
 from local.kubernetes.registry.store import Store
 from local.world import catalog_cache
-from local.world.client_crashes import requests_cut
+from local.world.client_crashes import kubernetes_client_crashes
 from shared import runtime
 from shared.api import labels as names
 from shared.cluster.client import Client
@@ -36,7 +36,7 @@ from shared.settings import ProvisioningSettings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from local.faults import Action, Site
+    from local.faults import Fault, InjectionPoint
 
 CHECKOUT = Path(__file__).parent.parent.parent.parent
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -62,7 +62,7 @@ class Turns(Faults):
         self._turn = self._order.choice(sorted(threads))
         self._changed = threading.Condition()
 
-    def strike(self, site: Site) -> Action | None:  # noqa: ARG002 (every call is a place to switch at)
+    def strike(self, site: InjectionPoint) -> Fault | None:  # noqa: ARG002 (every call is a place to switch at)
         me = threading.current_thread().name
         if me in getattr(self, "_running", ()):
             self._pass_on()
@@ -180,12 +180,12 @@ class Deciders:
 @pytest.fixture(scope="module")
 def deciders() -> Iterator[Deciders]:
     turns, clock = Turns(), Clock()
-    raw = catalog_cache.taken(region="us-east-1", seed=0, now=clock.now())
+    raw = catalog_cache.load_or_fetch(region="us-east-1", seed=0, now=clock.now())
     kubernetes = Store(now=clock.now)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server(kubernetes))
         cloud = stack.enter_context(Cloud(now=clock.now, sleep=clock.turn, faults=turns))
-        stack.enter_context(requests_cut(turns))
+        stack.enter_context(kubernetes_client_crashes(turns))
         cloud.prepare(cluster="demo", version="1.34", endpoint=server.url, certificate_authority="Q0E=")
         boto3.client("s3").create_bucket(Bucket=SETTINGS.catalog_bucket)
         keys: Any = [("pk", "HASH"), ("sk", "RANGE")]

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.kubelets.kubelet_configuration import KubeletSettings
+from local.kubelets.kubelet_configuration import KubeletConfiguration
 from local.kubelets.machine import Machine
 from local.kubelets.node_resources import allocatable, capacity
 from shared.api.quantity import format_resources, parse_quantity
@@ -37,7 +37,7 @@ def machine(**fields: Any) -> Machine:  # noqa: ANN401 (fields of a machine)
 
 
 def sizes(of: Machine, **settings: Any) -> tuple[dict[str, str], dict[str, str]]:  # noqa: ANN401 (kubelet settings)
-    kubelet = KubeletSettings(**settings)
+    kubelet = KubeletConfiguration(**settings)
     size = capacity(of, kubelet, memory_lost=LOST)
     return format_resources(size), format_resources(allocatable(size, of, kubelet))
 
@@ -77,7 +77,7 @@ def test_local_zones_have_their_regions_name() -> None:
 
 @given(vcpus=st.integers(1, 448), memory=st.integers(512, 25_165_824), pods=st.integers(1, 737))
 def test_a_node_never_offers_more_than_it_has(vcpus: int, memory: int, pods: int) -> None:
-    of, kubelet = machine(vcpus=vcpus, memory_mib=memory, max_pods=pods), KubeletSettings()
+    of, kubelet = machine(vcpus=vcpus, memory_mib=memory, max_pods=pods), KubeletConfiguration()
     size = capacity(of, kubelet, memory_lost=LOST)
     usable = allocatable(size, of, kubelet)
     assert all(0 <= usable[name] <= size[name] for name in size)

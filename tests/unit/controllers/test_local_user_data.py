@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from local.kubelets.kubelet_configuration import JoinError, KubeletSettings
-from local.kubelets.user_data import settings_of
+from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration
+from local.kubelets.user_data import kubelet_configuration
 from shared.ami_family.bootstrap import Bootstrap
 from shared.ami_family.families import FAMILIES
 from shared.ami_family.user_data import render
@@ -41,8 +41,8 @@ cluster-certificate = "LS0tLS1CRUdJTg=="
 """
 
 
-def settings(user_data: str) -> KubeletSettings:
-    return settings_of(user_data, CLUSTER)
+def settings(user_data: str) -> KubeletConfiguration:
+    return kubelet_configuration(user_data, CLUSTER)
 
 
 def refusal(user_data: str) -> str:

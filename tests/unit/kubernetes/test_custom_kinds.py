@@ -200,7 +200,7 @@ def test_an_update_needs_the_version_it_is_based_on(store: Store, widgets: Kind)
 def test_a_strategic_patch_is_not_known_to_custom_kinds(store: Store, widgets: Kind) -> None:
     store.create(widgets, widget(weight=1))
     with pytest.raises(ApiError) as error:
-        store.patch(widgets, "w", {"spec": {"weight": 2}}, how="strategic")
+        store.patch(widgets, "w", {"spec": {"weight": 2}}, patch_type="strategic")
     assert error.value.status == 415
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def applied(store: Store, config: dict[str, Any], manager: str, *, force: bool = False) -> dict[str, Any]:
-    return store.patch(kinds.NODES, "n", config, how="apply", manager=manager, force=force)
+    return store.patch(kinds.NODES, "n", config, patch_type="apply", field_manager=manager, force=force)
 
 
 def test_applying_creates_what_is_not_there(store: Store) -> None:
@@ -59,10 +59,12 @@ def test_lists_with_keys_are_joined_and_others_replaced(store: Store) -> None:
     disk = {"status": {"conditions": [{"type": "DiskPressure", "status": "False"}]}}
     applied(store, {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, "me", force=True)
     for config, manager in ((ready, "kubelet"), (disk, "detector")):
-        store.patch(kinds.NODES, "n", config, how="apply", manager=manager, subresource="status")
+        store.patch(kinds.NODES, "n", config, patch_type="apply", field_manager=manager, subresource="status")
     node = store.get(kinds.NODES, "n")
     assert [condition["type"] for condition in node["status"]["conditions"]] == ["Ready", "DiskPressure"]
-    node = store.patch(kinds.NODES, "n", {"status": {}}, how="apply", manager="kubelet", subresource="status")
+    node = store.patch(
+        kinds.NODES, "n", {"status": {}}, patch_type="apply", field_manager="kubelet", subresource="status"
+    )
     assert [condition["type"] for condition in node["status"]["conditions"]] == ["DiskPressure"]
     node = applied(store, {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}}, "me")
     assert [taint["key"] for taint in node["spec"]["taints"]] == ["b"]

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from local.aws.capacity_pools import Capacity
+from local.aws.capacity_pools import CapacityPools
 from local.clock import Clock
-from local.faults import Action, Crash, Faults, Site
+from local.faults import Crash, Fault, Faults, InjectionPoint
 from local.kubernetes import kinds
 from local.kubernetes.registry.store import Store
-from local.world.authentication import signed_with
+from local.world.authentication import access_key_of
 from local.world.quiescence import QUIET, Activity, quiet_time, unfinished
 from local.world.timeline import Timeline
 
@@ -25,11 +25,11 @@ def token(url: str) -> str:
 def test_only_a_presigned_identity_call_that_names_its_cluster_is_a_token() -> None:
     signed = "X-Amz-Credential=KEY/20261121/us-east-1/sts/aws4_request&X-Amz-SignedHeaders=host%3Bx-k8s-aws-id"
     good = f"https://sts.us-east-1.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15&{signed}"
-    assert signed_with(token(good)) == "KEY"
-    assert not signed_with(token(good.replace("%3Bx-k8s-aws-id", "")))
-    assert not signed_with(token(good.replace("GetCallerIdentity", "AssumeRole")))
-    assert not signed_with(token(good.replace("sts.us-east-1.amazonaws.com", "example.com")))
-    assert not signed_with(good)
+    assert access_key_of(token(good)) == "KEY"
+    assert not access_key_of(token(good.replace("%3Bx-k8s-aws-id", "")))
+    assert not access_key_of(token(good.replace("GetCallerIdentity", "AssumeRole")))
+    assert not access_key_of(token(good.replace("sts.us-east-1.amazonaws.com", "example.com")))
+    assert not access_key_of(good)
 
 
 def test_the_clock_counts_what_work_takes_and_what_is_skipped() -> None:
@@ -37,9 +37,9 @@ def test_the_clock_counts_what_work_takes_and_what_is_skipped() -> None:
     clock = Clock(NOW, elapsed=lambda: worked[0])
     worked[0] += 2
     assert clock.now() == NOW + timedelta(seconds=2)
-    assert clock.turn_to(NOW + timedelta(seconds=5)) == timedelta(seconds=3)
+    assert clock.skip_to(NOW + timedelta(seconds=5)) == timedelta(seconds=3)
     clock.sleep(1)
-    assert clock.turn_to(NOW) == timedelta()
+    assert clock.skip_to(NOW) == timedelta()
     assert clock.now() == NOW + timedelta(seconds=6)
 
 
@@ -84,7 +84,7 @@ def test_the_timeline_tells_a_pods_life() -> None:
     store.patch(kinds.PODS, "web", ready, namespace="default", subresource="status")
     store.delete(kinds.PODS, "web", namespace="default")
     store.delete(kinds.PODS, "web", namespace="default", grace_period_seconds=0)
-    assert [happening.what for happening in timeline.all] == [
+    assert [happening.type for happening in timeline.all] == [
         "pod created",
         "pod bound",
         "pod running",
@@ -95,9 +95,12 @@ def test_the_timeline_tells_a_pods_life() -> None:
 
 def test_a_fault_goes_off_where_it_matches_and_as_often_as_it_was_armed() -> None:
     faults = Faults()
-    faults.call("ec2", "CreateFleet", Action(code="Boom"), times=2, caller="provisioner")
-    assert faults.strike(Site(service="ec2", operation="CreateFleet", caller="disruption")) is None
-    struck = [faults.strike(Site(service="ec2", operation="CreateFleet", caller="provisioner")) for _ in range(3)]
+    faults.inject_aws("ec2", "CreateFleet", Fault(code="Boom"), times=2, caller="provisioner")
+    assert faults.next_fault(InjectionPoint(service="ec2", operation="CreateFleet", caller="disruption")) is None
+    struck = [
+        faults.next_fault(InjectionPoint(service="ec2", operation="CreateFleet", caller="provisioner"))
+        for _ in range(3)
+    ]
     assert [action is not None for action in struck] == [True, True, False]
 
 
@@ -114,7 +117,7 @@ def test_a_crash_at_a_line_is_seen_by_no_handler_of_exceptions() -> None:
         except Exception:  # noqa: BLE001 - what is proved: not even this one sees it
             reached.append(99)
 
-    crash = faults.tracing("probe")
+    crash = faults.line_crash("probe")
     assert crash is not None
     with pytest.raises(Crash), crash:
         work()
@@ -122,7 +125,7 @@ def test_a_crash_at_a_line_is_seen_by_no_handler_of_exceptions() -> None:
 
 
 def test_the_most_specific_number_of_a_pool_counts() -> None:
-    capacity = Capacity()
+    capacity = CapacityPools()
     pool = ("spot", "m5.large", "us-east-1a")
     assert capacity.take(pool, 5) == 5
     capacity.set("spot", "*", "us-east-1a", 0)
