@@ -78,7 +78,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
     with stub_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
         for place, name, what in (
             (SnapshotReader, "read", "snapshot"),
-            (leased_scheduling.Deciding, "_resolved_pools", "resolved_pools"),
+            (leased_scheduling.Deciding, "_supply", "supply"),
             (leased_scheduling, "schedule", "schedule"),
             (leased_scheduling.Deciding, "_write", "claims"),
         ):

@@ -29,7 +29,7 @@ def pages() -> dict[str, str]:
     found |= {
         "reference/metrics.md": _metrics(),
         "reference/settings.md": _settings(),
-        "reference/events_page.md": events_page.page(),
+        "reference/events.md": events_page.page(),
         "reference/iam.md": iam_page.page(),
         "cost-model.md": cost_model.page(),
     }

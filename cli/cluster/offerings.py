@@ -13,10 +13,11 @@ import msgspec
 
 from shared.api import labels as names
 from shared.api.meta import Condition
-from shared.api.nodeclass import READY, EC2NodeClass, ResolvedSubnet
+from shared.api.nodeclass import EC2NodeClass, ResolvedSubnet
 from shared.api.nodepool import node_class_for
-from shared.launch import resolved_node_pools
-from shared.launch.resolved_node_pools import ResolvedNodePools
+from shared.launch import node_pools
+from shared.launch.node_class.status import READY
+from shared.launch.node_pools import Supply
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -33,10 +34,10 @@ class Sold:
     raw: InstanceTypeCatalog
     unavailable: Collection[tuple[str, str, str]] = ()
 
-    def offers(self, snapshot: Snapshot) -> ResolvedNodePools:
+    def offers(self, snapshot: Snapshot) -> Supply:
         """What the pools could launch, by what their classes say of themselves."""
         zones = _zones(snapshot, self.raw)
-        return resolved_node_pools.node_pools_by_status(
+        return node_pools.offered(
             snapshot.node_pools,
             [_stated(c, zones) for c in snapshot.node_classes],
             self.raw,
@@ -53,10 +54,10 @@ class Listed:
     types: tuple[InstanceType, ...]
     for_pool: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
 
-    def offers(self, snapshot: Snapshot) -> ResolvedNodePools:
+    def offers(self, snapshot: Snapshot) -> Supply:
         """Every pool may launch; its class is not asked."""
         classes = {c.name: c for c in snapshot.node_classes}
-        return ResolvedNodePools(
+        return Supply(
             instance_types={p.name: self.for_pool.get(p.name, self.types) for p in snapshot.node_pools},
             not_ready={},
             node_classes={
@@ -90,11 +91,10 @@ def _zones(snapshot: Snapshot, raw: InstanceTypeCatalog) -> tuple[str, ...]:
     return tuple(sorted(there or raw.zones))
 
 
-def without(resolved_pools: ResolvedNodePools, what: Collection[str]) -> ResolvedNodePools:
+def without(supply_: Supply, what: Collection[str]) -> Supply:
     """The same with nothing to be had of these capacity types, zones, instance types or families."""
     return replace(
-        resolved_pools,
-        instance_types={pool: _marked(types, what) for pool, types in resolved_pools.instance_types.items()},
+        supply_, instance_types={pool: _marked(types, what) for pool, types in supply_.instance_types.items()}
     )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo
     from shared.cluster.lease import Lease
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.launch.node_pools import Supply
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
@@ -49,7 +49,7 @@ class Decided:
 
     decision: Decision
     snapshot: Snapshot
-    offers: ResolvedNodePools
+    offers: Supply
     created: tuple[NodeClaim, ...]
     waiting: tuple[NodeClaim, ...]
     arriving: Mapping[str, str]
@@ -79,21 +79,21 @@ class Deciding:
         now = runtime.current().now()
         with hold(self.client, cluster=self.cluster.name, holder=self.holder, now=runtime.current().now) as lease:
             snapshot = read_snapshot(self.client, now=now)
-            resolved_pools = self._resolved_pools(snapshot, now)
-            fixed, lacks = self._write_static(lease, snapshot, resolved_pools, attempt)
+            supply = self._supply(snapshot, now)
+            fixed, lacks = self._write_static(lease, snapshot, supply, attempt)
             if fixed:
                 snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *fixed))
-            decision = _plan(snapshot, resolved_pools, leaving)
+            decision = _plan(snapshot, supply, leaving)
             scarce: dict[str, UnschedulableReason] = {}
             if decision.pod_errors:
-                lately = self._resolved_pools(snapshot, now, lately=True)
-                again = decision if lately == resolved_pools else _plan(snapshot, lately, leaving)
+                lately = self._supply(snapshot, now, lately=True)
+                again = decision if lately == supply else _plan(snapshot, lately, leaving)
                 if len(again.pod_errors) < len(decision.pod_errors):
                     scarce = {pod: why for pod, why in decision.pod_errors.items() if pod not in again.pod_errors}
-                    resolved_pools, decision = lately, again
+                    supply, decision = lately, again
             lease.check()
-            machines = grouped(decision, snapshot, resolved_pools)
-            planned_now = self._write(machines, snapshot, resolved_pools, decision=f"{self.run}/{attempt}")
+            machines = grouped(decision, snapshot, supply)
+            planned_now = self._write(machines, snapshot, supply, decision=f"{self.run}/{attempt}")
         created = (*fixed, *planned_now)
         there = {n.metadata.name for n in snapshot.nodes}
         arriving = {pod: name for name, pods in decision.existing_nodes.items() if name not in there for pod in pods}
@@ -102,7 +102,7 @@ class Deciding:
         return Decided(
             decision=decision,
             snapshot=snapshot,
-            offers=resolved_pools,
+            offers=supply,
             created=created,
             waiting=tuple(c for c in snapshot.node_claims if _is_unlaunched(c) and c.name not in made),
             arriving=arriving,
@@ -110,7 +110,7 @@ class Deciding:
             scarce=scarce,
         )
 
-    def _resolved_pools(self, snapshot: Snapshot, now: datetime, *, lately: bool = False) -> ResolvedNodePools:
+    def _supply(self, snapshot: Snapshot, now: datetime, *, lately: bool = False) -> Supply:
         return offers(
             snapshot,
             self.raw,
@@ -122,24 +122,19 @@ class Deciding:
         )
 
     def _write_static(
-        self, lease: Lease, snapshot: Snapshot, resolved_pools: ResolvedNodePools, attempt: int
+        self, lease: Lease, snapshot: Snapshot, supply: Supply, attempt: int
     ) -> tuple[tuple[NodeClaim, ...], Mapping[str, str]]:
         """What static pools lack, written first, so that pending pods count on it."""
-        machines, lacks = static_pools.missing(snapshot, resolved_pools.instance_types, resolved_pools.not_ready)
+        machines, lacks = static_pools.missing(snapshot, supply.instance_types, supply.not_ready)
         if not machines:
             return (), lacks
         lease.check()
-        return self._write(machines, snapshot, resolved_pools, decision=f"{self.run}/{attempt}/static"), lacks
+        return self._write(machines, snapshot, supply, decision=f"{self.run}/{attempt}/static"), lacks
 
     def _write(
-        self,
-        machines: Sequence[PlannedNodeClaim],
-        snapshot: Snapshot,
-        resolved_pools: ResolvedNodePools,
-        *,
-        decision: str,
+        self, machines: Sequence[PlannedNodeClaim], snapshot: Snapshot, supply: Supply, *, decision: str
     ) -> tuple[NodeClaim, ...]:
-        claims = planned(machines, snapshot, resolved_pools, decision=decision)
+        claims = planned(machines, snapshot, supply, decision=decision)
 
         def write(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
             machine, claim = item
@@ -159,14 +154,9 @@ class Deciding:
         return tuple(parallel.each(write, zip(machines, claims, strict=True)))
 
 
-def _plan(snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]) -> Decision:
+def _plan(snapshot: Snapshot, supply: Supply, leaving: frozenset[str]) -> Decision:
     return schedule(
-        Problem(
-            snapshot=snapshot,
-            instance_types=resolved_pools.instance_types,
-            not_ready=resolved_pools.not_ready,
-            leaving=leaving,
-        )
+        Problem(snapshot=snapshot, instance_types=supply.instance_types, not_ready=supply.not_ready, leaving=leaving)
     )
 
 
