@@ -29,17 +29,17 @@ from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.quantity import format_resources
 from shared.disruption import consolidation
-from shared.disruption.budgets import Slots
-from shared.disruption.cluster_state import View
-from shared.disruption.savings import NOTHING
+from shared.disruption.budgets import BudgetTracker
+from shared.disruption.cluster_state import ClusterState
+from shared.disruption.savings import NO_SAVINGS
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from shared.disruption.command import Action
-    from shared.disruption.savings import Worth
+    from shared.disruption.command import Command
+    from shared.disruption.savings import NetSavings
 
 NODES, PODS = 2000, 30_000
 FIRST_SECONDS, BEST_SECONDS = 10.0, 300.0
@@ -61,9 +61,9 @@ class Cluster:
     snapshot: Snapshot
     types: tuple[InstanceType, ...]
 
-    def view(self) -> View:
+    def view(self) -> ClusterState:
         """As a method sees it."""
-        return View(snapshot=self.snapshot, now=NOW, instance_types={"default": self.types})
+        return ClusterState(snapshot=self.snapshot, now=NOW, instance_types={"default": self.types})
 
     @property
     def price(self) -> float:
@@ -197,7 +197,7 @@ def _shape(p: Pod) -> tuple[int, int]:
     return int(str(requests["cpu"]).removesuffix("m")), int(str(requests["memory"]).removesuffix("Mi"))
 
 
-def applied(cluster: Cluster, action: Action, *, serial: int) -> Cluster:
+def applied(cluster: Cluster, action: Command, *, serial: int) -> Cluster:
     """The cluster after the action, every pod where the decision said."""
     snapshot = cluster.snapshot
     problem = Problem(snapshot=snapshot, instance_types={"default": cluster.types}, leaving=frozenset(action.nodes))
@@ -232,16 +232,16 @@ def _moved(p: Pod, where: dict[str, str]) -> Pod:
 def first_and_best(cluster: Cluster, *, first: float, best: float) -> tuple[float, float, float, float]:
     """The worth of the best set within ``first`` s, when the first was there, the worth of the best, and sets asked."""
     began = time.process_time()
-    found: list[tuple[float, Worth]] = []
+    found: list[tuple[float, NetSavings]] = []
     view = cluster.view()
     result = consolidation.search(
         view,
-        Slots(cluster.snapshot, now=NOW),
+        BudgetTracker(cluster.snapshot, now=NOW),
         lambda: time.process_time() - began > best,
-        told=lambda value: found.append((time.process_time() - began, value)),
+        on_improvement=lambda value: found.append((time.process_time() - began, value)),
     )
-    early = max((value for at, value in found if at <= first), default=NOTHING)
-    return (early.usd, found[0][0] if found else best, result.value.usd, result.asked)
+    early = max((value for at, value in found if at <= first), default=NO_SAVINGS)
+    return (early.usd, found[0][0] if found else best, result.net_savings.usd, result.evaluated)
 
 
 def rest(cluster: Cluster, *, seconds: float, rounds: int = 60) -> tuple[Cluster, int, float, int]:
@@ -251,13 +251,13 @@ def rest(cluster: Cluster, *, seconds: float, rounds: int = 60) -> tuple[Cluster
         began = time.process_time()
         found = consolidation.search(
             cluster.view(),
-            Slots(cluster.snapshot, now=NOW),
+            BudgetTracker(cluster.snapshot, now=NOW),
             lambda began=began: time.process_time() - began > seconds,  # type: ignore[misc]  # bound in the loop
         )
-        if found.action is None:
+        if found.command is None:
             break
-        moved += found.action.moved
-        cluster = applied(cluster, found.action, serial=serial)
+        moved += found.command.pod_count
+        cluster = applied(cluster, found.command, serial=serial)
         count += 1
     return cluster, moved, before - cluster.price, count
 

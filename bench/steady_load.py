@@ -19,9 +19,9 @@ from bench import consolidation as made
 from shared.api import labels as names
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.disruption import candidates, consolidation
-from shared.disruption.budgets import Slots
-from shared.disruption.cluster_state import View
-from shared.disruption.simulated_scheduling import place
+from shared.disruption.budgets import BudgetTracker
+from shared.disruption.cluster_state import ClusterState
+from shared.disruption.simulated_scheduling import simulate_scheduling
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot
@@ -61,7 +61,7 @@ class Fleet:
     moved: int = 0
     spent: float = 0.0
 
-    def view(self, now: datetime) -> View:
+    def view(self, now: datetime) -> ClusterState:
         """As a method sees it."""
         types = made.instance_types()
         by_name = {t.name: t for t in types}
@@ -88,7 +88,7 @@ class Fleet:
             node_claims=tuple(c for c, _ in pairs),
             node_pools=(pool,),
         )
-        return View(snapshot=snapshot, now=now, instance_types={"default": types})
+        return ClusterState(snapshot=snapshot, now=now, instance_types={"default": types})
 
     def place(self, now: datetime, leaving: frozenset[str] = frozenset()) -> None:
         """Place what is pending and the pods of leaving nodes, which are counted as moved and then go."""
@@ -145,21 +145,21 @@ def ours(fleet: Fleet, now: datetime) -> None:
     """One look as Tenon takes it."""
     left = iter(range(SETS))
     view = fleet.view(now)
-    found = consolidation.search(view, Slots(view.snapshot, now=now), lambda: next(left, None) is None)
-    if found.action is not None:
-        fleet.place(now, frozenset(found.action.nodes))
+    found = consolidation.search(view, BudgetTracker(view.snapshot, now=now), lambda: next(left, None) is None)
+    if found.command is not None:
+        fleet.place(now, frozenset(found.command.nodes))
 
 
 def greedy(fleet: Fleet, now: datetime) -> None:
     """Each node in turn goes whenever its pods cost less elsewhere, as many as the budget allows."""
     view = fleet.view(now)
-    slots = Slots(view.snapshot, now=now).left("default", "Underutilized")
-    for name in [c.name for c in candidates.every(view)]:
+    slots = BudgetTracker(view.snapshot, now=now).remaining("default", "Underutilized")
+    for name in [c.name for c in candidates.all_candidates(view)]:
         if slots < 1:
             return
         view = fleet.view(now)
-        found = next((c for c in candidates.every(view) if c.name == name), None)
-        if found is not None and place(view, [found]).price < (view.price(found.claim) or 0.0) - 1e-9:
+        found = next((c for c in candidates.all_candidates(view) if c.name == name), None)
+        if found is not None and simulate_scheduling(view, [found]).price < (view.price(found.claim) or 0.0) - 1e-9:
             fleet.place(now, frozenset({name}))
             slots -= 1
 

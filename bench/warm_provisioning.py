@@ -78,9 +78,9 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
     with stub_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
         for place, name, what in (
             (SnapshotReader, "read", "snapshot"),
-            (leased_scheduling.Deciding, "_supply", "supply"),
+            (leased_scheduling.LeasedScheduler, "_supply", "supply"),
             (leased_scheduling, "schedule", "schedule"),
-            (leased_scheduling.Deciding, "_write", "claims"),
+            (leased_scheduling.LeasedScheduler, "_write", "claims"),
         ):
             stack.enter_context(backends.replaced(place, name, watch.over(what, getattr(place, name))))
         stack.enter_context(backends.replaced(Interceptor, "__call__", answer))

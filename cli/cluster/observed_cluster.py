@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from shared.api import labels as names
 from shared.api.nodepool import node_class_for
 from shared.disruption import disruption_queue
-from shared.disruption.cluster_state import View
+from shared.disruption.cluster_state import ClusterState
 from shared.launch.node_class.readiness import node_class_of
 from shared.scheduling.decision import SchedulingPolicies
 
@@ -155,15 +155,15 @@ def on_their_way(snapshot: Snapshot) -> tuple[NodeClaim, ...]:
     return tuple(c for c in snapshot.node_claims if c.status.provider_id and c.status.provider_id not in there)
 
 
-def view_of(facts: Facts, supply: Supply) -> View:
+def view_of(facts: Facts, supply: Supply) -> ClusterState:
     """The cluster as disruption sees it."""
     snapshot = facts.snapshot
     classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
     stated = {p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := classes[p.name]) is not None}
-    return View(
+    return ClusterState(
         snapshot=snapshot,
         now=facts.now,
-        awaited=disruption_queue.awaited(snapshot.node_claims),
+        nominated=disruption_queue.replacement_names(snapshot.node_claims),
         instance_types=supply.instance_types,
         not_ready=supply.not_ready,
         node_classes={**stated, **supply.node_classes},

@@ -12,7 +12,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true
 from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
-from shared.disruption.disruption_queue import mark_of
+from shared.disruption.disruption_queue import queue_entry
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -57,7 +57,7 @@ def explain(facts: Facts, name: str) -> Explanation:
 
 
 def _standing(claim: NodeClaim, now: datetime) -> tuple[str, str, str]:
-    mark = mark_of(claim)
+    mark = queue_entry(claim)
     conditions = claim.status.conditions
     if claim.metadata.deletion_timestamp is not None:
         why = f"{mark.reason}: {mark.message}" if mark is not None else "it was deleted"

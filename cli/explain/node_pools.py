@@ -12,7 +12,7 @@ from cli.plan.planning import launched
 from shared.api import labels as names
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
 from shared.api.taints import format_taint
-from shared.disruption.budgets import allowed
+from shared.disruption.budgets import allowed_disruptions
 from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
@@ -178,7 +178,7 @@ def _budgets(facts: Facts, pool: NodePool) -> tuple[Check, ...]:
         Check(
             what=reason,
             ok=None,
-            detail=terminal.plural(allowed(pool, facts.snapshot, reason=reason, now=facts.now), "node"),
+            detail=terminal.plural(allowed_disruptions(pool, facts.snapshot, reason=reason, now=facts.now), "node"),
         )
         for reason in (EMPTY, DRIFTED, UNDERUTILIZED)
     )

@@ -16,11 +16,11 @@ from shared.api import nodeclaim
 from shared.api.meta import condition, is_true
 from shared.api.pods import is_daemon, is_mirror
 from shared.disruption import candidates, drift, expiration, savings, static_disruption
-from shared.disruption.budgets import allowed
-from shared.disruption.cluster_state import holders
+from shared.disruption.budgets import allowed_disruptions
+from shared.disruption.cluster_state import workload_pods
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
-from shared.disruption.disruption_queue import is_under_way, mark_of
-from shared.disruption.simulated_scheduling import place
+from shared.disruption.disruption_queue import is_queued, queue_entry
+from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import View
+    from shared.disruption.cluster_state import ClusterState
     from shared.launch.node_pools import Supply
 
 SEARCH_SECONDS = 2.0
@@ -48,7 +48,7 @@ def explain(facts: Facts, name: str) -> Explanation:
         raise UsageError(f"there is no node {name}{_near(facts, name)}")
     supply = facts.stock.offers(facts.snapshot)
     view = planning.observed(view_of(facts, supply))
-    view = replace(view, awaited=view.awaited | _awaited(facts, supply))
+    view = replace(view, nominated=view.nominated | _awaited(facts, supply))
     claim = claim_of(facts, node)
     answer = _Asked(facts=facts, supply=supply, view=view, node=node, claim=claim).explain()
     return answer.with_words(facts.history.events(node.ref), facts.history.decisions(node.metadata.name))
@@ -85,7 +85,7 @@ class _Asked:
 
     facts: Facts
     supply: Supply
-    view: View
+    view: ClusterState
     node: Node
     claim: NodeClaim | None
 
@@ -94,7 +94,7 @@ class _Asked:
         settled = self._not_up_for_it()
         if settled is not None:
             return replace(settled, subject=subject, sections=(about,))
-        candidate = next(c for c in candidates.every(self.view) if c.name == self.node.metadata.name)
+        candidate = next(c for c in candidates.all_candidates(self.view) if c.name == self.node.metadata.name)
         checks = self._checks(candidate)
         rules = Section(title="What disruption asks", checks=checks)
         plan = planning.disrupted(replace(self.facts, snapshot=self.view.snapshot), self.supply, self._until())
@@ -137,7 +137,7 @@ class _Asked:
         price = prices_of(self.supply).get((kind, zone, capacity))
         made = self.node.metadata.creation_timestamp
         pods = self.view.pods.get(self.node.metadata.name, ())
-        working = holders(pods)
+        working = workload_pods(pods)
         cost = f"{terminal.usd(price)}/h" if price is not None else "unknown price"
         return Section(
             title="The node",
@@ -164,14 +164,14 @@ class _Asked:
         if claim is None:
             reason = "no NodeClaim is behind it, so it isn't Tenon's: whoever made it takes it away"
             return Explanation(subject="", state="is kept", reason=reason, criterion="unmanaged")
-        mark = mark_of(claim)
+        mark = queue_entry(claim)
         if claim.metadata.deletion_timestamp is not None:
             why = f"{mark.reason}: {mark.message}" if mark is not None else "its NodeClaim was deleted"
             held = self._held()
             return Explanation(
                 subject="", state="is leaving", reason=why + (f"; {held}" if held else ""), criterion="leaving"
             )
-        if is_under_way(claim):
+        if is_queued(claim):
             why = f"{mark.reason}: {mark.message}" if mark is not None else "its claim is marked"
             waits = f"; waits for {', '.join(mark.replacements)}" if mark is not None and mark.replacements else ""
             return Explanation(
@@ -185,7 +185,7 @@ class _Asked:
             reason = f"its NodePool \"{name}\" isn't there, or isn't valid: nobody says when it may go"
             return Explanation(subject="", state="is kept", reason=reason, criterion="no pool")
         if pool.spec.replicas is not None and node.metadata.name not in {
-            c.name for c in static_disruption.find(self.view)
+            c.name for c in static_disruption.find_candidates(self.view)
         }:
             reason = f"its NodePool {pool.name} is static (replicas {pool.spec.replicas}): it isn't consolidated"
             return Explanation(subject="", state="is kept", reason=reason, criterion="static")
@@ -193,27 +193,27 @@ class _Asked:
 
     def _held(self) -> str:
         """What a drain waits for."""
-        for pod in holders(self.view.pods.get(self.node.metadata.name, ())):
-            held = self.view.pod_budgets.obstacle(pod)
+        for pod in workload_pods(self.view.pods.get(self.node.metadata.name, ())):
+            held = self.view.pod_disruption_budgets.eviction_blocker(pod)
             if held is not None:
                 return f"the drain waits: {held.message}"
-        left = holders(self.view.pods.get(self.node.metadata.name, ()))
+        left = workload_pods(self.view.pods.get(self.node.metadata.name, ()))
         return f"{terminal.plural(len(left), 'pod')} still to go" if left else ""
 
     def _checks(self, candidate: Candidate) -> tuple[Check, ...]:
         view, disruption = self.view, candidate.pool.spec.disruption
         held = [p for p in view.pods.get(candidate.name, ()) if not (is_daemon(p) or is_mirror(p))]
         checks = [self._obstacle(candidate)]
-        expires = expiration.expiry(candidate.claim)
+        expires = expiration.expiration_time(candidate.claim)
         checks.append(Check(what="expires", ok=None, detail=_expiry(expires, self.facts.now)))
-        drifted = drift.why(view, candidate)
+        drifted = drift.disruption_message(view, candidate)
         checks.append(Check(what="drifted", ok=None, detail=drifted or "no, it is as its pool and class say"))
         checks.append(Check(what="empty", ok=None, detail=f"no: {_some(held)}" if held else "yes"))
         reasons = [EXPIRED] if expires is not None and expires <= self.facts.now else []
         reasons += [DRIFTED] if drifted else []
         reasons.append(UNDERUTILIZED if held else EMPTY)
         for reason in reasons:
-            left = allowed(candidate.pool, view.snapshot, reason=reason, now=view.now)
+            left = allowed_disruptions(candidate.pool, view.snapshot, reason=reason, now=view.now)
             detail = f"{left} more of NodePool {candidate.pool.name} may go now"
             checks.append(Check(what=f"budgets for {reason}", ok=left > 0, detail=detail))
         if held:
@@ -224,7 +224,7 @@ class _Asked:
         return tuple(checks)
 
     def _obstacle(self, candidate: Candidate) -> Check:
-        held = candidates.obstacle(self.view, candidate)
+        held = candidates.disruption_blocker(self.view, candidate)
         return Check(
             what="may be disrupted", ok=held is None, detail=held.message if held is not None else "nobody forbids it"
         )
@@ -250,20 +250,24 @@ class _Asked:
         price = self.view.price(candidate.claim)
         if price is None:
             return Check(what="saves", ok=False, detail="its price isn't known, so nobody knows what would be saved")
-        placing = place(self.view, [candidate])
-        if placing.stuck:
-            pod, why = next(iter(placing.stuck.items()))
+        placing = simulate_scheduling(self.view, [candidate])
+        if placing.unschedulable:
+            pod, why = next(iter(placing.unschedulable.items()))
             return Check(what="its pods have places elsewhere", ok=False, detail=f"pod {pod} has none: {why}")
         moved = terminal.plural(len(candidate.pods), "pod")
-        if not placing.claims:
+        if not placing.node_claims:
             return Check(what="saves", ok=True, detail=f"{terminal.usd(price)}/h: its {moved} fit on other nodes")
-        least = price * (1 - savings.IMPROVEMENT)
-        machines = ", ".join(f"{c.cheapest.instance_type} {c.cheapest.capacity_type}" for c in placing.claims[:_SHOWN])
+        least = price * (1 - savings.MIN_PRICE_IMPROVEMENT)
+        machines = ", ".join(
+            f"{c.cheapest.instance_type} {c.cheapest.capacity_type}" for c in placing.node_claims[:_SHOWN]
+        )
         detail = (
             f"its {moved} would need {machines} for {terminal.usd(placing.price)}/h; it costs {terminal.usd(price)}/h"
         )
         if placing.price > least:
-            return Check(what="saves", ok=False, detail=f"{detail}, and {savings.IMPROVEMENT:.0%} less is asked")
+            return Check(
+                what="saves", ok=False, detail=f"{detail}, and {savings.MIN_PRICE_IMPROVEMENT:.0%} less is asked"
+            )
         return Check(what="saves", ok=True, detail=detail)
 
 

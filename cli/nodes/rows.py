@@ -14,7 +14,7 @@ from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_mirror, is_pending, is_terminal, requests
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, parse_resources
-from shared.disruption.disruption_queue import is_under_way, mark_of
+from shared.disruption.disruption_queue import is_queued, queue_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -149,11 +149,11 @@ def _quantities(raw: Mapping[str, str | int | float]) -> Resources:
 
 
 def _state(node: Node | None, claim: NodeClaim | None) -> tuple[str, str]:  # noqa: PLR0911 (a case for each)
-    mark = mark_of(claim) if claim is not None else None
+    mark = queue_entry(claim) if claim is not None else None
     why = f"{mark.reason}: {mark.message}" if mark is not None else ""
     if claim is not None and claim.metadata.deletion_timestamp is not None:
         return LEAVING, why or "its claim was deleted"
-    if claim is not None and is_under_way(claim):
+    if claim is not None and is_queued(claim):
         return mark.reason.lower() if mark is not None else "going", why
     if claim is not None and not claim.status.provider_id:
         return ASKED, ""

@@ -18,7 +18,7 @@ from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
 from shared.api.pods import is_pending, is_reschedulable
 from shared.disruption import emptiness
-from shared.disruption.budgets import Slots
+from shared.disruption.budgets import BudgetTracker
 from shared.disruption.command import EMPTY
 from shared.disruption.methods import METHODS
 from shared.scheduling.decision import Decision, Problem
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from cli.cluster.observed_cluster import Facts, Prices
     from shared.api.nodeclaim import NodeClaim
-    from shared.disruption.cluster_state import View
-    from shared.disruption.command import Action, Refused
+    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.command import BlockedCandidate, Command
     from shared.launch.node_pools import Supply
     from shared.snapshot import Snapshot
 
@@ -52,8 +52,8 @@ class Disruption:
     ``searched`` is how many sets of nodes consolidation asked about; ``ended`` whether it had seen all it wanted to.
     """
 
-    actions: tuple[Action, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    actions: tuple[Command, ...] = ()
+    refused: tuple[BlockedCandidate, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     ended: bool = True
 
@@ -126,7 +126,7 @@ def launched(facts: Facts, supply: Supply, *, lost: Collection[str] = ()) -> Dec
     """Where every waiting pod goes, and those of lost nodes; whether or not the scheduler has looked at them yet."""
     snapshot = facts.snapshot
     view = view_of(facts, supply)
-    leaving = frozenset(lost) | view.going
+    leaving = frozenset(lost) | view.disrupting_nodes
     pods = frozenset(
         p.key
         for p in snapshot.pods
@@ -170,9 +170,9 @@ def settled(snapshot: Snapshot, launches: Decision, lost: Collection[str]) -> Sn
 def disrupted(facts: Facts, supply: Supply, should_stop: Callable[[], bool]) -> Disruption:
     """What disruption would do now: every method in its order, each on what the earlier ones leave."""
     view = observed(view_of(facts, supply))
-    slots = Slots(view.snapshot, now=view.now)
-    actions: list[Action] = []
-    refused: list[Refused] = []
+    slots = BudgetTracker(view.snapshot, now=view.now)
+    actions: list[Command] = []
+    refused: list[BlockedCandidate] = []
     stopped = False
 
     def stop() -> bool:
@@ -182,11 +182,11 @@ def disrupted(facts: Facts, supply: Supply, should_stop: Callable[[], bool]) -> 
 
     waits = waiting(view)
     for method in METHODS:
-        command = method.command(view, slots, stop)
-        actions += command.actions
-        refused += command.refused
-        if command.actions:
-            view = _without(view, {node for a in command.actions for node in a.nodes})
+        command = method.compute(view, slots, stop)
+        actions += command.commands
+        refused += command.blocked
+        if command.commands:
+            view = _without(view, {node for a in command.commands for node in a.nodes})
     acted = {node for a in actions for node in a.nodes}
     return Disruption(
         actions=tuple(actions),
@@ -196,9 +196,9 @@ def disrupted(facts: Facts, supply: Supply, should_stop: Callable[[], bool]) -> 
     )
 
 
-def observed(view: View) -> View:
+def observed(view: ClusterState) -> ClusterState:
     """The view with the claims' ``Empty`` as disruption would note it; since the last pod came or went, where known."""
-    changes = {o.claim.name: o for o in emptiness.observe(view)}
+    changes = {o.claim.name: o for o in emptiness.empty_condition_changes(view)}
     if not changes:
         return view
     claims = []
@@ -208,7 +208,7 @@ def observed(view: View) -> View:
             claims.append(claim)
             continue
         since = _last_change(claim) or view.now
-        claims.append(emptiness.noted(claim, is_empty=change.is_empty, now=min(since, view.now)))
+        claims.append(emptiness.with_empty_condition(claim, is_empty=change.is_empty, now=min(since, view.now)))
     return replace(view, snapshot=replace(view.snapshot, node_claims=tuple(claims)))
 
 
@@ -218,10 +218,10 @@ def _last_change(claim: NodeClaim) -> datetime | None:
     return max((t for t in times if t is not None), default=None)
 
 
-def waiting(view: View) -> tuple[Waiting, ...]:
+def waiting(view: ClusterState) -> tuple[Waiting, ...]:
     """The empty nodes whose consolidateAfter isn't over."""
     found = []
-    for candidate in emptiness.find(view):
+    for candidate in emptiness.find_candidates(view):
         empty = condition(candidate.claim.status.conditions, nodeclaim.EMPTY)
         try:
             after = parse_duration(candidate.pool.spec.disruption.consolidate_after)
@@ -235,7 +235,7 @@ def waiting(view: View) -> tuple[Waiting, ...]:
     return tuple(found)
 
 
-def _without(view: View, nodes: Collection[str]) -> View:
+def _without(view: ClusterState, nodes: Collection[str]) -> ClusterState:
     """The view once these nodes are gone; their pods have found places, which aren't looked for again."""
     snapshot = view.snapshot
     return replace(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cli.cluster.observed_cluster import Facts
     from cli.plan.planning import Plan
-    from shared.disruption.command import Action
+    from shared.disruption.command import Command
     from shared.scheduling.decision import PlannedNodeClaim
 
 _SHOWN = 12
@@ -144,7 +144,7 @@ def _disruption(console: Console, plan: Plan) -> None:
     table = terminal.table("why", "nodes", "pods to move", "replaced by", "$/h", right=("pods to move", "$/h"))
     for action in actions[:_SHOWN]:
         table.add_row(
-            "", action.reason, _nodes(action), str(action.moved) if action.moved else "–", _replacements(action),
+            "", action.reason, _nodes(action), str(action.pod_count or "–"), _replacements(action),
             terminal.usd(-action.savings, sign=True) if action.savings else "–",
         )  # fmt: skip
     console.print(table)
@@ -155,14 +155,14 @@ def _disruption(console: Console, plan: Plan) -> None:
         )
 
 
-def _nodes(action: Action) -> str:
+def _nodes(action: Command) -> str:
     names = [n.partition(".")[0] for n in action.nodes]
     if len(names) == 1:
         return names[0]
     return f"{len(names)} nodes: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
 
 
-def _replacements(action: Action) -> str:
+def _replacements(action: Command) -> str:
     kinds = Counter(f"{c.cheapest.instance_type} {c.cheapest.capacity_type}" for c in action.replacements)
     return ", ".join(f"{n} × {kind}" for kind, n in sorted(kinds.items())) or "–"
 

@@ -29,10 +29,10 @@ from shared.cluster.events import recorder
 from shared.cluster.lease import Lease, LeaseHeldError, hold
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption import consolidation, disruption_queue, drift, emptiness
-from shared.disruption.budgets import Slots
-from shared.disruption.cluster_state import View
+from shared.disruption.budgets import BudgetTracker
+from shared.disruption.cluster_state import ClusterState
 from shared.disruption.command import UNDERUTILIZED
-from shared.disruption.methods import BY_REASON, PROMPT
+from shared.disruption.methods import BY_REASON, FAST_METHODS
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.node_class.readiness import node_class_of
 from shared.scheduling.decision import Problem
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from functions.disruption.settings import DisruptionSettings
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
-    from shared.disruption.command import Action, Command, Refused
+    from shared.disruption.command import BlockedCandidate, Command, MethodResult
     from shared.snapshot import Snapshot
 
 _GO_ON_AFTER = timedelta(seconds=5)
@@ -108,21 +108,21 @@ class Disruption:
             self.report.removed += went
             view = self._note(view)
             written: list[NodeClaim] = []
-            commands: list[Command] = []
-            for method in PROMPT:
-                equipped = self._equipped(view) if method.find(view) and method is not emptiness else view
-                command = method.command(equipped, slots, bool) if equipped is not None else None
+            commands: list[MethodResult] = []
+            for method in FAST_METHODS:
+                equipped = self._equipped(view) if method.find_candidates(view) and method is not emptiness else view
+                command = method.compute(equipped, slots, bool) if equipped is not None else None
                 if command is None:
                     continue
                 commands.append(command)
-                for action in command.actions:
+                for action in command.commands:
                     lease.check()
                     written += self._begin(action, view) or ()
                 if written:
                     break  # What was bought is room that nobody has counted yet; the others look again soon.
-                view = view.after(command)
+                view = view.with_selected(command)
         self._buying.launch(written, view.snapshot)
-        saving: Command | None = None
+        saving: MethodResult | None = None
         if everything and not self._begun and not went:
             saving = self._save(view)
         self._conclude(commands, saving, view, waiting=waiting or self.report.replacements > 0)
@@ -136,25 +136,25 @@ class Disruption:
             now=runtime.current().now,
         )
 
-    def _view(self) -> tuple[View, Slots]:
+    def _view(self) -> tuple[ClusterState, BudgetTracker]:
         """The cluster now, before anything is known of prices."""
         now = runtime.current().now()
         snapshot = read_snapshot(self._client, now=now)
-        view = View(snapshot=snapshot, now=now)
+        view = ClusterState(snapshot=snapshot, now=now)
         problem = Problem(
-            snapshot=snapshot, instance_types={p.name: () for p in snapshot.node_pools}, leaving=view.going
+            snapshot=snapshot, instance_types={p.name: () for p in snapshot.node_pools}, leaving=view.disrupting_nodes
         )
         awaited = frozenset(name for name, pods in schedule(problem).existing_nodes.items() if pods)
         classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
         view = with_fields(
             view,
-            awaited=awaited | disruption_queue.awaited(snapshot.node_claims),
-            networks=networks(self._settings.cluster_name, now=now, logger=self._logger),
+            nominated=awaited | disruption_queue.replacement_names(snapshot.node_claims),
+            instance_networks=networks(self._settings.cluster_name, now=now, logger=self._logger),
             node_classes={p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := classes[p.name])},
         )
-        return view, Slots(snapshot, now=now)
+        return view, BudgetTracker(snapshot, now=now)
 
-    def _equipped(self, view: View) -> View | None:
+    def _equipped(self, view: ClusterState) -> ClusterState | None:
         """The view with what can be bought; None when nobody knows."""
         try:
             offers = self._buying.supply(view.snapshot, now=view.now)
@@ -163,16 +163,17 @@ class Disruption:
             return None
         return with_fields(view, instance_types=offers.instance_types, not_ready=offers.not_ready)
 
-    def _note(self, view: View) -> View:
+    def _note(self, view: ClusterState) -> ClusterState:
         """Write since when claims are empty, or no longer, and how they have drifted; the view as it is after that."""
         noted: dict[str, NodeClaim] = {}
         changes: list[tuple[NodeClaim, Callable[[NodeClaim], NodeClaim]]] = [
-            (o.claim, partial(emptiness.noted, is_empty=o.is_empty, now=view.now)) for o in emptiness.observe(view)
+            (o.claim, partial(emptiness.with_empty_condition, is_empty=o.is_empty, now=view.now))
+            for o in emptiness.empty_condition_changes(view)
         ]
-        drifted = {c.claim.name: drift.why(view, c) for c in drift.find(view)}
+        drifted = {c.claim.name: drift.disruption_message(view, c) for c in drift.find_candidates(view)}
         changes += [
-            (claim, partial(drift.noted, message=drifted.get(claim.name, ""), now=view.now))
-            for claim, _ in view.settled
+            (claim, partial(drift.with_drifted_condition, message=drifted.get(claim.name, ""), now=view.now))
+            for claim, _ in view.initialized
         ]
         for claim, change in changes:
             current = noted.get(claim.name, claim)
@@ -185,7 +186,7 @@ class Disruption:
         claims = tuple(noted.get(c.name, c) for c in view.snapshot.node_claims)
         return with_fields(view, snapshot=with_fields(view.snapshot, node_claims=claims))
 
-    def _begin(self, action: Action, view: View) -> tuple[NodeClaim, ...] | None:
+    def _begin(self, action: Command, view: ClusterState) -> tuple[NodeClaim, ...] | None:
         id_ = f"{self._run}/{self._begun}"
         self._begun += 1
         if not action.savings and not action.replacements:
@@ -204,9 +205,9 @@ class Disruption:
 
     # --- savings ---
 
-    def _save(self, view: View) -> Command | None:
+    def _save(self, view: ClusterState) -> MethodResult | None:
         """Look for savings, and begin what is found if it still holds on the cluster as it is then."""
-        if not consolidation.due(view) or _is_saving(view.snapshot):
+        if not consolidation.due_candidates(view) or _is_saving(view.snapshot):
             return None
         trace = _trace(view.snapshot)
         known: tuple[str, datetime] | None = runtime.current().cache.get("disruption:nothing-to-save")
@@ -216,24 +217,24 @@ class Disruption:
         if equipped is None:
             return None
         end = min(self._until, runtime.current().now() + _SEARCH)
-        command = consolidation.command(
-            equipped, Slots(view.snapshot, now=view.now), lambda: runtime.current().now() >= end
+        command = consolidation.compute(
+            equipped, BudgetTracker(view.snapshot, now=view.now), lambda: runtime.current().now() >= end
         )
-        if not command.actions:
+        if not command.commands:
             runtime.current().cache["disruption:nothing-to-save"] = trace, view.now
             return command
-        for action in command.actions:
+        for action in command.commands:
             with contextlib.suppress(LeaseHeldError):
                 self._buying.launch(self._begin_if_valid(action), view.snapshot)
         return command
 
-    def _begin_if_valid(self, action: Action) -> Sequence[NodeClaim]:
+    def _begin_if_valid(self, action: Command) -> Sequence[NodeClaim]:
         with self._hold_patiently() as lease:
             view, slots = self._view()
             equipped = self._equipped(view)
             if equipped is None:
                 return ()
-            obstacle = BY_REASON[action.reason].still_valid(action, equipped, slots)
+            obstacle = BY_REASON[action.reason].validate(action, equipped, slots)
             if obstacle:
                 self._logger.info("A saving is gone", extra={"nodes": action.nodes, "why": obstacle})
                 return ()
@@ -257,16 +258,18 @@ class Disruption:
 
     # --- afterwards ---
 
-    def _conclude(self, commands: Sequence[Command], saving: Command | None, view: View, *, waiting: bool) -> None:
+    def _conclude(
+        self, commands: Sequence[MethodResult], saving: MethodResult | None, view: ClusterState, *, waiting: bool
+    ) -> None:
         nodes = {n.metadata.name: n for n in view.snapshot.nodes}
         told = 0
         for command in (*commands, *((saving,) if saving is not None else ())):
-            self.report.refused += len(command.refused)
-            for refused in command.refused:
+            self.report.refused += len(command.blocked)
+            for refused in command.blocked:
                 if told < _TOLD:
                     told += self._tell(refused, nodes)
-        prompt = [c.look_again for c in commands if c.look_again is not None]
-        later = [saving.look_again] if saving is not None and saving.look_again is not None else []
+        prompt = [c.requeue_at for c in commands if c.requeue_at is not None]
+        later = [saving.requeue_at] if saving is not None and saving.requeue_at is not None else []
         if waiting:
             prompt.append(runtime.current().now() + _GO_ON_AFTER)
         if prompt:
@@ -274,7 +277,7 @@ class Disruption:
         if later:
             wake_up(self._settings, min(later), key=CONSOLIDATION)
 
-    def _tell(self, refused: Refused, nodes: Mapping[str, Node]) -> bool:
+    def _tell(self, refused: BlockedCandidate, nodes: Mapping[str, Node]) -> bool:
         node = nodes.get(refused.node)
         ref = node.ref if node is not None else None
         return self._carrying.decisions.refused(refused, ref, now=runtime.current().now())
@@ -282,7 +285,7 @@ class Disruption:
 
 def _is_saving(snapshot: Snapshot) -> bool:
     """Whether an earlier saving is still under way: one after the other, so that each sees what came of the last."""
-    marks = (disruption_queue.mark_of(c) for c in snapshot.node_claims if disruption_queue.is_under_way(c))
+    marks = (disruption_queue.queue_entry(c) for c in snapshot.node_claims if disruption_queue.is_queued(c))
     return any(m is not None and m.reason == UNDERUTILIZED for m in marks)
 
 

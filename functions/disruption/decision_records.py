@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from shared.api.meta import ObjectRef
     from shared.cluster.events import Recorder
-    from shared.disruption.command import Action, Refused
+    from shared.disruption.command import BlockedCandidate, Command
 
 AGAIN_AFTER = timedelta(hours=1)
 _MOST_REMEMBERED = 10_000
@@ -37,7 +37,7 @@ class Decisions:
         self._logger = logger
         self._refused: dict[tuple[str, str, str], datetime] = runtime.current().cached("disruption:refused", dict)
 
-    def took(self, action: Action, *, id_: str, now: datetime) -> None:
+    def took(self, action: Command, *, id_: str, now: datetime) -> None:
         """An action is begun."""
         self._logger.info(
             "Disrupting nodes",
@@ -48,7 +48,7 @@ class Decisions:
                 "nodes": action.nodes,
                 "replacements": len(action.replacements),
                 "savings": round(action.savings, 6),
-                "pods": action.moved,
+                "pods": action.pod_count,
             },
         )
         for removal in action.removals:
@@ -60,7 +60,7 @@ class Decisions:
                     reason=removal.reason,
                     why=removal.message,
                     savings=action.savings,
-                    pods=action.moved,
+                    pods=action.pod_count,
                     nodes=len(action.removals),
                     replacements=len(action.replacements),
                 )
@@ -72,14 +72,14 @@ class Decisions:
             self._logger.info("A node stays after all", extra={"node": node, "reason": reason, "why": why})
             self._put(DecisionRecord(node=node, at=now, outcome=decision_log.UNDONE, reason=reason, why=why))
 
-    def refused(self, refused: Refused, node: ObjectRef | None, *, now: datetime) -> bool:
+    def refused(self, refused: BlockedCandidate, node: ObjectRef | None, *, now: datetime) -> bool:
         """A node is kept although there is a reason for it to go. False when that was told within the hour."""
         # What just doesn't pay is said with figures that change each minute.
-        key = refused.node, refused.reason, refused.message if refused.obstacle.by else ""
+        key = refused.node, refused.reason, refused.message if refused.blocker.by else ""
         said = self._refused.get(key)
         if said is not None and now - said < AGAIN_AFTER:
             return False
-        why, by = refused.obstacle.message, refused.obstacle.by
+        why, by = refused.blocker.message, refused.blocker.by
         if node is not None:
             event = EventReason("Unconsolidatable" if refused.reason == UNDERUTILIZED else "DisruptionBlocked")
             self._recorder.record(node, "Normal", event, f"{refused.reason}: {why}")

@@ -21,7 +21,7 @@ from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.snapshot_reader import list_pods_on_node
 from shared.disruption import disruption_queue
-from shared.disruption.cluster_state import holders
+from shared.disruption.cluster_state import workload_pods
 from shared.disruption.command import EMPTY
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
-    from shared.disruption.command import Action, Removal
-    from shared.disruption.disruption_queue import Mark, Undone
+    from shared.disruption.command import Command, Removal
+    from shared.disruption.disruption_queue import QueueEntry, Rollback
     from shared.snapshot import Snapshot
 
 
@@ -48,14 +48,14 @@ class Carrying:
     decisions: Decisions
 
     def begin(
-        self, action: Action, replacements: Sequence[NodeClaim], snapshot: Snapshot, *, id_: str, now: datetime
+        self, action: Command, replacements: Sequence[NodeClaim], snapshot: Snapshot, *, id_: str, now: datetime
     ) -> tuple[NodeClaim, ...] | None:
         """Carry out an action as far as it goes now; the replacements as written, or None if it was put back.
 
         An action without replacements is done after that.
         """
         claims = {c.name: c for c in snapshot.node_claims}
-        mark = disruption_queue.Mark(
+        mark = disruption_queue.QueueEntry(
             id=id_,
             reason=action.reason,
             since=now,
@@ -78,21 +78,24 @@ class Carrying:
 
     def go_on(self, snapshot: Snapshot, *, now: datetime) -> tuple[int, bool]:
         """Finish what is replaced, put back what can't be; how many went, and whether anything is still waited for."""
-        found = disruption_queue.look(snapshot.node_claims, now=now)
+        found = disruption_queue.queue_status(snapshot.node_claims, now=now)
         claims = {c.name: c for c in snapshot.node_claims}
-        used = {p.spec.node_name for p in holders(snapshot.pods)}
-        for undone in found.undo:
+        used = {p.spec.node_name for p in workload_pods(snapshot.pods)}
+        for undone in found.rollbacks:
             self._undo(undone, claims, used, now)
-        went = sum(self._give_up(claim, mark) for claim, mark in found.finish)
+        went = sum(self._give_up(claim, mark) for claim, mark in found.completed)
         return went, found.waiting
 
-    def _mark(self, claim: NodeClaim, mark: Mark, now: datetime) -> None:
+    def _mark(self, claim: NodeClaim, mark: QueueEntry, now: datetime) -> None:
         with contextlib.suppress(NotFoundError):
             marked = writes.update(
-                self.client, resources.NODE_CLAIMS, claim, partial(disruption_queue.annotated, mark=mark)
+                self.client, resources.NODE_CLAIMS, claim, partial(disruption_queue.with_queue_entry, mark=mark)
             )
             writes.update_status(
-                self.client, resources.NODE_CLAIMS, marked, partial(disruption_queue.conditioned, mark=mark, now=now)
+                self.client,
+                resources.NODE_CLAIMS,
+                marked,
+                partial(disruption_queue.with_disruption_condition, mark=mark, now=now),
             )
 
     def _used_again(self, removal: Removal) -> str:
@@ -102,7 +105,7 @@ class Carrying:
             writes.update(self.client, resources.NODES, node, _tainted)
         except NotFoundError:
             return f"node {removal.node} is gone"
-        there = holders(list_pods_on_node(self.client, removal.node).objects)
+        there = workload_pods(list_pods_on_node(self.client, removal.node).objects)
         came = sorted({p.key for p in there if removal.reason == EMPTY or is_reschedulable(p)} - set(removal.pods))
         return f"pod {came[0]} has come to node {removal.node}" if came else ""
 
@@ -116,22 +119,22 @@ class Carrying:
             with contextlib.suppress(NotFoundError):
                 current = writes.read(self.client, resources.NODE_CLAIMS, claim.name, type(claim))
                 current = writes.update_status(
-                    self.client, resources.NODE_CLAIMS, current, disruption_queue.unconditioned
+                    self.client, resources.NODE_CLAIMS, current, disruption_queue.without_disruption_condition
                 )
-                writes.update(self.client, resources.NODE_CLAIMS, current, disruption_queue.unannotated)
+                writes.update(self.client, resources.NODE_CLAIMS, current, disruption_queue.without_queue_entry)
         self.decisions.gave_up([c.status.node_name or c.name for c in claims], reason=reason, why=why, now=now)
 
-    def _undo(self, undone: Undone, claims: Mapping[str, NodeClaim], used: set[str], now: datetime) -> None:
+    def _undo(self, undone: Rollback, claims: Mapping[str, NodeClaim], used: set[str], now: datetime) -> None:
         for name in undone.replacements:
             claim = claims.get(name)
             if claim is not None and claim.metadata.deletion_timestamp is None and claim.status.node_name not in used:
                 writes.delete(self.client, resources.NODE_CLAIMS, claim)
-        mark = disruption_queue.mark_of(undone.claim)
+        mark = disruption_queue.queue_entry(undone.claim)
         reason = mark.reason if mark is not None else "Unknown"
         self.recorder.record(undone.claim.ref, "Warning", "DisruptionUndone", f"{reason}: {undone.why}")
         self._put_back([undone.claim], reason=reason, why=undone.why, now=now)
 
-    def _give_up(self, claim: NodeClaim, mark: Mark) -> bool:
+    def _give_up(self, claim: NodeClaim, mark: QueueEntry) -> bool:
         """Delete a claim and have its drain begin; False when it was gone."""
         if not writes.delete(self.client, resources.NODE_CLAIMS, claim):
             return False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared import runtime
-from shared.disruption.cluster_state import Network
+from shared.disruption.cluster_state import InstanceNetwork
 from shared.launch.instances import LAUNCHED, describe_cluster_instances
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ KEPT = timedelta(minutes=5)
 _KEY = "disruption:networks"
 
 
-def networks(cluster: str, *, now: datetime, logger: Logger) -> Mapping[str, Network]:
+def networks(cluster: str, *, now: datetime, logger: Logger) -> Mapping[str, InstanceNetwork]:
     """By provider id, of the cluster's instances; what was known before where EC2 doesn't answer."""
-    known: tuple[datetime, Mapping[str, Network]] | None = runtime.current().cache.get(_KEY)
+    known: tuple[datetime, Mapping[str, InstanceNetwork]] | None = runtime.current().cache.get(_KEY)
     if known is not None and now - known[0] < KEPT:
         return known[1]
     try:
@@ -35,6 +35,8 @@ def networks(cluster: str, *, now: datetime, logger: Logger) -> Mapping[str, Net
     except (BotoCoreError, ClientError) as error:
         logger.warning("Drift of subnets and security groups was not looked for", extra={"why": str(error)})
         return known[1] if known is not None else {}
-    seen = {i.provider_id: Network(subnet=i.subnet_id, security_groups=frozenset(i.security_groups)) for i in found}
+    seen = {
+        i.provider_id: InstanceNetwork(subnet=i.subnet_id, security_groups=frozenset(i.security_groups)) for i in found
+    }
     runtime.current().cache[_KEY] = now, seen
     return seen

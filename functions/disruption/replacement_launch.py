@@ -12,8 +12,8 @@ from shared.api import labels as names
 from shared.cluster.connect import describe
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.provisioning.launching import Launching
-from shared.provisioning.nodeclaim_creation import offers, planned
+from shared.provisioning.launching import Launcher
+from shared.provisioning.nodeclaim_creation import gather_supply, new_node_claims
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
-    from shared.disruption.command import Action
+    from shared.disruption.command import Command
     from shared.launch.node_pools import Supply
     from shared.snapshot import Snapshot
 
@@ -47,7 +47,7 @@ class Buying:
             CatalogMissingError: there is nothing to choose from yet.
         """
         if self._supply is None:
-            self._supply = offers(
+            self._supply = gather_supply(
                 snapshot,
                 catalog_store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None),
                 describe(aws.eks(), self._settings.cluster_name),
@@ -57,7 +57,7 @@ class Buying:
             )
         return self._supply
 
-    def worth(self, action: Action, snapshot: Snapshot) -> float:
+    def worth(self, action: Command, snapshot: Snapshot) -> float:
         """What an action without replacements saves, USD per hour; 0 while nobody knows prices.
 
         Empty nodes go whether or not AWS answers, so this asks for nothing but the stored catalog.
@@ -72,11 +72,11 @@ class Buying:
         going = {removal.claim for removal in action.removals}
         return sum(catalog.price(c.metadata.labels) or 0.0 for c in snapshot.node_claims if c.name in going)
 
-    def claims(self, action: Action, snapshot: Snapshot, *, id_: str, now: datetime) -> tuple[NodeClaim, ...]:
+    def claims(self, action: Command, snapshot: Snapshot, *, id_: str, now: datetime) -> tuple[NodeClaim, ...]:
         """The claims of an action's replacements, which say what they are; their names follow from its id."""
         if not action.replacements:
             return ()
-        made = planned(action.replacements, snapshot, self.supply(snapshot, now=now), decision=id_)
+        made = new_node_claims(action.replacements, snapshot, self.supply(snapshot, now=now), decision=id_)
         return tuple(
             replace(c, metadata=replace(c.metadata, annotations={**c.metadata.annotations, names.REPLACES: id_}))
             for c in made
@@ -85,7 +85,7 @@ class Buying:
     def launch(self, claims: Sequence[NodeClaim], snapshot: Snapshot) -> None:
         """Launch what was written; what EC2 has no capacity for is deleted, and the next look puts the action back."""
         if claims:
-            Launching(
+            Launcher(
                 client=self._client,
                 recorder=self._recorder,
                 cluster=describe(aws.eks(), self._settings.cluster_name),

@@ -30,7 +30,7 @@ from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.instances import instance_id
-from shared.provisioning.provisioner import Provisioning
+from shared.provisioning.provisioner import Provisioner
 from shared.termination import delayed_eviction
 
 if TYPE_CHECKING:
@@ -195,18 +195,20 @@ class Responding:
         self._taking.begin({c.name: stay.get(c.status.node_name, {}) for c in undecided})
         return not placed.throttled
 
-    def _staying(self, placed: provisioner.Report, nodes: frozenset[str]) -> dict[str, DelayedPods]:
-        pods = placed.seen.pods if placed.seen is not None else ()
-        return delayed_eviction.delayed_by_node(pods, nodes, arriving=placed.arriving, unplaced=placed.unplaced)
+    def _staying(self, placed: provisioner.ProvisioningReport, nodes: frozenset[str]) -> dict[str, DelayedPods]:
+        pods = placed.snapshot.pods if placed.snapshot is not None else ()
+        return delayed_eviction.delayed_by_node(
+            pods, nodes, arriving=placed.nominated_claims, unplaced=placed.unschedulable
+        )
 
     def _nodes_of(self, claims: Iterable[NodeClaim]) -> frozenset[str]:
         return frozenset(c.status.node_name for c in claims if c.status.node_name)
 
-    def _provision(self, leaving: frozenset[str]) -> provisioner.Report | None:
+    def _provision(self, leaving: frozenset[str]) -> provisioner.ProvisioningReport | None:
         """Place what runs on those nodes elsewhere, and launch for it; None: nothing came of it, try again."""
         for _ in range(_LEASE_TRIES):
             try:
-                report = Provisioning(self._settings, by="interruption", run=self._run, logger=self._logger).run(
+                report = Provisioner(self._settings, by="interruption", run=self._run, logger=self._logger).run(
                     leaving=leaving, until=self._until
                 )
             except LeaseHeldError as error:
@@ -284,7 +286,7 @@ def _giving(move: Move, stay: DelayedPods) -> Giving:
     return Giving(claim=move.claim, by=move.by, reason="DisruptionTerminating", message=f"moved: {why}", stay=stay)
 
 
-def _has_place(move: Move, snapshot: Snapshot, placed: provisioner.Report) -> bool:
+def _has_place(move: Move, snapshot: Snapshot, placed: provisioner.ProvisioningReport) -> bool:
     """Whether everything on the machine has a place elsewhere, and every machine that was asked for came."""
     pods = {p.key for p in snapshot.pods if move.node and p.spec.node_name == move.node}
-    return not placed.unfilled and not pods & placed.unplaced
+    return not placed.unlaunched and not pods & placed.unschedulable

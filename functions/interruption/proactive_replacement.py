@@ -17,7 +17,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_protected, is_terminal
-from shared.disruption.budgets import allowed
+from shared.disruption.budgets import allowed_disruptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,7 +97,7 @@ def decide(snapshot: Snapshot, *, now: datetime) -> Moves:
     for pod in snapshot.pods:
         pods.setdefault(pod.spec.node_name, []).append(pod)
     pools = {p.name: p for p in snapshot.node_pools}
-    slots = {p.name: allowed(p, snapshot, reason=_REASON, now=now) for p in snapshot.node_pools}
+    slots = {p.name: allowed_disruptions(p, snapshot, reason=_REASON, now=now) for p in snapshot.node_pools}
     tenths = _tenths(snapshot, now)
     go: list[Move] = []
     cordon: list[Node] = []

@@ -15,14 +15,14 @@ from shared import aws, metrics, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.provisioning.provisioner import Provisioning
+from shared.provisioning.provisioner import Provisioner
 from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from shared.metrics import Metric
-    from shared.provisioning.provisioner import Report
+    from shared.provisioning.provisioner import ProvisioningReport
 
 logger = Logger(service="provisioner")
 written = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
@@ -43,7 +43,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         return queues.partial_batch_response(())
     ids = [m.id for m in messages]
     try:
-        report = Provisioning(settings, by="provisioner", run=context.aws_request_id, logger=logger).run()
+        report = Provisioner(settings, by="provisioner", run=context.aws_request_id, logger=logger).run()
     except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseHeldError, LeaseLostError) as error:
         logger.warning("Provisioning will be tried again", extra={"error": type(error).__name__, "why": str(error)})
         return queues.retry_response(aws.sqs(), event, ids)
@@ -51,16 +51,16 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     return queues.retry_response(aws.sqs(), event, ids) if report.throttled else queues.partial_batch_response(())
 
 
-def _measure(report: Report) -> None:
+def _measure(report: ProvisioningReport) -> None:
     values: dict[Metric, float] = {
         metrics.CREATED: report.claims_created,
         metrics.LAUNCHED: len(report.launched),
         metrics.NOT_LAUNCHED: len(report.failed),
-        metrics.UNSCHEDULABLE: len(report.unplaced),
+        metrics.UNSCHEDULABLE: len(report.unschedulable),
         metrics.DECISION_SECONDS: report.decision_seconds,
     }
-    if report.slowest_claim is not None:
-        values[metrics.TO_CLAIM_SECONDS] = report.slowest_claim
+    if report.longest_pod_wait is not None:
+        values[metrics.TO_CLAIM_SECONDS] = report.longest_pod_wait
     metrics.emit(written, values)
     logger.info(
         "Provisioned",
@@ -68,6 +68,6 @@ def _measure(report: Report) -> None:
             "claims_created": report.claims_created,
             "launched": len(report.launched),
             "failed": len(report.failed),
-            "unschedulable": len(report.unplaced),
+            "unschedulable": len(report.unschedulable),
         },
     )

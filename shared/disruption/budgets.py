@@ -15,8 +15,8 @@ from shared.api.cron import CronError, active
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import is_true
 from shared.api.nodepool import REASONS
-from shared.disruption.command import Obstacle
-from shared.disruption.disruption_queue import is_under_way
+from shared.disruption.command import Blocker
+from shared.disruption.disruption_queue import is_queued
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 _WHOLE = 100
 
 
-def allowed(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> int:
+def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> int:
     """How many more of the pool's nodes may go now for that reason; 0 or more."""
     leaving = {
-        c.status.node_name for c in snapshot.node_claims if c.metadata.deletion_timestamp is not None or is_under_way(c)
+        c.status.node_name for c in snapshot.node_claims if c.metadata.deletion_timestamp is not None or is_queued(c)
     }
     total = 0
     missing = 0
@@ -49,7 +49,7 @@ def allowed(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -
     return max(0, most - missing)
 
 
-class Slots:
+class BudgetTracker:
     """What the budgets leave during one look: every node that is chosen takes one, whatever the reason."""
 
     def __init__(self, snapshot: Snapshot, *, now: datetime) -> None:
@@ -59,27 +59,29 @@ class Slots:
         self._allowed: dict[tuple[str, str], int] = {}
         self._taken: dict[str, int] = {}
 
-    def left(self, pool: str, reason: str) -> int:
+    def remaining(self, pool: str, reason: str) -> int:
         """How many more nodes of the pool may go; none of a pool that nobody knows."""
         if pool not in self._pools:
             return 0
         if (pool, reason) not in self._allowed:
-            self._allowed[pool, reason] = allowed(self._pools[pool], self._snapshot, reason=reason, now=self._now)
+            self._allowed[pool, reason] = allowed_disruptions(
+                self._pools[pool], self._snapshot, reason=reason, now=self._now
+            )
         return max(0, self._allowed[pool, reason] - self._taken.get(pool, 0))
 
-    def obstacle(self, pool: str, reason: str) -> Obstacle | None:
+    def blocker(self, pool: str, reason: str) -> Blocker | None:
         """Why no more nodes of the pool may go now; None when one may."""
-        return exhausted(pool, reason) if self.left(pool, reason) < 1 else None
+        return budget_blocker(pool, reason) if self.remaining(pool, reason) < 1 else None
 
-    def take(self, pool: str) -> None:
+    def consume(self, pool: str) -> None:
         """One of the pool's nodes goes."""
         self._taken[pool] = self._taken.get(pool, 0) + 1
 
 
-def exhausted(pool: str, reason: str) -> Obstacle:
+def budget_blocker(pool: str, reason: str) -> Blocker:
     """What is said when a pool's budgets allow no more."""
     message = f"the disruption budgets of NodePool {pool} allow no more {reason} nodes now"
-    return Obstacle(message=message, by=f"NodePool {pool}")
+    return Blocker(message=message, by=f"NodePool {pool}")
 
 
 def _applies(budget: Budget, reason: str, now: datetime) -> bool:

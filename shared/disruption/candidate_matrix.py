@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.api.quantity import Resources
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import View
+    from shared.disruption.cluster_state import ClusterState
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class CandidateMatrix:
     """Rows are candidates, in the order given, and places.
 
     ``price`` is USD per hour; ``worth`` is the least that machines for just its pods could cost; ``moving`` is USD to
@@ -45,22 +45,24 @@ class Ground:
     """
 
     price: Floats
-    worth: Floats
-    moving: Floats
-    needs: tuple[Ints, ...]
-    room: Ints
-    at: Ints
+    resource_value: Floats
+    disruption_cost: Floats
+    pod_requests: tuple[Ints, ...]
+    free: Ints
+    node_rows: Ints
 
-    def excess(self) -> Floats:
+    def excess_price_ratio(self) -> Floats:
         """How much more than its pods are worth each candidate costs, by USD of moving them; the larger the better."""
-        found: Floats = (self.price - self.worth) / (self.moving + disruption_cost.RESTART_PRICE)
+        found: Floats = (self.price - self.resource_value) / (self.disruption_cost + disruption_cost.RESTART_COST)
         return found
 
 
-def survey(view: View, candidates: Sequence[Candidate], prices: Sequence[float]) -> Ground:
+def build_candidate_matrix(
+    view: ClusterState, candidates: Sequence[Candidate], prices: Sequence[float]
+) -> CandidateMatrix:
     """The ground for these candidates."""
     daemons = daemon_set_pods(view.snapshot.daemon_sets)
-    inventory = build_cluster_state(view.snapshot, view.instance_types, daemons, view.going)
+    inventory = build_cluster_state(view.snapshot, view.instance_types, daemons, view.disrupting_nodes)
     known: dict[bytes, Resources] = {}
     asked = [[_requests(p, known) for p in c.pods] for c in candidates]
     resources = tuple(sorted({r for pods in asked for one in pods for r in one} | {"cpu", "memory", "pods"}))
@@ -79,16 +81,16 @@ def survey(view: View, candidates: Sequence[Candidate], prices: Sequence[float])
     total = np.array([n.sum(0) for n in needs], np.int64).reshape(len(needs), len(resources))
     worth = np.array([_worth(t, sizes, costs) for t in total]) if len(total) else np.zeros(0)
     moving = [
-        sum(disruption_cost.restart_price(p, w / max(1, len(c.pods))) for p in c.pods)
+        sum(disruption_cost.pod_disruption_cost(p, w / max(1, len(c.pods))) for p in c.pods)
         for c, w in zip(candidates, worth.tolist(), strict=True)
     ]
-    return Ground(
+    return CandidateMatrix(
         price=np.array(prices, np.float64),
-        worth=worth,
-        moving=np.array(moving, np.float64),
-        needs=tuple(needs),
-        room=room,
-        at=np.array([row.get(c.name, -1) for c in candidates], np.int64),
+        resource_value=worth,
+        disruption_cost=np.array(moving, np.float64),
+        pod_requests=tuple(needs),
+        free=room,
+        node_rows=np.array([row.get(c.name, -1) for c in candidates], np.int64),
     )
 
 
@@ -105,7 +107,7 @@ def _requests(pod: Pod, known: dict[bytes, Resources]) -> Resources:
     return found
 
 
-def _machines(view: View, resources: Sequence[str]) -> tuple[Floats, Floats]:
+def _machines(view: ClusterState, resources: Sequence[str]) -> tuple[Floats, Floats]:
     """What every type of any pool holds, and the least it costs."""
     sizes: list[Floats] = [np.zeros((0, len(resources)))]
     costs: list[Floats] = [np.zeros(0)]
@@ -132,12 +134,12 @@ def _worth(total: Ints, sizes: Floats, costs: Floats) -> float:
     return float(priced.min())
 
 
-def deletable(ground: Ground, order: Sequence[int], *, at_most: int) -> list[int]:
+def deletable_candidates(ground: CandidateMatrix, order: Sequence[int], *, at_most: int) -> list[int]:
     """Candidates whose pods fit into room that others have, first fit into the fullest place, in the given order.
 
     Sizes alone count. A place that has taken pods is no longer given up.
     """
-    room = ground.room.copy()
+    room = ground.free.copy()
     given = np.zeros(len(room), np.bool_)
     took = np.zeros(len(room), np.bool_)
     fullness = np.argsort(room[:, 0] if room.shape[1] else np.zeros(len(room)), kind="stable")
@@ -145,11 +147,11 @@ def deletable(ground: Ground, order: Sequence[int], *, at_most: int) -> list[int
     for i in order:
         if len(chosen) >= at_most:
             break
-        own = int(ground.at[i])
+        own = int(ground.node_rows[i])
         if own < 0 or took[own]:
             continue
         given[own] = True
-        placed = _place(ground.needs[i], room, given, fullness)
+        placed = _place(ground.pod_requests[i], room, given, fullness)
         if placed is None:
             given[own] = False
             continue

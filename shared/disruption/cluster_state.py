@@ -11,8 +11,8 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_mirror, is_terminal
-from shared.disruption.disruption_queue import is_under_way
-from shared.disruption.pod_disruption_budgets import PodBudgets
+from shared.disruption.disruption_queue import is_queued
+from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
-    from shared.disruption.command import Command
+    from shared.disruption.command import MethodResult
     from shared.instance_types.instance_type import InstanceType
     from shared.snapshot import Snapshot
 
 
-def holders(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+def workload_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """The pods that hold a node: not finished, not a daemon's, not the node's own. One that is going still holds it."""
     return tuple(p for p in pods if not (is_terminal(p) or is_daemon(p) or is_mirror(p)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class InstanceNetwork:
     """Where an instance stands: ids of its subnet and of its security groups; empty: not known."""
 
     subnet: str = ""
@@ -41,7 +41,7 @@ class Network:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class ClusterState:
     """A snapshot at ``now``.
 
     ``chosen`` names claims that this look has already decided to give up. ``awaited`` names nodes and claims that pods
@@ -51,12 +51,12 @@ class View:
 
     snapshot: Snapshot
     now: datetime
-    chosen: frozenset[str] = frozenset()
-    awaited: frozenset[str] = frozenset()
+    selected: frozenset[str] = frozenset()
+    nominated: frozenset[str] = frozenset()
     instance_types: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
     not_ready: Mapping[str, str] = field(default_factory=dict)
     node_classes: Mapping[str, EC2NodeClass] = field(default_factory=dict)
-    networks: Mapping[str, Network] = field(default_factory=dict)
+    instance_networks: Mapping[str, InstanceNetwork] = field(default_factory=dict)
 
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:
@@ -73,7 +73,7 @@ class View:
         return {name: tuple(pods) for name, pods in found.items()}
 
     @cached_property
-    def settled(self) -> tuple[tuple[NodeClaim, Node], ...]:
+    def initialized(self) -> tuple[tuple[NodeClaim, Node], ...]:
         """Initialized claims that aren't going and aren't about to, each with its node, by name."""
         nodes = {n.spec.provider_id: n for n in self.snapshot.nodes if n.metadata.deletion_timestamp is None}
         return tuple(
@@ -86,16 +86,16 @@ class View:
         )
 
     @cached_property
-    def going(self) -> frozenset[str]:
+    def disrupting_nodes(self) -> frozenset[str]:
         """Nodes that are about to go: nothing is placed there, and their pods need their places elsewhere."""
         return frozenset(c.status.node_name for c in self.snapshot.node_claims if self._goes(c) and c.status.node_name)
 
     def _goes(self, claim: NodeClaim) -> bool:
-        return claim.name in self.chosen or is_under_way(claim)
+        return claim.name in self.selected or is_queued(claim)
 
-    def after(self, command: Command) -> View:
+    def with_selected(self, command: MethodResult) -> ClusterState:
         """The view once a command of this look is decided: its nodes are about to go."""
-        return replace(self, chosen=self.chosen | {r.claim for a in command.actions for r in a.removals})
+        return replace(self, selected=self.selected | {r.claim for a in command.commands for r in a.removals})
 
     @cached_property
     def _bought(self) -> Mapping[str, datetime]:
@@ -107,14 +107,14 @@ class View:
                 found[pool] = max(created, found.get(pool, created))
         return found
 
-    def quiet(self, pool: str) -> timedelta:
+    def time_since_launch(self, pool: str) -> timedelta:
         """For how long the pool has bought no machine but replacements."""
         return self.now - self._bought[pool] if pool in self._bought else timedelta.max
 
     @cached_property
-    def pod_budgets(self) -> PodBudgets:
+    def pod_disruption_budgets(self) -> PodDisruptionBudgets:
         """The PodDisruptionBudgets."""
-        return PodBudgets(self.snapshot.pod_disruption_budgets)
+        return PodDisruptionBudgets(self.snapshot.pod_disruption_budgets)
 
     @cached_property
     def _prices(self) -> Mapping[tuple[str, str, str, str], float]:

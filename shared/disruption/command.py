@@ -34,7 +34,7 @@ class Removal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Action:
+class Command:
     """Claims that go together, once all that replaces them is initialized; without replacements they go at once.
 
     ``savings`` is USD per hour (negative: it costs), ``forced`` an action that waits for nothing and nobody.
@@ -61,13 +61,13 @@ class Action:
         return tuple(r.node for r in self.removals)
 
     @property
-    def moved(self) -> int:
+    def pod_count(self) -> int:
         """How many pods have to move."""
         return sum(len(r.pods) for r in self.removals)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Obstacle:
+class Blocker:
     """What stands in the way, as a sentence for a person, and who: kind and name, empty where it just doesn't pay."""
 
     message: str
@@ -75,7 +75,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
+class BlockedCandidate:
     """A claim that could go but may not.
 
     ``savings`` is USD per hour that its going would save (None: not known), ``pods`` how many would move.
@@ -84,20 +84,20 @@ class Refused:
     claim: str
     node: str
     reason: str
-    obstacle: Obstacle
+    blocker: Blocker
     savings: float | None = None
     pods: int = 0
 
     @property
     def message(self) -> str:
         """Why not, for a person."""
-        return self.obstacle.message
+        return self.blocker.message
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class MethodResult:
     """What to do now; ``look_again`` is when the next claim's time is up, None when nothing is waiting."""
 
-    actions: tuple[Action, ...] = ()
-    refused: tuple[Refused, ...] = ()
-    look_again: datetime | None = None
+    commands: tuple[Command, ...] = ()
+    blocked: tuple[BlockedCandidate, ...] = ()
+    requeue_at: datetime | None = None

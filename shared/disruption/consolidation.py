@@ -17,21 +17,21 @@ from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
 from shared.disruption import candidate_sets, candidates, graceful_replacement, savings
-from shared.disruption.candidate_matrix import survey
-from shared.disruption.command import UNDERUTILIZED, Command, Refused
-from shared.disruption.consolidation_search import BALANCED, Weighing
-from shared.disruption.savings import Balanced
-from shared.disruption.simulated_scheduling import place
+from shared.disruption.candidate_matrix import build_candidate_matrix
+from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, MethodResult
+from shared.disruption.consolidation_search import BALANCED, ConsolidationSearch
+from shared.disruption.savings import BalancedTotals
+from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from shared.disruption.budgets import Slots
+    from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import View
-    from shared.disruption.command import Action
-    from shared.disruption.savings import Worth
+    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.command import Command
+    from shared.disruption.savings import NetSavings
 
 REASON = UNDERUTILIZED
 _EMPTY_ONLY = "WhenEmpty"
@@ -39,131 +39,135 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SearchResult:
     """The best set found, what it is worth and how many sets were asked about."""
 
-    action: Action | None = None
-    value: Worth = savings.NOTHING
-    asked: int = 0
-    refused: tuple[Refused, ...] = ()
-    look_again: datetime | None = None
+    command: Command | None = None
+    net_savings: NetSavings = savings.NO_SAVINGS
+    evaluated: int = 0
+    blocked: tuple[BlockedCandidate, ...] = ()
+    requeue_at: datetime | None = None
 
 
-def due(view: View) -> tuple[Candidate, ...]:
+def due_candidates(view: ClusterState) -> tuple[Candidate, ...]:
     """The nodes of pools that want it, left alone by pods for consolidateAfter, by claim."""
-    return tuple(c for c in candidates.following(view) if (w := _due(c)) is not None and w <= view.now)
+    return tuple(c for c in candidates.dynamic_candidates(view) if (w := _due(c)) is not None and w <= view.now)
 
 
-def find(view: View) -> tuple[Candidate, ...]:
+def find_candidates(view: ClusterState) -> tuple[Candidate, ...]:
     """Those of a known price: without one, nobody knows what would be saved."""
-    return tuple(c for c in due(view) if view.price(c.claim) is not None)
+    return tuple(c for c in due_candidates(view) if view.price(c.claim) is not None)
 
 
 def search(
-    view: View, slots: Slots, should_stop: Callable[[], bool], *, told: Callable[[Worth], None] | None = None
-) -> Found:
+    view: ClusterState,
+    slots: BudgetTracker,
+    should_stop: Callable[[], bool],
+    *,
+    on_improvement: Callable[[NetSavings], None] | None = None,
+) -> SearchResult:
     """The best action found before ``should_stop``, asked before each step; nothing is taken from the slots.
 
     ``told`` hears the value of each best set as soon as it is found.
     """
     open_, refused = _open(view, slots)
-    waits = [w for c in candidates.following(view) if (w := _due(c)) is not None and w > view.now]
+    waits = [w for c in candidates.dynamic_candidates(view) if (w := _due(c)) is not None and w > view.now]
     look_again = min(waits, default=None)
     if not open_ or _is_short(view):
-        return Found(refused=refused, look_again=look_again)
+        return SearchResult(blocked=refused, requeue_at=look_again)
     prices = [view.price(c.claim) or 0.0 for c in open_]
-    ground = survey(view, open_, prices)
-    state = Weighing(
-        view=view,
-        rows=open_,
-        ground=ground,
-        spans=[savings.span(c, quiet=view.quiet(c.pool.name), now=view.now) for c in open_],
-        balanced=_balanced(view),
+    ground = build_candidate_matrix(view, open_, prices)
+    state = ConsolidationSearch(
+        cluster_state=view,
+        candidates=open_,
+        matrix=ground,
+        durations=[savings.savings_duration(c, quiet=view.time_since_launch(c.pool.name), now=view.now) for c in open_],
+        balanced_totals=_balanced(view),
     )
-    room = {c.pool.name: slots.left(c.pool.name, UNDERUTILIZED) for c in open_}
-    asked = candidate_sets.Asked(pools=[c.pool.name for c in open_], room=room, ground=ground)
-    for chosen in candidate_sets.proposals(asked, lambda: state.best, state.blocked.keys):
+    room = {c.pool.name: slots.remaining(c.pool.name, UNDERUTILIZED) for c in open_}
+    asked = candidate_sets.BudgetedCandidates(pools=[c.pool.name for c in open_], remaining=room, matrix=ground)
+    for chosen in candidate_sets.candidate_sets(asked, lambda: state.best, state.blockers.keys):
         if should_stop():
             break
-        if state.ask(chosen) and told is not None:
-            told(state.value)
-    return Found(
-        action=state.action,
-        value=state.value,
-        asked=len(state.asked),
-        refused=(*refused, *state.refused),
-        look_again=look_again,
+        if state.evaluate(chosen) and on_improvement is not None:
+            on_improvement(state.net_savings)
+    return SearchResult(
+        command=state.command,
+        net_savings=state.net_savings,
+        evaluated=len(state.evaluated),
+        blocked=(*refused, *state.blocked_candidates),
+        requeue_at=look_again,
     )
 
 
-def command(view: View, slots: Slots, should_stop: Callable[[], bool]) -> Command:
+def compute(view: ClusterState, slots: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
     """The best action there is time to find."""
     found = search(view, slots, should_stop)
-    if found.action is not None:
-        pools = {c.name: c.pool.name for c in candidates.following(view)}
-        for node in found.action.nodes:
-            slots.take(pools[node])
-    actions = (found.action,) if found.action is not None else ()
-    return Command(actions=actions, refused=found.refused, look_again=found.look_again)
+    if found.command is not None:
+        pools = {c.name: c.pool.name for c in candidates.dynamic_candidates(view)}
+        for node in found.command.nodes:
+            slots.consume(pools[node])
+    actions = (found.command,) if found.command is not None else ()
+    return MethodResult(commands=actions, blocked=found.blocked, requeue_at=found.requeue_at)
 
 
-def still_valid(action: Action, view: View, slots: Slots) -> str:
+def validate(action: Command, view: ClusterState, slots: BudgetTracker) -> str:
     """Why it can't be carried out on the cluster as it is now; empty when it can, at no higher price."""
-    obstacle = graceful_replacement.still_valid(action, view)
+    obstacle = graceful_replacement.validate(action, view)
     if obstacle:
         return obstacle
-    by_claim = {c.claim.name: c for c in find(view)}
+    by_claim = {c.claim.name: c for c in find_candidates(view)}
     leaving = [by_claim[r.claim] for r in action.removals if r.claim in by_claim]
     if len(leaving) < len(action.removals):
         return "a node was used or changed meanwhile"
     return _lack(action, view, slots, leaving)
 
 
-def _lack(action: Action, view: View, slots: Slots, leaving: Sequence[Candidate]) -> str:
+def _lack(action: Command, view: ClusterState, slots: BudgetTracker, leaving: Sequence[Candidate]) -> str:
     """What budgets or the scheduling core no longer grant; empty when they grant all of it."""
     for pool, count in Counter(c.pool.name for c in leaving).items():
-        if slots.left(pool, UNDERUTILIZED) < count:
+        if slots.remaining(pool, UNDERUTILIZED) < count:
             return f"the disruption budgets of NodePool {pool} allow less than before"
-    if not view.pod_budgets.allow([c.pods for c in leaving]):
+    if not view.pod_disruption_budgets.allow_together([c.pods for c in leaving]):
         return "PodDisruptionBudgets allow less than before"
     if _is_short(view):
         return "pending pods need new nodes first"
-    placing = place(view, leaving)
-    if placing.stuck or placing.waiting:
+    placing = simulate_scheduling(view, leaving)
+    if placing.unschedulable or placing.needs_uninitialized_nodes:
         return "its pods no longer have places elsewhere"
     planned = sum(c.cheapest.price for c in action.replacements)
-    if len(placing.claims) > len(action.replacements) or placing.price > planned + _ROUNDING:
+    if len(placing.node_claims) > len(action.replacements) or placing.price > planned + _ROUNDING:
         return "its pods would need more than was planned"
     return ""
 
 
-def _open(view: View, slots: Slots) -> tuple[list[Candidate], tuple[Refused, ...]]:
+def _open(view: ClusterState, slots: BudgetTracker) -> tuple[list[Candidate], tuple[BlockedCandidate, ...]]:
     """The candidates that may go, and what holds the others."""
     open_: list[Candidate] = []
-    refused: list[Refused] = []
-    for candidate in find(view):
-        obstacle = candidates.obstacle(view, candidate)
-        obstacle = obstacle or slots.obstacle(candidate.pool.name, UNDERUTILIZED)
+    refused: list[BlockedCandidate] = []
+    for candidate in find_candidates(view):
+        obstacle = candidates.disruption_blocker(view, candidate)
+        obstacle = obstacle or slots.blocker(candidate.pool.name, UNDERUTILIZED)
         if obstacle is not None:
             claim, node, moved = candidate.claim.name, candidate.name, len(candidate.pods)
-            refused.append(Refused(claim=claim, node=node, reason=UNDERUTILIZED, obstacle=obstacle, pods=moved))
+            refused.append(BlockedCandidate(claim=claim, node=node, reason=UNDERUTILIZED, blocker=obstacle, pods=moved))
         else:
             open_.append(candidate)
     return open_, tuple(refused)
 
 
-def _balanced(view: View) -> Balanced:
+def _balanced(view: ClusterState) -> BalancedTotals:
     """What all nodes of pools that ask for it cost, and cost to move, whether or not they may go."""
-    rows = [c for c in candidates.following(view) if c.pool.spec.disruption.consolidation_policy == BALANCED]
+    rows = [c for c in candidates.dynamic_candidates(view) if c.pool.spec.disruption.consolidation_policy == BALANCED]
     if not rows:
-        return Balanced(price=0.0, moving=0.0)
-    ground = survey(view, rows, [view.price(c.claim) or 0.0 for c in rows])
-    return Balanced(price=float(ground.price.sum()), moving=float(ground.moving.sum()))
+        return BalancedTotals(price=0.0, disruption_cost=0.0)
+    ground = build_candidate_matrix(view, rows, [view.price(c.claim) or 0.0 for c in rows])
+    return BalancedTotals(price=float(ground.price.sum()), disruption_cost=float(ground.disruption_cost.sum()))
 
 
-def _is_short(view: View) -> bool:
+def _is_short(view: ClusterState) -> bool:
     """Whether pending pods need new nodes: they come first, and what they get changes everything."""
-    return bool(place(view, ()).claims)
+    return bool(simulate_scheduling(view, ()).node_claims)
 
 
 def _due(candidate: Candidate) -> datetime | None:

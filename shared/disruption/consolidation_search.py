@@ -10,111 +10,113 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.disruption import price_filter, savings
-from shared.disruption.command import UNDERUTILIZED, Action, Obstacle, Refused, Removal
-from shared.disruption.simulated_scheduling import place
+from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, Blocker, Command, Removal
+from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shared.disruption.candidate_matrix import Ground
+    from shared.disruption.candidate_matrix import CandidateMatrix
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import View
-    from shared.disruption.savings import Balanced, Span, Worth
+    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.savings import BalancedTotals, NetSavings, SavingsDuration
     from shared.scheduling.decision import PlannedNodeClaim
 
 BALANCED = "Balanced"
 
 
 @dataclass(kw_only=True)
-class Weighing:
+class ConsolidationSearch:
     """The candidates and what has been found among them so far. ``spans`` are theirs, ``balanced`` is all they have."""
 
-    view: View
-    rows: Sequence[Candidate]
-    ground: Ground
-    spans: Sequence[Span]
-    balanced: Balanced
+    cluster_state: ClusterState
+    candidates: Sequence[Candidate]
+    matrix: CandidateMatrix
+    durations: Sequence[SavingsDuration]
+    balanced_totals: BalancedTotals
     best: tuple[int, ...] = ()
-    claims: tuple[PlannedNodeClaim, ...] = ()
-    value: Worth = savings.NOTHING
-    asked: set[tuple[int, ...]] = field(default_factory=set)
-    blocked: dict[int, Obstacle] = field(default_factory=dict)
-    unworthy: dict[int, Refused] = field(default_factory=dict)
+    replacements: tuple[PlannedNodeClaim, ...] = ()
+    net_savings: NetSavings = savings.NO_SAVINGS
+    evaluated: set[tuple[int, ...]] = field(default_factory=set)
+    blockers: dict[int, Blocker] = field(default_factory=dict)
+    unprofitable: dict[int, BlockedCandidate] = field(default_factory=dict)
 
-    def ask(self, chosen: Sequence[int]) -> bool:
+    def evaluate(self, chosen: Sequence[int]) -> bool:
         """Weigh giving up these rows; whether it is the best so far."""
         key = tuple(sorted(chosen))
-        if not key or key in self.asked:
+        if not key or key in self.evaluated:
             return False
-        self.asked.add(key)
-        leaving = [self.rows[i] for i in key]
-        if not self.view.pod_budgets.allow([c.pods for c in leaving]):
+        self.evaluated.add(key)
+        leaving = [self.candidates[i] for i in key]
+        if not self.cluster_state.pod_disruption_budgets.allow_together([c.pods for c in leaving]):
             return False
-        placing = place(self.view, leaving)
-        if placing.stuck or placing.waiting:
-            found = {i: o for i in key if (o := placing.obstacle(self.rows[i])) is not None}
-            self.blocked.update(found)
+        placing = simulate_scheduling(self.cluster_state, leaving)
+        if placing.unschedulable or placing.needs_uninitialized_nodes:
+            found = {i: o for i in key if (o := placing.blocker(self.candidates[i])) is not None}
+            self.blockers.update(found)
             return False
-        return self._weigh(key, leaving, placing.claims)
+        return self._weigh(key, leaving, placing.node_claims)
 
     def _weigh(self, key: tuple[int, ...], leaving: Sequence[Candidate], planned: tuple[PlannedNodeClaim, ...]) -> bool:
-        prices = [float(self.ground.price[i]) for i in key]
+        prices = [float(self.matrix.price[i]) for i in key]
         balanced = any(c.pool.spec.disruption.consolidation_policy == BALANCED for c in leaving)
-        deal = savings.Deal(
+        deal = savings.ConsolidationOption(
             price=sum(prices),
-            replacements=sum(c.cheapest.price for c in planned),
-            span=savings.together([self.spans[i] for i in key], prices),
-            pods=sum(len(c.pods) for c in leaving),
-            moving=float(self.ground.moving[list(key)].sum()),
-            balanced=self.balanced if balanced else None,
+            replacement_price=sum(c.cheapest.price for c in planned),
+            duration=savings.combined_duration([self.durations[i] for i in key], prices),
+            pod_count=sum(len(c.pods) for c in leaving),
+            disruption_cost=float(self.matrix.disruption_cost[list(key)].sum()),
+            balanced_totals=self.balanced_totals if balanced else None,
         )
-        value = deal.value
-        obstacle = deal.obstacle
+        value = deal.net_savings
+        obstacle = deal.blocker
         claims: tuple[PlannedNodeClaim, ...] | None = ()
-        if value > savings.NOTHING and planned:
-            claims = affordable(self.view, leaving, planned, deal.price)
+        if value > savings.NO_SAVINGS and planned:
+            claims = affordable_replacements(self.cluster_state, leaving, planned, deal.price)
             if claims is None:
                 value, obstacle = (
-                    savings.NOTHING,
-                    Obstacle(message="too few types are cheap enough for what might be launched"),
+                    savings.NO_SAVINGS,
+                    Blocker(message="too few types are cheap enough for what might be launched"),
                 )
-        if value == savings.NOTHING or claims is None:
+        if value == savings.NO_SAVINGS or claims is None:
             if len(key) == 1:
                 self._refuse(key[0], obstacle, deal)
             return False
-        if value <= self.value:
+        if value <= self.net_savings:
             return False
-        self.best, self.claims, self.value = key, claims, value
+        self.best, self.claims, self.net_savings = key, claims, value
         return True
 
-    def _refuse(self, row: int, obstacle: Obstacle, deal: savings.Deal) -> None:
-        candidate = self.rows[row]
-        self.unworthy[row] = Refused(
+    def _refuse(self, row: int, obstacle: Blocker, deal: savings.ConsolidationOption) -> None:
+        candidate = self.candidates[row]
+        self.unprofitable[row] = BlockedCandidate(
             claim=candidate.claim.name,
             node=candidate.name,
             reason=UNDERUTILIZED,
-            obstacle=obstacle,
+            blocker=obstacle,
             savings=deal.savings,
-            pods=deal.pods,
+            pods=deal.pod_count,
         )
 
     @property
-    def refused(self) -> tuple[Refused, ...]:
+    def blocked_candidates(self) -> tuple[BlockedCandidate, ...]:
         """The rows that can't go, and, where nothing pays, those that were asked about alone."""
         stuck = tuple(
-            Refused(claim=self.rows[i].claim.name, node=self.rows[i].name, reason=UNDERUTILIZED, obstacle=why)
-            for i, why in sorted(self.blocked.items())
+            BlockedCandidate(
+                claim=self.candidates[i].claim.name, node=self.candidates[i].name, reason=UNDERUTILIZED, blocker=why
+            )
+            for i, why in sorted(self.blockers.items())
         )
-        alone = () if self.best else tuple(r for i, r in sorted(self.unworthy.items()) if i not in self.blocked)
+        alone = () if self.best else tuple(r for i, r in sorted(self.unprofitable.items()) if i not in self.blockers)
         return (*stuck, *alone)
 
     @property
-    def action(self) -> Action | None:
+    def command(self) -> Command | None:
         """The best found; None while nothing pays."""
         if not self.best:
             return None
-        leaving = [self.rows[i] for i in self.best]
-        before = float(self.ground.price[list(self.best)].sum())
+        leaving = [self.candidates[i] for i in self.best]
+        before = float(self.matrix.price[list(self.best)].sum())
         after = sum(c.cheapest.price for c in self.claims)
         pods = sum(len(c.pods) for c in leaving)
         came = f"{len(self.claims)} cheaper" if self.claims else "none"
@@ -130,29 +132,29 @@ class Weighing:
             )
             for c in leaving
         )
-        return Action(removals=removals, replacements=self.claims, savings=before - after)
+        return Command(removals=removals, replacements=self.claims, savings=before - after)
 
 
-def affordable(
-    view: View, leaving: Sequence[Candidate], claims: Sequence[PlannedNodeClaim], price: float
+def affordable_replacements(
+    view: ClusterState, leaving: Sequence[Candidate], claims: Sequence[PlannedNodeClaim], price: float
 ) -> tuple[PlannedNodeClaim, ...] | None:
     """The claims with only such types as keep the whole a saving, whatever is launched; None: there is no such choice.
 
     Each may cost as much more than its cheapest as the improvement that is asked for leaves, in proportion.
     """
     planned = sum(c.cheapest.price for c in claims)
-    limit = price * (1 - savings.IMPROVEMENT)
+    limit = price * (1 - savings.MIN_PRICE_IMPROVEMENT)
     if planned > limit or planned <= 0:
         return None
     kept: list[PlannedNodeClaim] = []
     for claim in claims:
         types = view.instance_types.get(claim.node_pool, ())
-        trimmed = price_filter.within(claim, types, claim.cheapest.price * limit / planned)
+        trimmed = price_filter.filter_by_price(claim, types, claim.cheapest.price * limit / planned)
         if trimmed is None:
             return None
         kept.append(trimmed)
     if len(leaving) == 1 and len(kept) == 1 and kept[0].cheapest.capacity_type == names.SPOT:
         was_spot = leaving[0].claim.metadata.labels.get(names.CAPACITY_TYPE) == names.SPOT
-        if was_spot and len(kept[0].instance_types) < price_filter.LEAST_SPOT_CHOICE:
+        if was_spot and len(kept[0].instance_types) < price_filter.MIN_SPOT_INSTANCE_TYPES:
             return None
     return tuple(kept)

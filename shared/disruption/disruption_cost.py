@@ -14,15 +14,15 @@ from shared.api.labels import POD_DELETION_COST
 if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
 
-RESTART_PRICE = 0.02
+RESTART_COST = 0.02
 """USD: what a restart costs even the smallest pod's owner. Ours: bench/steady_load.py says what it comes to."""
-LOST_HOURS = 10 / 60
+LOST_WORK_HOURS = 10 / 60
 """How much of a pod's resources a restart loses: ten minutes. Ours."""
 _LEAST, _MOST = -10.0, 10.0
 _LEAST_WEIGHT = 0.1
 
 
-def cost(pod: Pod) -> float:
+def eviction_cost(pod: Pod) -> float:
     """Karpenter's eviction cost: 1, more or less by the pod's deletion cost and priority, between -10 and 10."""
     found = 1.0
     with contextlib.suppress(ValueError):  # what is no number counts for nothing, as with ReplicaSets
@@ -31,6 +31,6 @@ def cost(pod: Pod) -> float:
     return min(max(found, _LEAST), _MOST)
 
 
-def restart_price(pod: Pod, value: float) -> float:
+def pod_disruption_cost(pod: Pod, value: float) -> float:
     """USD to move the pod; ``value`` is what its resources are worth, in USD per hour."""
-    return max(cost(pod), _LEAST_WEIGHT) * (RESTART_PRICE + LOST_HOURS * value)
+    return max(eviction_cost(pod), _LEAST_WEIGHT) * (RESTART_COST + LOST_WORK_HOURS * value)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclaim import NodeClaim
 
-MARK = "tenon.sh/disruption"
-"""Annotation on a NodeClaim that is to go: a :class:`Mark`."""
-PATIENCE = timedelta(minutes=20)
+QUEUE_ANNOTATION = "tenon.sh/disruption"
+"""Annotation on a NodeClaim that is to go: a :class:`QueueEntry`."""
+REPLACEMENT_TIMEOUT = timedelta(minutes=20)
 """How long replacements may take; the liveness of claims gives them up before that."""
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One action on one of its claims: all of them carry the same ``id`` and replacements (names of claims)."""
 
     id: str
@@ -39,7 +39,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Undone:
+class Rollback:
     """A claim to put back as it was, and the replacements that came of it, which nobody needs now."""
 
     claim: NodeClaim
@@ -48,49 +48,49 @@ class Undone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class QueueStatus:
     """What to do: claims to give up now, claims to put back; ``waiting`` says whether anything is waited for."""
 
-    finish: tuple[tuple[NodeClaim, Mark], ...] = ()
-    undo: tuple[Undone, ...] = ()
+    completed: tuple[tuple[NodeClaim, QueueEntry], ...] = ()
+    rollbacks: tuple[Rollback, ...] = ()
     waiting: bool = False
 
 
-def mark_of(claim: NodeClaim) -> Mark | None:
+def queue_entry(claim: NodeClaim) -> QueueEntry | None:
     """The claim's mark; None where there is none, or none that can be read."""
     try:
-        return msgspec.json.decode(claim.metadata.annotations.get(MARK, ""), type=Mark)
+        return msgspec.json.decode(claim.metadata.annotations.get(QUEUE_ANNOTATION, ""), type=QueueEntry)
     except msgspec.DecodeError:
         return None
 
 
-def is_under_way(claim: NodeClaim) -> bool:
+def is_queued(claim: NodeClaim) -> bool:
     """Whether the claim is to go, and hasn't been deleted yet."""
     return claim.metadata.deletion_timestamp is None and (
-        MARK in claim.metadata.annotations or is_true(claim.status.conditions, nodeclaim.DISRUPTION_REASON)
+        QUEUE_ANNOTATION in claim.metadata.annotations or is_true(claim.status.conditions, nodeclaim.DISRUPTION_REASON)
     )
 
 
 def is_replaced(claim: NodeClaim, there: Collection[str]) -> bool:
     """Whether all that replaces the claim is there (names of claims), so that it only waits for its end."""
-    mark = mark_of(claim)
+    mark = queue_entry(claim)
     return mark is not None and bool(mark.replacements) and set(mark.replacements) <= set(there)
 
 
-def awaited(claims: Iterable[NodeClaim]) -> frozenset[str]:
+def replacement_names(claims: Iterable[NodeClaim]) -> frozenset[str]:
     """Claims and nodes that replace others which are still there: pods are about to come to them."""
     claims = tuple(claims)
-    names = {name for c in claims if (mark := mark_of(c)) is not None for name in mark.replacements}
+    names = {name for c in claims if (mark := queue_entry(c)) is not None for name in mark.replacements}
     return frozenset(names | {c.status.node_name for c in claims if c.name in names and c.status.node_name})
 
 
-def annotated(claim: NodeClaim, mark: Mark) -> NodeClaim:
+def with_queue_entry(claim: NodeClaim, mark: QueueEntry) -> NodeClaim:
     """The claim with its mark."""
-    annotations = {**claim.metadata.annotations, MARK: msgspec.json.encode(mark).decode()}
+    annotations = {**claim.metadata.annotations, QUEUE_ANNOTATION: msgspec.json.encode(mark).decode()}
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
 
 
-def conditioned(claim: NodeClaim, mark: Mark, *, now: datetime) -> NodeClaim:
+def with_disruption_condition(claim: NodeClaim, mark: QueueEntry, *, now: datetime) -> NodeClaim:
     """The claim with its condition: the part of the mark that Karpenter's users know."""
     conditions = with_condition(
         claim.status.conditions,
@@ -103,41 +103,41 @@ def conditioned(claim: NodeClaim, mark: Mark, *, now: datetime) -> NodeClaim:
     return replace(claim, status=replace(claim.status, conditions=conditions))
 
 
-def unannotated(claim: NodeClaim) -> NodeClaim:
+def without_queue_entry(claim: NodeClaim) -> NodeClaim:
     """The claim without a mark."""
-    annotations = {k: v for k, v in claim.metadata.annotations.items() if k != MARK}
+    annotations = {k: v for k, v in claim.metadata.annotations.items() if k != QUEUE_ANNOTATION}
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
 
 
-def unconditioned(claim: NodeClaim) -> NodeClaim:
+def without_disruption_condition(claim: NodeClaim) -> NodeClaim:
     """The claim without the condition."""
     conditions = [c for c in claim.status.conditions if c.type != nodeclaim.DISRUPTION_REASON]
     return replace(claim, status=replace(claim.status, conditions=conditions))
 
 
-def look(claims: Iterable[NodeClaim], *, now: datetime) -> Progress:
+def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
     """What to do about everything that is under way."""
     by_name = {c.name: c for c in claims}
-    finish: list[tuple[NodeClaim, Mark]] = []
-    undo: list[Undone] = []
+    finish: list[tuple[NodeClaim, QueueEntry]] = []
+    undo: list[Rollback] = []
     waiting = False
-    for claim in sorted((c for c in by_name.values() if is_under_way(c)), key=lambda c: c.name):
-        mark = mark_of(claim)
+    for claim in sorted((c for c in by_name.values() if is_queued(c)), key=lambda c: c.name):
+        mark = queue_entry(claim)
         if mark is None or not mark.replacements:
             # It died before it was carried out; whether it should be is decided anew.
-            undo.append(Undone(claim=claim, why="it was not carried through"))
+            undo.append(Rollback(claim=claim, why="it was not carried through"))
             continue
         failed = next((name for name in mark.replacements if _is_lost(by_name.get(name))), None)
-        if failed is None and now - mark.since > PATIENCE:
+        if failed is None and now - mark.since > REPLACEMENT_TIMEOUT:
             failed = next((n for n in mark.replacements if not _is_up(by_name[n])), None)
         if failed is not None:
             why = f"replacement {failed} did not come up"
-            undo.append(Undone(claim=claim, why=why, replacements=tuple(mark.replacements)))
+            undo.append(Rollback(claim=claim, why=why, replacements=tuple(mark.replacements)))
         elif all(_is_up(by_name[name]) for name in mark.replacements):
             finish.append((claim, mark))
         else:
             waiting = True
-    return Progress(finish=tuple(finish), undo=tuple(undo), waiting=waiting)
+    return QueueStatus(completed=tuple(finish), rollbacks=tuple(undo), waiting=waiting)
 
 
 def _is_lost(claim: NodeClaim | None) -> bool:

@@ -16,7 +16,7 @@ from shared.api import nodeclaim
 from shared.api.hash import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, hash_node_class, hash_node_pool
 from shared.api.meta import is_true, with_condition
 from shared.disruption import candidates, graceful_replacement
-from shared.disruption.command import DRIFTED, Command
+from shared.disruption.command import DRIFTED, MethodResult
 from shared.scheduling.rules.requirements import RequirementError, parse
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
-    from shared.disruption.budgets import Slots
+    from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import Network, View
-    from shared.disruption.command import Action
+    from shared.disruption.cluster_state import ClusterState, InstanceNetwork
+    from shared.disruption.command import Command
 
 REASON = DRIFTED
 
 
-def why(view: View, candidate: Candidate) -> str:
+def disruption_message(view: ClusterState, candidate: Candidate) -> str:
     """How the node has drifted, in words; empty when it has not."""
     node_class = view.node_classes.get(candidate.pool.name)
     return (
@@ -43,28 +43,28 @@ def why(view: View, candidate: Candidate) -> str:
         or (
             ""
             if node_class is None
-            else _class(candidate, node_class, view.networks.get(candidate.claim.status.provider_id))
+            else _class(candidate, node_class, view.instance_networks.get(candidate.claim.status.provider_id))
         )
     )
 
 
-def find(view: View) -> tuple[Candidate, ...]:
+def find_candidates(view: ClusterState) -> tuple[Candidate, ...]:
     """The nodes that have drifted, by claim, those of static pools too."""
-    return tuple(c for c in candidates.every(view) if why(view, c))
+    return tuple(c for c in candidates.all_candidates(view) if disruption_message(view, c))
 
 
-def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -> Command:
+def compute(view: ClusterState, slots: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
     """The first that budgets allow, replaced together (static pools have a way of their own)."""
-    wanted = [(c, said) for c in candidates.following(view) if (said := why(view, c))]
-    return graceful_replacement.command(view, slots, wanted, reason=DRIFTED)
+    wanted = [(c, said) for c in candidates.dynamic_candidates(view) if (said := disruption_message(view, c))]
+    return graceful_replacement.compute(view, slots, wanted, reason=DRIFTED)
 
 
-def still_valid(action: Action, view: View, _slots: Slots) -> str:
+def validate(action: Command, view: ClusterState, _slots: BudgetTracker) -> str:
     """Why it can't go after all; empty when it can."""
-    return graceful_replacement.still_valid(action, view)
+    return graceful_replacement.validate(action, view)
 
 
-def noted(claim: NodeClaim, message: str, *, now: datetime) -> NodeClaim:
+def with_drifted_condition(claim: NodeClaim, message: str, *, now: datetime) -> NodeClaim:
     """The claim with its ``Drifted`` condition as it should be."""
     if not message and not is_true(claim.status.conditions, nodeclaim.DRIFTED):
         return claim
@@ -102,7 +102,7 @@ def _requirements(candidate: Candidate) -> str:
     return ""
 
 
-def _class(candidate: Candidate, node_class: EC2NodeClass, network: Network | None) -> str:
+def _class(candidate: Candidate, node_class: EC2NodeClass, network: InstanceNetwork | None) -> str:
     claim = candidate.claim
     annotations, status = claim.metadata.annotations, node_class.status
     if annotations.get(names.NODECLASS_HASH_VERSION) == NODECLASS_HASH_VERSION and annotations.get(
@@ -121,7 +121,7 @@ def _class(candidate: Candidate, node_class: EC2NodeClass, network: Network | No
     return ""
 
 
-def _network(network: Network, node_class: EC2NodeClass) -> str:
+def _network(network: InstanceNetwork, node_class: EC2NodeClass) -> str:
     """How the instance's place in the network differs from what the class selects, in words; empty when not."""
     status = node_class.status
     if status.subnets and network.subnet and network.subnet not in {s.id for s in status.subnets}:

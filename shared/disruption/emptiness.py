@@ -15,42 +15,42 @@ from shared.api import nodeclaim
 from shared.api.duration import parse_duration
 from shared.api.meta import condition, with_condition
 from shared.disruption import candidates
-from shared.disruption.cluster_state import holders
-from shared.disruption.command import EMPTY, Action, Command, Refused, Removal
+from shared.disruption.cluster_state import workload_pods
+from shared.disruption.command import EMPTY, BlockedCandidate, Command, MethodResult, Removal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.disruption.budgets import Slots
+    from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import View
+    from shared.disruption.cluster_state import ClusterState
 
 REASON = EMPTY
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observation:
+class EmptyConditionChange:
     """A claim whose ``Empty`` condition has to change."""
 
     claim: NodeClaim
     is_empty: bool
 
 
-def observe(view: View) -> tuple[Observation, ...]:
+def empty_condition_changes(view: ClusterState) -> tuple[EmptyConditionChange, ...]:
     """Which claims' ``Empty`` condition has to change."""
     changed = []
-    for claim, node in view.settled:
-        held = holders(view.pods.get(node.metadata.name, ()))
-        is_empty = not held and not {node.metadata.name, claim.name} & view.awaited
+    for claim, node in view.initialized:
+        held = workload_pods(view.pods.get(node.metadata.name, ()))
+        is_empty = not held and not {node.metadata.name, claim.name} & view.nominated
         before = condition(claim.status.conditions, nodeclaim.EMPTY)
         if is_empty != (before is not None and before.status == "True"):
-            changed.append(Observation(claim=claim, is_empty=is_empty))
+            changed.append(EmptyConditionChange(claim=claim, is_empty=is_empty))
     return tuple(changed)
 
 
-def noted(claim: NodeClaim, *, is_empty: bool, now: datetime) -> NodeClaim:
+def with_empty_condition(claim: NodeClaim, *, is_empty: bool, now: datetime) -> NodeClaim:
     """The claim with its ``Empty`` condition set, and the time of its last pod event where Karpenter looks for it."""
     conditions = with_condition(
         claim.status.conditions,
@@ -62,23 +62,23 @@ def noted(claim: NodeClaim, *, is_empty: bool, now: datetime) -> NodeClaim:
     return replace(claim, status=replace(claim.status, conditions=conditions, last_pod_event_time=now))
 
 
-def find(view: View) -> tuple[Candidate, ...]:
-    """The nodes that are empty and have been told so on their claims (:func:`observe`)."""
+def find_candidates(view: ClusterState) -> tuple[Candidate, ...]:
+    """The nodes that are empty and have been told so on their claims (:func:`empty_condition_changes`)."""
     return tuple(
         c
-        for c in candidates.following(view)
-        if not holders(view.pods.get(c.name, ()))
-        and not {c.name, c.claim.name} & view.awaited
+        for c in candidates.dynamic_candidates(view)
+        if not workload_pods(view.pods.get(c.name, ()))
+        and not {c.name, c.claim.name} & view.nominated
         and _since(c.claim) is not None
     )
 
 
-def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -> Command:
+def compute(view: ClusterState, slots: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
     """Which empty nodes go now, each by itself, which may not, and when the next one's time is up."""
-    actions: list[Action] = []
-    refused: list[Refused] = []
+    actions: list[Command] = []
+    refused: list[BlockedCandidate] = []
     waits: list[datetime] = []
-    for candidate in find(view):
+    for candidate in find_candidates(view):
         since = _since(candidate.claim)
         after = parse_duration(candidate.pool.spec.disruption.consolidate_after)
         if after is None or since is None:
@@ -87,23 +87,23 @@ def command(view: View, slots: Slots, _should_stop: Callable[[], bool] = bool) -
         if since + after > view.now:
             waits.append(since + after)
             continue
-        obstacle = candidates.protection(view, candidate)
-        obstacle = obstacle or slots.obstacle(candidate.pool.name, EMPTY)
+        obstacle = candidates.do_not_disrupt_blocker(view, candidate)
+        obstacle = obstacle or slots.blocker(candidate.pool.name, EMPTY)
         if obstacle is not None:
             price = view.price(candidate.claim)
-            refused.append(Refused(claim=claim, node=node, reason=EMPTY, obstacle=obstacle, savings=price))
+            refused.append(BlockedCandidate(claim=claim, node=node, reason=EMPTY, blocker=obstacle, savings=price))
             continue
-        slots.take(candidate.pool.name)
+        slots.consume(candidate.pool.name)
         message = f"empty for {(view.now - since).total_seconds():.0f} s (consolidateAfter "
         message += f"{candidate.pool.spec.disruption.consolidate_after})"
         removal = Removal(claim=claim, node=node, reason=EMPTY, message=message)
-        actions.append(Action(removals=(removal,), savings=view.price(candidate.claim) or 0.0))
-    return Command(actions=tuple(actions), refused=tuple(refused), look_again=min(waits, default=None))
+        actions.append(Command(removals=(removal,), savings=view.price(candidate.claim) or 0.0))
+    return MethodResult(commands=tuple(actions), blocked=tuple(refused), requeue_at=min(waits, default=None))
 
 
-def still_valid(action: Action, view: View, _slots: Slots) -> str:
+def validate(action: Command, view: ClusterState, _slots: BudgetTracker) -> str:
     """Why it can't go after all; empty when it can."""
-    empty = {c.name for c in find(view)}
+    empty = {c.name for c in find_candidates(view)}
     return next((f"node {name} is in use again" for name in action.nodes if name not in empty), "")
 
 

@@ -8,67 +8,71 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.disruption import candidates
-from shared.disruption.budgets import exhausted
-from shared.disruption.command import Action, Command, Obstacle, Refused, Removal
-from shared.disruption.simulated_scheduling import place
+from shared.disruption.budgets import budget_blocker
+from shared.disruption.command import BlockedCandidate, Blocker, Command, MethodResult, Removal
+from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shared.disruption.budgets import Slots
+    from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import View
+    from shared.disruption.cluster_state import ClusterState
 
-AT_ONCE = 10
+MAX_CANDIDATES = 10
 
 
-def command(view: View, slots: Slots, wanted: Sequence[tuple[Candidate, str]], *, reason: str) -> Command:
+def compute(
+    view: ClusterState, slots: BudgetTracker, wanted: Sequence[tuple[Candidate, str]], *, reason: str
+) -> MethodResult:
     """One action for the first that may go, in their order; the others are told why not. ``wanted``: with the why."""
-    refused: list[Refused] = []
+    refused: list[BlockedCandidate] = []
     chosen: list[tuple[Candidate, str]] = []
     room: dict[str, int] = {}
     for candidate, why in wanted:
         pool = candidate.pool.name
-        room.setdefault(pool, slots.left(pool, reason))
-        obstacle = candidates.obstacle(view, candidate)
+        room.setdefault(pool, slots.remaining(pool, reason))
+        obstacle = candidates.disruption_blocker(view, candidate)
         if obstacle is None and room[pool] < 1:
-            obstacle = exhausted(pool, reason)
-        if obstacle is None and not view.pod_budgets.allow([c.pods for c, _ in (*chosen, (candidate, why))]):
-            obstacle = Obstacle(message="PodDisruptionBudgets let it go only after others", by="PodDisruptionBudgets")
+            obstacle = budget_blocker(pool, reason)
+        if obstacle is None and not view.pod_disruption_budgets.allow_together(
+            [c.pods for c, _ in (*chosen, (candidate, why))]
+        ):
+            obstacle = Blocker(message="PodDisruptionBudgets let it go only after others", by="PodDisruptionBudgets")
         if obstacle is not None:
             refused.append(_refused(candidate, reason, obstacle))
-        elif len(chosen) < AT_ONCE:
+        elif len(chosen) < MAX_CANDIDATES:
             room[pool] -= 1
             chosen.append((candidate, why))
-    placing = place(view, [c for c, _ in chosen]) if chosen else None
-    while placing is not None and (placing.stuck or placing.waiting):
-        stuck = {c.name: found for c, _ in chosen if (found := placing.obstacle(c)) is not None}
+    placing = simulate_scheduling(view, [c for c, _ in chosen]) if chosen else None
+    while placing is not None and (placing.unschedulable or placing.needs_uninitialized_nodes):
+        stuck = {c.name: found for c, _ in chosen if (found := placing.blocker(c)) is not None}
         kept = [(c, w) for c, w in chosen if c.name not in stuck]
         refused += [_refused(c, reason, stuck[c.name]) for c, _ in chosen if c.name in stuck]
         # Nobody in particular is stuck, but a node on its way is counted on: it is waited for.
         chosen = kept if len(kept) < len(chosen) else []
-        placing = place(view, [c for c, _ in chosen]) if chosen else None
+        placing = simulate_scheduling(view, [c for c, _ in chosen]) if chosen else None
     if placing is None or not chosen:
-        return Command(refused=tuple(refused))
+        return MethodResult(blocked=tuple(refused))
     for candidate, _ in chosen:
-        slots.take(candidate.pool.name)
+        slots.consume(candidate.pool.name)
     removals = tuple(
         Removal(claim=c.claim.name, node=c.name, reason=reason, message=why, pods=tuple(p.key for p in c.pods))
         for c, why in chosen
     )
     before = sum(view.price(c.claim) or 0.0 for c, _ in chosen)
-    action = Action(removals=removals, replacements=placing.claims, savings=before - placing.price)
-    return Command(actions=(action,), refused=tuple(refused))
+    action = Command(removals=removals, replacements=placing.node_claims, savings=before - placing.price)
+    return MethodResult(commands=(action,), blocked=tuple(refused))
 
 
-def still_valid(action: Action, view: View) -> str:
+def validate(action: Command, view: ClusterState) -> str:
     """Why the action can't be carried out on the cluster as it is now; empty when it can."""
-    found = {c.claim.name: c for c in candidates.every(view)}
+    found = {c.claim.name: c for c in candidates.all_candidates(view)}
     for removal in action.removals:
         candidate = found.get(removal.claim)
         if candidate is None:
             return f"node {removal.node} is no candidate any more"
-        obstacle = candidates.obstacle(view, candidate)
+        obstacle = candidates.disruption_blocker(view, candidate)
         if obstacle is not None:
             return f"node {removal.node}: {obstacle.message}"
         if {p.key for p in candidate.pods} - set(removal.pods):
@@ -76,6 +80,8 @@ def still_valid(action: Action, view: View) -> str:
     return ""
 
 
-def _refused(candidate: Candidate, reason: str, obstacle: Obstacle) -> Refused:
+def _refused(candidate: Candidate, reason: str, obstacle: Blocker) -> BlockedCandidate:
     moved = len(candidate.pods)
-    return Refused(claim=candidate.claim.name, node=candidate.name, reason=reason, obstacle=obstacle, pods=moved)
+    return BlockedCandidate(
+        claim=candidate.claim.name, node=candidate.name, reason=reason, blocker=obstacle, pods=moved
+    )

@@ -12,10 +12,10 @@ from shared.disruption import consolidation, drift, emptiness, expiration, stati
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from shared.disruption.budgets import Slots
+    from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import View
-    from shared.disruption.command import Action, Command
+    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.command import Command, MethodResult
 
 
 class Method(Protocol):
@@ -23,20 +23,20 @@ class Method(Protocol):
 
     REASON: str
 
-    def find(self, view: View) -> tuple[Candidate, ...]:
+    def find_candidates(self, view: ClusterState) -> tuple[Candidate, ...]:
         """The nodes that it concerns, whether or not they may go."""
         ...
 
-    def command(self, view: View, slots: Slots, should_stop: Callable[[], bool]) -> Command:
+    def compute(self, view: ClusterState, slots: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
         """What to do with them now; what it chooses is taken from the slots."""
         ...
 
-    def still_valid(self, action: Action, view: View, slots: Slots) -> str:
+    def validate(self, action: Command, view: ClusterState, slots: BudgetTracker) -> str:
         """Why an action can't be carried out on the cluster as it is now; empty when it can."""
         ...
 
 
 METHODS: tuple[Method, ...] = (emptiness, static_disruption, expiration, drift, consolidation)
-PROMPT: tuple[Method, ...] = METHODS[:4]
+FAST_METHODS: tuple[Method, ...] = METHODS[:4]
 """Those that answer at once, so that they may be asked under the lease."""
 BY_REASON: Mapping[str, Method] = {m.REASON: m for m in METHODS}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shared.api.meta import is_true
 from shared.api.selectors import SelectorError, matches
-from shared.disruption.command import Obstacle
+from shared.disruption.command import Blocker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod, PodDisruptionBudget
 
 
-class PodBudgets:
+class PodDisruptionBudgets:
     """The budgets of a snapshot, found by pod."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
@@ -26,26 +26,26 @@ class PodBudgets:
         for budget in budgets:
             self._by_namespace.setdefault(budget.metadata.namespace or "default", []).append(budget)
 
-    def of(self, pod: Pod) -> list[PodDisruptionBudget]:
+    def matching(self, pod: Pod) -> list[PodDisruptionBudget]:
         """The budgets that hold for a pod; one that can't be read holds for every pod of its namespace."""
         found = self._by_namespace.get(pod.metadata.namespace or "default")
         return [b for b in found if _holds(b, pod)] if found else []
 
-    def obstacle(self, pod: Pod) -> Obstacle | None:
+    def eviction_blocker(self, pod: Pod) -> Blocker | None:
         """Why the pod can't be evicted now; None when it can."""
-        budgets = self.of(pod)
+        budgets = self.matching(pod)
         if len(budgets) > 1:
             message = f"pod {pod.key} has {len(budgets)} PodDisruptionBudgets, so it can't be evicted at all"
-            return Obstacle(message=message, by=f"Pod {pod.key}")
+            return Blocker(message=message, by=f"Pod {pod.key}")
         for budget in budgets:
             name = budget.metadata.name
             always = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
             if budget.status.disruptions_allowed < 1 and not (always and not is_true(pod.status.conditions, "Ready")):
                 message = f"PodDisruptionBudget {name} lets none of its pods go now, such as {pod.key}"
-                return Obstacle(message=message, by=f"PodDisruptionBudget {budget.metadata.namespace}/{name}")
+                return Blocker(message=message, by=f"PodDisruptionBudget {budget.metadata.namespace}/{name}")
         return None
 
-    def allow(self, nodes: Iterable[Iterable[Pod]]) -> bool:
+    def allow_together(self, nodes: Iterable[Iterable[Pod]]) -> bool:
         """Whether the pods of these nodes may move at the same time.
 
         A single node's may whenever each of them may: they leave one after the other, as the budget allows.
@@ -56,7 +56,7 @@ class PodBudgets:
         for pods in nodes:
             seen: set[tuple[str, str]] = set()
             for pod in pods:
-                for budget in self.of(pod):
+                for budget in self.matching(pod):
                     key = budget.metadata.namespace, budget.metadata.name
                     allowed[key] = budget.status.disruptions_allowed
                     moved[key] = moved.get(key, 0) + 1

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.decision import PlannedNodeClaim
 
-LEAST_SPOT_CHOICE = 15
+MIN_SPOT_INSTANCE_TYPES = 15
 
 
-def dearest(claim: PlannedNodeClaim, types: Iterable[InstanceType]) -> Mapping[str, float]:
+def highest_prices(claim: PlannedNodeClaim, types: Iterable[InstanceType]) -> Mapping[str, float]:
     """By type that the claim lists: USD per hour of its dearest offering that the claim allows and that is available.
 
-    Only offerings of the claim's cheapest capacity type count, because :func:`within` asks for no other.
+    Only offerings of the claim's cheapest capacity type count, because :func:`filter_by_price` asks for no other.
     """
     listed = set(claim.instance_types)
     wanted = {k: v for k, v in parse(claim.requirements).items() if k in {names.ZONE, names.CAPACITY_TYPE}}
@@ -50,12 +50,12 @@ def dearest(claim: PlannedNodeClaim, types: Iterable[InstanceType]) -> Mapping[s
     return found
 
 
-def within(claim: PlannedNodeClaim, types: tuple[InstanceType, ...], limit: float) -> PlannedNodeClaim | None:
+def filter_by_price(claim: PlannedNodeClaim, types: tuple[InstanceType, ...], limit: float) -> PlannedNodeClaim | None:
     """The claim with its capacity type said and only types that cost at most ``limit``; None if nothing is left.
 
     Nothing is left, too, when the pool's minValues no longer hold.
     """
-    prices = dearest(claim, types)
+    prices = highest_prices(claim, types)
     kept = tuple(name for name in claim.instance_types if prices.get(name, float("inf")) <= limit)
     if not kept:
         return None

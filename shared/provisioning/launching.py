@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launching:
+class Launcher:
     """What launches of one run are made with. ``table`` is DynamoDB's: call budget and unavailable offerings."""
 
     client: Client

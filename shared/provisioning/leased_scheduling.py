@@ -17,7 +17,7 @@ from shared.cluster import resources, writes
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption import static_disruption as static_pools
-from shared.provisioning.nodeclaim_creation import grouped, offers, planned
+from shared.provisioning.nodeclaim_creation import batch_launches, gather_supply, new_node_claims
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided:
+class ScheduledRound:
     """A decision that is written: ``created`` are its claims, ``waiting`` older ones that have no instance yet.
 
     ``arriving`` has the name of the claim for each pod whose place is on a machine that is still to come.
@@ -49,27 +49,27 @@ class Decided:
 
     decision: Decision
     snapshot: Snapshot
-    offers: Supply
+    supply: Supply
     created: tuple[NodeClaim, ...]
-    waiting: tuple[NodeClaim, ...]
-    arriving: Mapping[str, str]
-    lacks: Mapping[str, str]
-    scarce: Mapping[str, UnschedulableReason]
+    unlaunched: tuple[NodeClaim, ...]
+    nominated_claims: Mapping[str, str]
+    missing_replicas: Mapping[str, str]
+    recently_unavailable: Mapping[str, UnschedulableReason]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deciding:
+class LeasedScheduler:
     """What decisions of one run are made with. ``holder`` says who holds the lease, ``run`` makes claims' names."""
 
     client: Client
     settings: ProvisioningSettings
     cluster: ClusterInfo
-    raw: InstanceTypeCatalog
+    catalog: InstanceTypeCatalog
     holder: str
     run: str
     logger: Logger
 
-    def decide(self, attempt: int, leaving: frozenset[str]) -> Decided:
+    def schedule(self, attempt: int, leaving: frozenset[str]) -> ScheduledRound:
         """Place what is pending, and the pods of ``leaving`` nodes (by name), which get nothing new.
 
         Raises:
@@ -92,40 +92,40 @@ class Deciding:
                     scarce = {pod: why for pod, why in decision.pod_errors.items() if pod not in again.pod_errors}
                     supply, decision = lately, again
             lease.check()
-            machines = grouped(decision, snapshot, supply)
+            machines = batch_launches(decision, snapshot, supply)
             planned_now = self._write(machines, snapshot, supply, decision=f"{self.run}/{attempt}")
         created = (*fixed, *planned_now)
         there = {n.metadata.name for n in snapshot.nodes}
         arriving = {pod: name for name, pods in decision.existing_nodes.items() if name not in there for pod in pods}
         arriving |= {pod: c.name for m, c in zip(machines, planned_now, strict=True) for pod in m.pods}
         made = {c.name for c in created}
-        return Decided(
+        return ScheduledRound(
             decision=decision,
             snapshot=snapshot,
-            offers=supply,
+            supply=supply,
             created=created,
-            waiting=tuple(c for c in snapshot.node_claims if _is_unlaunched(c) and c.name not in made),
-            arriving=arriving,
-            lacks=lacks,
-            scarce=scarce,
+            unlaunched=tuple(c for c in snapshot.node_claims if _is_unlaunched(c) and c.name not in made),
+            nominated_claims=arriving,
+            missing_replicas=lacks,
+            recently_unavailable=scarce,
         )
 
     def _supply(self, snapshot: Snapshot, now: datetime, *, lately: bool = False) -> Supply:
-        return offers(
+        return gather_supply(
             snapshot,
-            self.raw,
+            self.catalog,
             self.cluster,
             table=self.settings.table_name,
             default_instance_profile=self.settings.node_instance_profile,
             now=now,
-            lately=lately,
+            only_recent=lately,
         )
 
     def _write_static(
         self, lease: Lease, snapshot: Snapshot, supply: Supply, attempt: int
     ) -> tuple[tuple[NodeClaim, ...], Mapping[str, str]]:
         """What static pools lack, written first, so that pending pods count on it."""
-        machines, lacks = static_pools.missing(snapshot, supply.instance_types, supply.not_ready)
+        machines, lacks = static_pools.missing_replicas(snapshot, supply.instance_types, supply.not_ready)
         if not machines:
             return (), lacks
         lease.check()
@@ -134,7 +134,7 @@ class Deciding:
     def _write(
         self, machines: Sequence[PlannedNodeClaim], snapshot: Snapshot, supply: Supply, *, decision: str
     ) -> tuple[NodeClaim, ...]:
-        claims = planned(machines, snapshot, supply, decision=decision)
+        claims = new_node_claims(machines, snapshot, supply, decision=decision)
 
         def write(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
             machine, claim = item

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def offers(
+def gather_supply(
     snapshot: Snapshot,
-    raw: InstanceTypeCatalog,
+    catalog: InstanceTypeCatalog,
     cluster: ClusterInfo,
     *,
     table: str,
     default_instance_profile: str,
     now: datetime,
-    lately: bool = False,
+    only_recent: bool = False,
 ) -> Supply:
     """What the snapshot's pools could launch now; ``table`` is DynamoDB's, which keeps what has no capacity.
 
@@ -45,12 +45,12 @@ def offers(
     return node_pools.gather(
         snapshot.node_pools,
         snapshot.node_classes,
-        raw,
+        catalog,
         cluster,
         unavailable={
             offering
             for offering, at in unavailable_offerings.marked(aws.dynamodb(), table, now=now).items()
-            if not lately or now - at < unavailable_offerings.ASK_AGAIN
+            if not only_recent or now - at < unavailable_offerings.ASK_AGAIN
         },
         default_instance_profile=default_instance_profile,
         now=now,
@@ -59,7 +59,7 @@ def offers(
     )
 
 
-def planned(
+def new_node_claims(
     machines: Iterable[PlannedNodeClaim], snapshot: Snapshot, supply_: Supply, *, decision: str
 ) -> tuple[NodeClaim, ...]:
     """The claims of planned machines, not written yet; their names follow from the decision's id."""
@@ -82,7 +82,7 @@ def _suffix(decision: str, index: int) -> str:
     return "".join(_LETTERS[b % len(_LETTERS)] for b in digest[:5])
 
 
-def grouped(decision: Decision, snapshot: Snapshot, offers: Supply) -> tuple[PlannedNodeClaim, ...]:
+def batch_launches(decision: Decision, snapshot: Snapshot, offers: Supply) -> tuple[PlannedNodeClaim, ...]:
     """The decision's claims in their order, in few launches; those of pools that are near their limits as planned."""
     held: dict[str, Resources] = {}
     capacity = {pool: {t.name: t.capacity for t in types} for pool, types in offers.instance_types.items()}

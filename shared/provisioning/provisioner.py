@@ -17,8 +17,8 @@ from shared.cluster.events import recorder
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.fleet.launch import Failed, Launched
-from shared.provisioning.launching import Launching
-from shared.provisioning.leased_scheduling import Deciding
+from shared.provisioning.launching import Launcher
+from shared.provisioning.leased_scheduling import LeasedScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.provisioning.leased_scheduling import Decided
+    from shared.provisioning.leased_scheduling import ScheduledRound
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
 
-ROUNDS = 3
+MAX_ROUNDS = 3
 """Times that pods are planned again in one run when EC2 has no capacity; after that the next hint goes on."""
 _TOLD = 100
 """Pods that are told something in one run; the rest is told by the next."""
 
 
 @dataclass(kw_only=True)
-class Report:
+class ProvisioningReport:
     """``unplaced`` are the pods (namespace/name) that the last decision found no place for.
 
     ``unfilled`` are claims of the last round that wait for an instance, or that EC2 refused one. ``arriving`` has the
@@ -48,13 +48,13 @@ class Report:
 
     claims_created: int = 0
     decision_seconds: float = 0.0
-    slowest_claim: float | None = None
+    longest_pod_wait: float | None = None
     launched: list[Launched] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
-    unplaced: frozenset[str] = frozenset()
-    unfilled: frozenset[str] = frozenset()
-    arriving: Mapping[str, str] = field(default_factory=dict)
-    seen: Snapshot | None = None
+    unschedulable: frozenset[str] = frozenset()
+    unlaunched: frozenset[str] = frozenset()
+    nominated_claims: Mapping[str, str] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
 
     @property
     def throttled(self) -> bool:
@@ -62,7 +62,7 @@ class Report:
         return any(f.kind == "throttled" for f in self.failed)
 
 
-class Provisioning:
+class Provisioner:
     """One run: the tools it works with, and its steps. ``by`` is the function's name, ``run`` its request's id."""
 
     def __init__(self, settings: ProvisioningSettings, *, by: str, run: str, logger: Logger) -> None:
@@ -73,7 +73,7 @@ class Provisioning:
         self._client = connect(settings)
         self._recorder = recorder(self._client)
 
-    def run(self, *, leaving: frozenset[str] = frozenset(), until: datetime | None = None) -> Report:
+    def run(self, *, leaving: frozenset[str] = frozenset(), until: datetime | None = None) -> ProvisioningReport:
         """Plan and launch for what is pending and for the pods of ``leaving`` nodes (by name).
 
         No round is begun after ``until``, but for the first.
@@ -83,40 +83,42 @@ class Provisioning:
             LeaseHeldError: another function is deciding.
             LeaseLostError: this one took too long to decide.
         """
-        report = Report()
+        report = ProvisioningReport()
         cluster = describe(aws.eks(), self._settings.cluster_name)
-        deciding = Deciding(
+        deciding = LeasedScheduler(
             client=self._client,
             settings=self._settings,
             cluster=cluster,
-            raw=self._catalog(),
+            catalog=self._catalog(),
             holder=self._holder,
             run=self._run,
             logger=self._logger,
         )
-        launching = Launching(
+        launching = Launcher(
             client=self._client,
             recorder=self._recorder,
             cluster=cluster,
             table=self._settings.table_name,
             logger=self._logger,
         )
-        for attempt in range(ROUNDS):
-            decided = deciding.decide(attempt, leaving)
+        for attempt in range(MAX_ROUNDS):
+            decided = deciding.schedule(attempt, leaving)
             self._tell(decided)
-            claims = (*decided.waiting, *decided.created)
-            results = launching.launch(claims, decided.offers)
+            claims = (*decided.unlaunched, *decided.created)
+            results = launching.launch(claims, decided.supply)
             launched = [r for r in results if isinstance(r, Launched)]
             failed = [r for r in results if isinstance(r, Failed)]
             report.claims_created += len(decided.created)
             report.decision_seconds = max(report.decision_seconds, decided.decision.stats.get("seconds", 0.0))
             if decided.created:
-                report.slowest_claim = max(report.slowest_claim or 0.0, _longest_wait(decided, runtime.current().now()))
+                report.longest_pod_wait = max(
+                    report.longest_pod_wait or 0.0, _longest_wait(decided, runtime.current().now())
+                )
             report.launched += launched
             report.failed += failed
-            report.unplaced = frozenset(decided.decision.pod_errors)
-            report.arriving, report.seen = decided.arriving, decided.snapshot
-            report.unfilled = frozenset(c.name for c in claims) - {r.claim_name for r in launched}
+            report.unschedulable = frozenset(decided.decision.pod_errors)
+            report.nominated_claims, report.snapshot = decided.nominated_claims, decided.snapshot
+            report.unlaunched = frozenset(c.name for c in claims) - {r.claim_name for r in launched}
             if not any(f.kind == "capacity" for f in failed):
                 break
             if until is not None and runtime.current().now() >= until:
@@ -139,13 +141,13 @@ class Provisioning:
             aws.events().put_events(Entries=[missing])
             raise
 
-    def _tell(self, decided: Decided) -> None:
+    def _tell(self, decided: ScheduledRound) -> None:
         """Say on pools why they lack nodes, and on pods that wait why they have no place, not while they still run."""
-        for pool in decided.snapshot.node_pools if decided.lacks else ():
-            if lack := decided.lacks.get(pool.name):
+        for pool in decided.snapshot.node_pools if decided.missing_replicas else ():
+            if lack := decided.missing_replicas.get(pool.name):
                 self._recorder.record(pool.ref, "Warning", "ReplicasMissing", lack)
                 self._logger.warning("A static pool lacks nodes", extra={"nodepool": pool.name, "why": lack})
-        told = dict(sorted({**decided.scarce, **decided.decision.pod_errors}.items())[:_TOLD])
+        told = dict(sorted({**decided.recently_unavailable, **decided.decision.pod_errors}.items())[:_TOLD])
         pods = {p.key: p for p in decided.snapshot.pods if not p.spec.node_name} if told else {}
         for key, refusal in told.items():
             pod = pods.get(key)
@@ -155,7 +157,7 @@ class Provisioning:
             self._logger.warning("A pod can't be placed", extra={"pod": key, "why": refusal.message})
 
 
-def _longest_wait(decided: Decided, now: datetime) -> float:
+def _longest_wait(decided: ScheduledRound, now: datetime) -> float:
     """How long the pods had been waiting that machines are bought for, the longest of them, in seconds."""
     bought = {key for claim in decided.decision.new_node_claims for key in claim.pods}
     return max((waited(p, now=now) for p in decided.snapshot.pods if p.key in bought), default=0.0)

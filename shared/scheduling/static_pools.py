@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LABEL = {"tenon.sh/place": "static"}
 
 
-def machines(
+def plan_nodes(
     pool: NodePool,
     count: int,
     snapshot: Snapshot,

@@ -30,7 +30,7 @@ from shared.cluster.connect import configuration
 from shared.cluster.info import ClusterInfo
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types import catalog_store
-from shared.provisioning.provisioner import Provisioning
+from shared.provisioning.provisioner import Provisioner
 from shared.settings import ProvisioningSettings
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Deciders:
         logger = Logger(service=who, level="CRITICAL")
         with runtime.using(own):
             try:
-                Provisioning(SETTINGS, by=who, run=run, logger=logger).run()
+                Provisioner(SETTINGS, by=who, run=run, logger=logger).run()
             except (LeaseHeldError, LeaseLostError):
                 self.refused += 1
 

@@ -25,8 +25,8 @@ from shared.api.meta import Condition, LabelSelector, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.quantity import format_resources
-from shared.disruption.budgets import Slots
-from shared.disruption.cluster_state import View
+from shared.disruption.budgets import BudgetTracker
+from shared.disruption.cluster_state import ClusterState
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.snapshot import Snapshot
 
@@ -178,12 +178,14 @@ class Cluster:
             pod_disruption_budgets=tuple(self.budgets),
         )
 
-    def view(self, *, later: timedelta = timedelta(0), awaited: frozenset[str] = frozenset()) -> View:
+    def view(self, *, later: timedelta = timedelta(0), awaited: frozenset[str] = frozenset()) -> ClusterState:
         snapshot = replace(self.snapshot, taken_at=NOW + later)
-        return View(snapshot=snapshot, now=NOW + later, instance_types={"default": self.types}, awaited=awaited)
+        return ClusterState(
+            snapshot=snapshot, now=NOW + later, instance_types={"default": self.types}, nominated=awaited
+        )
 
-    def slots(self) -> Slots:
-        return Slots(self.snapshot, now=NOW)
+    def slots(self) -> BudgetTracker:
+        return BudgetTracker(self.snapshot, now=NOW)
 
 
 @pytest.fixture

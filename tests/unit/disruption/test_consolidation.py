@@ -11,15 +11,15 @@ from shared.api import labels as names
 from shared.api.kubernetes import Taint
 from shared.api.meta import Condition
 from shared.api.nodepool import Budget
-from shared.disruption.consolidation import due, find, search, still_valid
+from shared.disruption.consolidation import due_candidates, find_candidates, search, validate
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shared.disruption.command import Action
-    from shared.disruption.consolidation import Found
+    from shared.disruption.command import Command
+    from shared.disruption.consolidation import SearchResult
     from tests.unit.disruption.conftest import Cluster
 
 
@@ -31,12 +31,12 @@ def never() -> bool:
     return False
 
 
-def look(cluster: Cluster) -> Found:
+def look(cluster: Cluster) -> SearchResult:
     return search(cluster.view(), cluster.slots(), never)
 
 
-def action(cluster: Cluster) -> Action:
-    found = look(cluster).action
+def action(cluster: Cluster) -> Command:
+    found = look(cluster).command
     assert found is not None
     return found
 
@@ -87,7 +87,7 @@ def test_every_type_that_a_replacement_may_become_is_a_saving(cluster: Cluster) 
 def test_spot_is_not_replaced_by_spot_with_little_choice_left(cluster: Cluster) -> None:
     cluster.node("big", 8, spot=True)
     cluster.pod("p", "big", 1000)
-    assert look(cluster).action is None
+    assert look(cluster).command is None
 
 
 def test_what_saves_too_little_for_the_pods_it_moves_is_left_alone(cluster: Cluster) -> None:
@@ -97,7 +97,7 @@ def test_what_saves_too_little_for_the_pods_it_moves_is_left_alone(cluster: Clus
     cluster.node("young", 1, age=timedelta(minutes=1))
     for i in range(20):
         cluster.pod(f"y{i}", "young", 20)
-    found = look(cluster).action
+    found = look(cluster).command
     assert found is None or "young" not in found.nodes
 
 
@@ -110,20 +110,20 @@ def test_do_not_disrupt_pdbs_orphans_and_windows_keep_nodes_and_say_so(cluster: 
     cluster.node("orphan", 1)
     cluster.pod("c", "orphan", 100, owned=False)
     found = look(cluster)
-    said = {r.node: r.message for r in found.refused}
+    said = {r.node: r.message for r in found.blocked}
     assert names.DO_NOT_DISRUPT in said["kept"]
     assert "pod default/b" in said["pod"]
     assert "no controller" in said["orphan"]
-    assert not set(said) & set(found.action.nodes if found.action else ())
+    assert not set(said) & set(found.command.nodes if found.command else ())
     cluster.pod_budget(0)
     cluster.pod("d", "room", 100)
-    assert "PodDisruptionBudget web" in {r.node: r.message for r in look(cluster).refused}["room"]
+    assert "PodDisruptionBudget web" in {r.node: r.message for r in look(cluster).blocked}["room"]
 
 
 def test_a_duration_of_do_not_disrupt_ends(cluster: Cluster) -> None:
     cluster.node("big", 8)
     cluster.pod("p", "big", 1000, annotations={names.DO_NOT_DISRUPT: "7h"})
-    assert look(cluster).action is None
+    assert look(cluster).command is None
     cluster.pods.clear()
     cluster.pod("p", "big", 1000, annotations={names.DO_NOT_DISRUPT: "5h"})
     assert action(cluster).nodes == ("big",)
@@ -133,17 +133,17 @@ def test_a_node_is_left_alone_for_consolidate_after_and_when_empty_pools_always(
     cluster.disruption(consolidate_after="1h")
     cluster.node("young", 8, age=timedelta(minutes=59))
     cluster.pod("p", "young")
-    assert due(cluster.view()) == ()
-    assert len(due(cluster.view(later=timedelta(minutes=1)))) == 1
+    assert due_candidates(cluster.view()) == ()
+    assert len(due_candidates(cluster.view(later=timedelta(minutes=1)))) == 1
     cluster.disruption(consolidation_policy="WhenEmpty")
-    assert find(cluster.view()) == ()
+    assert find_candidates(cluster.view()) == ()
 
 
 def test_awaited_and_tainted_nodes_of_others_are_not_counted_on(cluster: Cluster) -> None:
     cluster.node("big", 8)
     cluster.pod("p", "big")
     view = cluster.view(awaited=frozenset({"big"}))
-    assert search(view, cluster.slots(), never).action is None
+    assert search(view, cluster.slots(), never).command is None
 
 
 def test_pending_pods_that_need_nodes_come_first(cluster: Cluster) -> None:
@@ -155,21 +155,21 @@ def test_pending_pods_that_need_nodes_come_first(cluster: Cluster) -> None:
         phase="Pending", conditions=[Condition(type="PodScheduled", status="False", reason="Unschedulable")]
     )
     cluster.pods.append(type(waiting)(metadata=waiting.metadata, spec=waiting.spec, status=status))
-    assert look(cluster).action is None
+    assert look(cluster).command is None
 
 
 def test_what_changed_meanwhile_makes_an_action_invalid(cluster: Cluster) -> None:
     cluster.node("big", 8)
     cluster.pod("p", "big", 1000)
     found = action(cluster)
-    assert still_valid(found, cluster.view(), cluster.slots()) == ""
+    assert validate(found, cluster.view(), cluster.slots()) == ""
     cluster.pod("new", "big", 1000)
-    assert "new pods" in still_valid(found, cluster.view(), cluster.slots())
+    assert "new pods" in validate(found, cluster.view(), cluster.slots())
     cluster.pods.pop()
     cluster.disruption(budgets=[Budget(nodes="0")])
-    assert "budgets" in still_valid(found, cluster.view(), cluster.slots())
+    assert "budgets" in validate(found, cluster.view(), cluster.slots())
     cluster.nodes.clear()
-    assert "no candidate" in still_valid(found, cluster.view(), cluster.slots())
+    assert "no candidate" in validate(found, cluster.view(), cluster.slots())
 
 
 def test_the_search_can_be_cut_at_any_moment_and_repeats_itself(cluster: Cluster) -> None:
@@ -181,7 +181,7 @@ def test_the_search_can_be_cut_at_any_moment_and_repeats_itself(cluster: Cluster
     for steps in (0, 1, 3, 10, 40):
         left = iter(range(steps))
         values.append(search(cluster.view(), cluster.slots(), partial(_is_over, left)))
-    worths = [v.value for v in values]
+    worths = [v.net_savings for v in values]
     assert worths == sorted(worths)
     assert worths[0].usd == 0
     assert worths[-1].usd > 0
@@ -216,16 +216,16 @@ def test_no_action_breaks_a_rule_or_costs_more(
             if asked <= room:
                 room -= asked
                 cluster.pod(f"p{i}-{k}", f"n{i}", asked)
-    slots = cluster.slots().left("default", "Underutilized")
-    found = search(cluster.view(), cluster.slots(), never).action
+    slots = cluster.slots().remaining("default", "Underutilized")
+    found = search(cluster.view(), cluster.slots(), never).command
     if found is None:
         return
-    assert found.moved == sum(1 for p in cluster.pods if p.spec.node_name in found.nodes)
+    assert found.pod_count == sum(1 for p in cluster.pods if p.spec.node_name in found.nodes)
     assert len(found.nodes) <= slots
     assert not {f"n{i}" for i, (_, _, _, kept) in enumerate(nodes) if kept} & set(found.nodes)
     holding = [n for n in found.nodes if any(p.spec.node_name == n for p in cluster.pods)]
     assert not holding or allowed > 0
-    assert len(holding) <= 1 or found.moved <= allowed
+    assert len(holding) <= 1 or found.pod_count <= allowed
     problem = Problem(
         snapshot=cluster.snapshot, instance_types={"default": cluster.types}, leaving=frozenset(found.nodes)
     )
@@ -249,5 +249,5 @@ def test_a_taint_that_pods_do_not_bear_is_no_room(cluster: Cluster) -> None:
     cluster.pod("r", "room", 7000, annotations={names.DO_NOT_DISRUPT: "true"})
     cluster.node("small", 1)
     cluster.pod("s", "small", 900)
-    found = look(cluster).action
+    found = look(cluster).command
     assert found is None or found.replacements

@@ -10,7 +10,7 @@ from shared.api import nodeclaim
 from shared.api.meta import with_condition
 from shared.api.nodepool import Budget
 from shared.disruption import budgets, disruption_cost, disruption_queue
-from shared.disruption.budgets import Slots
+from shared.disruption.budgets import BudgetTracker
 
 if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
@@ -21,8 +21,10 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 def marked(cluster: Cluster, *replacements: str) -> None:
     """The first claim is to go for these."""
-    mark = disruption_queue.Mark(id="1", reason="Underutilized", since=NOW, replacements=list(replacements))
-    claim = disruption_queue.conditioned(disruption_queue.annotated(cluster.claims[0], mark), mark, now=NOW)
+    mark = disruption_queue.QueueEntry(id="1", reason="Underutilized", since=NOW, replacements=list(replacements))
+    claim = disruption_queue.with_disruption_condition(
+        disruption_queue.with_queue_entry(cluster.claims[0], mark), mark, now=NOW
+    )
     cluster.claims[0] = claim
 
 
@@ -39,48 +41,48 @@ def test_a_claim_goes_when_all_that_replaces_it_is_initialized(cluster: Cluster)
     marked(cluster, "claim-new")
     up = cluster.claims[1]
     cluster.claims[1] = starting(up)
-    found = disruption_queue.look(cluster.claims, now=NOW)
-    assert (found.finish, found.undo, found.waiting) == ((), (), True)
+    found = disruption_queue.queue_status(cluster.claims, now=NOW)
+    assert (found.completed, found.rollbacks, found.waiting) == ((), (), True)
     cluster.claims[1] = up
-    found = disruption_queue.look(cluster.claims, now=NOW)
-    assert [c.name for c, _ in found.finish] == ["claim-old"]
-    assert disruption_queue.awaited(cluster.claims) == {"claim-new", "new"}
+    found = disruption_queue.queue_status(cluster.claims, now=NOW)
+    assert [c.name for c, _ in found.completed] == ["claim-old"]
+    assert disruption_queue.replacement_names(cluster.claims) == {"claim-new", "new"}
 
 
 def test_all_is_put_back_when_a_replacement_is_lost_or_late(cluster: Cluster) -> None:
     for name in ("old", "new"):
         cluster.node(name, 1)
     marked(cluster, "claim-new", "claim-lost")
-    (undone,) = disruption_queue.look(cluster.claims, now=NOW).undo
+    (undone,) = disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks
     assert undone.claim.name == "claim-old"
     assert "claim-lost" in undone.why
     marked(cluster, "claim-new")
     cluster.claims[1] = starting(cluster.claims[1])
-    assert disruption_queue.look(cluster.claims, now=NOW).undo == ()
-    assert disruption_queue.look(cluster.claims, now=NOW + timedelta(minutes=21)).undo != ()
-    back = disruption_queue.unannotated(disruption_queue.unconditioned(undone.claim))
-    assert not disruption_queue.is_under_way(back)
+    assert disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks == ()
+    assert disruption_queue.queue_status(cluster.claims, now=NOW + timedelta(minutes=21)).rollbacks != ()
+    back = disruption_queue.without_queue_entry(disruption_queue.without_disruption_condition(undone.claim))
+    assert not disruption_queue.is_queued(back)
     assert back.metadata.annotations == {}
 
 
 def test_what_was_not_carried_through_or_cant_be_read_is_put_back(cluster: Cluster) -> None:
     cluster.node("old", 1)
     marked(cluster)
-    assert len(disruption_queue.look(cluster.claims, now=NOW).undo) == 1
-    metadata = replace(cluster.claims[0].metadata, annotations={disruption_queue.MARK: "{"})
+    assert len(disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks) == 1
+    metadata = replace(cluster.claims[0].metadata, annotations={disruption_queue.QUEUE_ANNOTATION: "{"})
     cluster.claims[0] = replace(cluster.claims[0], metadata=metadata)
-    assert len(disruption_queue.look(cluster.claims, now=NOW).undo) == 1
+    assert len(disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks) == 1
 
 
 def test_nodes_under_way_count_against_budgets_and_are_no_candidates(cluster: Cluster) -> None:
     for name in ("old", "a", "b"):
         cluster.node(name, 1)
     cluster.disruption(budgets=[Budget(nodes="1")])
-    assert cluster.slots().left("default", "Underutilized") == 1
+    assert cluster.slots().remaining("default", "Underutilized") == 1
     marked(cluster, "claim-a")
-    assert cluster.slots().left("default", "Underutilized") == 0
-    assert "old" not in {n.metadata.name for _, n in cluster.view().settled}
-    assert cluster.view().going == {"old"}
+    assert cluster.slots().remaining("default", "Underutilized") == 0
+    assert "old" not in {n.metadata.name for _, n in cluster.view().initialized}
+    assert cluster.view().disrupting_nodes == {"old"}
 
 
 @pytest.mark.parametrize(
@@ -99,17 +101,17 @@ def test_nodes_under_way_count_against_budgets_and_are_no_candidates(cluster: Cl
 def test_a_budget_that_means_nothing_allows_nothing(cluster: Cluster, budget: Budget) -> None:
     cluster.node("n", 1)
     cluster.disruption(budgets=[budget])
-    assert budgets.allowed(cluster.pool, cluster.snapshot, reason="Underutilized", now=NOW) == 0
+    assert budgets.allowed_disruptions(cluster.pool, cluster.snapshot, reason="Underutilized", now=NOW) == 0
 
 
 def test_slots_are_shared_by_reasons_and_none_are_left_of_a_pool_that_is_gone(cluster: Cluster) -> None:
     for i in range(10):
         cluster.node(f"n{i}", 1)
     cluster.disruption(budgets=[Budget(nodes="20%")])
-    slots = Slots(cluster.snapshot, now=NOW)
-    slots.take("default")
-    assert slots.left("default", "Empty") == slots.left("default", "Drifted") == 1
-    assert slots.left("gone", "Empty") == 0
+    slots = BudgetTracker(cluster.snapshot, now=NOW)
+    slots.consume("default")
+    assert slots.remaining("default", "Empty") == slots.remaining("default", "Drifted") == 1
+    assert slots.remaining("gone", "Empty") == 0
 
 
 def test_pods_cost_more_to_move_by_priority_and_deletion_cost(cluster: Cluster) -> None:
@@ -117,4 +119,4 @@ def test_pods_cost_more_to_move_by_priority_and_deletion_cost(cluster: Cluster) 
     cluster.pod("dear", "", annotations={"controller.kubernetes.io/pod-deletion-cost": str(2**27)})
     cluster.pod("critical", "", priority=2_000_000_000)
     cluster.pod("odd", "", annotations={"controller.kubernetes.io/pod-deletion-cost": "much"})
-    assert [disruption_cost.cost(p) for p in cluster.pods] == [1.0, 2.0, 10.0, 1.0]
+    assert [disruption_cost.eviction_cost(p) for p in cluster.pods] == [1.0, 2.0, 10.0, 1.0]

@@ -11,15 +11,15 @@ from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodS
 from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
-from shared.disruption.budgets import Slots
-from shared.disruption.cluster_state import View, holders
-from shared.disruption.emptiness import command, noted, observe, still_valid
+from shared.disruption.budgets import BudgetTracker
+from shared.disruption.cluster_state import ClusterState, workload_pods
+from shared.disruption.emptiness import compute, empty_condition_changes, validate, with_empty_condition
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from shared.disruption.command import Command
+    from shared.disruption.command import MethodResult
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAEMON = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)
@@ -66,7 +66,7 @@ def pod(on: str, *, daemon: bool = False, phase: str = "Running", deleted: bool 
     )
 
 
-def look(*claims: NodeClaim, pods: Collection[Pod] = (), of: NodePool | None = None, awaited: str = "") -> Command:
+def look(*claims: NodeClaim, pods: Collection[Pod] = (), of: NodePool | None = None, awaited: str = "") -> MethodResult:
     snapshot = Snapshot(
         taken_at=NOW,
         node_pools=(of or pool(),),
@@ -77,20 +77,20 @@ def look(*claims: NodeClaim, pods: Collection[Pod] = (), of: NodePool | None = N
     return decide(snapshot, awaited=frozenset({awaited} - {""}))
 
 
-def decide(snapshot: Snapshot, *, awaited: Collection[str] = (), now: datetime = NOW) -> Command:
-    view = View(snapshot=snapshot, now=now, awaited=frozenset(awaited))
-    return command(view, Slots(snapshot, now=now))
+def decide(snapshot: Snapshot, *, awaited: Collection[str] = (), now: datetime = NOW) -> MethodResult:
+    view = ClusterState(snapshot=snapshot, now=now, nominated=frozenset(awaited))
+    return compute(view, BudgetTracker(snapshot, now=now))
 
 
-def removed(command: Command) -> list[str]:
-    return [node for action in command.actions for node in action.nodes]
+def removed(command: MethodResult) -> list[str]:
+    return [node for action in command.commands for node in action.nodes]
 
 
 def test_a_node_goes_when_it_has_been_empty_for_as_long_as_its_pool_says() -> None:
     assert removed(look(claim("a", empty_for=30))) == ["a"]
     early = look(claim("a", empty_for=29))
     assert removed(early) == []
-    assert early.look_again == NOW + timedelta(seconds=1)
+    assert early.requeue_at == NOW + timedelta(seconds=1)
 
 
 def test_a_node_with_nothing_but_daemons_and_finished_pods_is_empty() -> None:
@@ -100,12 +100,12 @@ def test_a_node_with_nothing_but_daemons_and_finished_pods_is_empty() -> None:
 def test_a_node_with_a_pod_even_one_that_is_going_is_not_empty() -> None:
     assert removed(look(claim("a", empty_for=60), pods=[pod("a")])) == []
     assert removed(look(claim("a", empty_for=60), pods=[pod("a", deleted=True)])) == []
-    assert holders([pod("a", deleted=True)])
-    assert not holders([pod("a", daemon=True)])
+    assert workload_pods([pod("a", deleted=True)])
+    assert not workload_pods([pod("a", daemon=True)])
 
 
 def test_what_is_used_again_before_it_goes_stays() -> None:
-    (action,) = look(claim("a", empty_for=60)).actions
+    (action,) = look(claim("a", empty_for=60)).commands
     snapshot = Snapshot(
         taken_at=NOW,
         node_pools=(pool(),),
@@ -113,7 +113,7 @@ def test_what_is_used_again_before_it_goes_stays() -> None:
         nodes=(node("a"),),
         pods=(pod("a"),),
     )
-    assert still_valid(action, View(snapshot=snapshot, now=NOW), Slots(snapshot, now=NOW))
+    assert validate(action, ClusterState(snapshot=snapshot, now=NOW), BudgetTracker(snapshot, now=NOW))
 
 
 def test_a_node_that_a_pending_pod_will_use_is_not_empty() -> None:
@@ -124,15 +124,15 @@ def test_a_node_that_a_pending_pod_will_use_is_not_empty() -> None:
 def test_never_means_never() -> None:
     command = look(claim("a", empty_for=10_000), of=pool(after="Never"))
     assert removed(command) == []
-    assert command.look_again is None
+    assert command.requeue_at is None
 
 
 def test_budgets_hold_and_the_refused_are_told_why() -> None:
     claims = [claim(name, empty_for=60) for name in "abcde"]
     command = look(*claims, of=pool(budgets=[Budget(nodes="40%")]))
     assert removed(command) == ["a", "b"]
-    assert [r.node for r in command.refused] == ["c", "d", "e"]
-    assert "budget" in command.refused[0].message
+    assert [r.node for r in command.blocked] == ["c", "d", "e"]
+    assert "budget" in command.blocked[0].message
     assert removed(look(*claims, of=pool(budgets=[Budget(nodes="0", reasons=["Empty"])]))) == []
     assert len(removed(look(*claims, of=pool(budgets=[Budget(nodes="0", reasons=["Drifted"])])))) == 5
 
@@ -163,7 +163,7 @@ def test_do_not_disrupt_keeps_a_node() -> None:
     )
     command = decide(snapshot)
     assert removed(command) == []
-    assert names.DO_NOT_DISRUPT in command.refused[0].message
+    assert names.DO_NOT_DISRUPT in command.blocked[0].message
 
 
 def test_a_node_that_is_still_starting_is_not_a_candidate() -> None:
@@ -173,15 +173,17 @@ def test_a_node_that_is_still_starting_is_not_a_candidate() -> None:
 def test_since_when_a_node_is_empty_is_noted_once_and_forgotten_when_a_pod_comes() -> None:
     fresh = claim("a")
     snapshot = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(fresh,), nodes=(node("a"),))
-    seen = observe(View(snapshot=snapshot, now=NOW))
+    seen = empty_condition_changes(ClusterState(snapshot=snapshot, now=NOW))
     assert [o.is_empty for o in seen] == [True]
-    after = noted(fresh, is_empty=True, now=NOW)
+    after = with_empty_condition(fresh, is_empty=True, now=NOW)
     snapshot = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(after,), nodes=(node("a"),))
-    assert observe(View(snapshot=snapshot, now=NOW)) == ()
+    assert empty_condition_changes(ClusterState(snapshot=snapshot, now=NOW)) == ()
     filled = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(after,), nodes=(node("a"),), pods=(pod("a"),))
-    assert [o.is_empty for o in observe(View(snapshot=filled, now=NOW))] == [False]
-    again = noted(noted(after, is_empty=False, now=NOW), is_empty=True, now=NOW + timedelta(minutes=5))
-    assert decide(replace_claim(snapshot, again), now=NOW + timedelta(minutes=5)).actions == ()
+    assert [o.is_empty for o in empty_condition_changes(ClusterState(snapshot=filled, now=NOW))] == [False]
+    again = with_empty_condition(
+        with_empty_condition(after, is_empty=False, now=NOW), is_empty=True, now=NOW + timedelta(minutes=5)
+    )
+    assert decide(replace_claim(snapshot, again), now=NOW + timedelta(minutes=5)).commands == ()
 
 
 def replace_claim(snapshot: Snapshot, new: NodeClaim) -> Snapshot:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from shared.api.kubernetes import Pod
-    from shared.disruption.command import Action
+    from shared.disruption.command import Command
     from shared.disruption.methods import Method
     from shared.scheduling.decision import Decision
     from tests.unit.disruption.conftest import Cluster
@@ -94,27 +94,27 @@ def build(cluster: Cluster, given_nodes: list[tuple[int, bool, list[tuple[int, s
                 labels = {**last.metadata.labels, "app": "alone"}
                 cluster.pods[-1] = replace(last, metadata=replace(last.metadata, labels=labels))
     cluster.claims = [
-        emptiness.noted(c, is_empty=True, now=cluster.view().now - timedelta(hours=1))
+        emptiness.with_empty_condition(c, is_empty=True, now=cluster.view().now - timedelta(hours=1))
         if not any(p.spec.node_name == c.status.node_name for p in cluster.pods)
         else c
         for c in cluster.claims
     ]
 
 
-def decided(cluster: Cluster, methods: Sequence[Method]) -> list[Action]:
+def decided(cluster: Cluster, methods: Sequence[Method]) -> list[Command]:
     """What the methods decide in one look, one after the other, from the same budgets, until one buys something."""
     view, slots = cluster.view(), cluster.slots()
-    actions: list[Action] = []
+    actions: list[Command] = []
     for method in methods:
-        command = method.command(view, slots, lambda: False)
-        actions += command.actions
-        if any(a.replacements for a in command.actions):
+        command = method.compute(view, slots, lambda: False)
+        actions += command.commands
+        if any(a.replacements for a in command.commands):
             break
-        view = view.after(command)
+        view = view.with_selected(command)
     return actions
 
 
-def placed(cluster: Cluster, action: Action) -> Decision:
+def placed(cluster: Cluster, action: Command) -> Decision:
     """Where the pods go if the action is carried out."""
     problem = Problem(
         snapshot=cluster.snapshot, instance_types={"default": cluster.types}, leaving=frozenset(action.nodes)
@@ -131,7 +131,7 @@ def labels_of(cluster: Cluster, decision: Decision) -> Mapping[str, Mapping[str,
     return found
 
 
-def seats(cluster: Cluster, action: Action, decision: Decision) -> Mapping[str, list[Pod]]:
+def seats(cluster: Cluster, action: Command, decision: Decision) -> Mapping[str, list[Pod]]:
     """By node or planned claim: the pods that are there afterwards."""
     by_key = {p.key: p for p in cluster.pods}
     found: dict[str, list[Pod]] = {
@@ -179,7 +179,7 @@ def test_no_decision_breaks_a_rule(
     # Budgets: however many methods decide, together they keep to it.
     gone = [node for a in actions for node in a.nodes]
     assert len(gone) == len(set(gone))
-    assert len(gone) <= cluster.slots().left("default", UNDERUTILIZED)
+    assert len(gone) <= cluster.slots().remaining("default", UNDERUTILIZED)
     # do-not-disrupt, on nodes and pods
     kept = {n.metadata.name for n in cluster.nodes if names.DO_NOT_DISRUPT in n.metadata.annotations}
     kept |= {p.spec.node_name for p in cluster.pods if names.DO_NOT_DISRUPT in p.metadata.annotations}
@@ -220,7 +220,7 @@ def test_no_decision_breaks_a_rule(
             assert sum(worst(cluster, action, i) for i in range(len(action.replacements))) < before
 
 
-def worst(cluster: Cluster, action: Action, index: int) -> float:
+def worst(cluster: Cluster, action: Command, index: int) -> float:
     """The dearest that a replacement may be launched as, of the capacity type that it asks for."""
     claim = action.replacements[index]
     (kind,) = (r.values[0] for r in claim.requirements if r.key == names.CAPACITY_TYPE)

@@ -13,10 +13,10 @@ from shared.api.nodeclaim import NodeClaimSpec
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedAMI, ResolvedSecurityGroup, ResolvedSubnet
 from shared.api.nodepool import Budget, NodeClaimTemplate, TemplateMetadata, TemplateSpec
 from shared.disruption import drift, expiration
-from shared.disruption.cluster_state import Network
+from shared.disruption.cluster_state import InstanceNetwork
 
 if TYPE_CHECKING:
-    from shared.disruption.command import Command
+    from shared.disruption.command import MethodResult
     from tests.unit.disruption.conftest import Cluster
 
 HOUR = timedelta(hours=1)
@@ -26,8 +26,8 @@ def old(*, termination_grace_period: str | None = None) -> NodeClaimSpec:
     return NodeClaimSpec(expire_after="5h", termination_grace_period=termination_grace_period)
 
 
-def expired(cluster: Cluster) -> Command:
-    return expiration.command(cluster.view(), cluster.slots())
+def expired(cluster: Cluster) -> MethodResult:
+    return expiration.compute(cluster.view(), cluster.slots())
 
 
 def closed() -> Budget:
@@ -41,20 +41,20 @@ def test_an_expired_node_is_replaced_and_the_next_expiry_is_known(cluster: Clust
     cluster.node("young", 1, age=4 * HOUR, spec=old())
     cluster.pod("q", "young")
     found = expired(cluster)
-    (action,) = found.actions
+    (action,) = found.commands
     assert action.nodes == ("old",)
     assert [c.pods for c in action.replacements] == [("default/p",)]
-    assert found.look_again == cluster.view().now + HOUR
+    assert found.requeue_at == cluster.view().now + HOUR
 
 
 def test_under_a_closed_window_it_waits_and_says_so_and_then_goes(cluster: Cluster) -> None:
     cluster.node("old", 1, spec=old())
     cluster.disruption(budgets=[closed()])
     found = expired(cluster)
-    assert found.actions == ()
-    assert "budgets" in found.refused[0].message
+    assert found.commands == ()
+    assert "budgets" in found.blocked[0].message
     cluster.disruption(budgets=[Budget(nodes="0", schedule="0 1 * * *", duration="8h")])
-    assert expired(cluster).actions[0].nodes == ("old",)
+    assert expired(cluster).commands[0].nodes == ("old",)
 
 
 def test_what_keeps_it_holds_until_its_grace_period_is_over(cluster: Cluster) -> None:
@@ -64,13 +64,13 @@ def test_what_keeps_it_holds_until_its_grace_period_is_over(cluster: Cluster) ->
     cluster.node("goes", 1, age=8 * HOUR, spec=old(termination_grace_period="2h"))
     cluster.pod("b", "goes", annotations={names.DO_NOT_DISRUPT: "true"})
     found = expired(cluster)
-    assert [(a.nodes, a.forced) for a in found.actions] == [(("goes",), True)]
-    assert [r.node for r in found.refused] == ["waits"]
+    assert [(a.nodes, a.forced) for a in found.commands] == [(("goes",), True)]
+    assert [r.node for r in found.blocked] == ["waits"]
 
 
 def test_never_expires_never(cluster: Cluster) -> None:
     cluster.node("old", 1, age=10_000 * HOUR)
-    assert expired(cluster).actions == ()
+    assert expired(cluster).commands == ()
 
 
 def test_nodes_whose_pods_have_no_other_place_stay(cluster: Cluster) -> None:
@@ -79,8 +79,8 @@ def test_nodes_whose_pods_have_no_other_place_stay(cluster: Cluster) -> None:
     cluster.node("other", 1, spec=old())
     cluster.pod("q", "other")
     found = expired(cluster)
-    assert [a.nodes for a in found.actions] == [("other",)]
-    assert "no place elsewhere" in found.refused[0].message
+    assert [a.nodes for a in found.commands] == [("other",)]
+    assert "no place elsewhere" in found.blocked[0].message
 
 
 def stamped(cluster: Cluster, version: str) -> None:
@@ -99,18 +99,18 @@ def test_a_changed_template_is_drift_if_fingerprints_are_of_the_same_version(
 ) -> None:
     cluster.node("n", 1)
     stamped(cluster, version)
-    assert drift.find(cluster.view()) == ()
+    assert drift.find_candidates(cluster.view()) == ()
     changed(cluster)
-    assert bool(drift.find(cluster.view())) == drifted
-    assert bool(drift.command(cluster.view(), cluster.slots()).actions) == drifted
+    assert bool(drift.find_candidates(cluster.view())) == drifted
+    assert bool(drift.compute(cluster.view(), cluster.slots()).commands) == drifted
 
 
 def test_a_node_that_the_requirements_no_longer_allow_has_drifted(cluster: Cluster) -> None:
     cluster.node("n", 1)
     only_spot = NodeSelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=["spot"])
     changed(cluster, requirements=[only_spot])
-    (candidate,) = drift.find(cluster.view())
-    assert names.CAPACITY_TYPE in drift.why(cluster.view(), candidate)
+    (candidate,) = drift.find_candidates(cluster.view())
+    assert names.CAPACITY_TYPE in drift.disruption_message(cluster.view(), candidate)
 
 
 def test_images_subnets_and_security_groups_that_are_no_longer_selected_are_drift(cluster: Cluster) -> None:
@@ -127,11 +127,13 @@ def test_images_subnets_and_security_groups_that_are_no_longer_selected_are_drif
             snapshot=view.snapshot,
             now=view.now,
             node_classes={"default": node_class},
-            networks={
-                claim.status.provider_id: Network(subnet="subnet-1", security_groups=frozenset({"sg-1", "sg-2"}))
+            instance_networks={
+                claim.status.provider_id: InstanceNetwork(
+                    subnet="subnet-1", security_groups=frozenset({"sg-1", "sg-2"})
+                )
             },
         )
-        return bool(drift.find(seen))
+        return bool(drift.find_candidates(seen))
 
     assert not found(with_status())
     assert not found(with_status(amis=[ResolvedAMI(id="ami-2"), ResolvedAMI(id="ami-1")]))

@@ -24,7 +24,7 @@ from shared.scheduling.scheduler import schedule
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shared.disruption.command import Command
+    from shared.disruption.command import MethodResult
     from shared.scheduling.decision import PlannedNodeClaim
     from tests.unit.disruption.conftest import Cluster
 
@@ -40,12 +40,12 @@ def fixed(cluster: Cluster, replicas: int, **spec: Any) -> Cluster:  # noqa: ANN
     return cluster
 
 
-def look(cluster: Cluster) -> Command:
-    return static_disruption.command(cluster.view(), cluster.slots())
+def look(cluster: Cluster) -> MethodResult:
+    return static_disruption.compute(cluster.view(), cluster.slots())
 
 
 def missing(cluster: Cluster) -> tuple[tuple[PlannedNodeClaim, ...], str]:
-    planned, lacks = static_disruption.missing(cluster.snapshot, {"default": cluster.types}, {})
+    planned, lacks = static_disruption.missing_replicas(cluster.snapshot, {"default": cluster.types}, {})
     return planned, lacks.get("default", "")
 
 
@@ -98,10 +98,12 @@ def test_pods_use_it_but_never_make_it_grow(cluster: Cluster) -> None:
 def test_its_nodes_are_neither_empty_nor_underutilized(pool: Cluster) -> None:
     for name in "abc":
         pool.node(name, 8)
-    pool.claims = [emptiness.noted(c, is_empty=True, now=pool.view().now - timedelta(hours=1)) for c in pool.claims]
-    assert emptiness.find(pool.view()) == ()
-    assert consolidation.find(pool.view()) == ()
-    assert look(pool).actions == ()
+    pool.claims = [
+        emptiness.with_empty_condition(c, is_empty=True, now=pool.view().now - timedelta(hours=1)) for c in pool.claims
+    ]
+    assert emptiness.find_candidates(pool.view()) == ()
+    assert consolidation.find_candidates(pool.view()) == ()
+    assert look(pool).commands == ()
 
 
 def test_scaled_down_it_gives_up_what_is_cheapest_to_lose(cluster: Cluster) -> None:
@@ -112,7 +114,7 @@ def test_scaled_down_it_gives_up_what_is_cheapest_to_lose(cluster: Cluster) -> N
         for i in range(count):
             cluster.pod(f"{name}{i}", name, 100)
     fixed(cluster, 2)
-    (action,) = look(cluster).actions
+    (action,) = look(cluster).commands
     assert action.reason == SURPLUS
     assert action.nodes == ("c", "b")
     assert action.replacements == ()
@@ -128,7 +130,7 @@ def test_scaled_down_it_gives_up_machines_that_are_not_up_yet_before_any_node(cl
     )
     cluster.claims[1] = replace(coming, status=replace(coming.status, conditions=conditions, node_name=""))
     cluster.nodes.pop()
-    (action,) = look(cluster).actions
+    (action,) = look(cluster).commands
     assert [r.claim for r in action.removals] == ["claim-coming"]
     assert action.forced
 
@@ -142,8 +144,8 @@ def test_scaling_down_keeps_to_budgets_and_do_not_disrupt(cluster: Cluster) -> N
         metadata=replace(cluster.nodes[0].metadata, annotations={names.DO_NOT_DISRUPT: "true"}),
     )
     found = look(cluster)
-    assert [a.nodes for a in found.actions] == [("b",)]
-    assert {r.node: r.obstacle.by for r in found.refused} == {"a": "Node a", "c": "NodePool default"}
+    assert [a.nodes for a in found.commands] == [("b",)]
+    assert {r.node: r.blocker.by for r in found.blocked} == {"a": "Node a", "c": "NodePool default"}
 
 
 def test_what_is_out_of_date_is_replaced_by_its_like_one_after_the_other(pool: Cluster) -> None:
@@ -151,38 +153,38 @@ def test_what_is_out_of_date_is_replaced_by_its_like_one_after_the_other(pool: C
         pool.node(name, 1, age=timedelta(hours=9 - i))
     outdated(pool)
     found = look(pool)
-    (action,) = found.actions
+    (action,) = found.commands
     assert action.nodes == ("a",)
     assert action.reason == drift.REASON
     assert len(action.replacements) == 1
-    assert drift.command(pool.view(), pool.slots()).actions == ()
-    mark = disruption_queue.Mark(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-new"])
-    pool.claims[0] = disruption_queue.annotated(pool.claims[0], mark)
+    assert drift.compute(pool.view(), pool.slots()).commands == ()
+    mark = disruption_queue.QueueEntry(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-new"])
+    pool.claims[0] = disruption_queue.with_queue_entry(pool.claims[0], mark)
     pool.node("new", 1)
-    assert look(pool).actions == ()
+    assert look(pool).commands == ()
     assert missing(pool)[0] == ()
 
 
 def test_a_mark_whose_replacement_is_not_there_is_no_reason_to_buy(pool: Cluster) -> None:
     for name in "abc":
         pool.node(name, 1)
-    mark = disruption_queue.Mark(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-lost"])
-    pool.claims[0] = disruption_queue.annotated(pool.claims[0], mark)
+    mark = disruption_queue.QueueEntry(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-lost"])
+    pool.claims[0] = disruption_queue.with_queue_entry(pool.claims[0], mark)
     assert missing(pool)[0] == ()
 
 
 def test_an_expired_node_waits_for_its_window_and_for_room_within_the_limits(cluster: Cluster) -> None:
     fixed(cluster, 1, limits={"nodes": "1"})
     cluster.node("old", 1, spec=NodeClaimSpec(expire_after="5h"))
-    assert expiration.command(cluster.view(), cluster.slots()).actions == ()
-    (refused,) = look(cluster).refused
+    assert expiration.compute(cluster.view(), cluster.slots()).commands == ()
+    (refused,) = look(cluster).blocked
     assert refused.reason == expiration.REASON
     assert "limit on nodes" in refused.message
     closed = Budget(nodes="0", schedule="0 9 * * *", duration="8h")
     fixed(cluster, 1, limits={}, disruption=replace(cluster.pool.spec.disruption, budgets=[closed]))
-    assert "budgets" in look(cluster).refused[0].message
+    assert "budgets" in look(cluster).blocked[0].message
     fixed(cluster, 1, disruption=replace(cluster.pool.spec.disruption, budgets=[Budget(nodes="1")]))
-    assert [a.nodes for a in look(cluster).actions] == [("old",)]
+    assert [a.nodes for a in look(cluster).commands] == [("old",)]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -201,8 +203,8 @@ def test_it_never_has_fewer_nodes_than_replicas_by_what_is_decided(
         cluster.node(f"n{i}", cpu, annotations={names.DO_NOT_DISRUPT: "true"} if kept else {})
         for k in range(pods):
             cluster.pod(f"p{i}-{k}", f"n{i}", 100)
-    allowed = cluster.slots().left("default", SURPLUS)
-    gone = {n for a in look(cluster).actions for n in a.nodes}
+    allowed = cluster.slots().remaining("default", SURPLUS)
+    gone = {n for a in look(cluster).commands for n in a.nodes}
     assert len(nodes) - len(gone) >= min(replicas, len(nodes))
     assert len(gone) <= allowed
     assert not gone & {f"n{i}" for i, (_, _, kept) in enumerate(nodes) if kept}
