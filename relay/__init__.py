@@ -1,1 +1,4 @@
-"""Runs in the cluster: watches it, and puts hints on the event bus."""
+"""The relay: watches the cluster and puts hints on the event bus.
+
+``relay.Relay`` is the core; ``main`` and ``health`` make it a process with probes.
+"""

@@ -1,13 +1,14 @@
-"""Which drains wait, and when what holds one frees itself. Pure: changes and times in, names of claims out.
+"""Which blocked drains may continue, and when to say so. Pure: changes and times in, names of NodeClaims out.
 
-A drain that a budget or a protected pod holds goes on by a delayed message, up to a quarter of an hour later
-(shared/termination/requeue.py); Karpenter would ask again within ten seconds. So the relay says when asking is worth
-it: a budget over the node's pods has room again, is changed or gone; a pod there ended, lost its protection, its health
-(the eviction API lets unready pods go more easily) or its labels. Only drains that would sleep on are woken.
+A drain that is blocked by a PodDisruptionBudget or a do-not-disrupt pod is requeued with a delay of up to a quarter of
+an hour (``shared.termination.requeue``); Karpenter would retry within ten seconds. So the relay sends a hint when a
+retry may succeed: a budget over the node's pods allows a disruption again, was changed or deleted; a pod there ended,
+lost its do-not-disrupt annotation, its readiness (the eviction API evicts unready pods more easily) or its labels. Only
+drains whose next attempt is some time away are woken.
 
-What changes to and fro must not cost an invocation each time. All drains are woken together, some seconds apart; and
-what has woken them in vain does so again after twice as long each time, a minute at most. That a pod begins to leave
-shows that its budget did not do so in vain.
+Flapping must not cost an invocation each time. So all drains are woken together, some seconds apart, and a cause that
+has woken drains in vain waits twice as long before it does so again, a minute at most. When a pod starts to terminate,
+the budgets that cover it did not wake its drain in vain, and their backoff is reset.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay.watched_kinds import Change, Changed, Protection, Watched, WatchedBudget, WatchedNodeClaim, WatchedPod
+from relay.watched_kinds import (
+    Change,
+    DoNotDisrupt,
+    ObjectChanged,
+    Watched,
+    WatchedBudget,
+    WatchedNodeClaim,
+    WatchedPod,
+)
 from shared.api.selectors import SelectorError, matches
 from shared.cluster import resources
 from shared.termination import requeue
@@ -29,250 +38,253 @@ if TYPE_CHECKING:
     from shared.api.meta import LabelSelector
     from shared.cluster.resources import Resource
 
-NEAR = timedelta(seconds=5)
-"""A drain that is looked at this soon anyway isn't woken."""
-SPACING = timedelta(seconds=3)
-"""Between two wake-ups, whoever they are for."""
-FIRST_PAUSE = timedelta(seconds=5)
-LONGEST_PAUSE = timedelta(seconds=60)
-_UNPROTECTED = Protection()
+IMMINENT = timedelta(seconds=5)
+"""A drain whose next attempt is this close isn't woken."""
+WAKE_INTERVAL = timedelta(seconds=3)
+"""The shortest time between two wake-ups, whichever drains they are for."""
+INITIAL_BACKOFF = timedelta(seconds=5)
+MAX_BACKOFF = timedelta(seconds=60)
+_NO_ANNOTATIONS = DoNotDisrupt()
 
 
 class _Cause(NamedTuple):
-    """What has changed: a kind of object, and its name; the relay's own absence has none."""
+    """The object whose change may unblock a drain: its kind and key. The start of the relay has no key."""
 
     kind: str
     key: str = ""
 
 
-_ABSENCE = _Cause("absence")
+_RELAY_START = _Cause("relay start")
 
 
-class _Pod(NamedTuple):
-    """What of a pod that hasn't ended bears on the drain of its node."""
+class _PodState(NamedTuple):
+    """The fields of a running pod that matter to the drain of its node."""
 
     node: str
-    leaving: bool
+    terminating: bool
     ready: bool
-    protection: Protection
+    do_not_disrupt: DoNotDisrupt
     labels: dict[str, str]
 
 
-class _Budget(NamedTuple):
+class _BudgetState(NamedTuple):
     version: tuple[str, int]
-    has_room: bool
+    allows_disruption: bool
     selector: LabelSelector | None
 
 
 @dataclass
 class _Drain:
-    """A claim that is being deleted. ``freed`` is what has changed since it was last woken."""
+    """A NodeClaim that is being deleted. ``causes`` are the changes since the drain was last woken."""
 
     node: str = ""
-    next_look: datetime | None = None
-    freed: set[_Cause] = field(default_factory=set)
+    next_attempt: datetime | None = None
+    causes: set[_Cause] = field(default_factory=set)
 
-    def sleeps(self, at: datetime) -> bool:
-        return self.next_look is not None and self.next_look - at > NEAR
+    def is_waiting(self, at: datetime) -> bool:
+        return self.next_attempt is not None and self.next_attempt - at > IMMINENT
 
 
 @dataclass
-class _Pause:
-    """How long a cause, which has woken drains before, must wait until it does again."""
+class _Backoff:
+    """How long a cause that has woken drains before waits until it may do so again."""
 
     until: datetime
     length: timedelta
 
 
 class BlockedDrains:
-    """What is being drained, and what might hold it. Not thread-safe."""
+    """The drains in progress, and the pods and budgets that may block them. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, _Pod] = {}
-        self._on: defaultdict[str, set[str]] = defaultdict(set)
-        self._budgets: dict[str, _Budget] = {}
+        self._pods: dict[str, _PodState] = {}
+        self._pods_by_node: defaultdict[str, set[str]] = defaultdict(set)
+        self._budgets: dict[str, _BudgetState] = {}
         self._drains: dict[str, _Drain] = {}
-        self._at: dict[str, _Drain] = {}
-        self._pauses: dict[_Cause, _Pause] = {}
-        self._not_before: datetime | None = None
+        self._drain_by_node: dict[str, _Drain] = {}
+        self._backoffs: dict[_Cause, _Backoff] = {}
+        self._next_wake: datetime | None = None
 
-    def see(self, change: Change) -> None:
-        """Take note of a change of a pod, a budget or a claim; other kinds are passed over."""
+    def observe(self, change: Change) -> None:
+        """Update the state by a change of a pod, a budget or a NodeClaim; other kinds are ignored."""
         resource = change.resource
-        if isinstance(change, Changed):
-            if change.gone:
-                self._gone(resource, change.object.key)
+        if isinstance(change, ObjectChanged):
+            if change.deleted:
+                self._deleted(resource, change.object.key)
             else:
-                self._seen(change.object)
+                self._updated(change.object)
             return
-        for key in self._known(resource) - {obj.key for obj in change.objects}:
-            self._gone(resource, key)
+        for key in self._known_keys(resource) - {obj.key for obj in change.objects}:
+            self._deleted(resource, key)
         for obj in change.objects:
-            self._seen(obj)
+            self._updated(obj)
 
-    def take(self, now: datetime) -> tuple[str, ...]:
-        """The claims whose drains are worth a look now; each is told once."""
-        woken = sorted(name for name, drain in self._drains.items() if self._moment(drain, now) == now)
-        causes = {cause for name in woken for cause in self._drains[name].freed if self._ripe(cause, now) == now}
+    def take_unblocked(self, now: datetime) -> tuple[str, ...]:
+        """The NodeClaims whose drains should be retried now; each is returned once."""
+        woken = sorted(name for name, drain in self._drains.items() if self._wake_time(drain, now) == now)
+        causes = {cause for name in woken for cause in self._drains[name].causes if self._effective(cause, now) == now}
         for name in woken:
-            self._drains[name].freed.clear()
+            self._drains[name].causes.clear()
         if woken:
-            self._not_before = now + SPACING
-            self._pauses = {c: p for c, p in self._pauses.items() if now <= p.until + LONGEST_PAUSE}
+            self._next_wake = now + WAKE_INTERVAL
+            self._backoffs = {c: b for c, b in self._backoffs.items() if now <= b.until + MAX_BACKOFF}
         for cause in causes:
-            before = self._pauses.get(cause)
-            length = FIRST_PAUSE if before is None else min(before.length * 2, LONGEST_PAUSE)
-            self._pauses[cause] = _Pause(until=now + length, length=length)
+            before = self._backoffs.get(cause)
+            length = INITIAL_BACKOFF if before is None else min(before.length * 2, MAX_BACKOFF)
+            self._backoffs[cause] = _Backoff(until=now + length, length=length)
         return tuple(woken)
 
     def due(self, now: datetime) -> datetime | None:
-        """When there is somebody to wake next, as things stand now; never before now."""
-        moments = (self._moment(drain, now) for drain in self._drains.values())
-        return min((moment for moment in moments if moment is not None), default=None)
+        """When the next drain should be woken, by the current state; never before ``now``."""
+        wake_times = (self._wake_time(drain, now) for drain in self._drains.values())
+        return min((wake_time for wake_time in wake_times if wake_time is not None), default=None)
 
-    def _moment(self, drain: _Drain, now: datetime) -> datetime | None:
-        """When the drain is to be woken: now or later; None if it needn't be."""
-        if not drain.freed:
+    def _wake_time(self, drain: _Drain, now: datetime) -> datetime | None:
+        """When to wake the drain: now or later; None if that isn't needed."""
+        if not drain.causes:
             return None
-        moment = min(self._ripe(cause, now) for cause in drain.freed)
-        if self._not_before is not None:
-            moment = max(moment, self._not_before)
-        return moment if drain.sleeps(moment) else None
+        wake_time = min(self._effective(cause, now) for cause in drain.causes)
+        if self._next_wake is not None:
+            wake_time = max(wake_time, self._next_wake)
+        return wake_time if drain.is_waiting(wake_time) else None
 
-    def _ripe(self, cause: _Cause, now: datetime) -> datetime:
-        """When the cause may wake drains: now or later."""
-        pause = self._pauses.get(cause)
-        return now if pause is None else max(now, pause.until)
+    def _effective(self, cause: _Cause, now: datetime) -> datetime:
+        """When the cause may wake drains: now, or after its backoff."""
+        backoff = self._backoffs.get(cause)
+        return now if backoff is None else max(now, backoff.until)
 
-    def _known(self, resource: Resource) -> set[str]:
+    def _known_keys(self, resource: Resource) -> set[str]:
         if resource == resources.PODS:
             return set(self._pods)
         if resource == resources.POD_DISRUPTION_BUDGETS:
             return set(self._budgets)
         return set(self._drains) if resource == resources.NODE_CLAIMS else set()
 
-    def _seen(self, obj: Watched) -> None:
+    def _updated(self, obj: Watched) -> None:
         if isinstance(obj, WatchedPod):
-            self._pod(obj)
+            self._pod_updated(obj)
         elif isinstance(obj, WatchedBudget):
-            self._budget(obj)
+            self._budget_updated(obj)
         elif isinstance(obj, WatchedNodeClaim):
-            self._claim(obj)
+            self._node_claim_updated(obj)
 
-    def _gone(self, resource: Resource, key: str) -> None:
+    def _deleted(self, resource: Resource, key: str) -> None:
         if resource == resources.PODS:
-            self._ended(key)
+            self._pod_ended(key)
         elif resource == resources.POD_DISRUPTION_BUDGETS:
             before = self._budgets.pop(key, None)
             if before is not None:
-                self._free_covered(key, before)
+                self._budget_may_unblock(key, before)
         elif resource == resources.NODE_CLAIMS:
-            self._over(key)
+            self._drain_ended(key)
 
-    def _claim(self, claim: WatchedNodeClaim) -> None:
+    def _node_claim_updated(self, claim: WatchedNodeClaim) -> None:
         if claim.metadata.deletion_timestamp is None:
-            self._over(claim.key)
+            self._drain_ended(claim.key)
             return
-        # one that hasn't begun waits for a decision about its pods, which nothing that frees itself brings sooner
-        next_look = requeue.requeue_at(claim.metadata.annotations) if claim.has_drain else None
+        # A drain that hasn't started waits for a scheduling decision, which no change here brings forward.
+        next_attempt = requeue.requeue_at(claim.metadata.annotations) if claim.is_draining else None
         drain = self._drains.get(claim.key)
         if drain is None:
-            # it sleeps since before the relay was there, and nobody saw what has changed meanwhile
-            drain = self._drains[claim.key] = _Drain(freed={_ABSENCE} if next_look is not None else set())
-        self._leave(drain)
-        drain.node, drain.next_look = claim.status.node_name, next_look
-        self._at[drain.node] = drain
+            # It has waited since before the relay started, so a change may have been missed.
+            drain = self._drains[claim.key] = _Drain(causes={_RELAY_START} if next_attempt is not None else set())
+        self._remove_from_node(drain)
+        drain.node, drain.next_attempt = claim.status.node_name, next_attempt
+        self._drain_by_node[drain.node] = drain
 
-    def _over(self, claim: str) -> None:
+    def _drain_ended(self, claim: str) -> None:
         drain = self._drains.pop(claim, None)
         if drain is not None:
-            self._leave(drain)
+            self._remove_from_node(drain)
 
-    def _leave(self, drain: _Drain) -> None:
-        if self._at.get(drain.node) is drain:
-            del self._at[drain.node]
+    def _remove_from_node(self, drain: _Drain) -> None:
+        if self._drain_by_node.get(drain.node) is drain:
+            del self._drain_by_node[drain.node]
 
-    def _pod(self, pod: WatchedPod) -> None:
+    def _pod_updated(self, pod: WatchedPod) -> None:
         if not pod.spec.node_name or pod.is_finished:
-            self._ended(pod.key)
+            self._pod_ended(pod.key)
             return
         key = pod.key
         before = self._pods.get(key)
-        after = _Pod(
+        annotations = pod.metadata.annotations
+        after = _PodState(
             node=sys.intern(pod.spec.node_name),
-            leaving=pod.metadata.deletion_timestamp is not None,
+            terminating=pod.metadata.deletion_timestamp is not None,
             ready=pod.is_ready,
-            protection=_UNPROTECTED if pod.metadata.annotations == _UNPROTECTED else pod.metadata.annotations,
+            do_not_disrupt=_NO_ANNOTATIONS if annotations == _NO_ANNOTATIONS else annotations,
             labels=pod.metadata.labels,
         )
         if before is not None and before.node != after.node:
-            # another pod of the same name, and the end of the first went unseen
-            self._ended(key)
+            # Another pod of the same name: the end of the first was missed.
+            self._pod_ended(key)
             before = None
         self._pods[key] = after
         if before is None:
-            self._on[after.node].add(key)
-        elif after.leaving:
-            if not before.leaving:
-                self._leaves(key, before)
-        elif before != after and (before.protection, before.labels, before.ready) != (
-            after.protection,
-            after.labels,
-            before.ready and after.ready,
-        ):
-            self._free(after.node, key)
+            self._pods_by_node[after.node].add(key)
+        elif after.terminating:
+            if not before.terminating:
+                self._reset_backoffs(key, before)
+        elif _may_be_evictable_now(before, after):
+            self._pod_may_unblock(after.node, key)
 
-    def _ended(self, key: str) -> None:
+    def _pod_ended(self, key: str) -> None:
         before = self._pods.pop(key, None)
         if before is None:
             return
-        there = self._on[before.node]
-        there.discard(key)
-        if not there:
-            del self._on[before.node]
-        self._free(before.node, key)
+        pods_on_node = self._pods_by_node[before.node]
+        pods_on_node.discard(key)
+        if not pods_on_node:
+            del self._pods_by_node[before.node]
+        self._pod_may_unblock(before.node, key)
 
-    def _budget(self, budget: WatchedBudget) -> None:
+    def _budget_updated(self, budget: WatchedBudget) -> None:
         before = self._budgets.get(budget.key)
-        after = _Budget(
+        after = _BudgetState(
             version=(budget.metadata.uid, budget.metadata.generation),
-            has_room=budget.has_room,
+            allows_disruption=budget.allows_disruption,
             selector=budget.spec.selector,
         )
         self._budgets[budget.key] = after
         if before is None:
             return
         if before.version != after.version:
-            self._free_covered(budget.key, before)
-        if after.has_room and (not before.has_room or before.version != after.version):
-            self._free_covered(budget.key, after)
+            self._budget_may_unblock(budget.key, before)
+        if after.allows_disruption and (not before.allows_disruption or before.version != after.version):
+            self._budget_may_unblock(budget.key, after)
 
-    def _free(self, node: str, pod: str) -> None:
-        """What has changed of the pod may let its node's drain go on."""
-        if node in self._at:
-            self._at[node].freed.add(_Cause(resources.PODS.kind, pod))
+    def _pod_may_unblock(self, node: str, pod: str) -> None:
+        """Record that a change of the pod may unblock the drain of its node."""
+        if node in self._drain_by_node:
+            self._drain_by_node[node].causes.add(_Cause(resources.PODS.kind, pod))
 
-    def _free_covered(self, key: str, budget: _Budget) -> None:
-        """The budget may let pods that it covers go."""
-        for node, drain in self._at.items():
-            if any(_covers(key, budget, pod, self._pods[pod]) for pod in self._on.get(node, ())):
-                drain.freed.add(_Cause(resources.POD_DISRUPTION_BUDGETS.kind, key))
+    def _budget_may_unblock(self, key: str, budget: _BudgetState) -> None:
+        """Record that a change of the budget may unblock the drains of nodes with pods that it covers."""
+        for node, drain in self._drain_by_node.items():
+            if any(_covers(key, budget, pod, self._pods[pod]) for pod in self._pods_by_node.get(node, ())):
+                drain.causes.add(_Cause(resources.POD_DISRUPTION_BUDGETS.kind, key))
 
-    def _leaves(self, key: str, pod: _Pod) -> None:
-        """A pod leaves a node that is drained: the budgets that cover it didn't wake anybody in vain."""
-        if pod.node in self._at:
-            for cause in list(self._pauses):
+    def _reset_backoffs(self, key: str, pod: _PodState) -> None:
+        """A pod on a draining node starts to terminate: the budgets that cover it did not wake the drain in vain."""
+        if pod.node in self._drain_by_node:
+            for cause in list(self._backoffs):
                 budget = self._budgets.get(cause.key) if cause.kind == resources.POD_DISRUPTION_BUDGETS.kind else None
                 if budget is not None and _covers(cause.key, budget, key, pod):
-                    del self._pauses[cause]
+                    del self._backoffs[cause]
 
 
-def _covers(name: str, budget: _Budget, key: str, pod: _Pod) -> bool:
-    """Whether the budget is asked when the pod is to leave. Both are named ``namespace/name``."""
-    if pod.leaving or name.partition("/")[0] != key.partition("/")[0]:
+def _may_be_evictable_now(before: _PodState, after: _PodState) -> bool:
+    """Whether annotations or labels changed, or the pod became unready."""
+    became_unready = before.ready and not after.ready
+    return became_unready or (before.do_not_disrupt, before.labels) != (after.do_not_disrupt, after.labels)
+
+
+def _covers(budget_key: str, budget: _BudgetState, pod_key: str, pod: _PodState) -> bool:
+    """Whether the eviction of the pod needs the budget's permission. Keys are ``namespace/name``."""
+    if pod.terminating or budget_key.partition("/")[0] != pod_key.partition("/")[0]:
         return False
     try:
         return matches(budget.selector, pod.labels)
     except SelectorError:
-        # no server accepts such a budget; to look once too often is the lesser error
+        # No API server accepts such a budget; a retry too many is the smaller error.
         return True

@@ -1,8 +1,8 @@
-"""What of all that changes is worth a hint. Pure: changes in, hints out.
+"""Which changes need a hint. Pure: changes in, reconcile requests out.
 
-It remembers of each object only what it takes to see a difference, and which objects are still in a state that has to
-end (a pod without a place, a node that isn't up), so that these can be told again. A deletion is told once: if that is
-lost, the sweep of the minute finds what nobody follows.
+For each object only the fields that make a difference are remembered, and which objects are still in a transient state
+(an unschedulable pod, a node that isn't initialized), so that the hint about them can be repeated. A deletion is
+reported once: if that hint is lost, the sweep of the next minute finds the object.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from relay.watched_kinds import (
-    POOL_KINDS,
+    POOL_AND_CLASS_KINDS,
     Change,
-    Changed,
-    Listed,
+    KindListed,
+    ObjectChanged,
     Watched,
     WatchedNode,
     WatchedNodeClaim,
-    WatchedObject,
     WatchedPod,
+    WatchedPoolOrClass,
 )
 from shared import hints
 from shared.cluster import resources
@@ -30,186 +30,183 @@ if TYPE_CHECKING:
     from shared.cluster.resources import Resource
 
 
-class Notice(NamedTuple):
-    """A hint to be sent: what about, and the key."""
+class ReconcileRequest(NamedTuple):
+    """One object to reconcile: the type of the hint to send, and the object's key."""
 
-    about: str
+    detail_type: str
     key: str
 
 
-class _Pod(NamedTuple):
-    occupies: str
+class _PodState(NamedTuple):
+    occupied_node: str
     unschedulable: bool
 
 
-class _Node(NamedTuple):
-    ours: bool
+class _NodeState(NamedTuple):
+    managed: bool
     ready: bool
     taints: frozenset[tuple[str, str, str]]
     allocatable: frozenset[tuple[str, str]]
 
 
 class ChangeDetector:
-    """The relay's memory, and its judgement. Not thread-safe."""
+    """Compares each change with the last known state of the object. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, _Pod] = {}
-        self._occupants: Counter[str] = Counter()
-        self._nodes: dict[str, _Node] = {}
-        self._left: set[str] = set()
-        self._generations: dict[Resource, dict[str, tuple[str, int]]] = {kind: {} for kind in POOL_KINDS}
-        self._claims: set[str] = set()
+        self._pods: dict[str, _PodState] = {}
+        self._pods_on_node: Counter[str] = Counter()
+        self._nodes: dict[str, _NodeState] = {}
+        self._emptied_before_seen: set[str] = set()
+        """Nodes whose last pod left before the nodes' watch delivered them."""
+        self._generations: dict[Resource, dict[str, tuple[str, int]]] = {kind: {} for kind in POOL_AND_CLASS_KINDS}
+        self._node_claims: set[str] = set()
         self._deleting: dict[Resource, set[str]] = {resources.NODES: set(), resources.NODE_CLAIMS: set()}
         self._listed: set[Resource] = set()
-        self.standing: dict[str, set[str]] = {
-            about: set()
-            for about in (
-                hints.PODS_UNSCHEDULABLE,
-                hints.NODES_CHANGED,
-            )
-        }
-        """By hint, the keys of objects that are still in the state that the hint is about."""
+        self.unresolved: dict[str, set[str]] = {hints.PODS_UNSCHEDULABLE: set(), hints.NODES_CHANGED: set()}
+        """By type of hint, the keys of objects that are still in the state that the hint reports."""
 
-    def detect(self, change: Change) -> Iterator[Notice]:
-        """The hints that a change is worth. Budgets bear on drains alone (drains.py)."""
+    def detect(self, change: Change) -> Iterator[ReconcileRequest]:
+        """The requests that follow from a change. PodDisruptionBudgets matter to drains only (``blocked_drains``)."""
         if change.resource == resources.POD_DISRUPTION_BUDGETS:
             return
-        if isinstance(change, Changed):
-            if change.gone:
-                yield from self._gone(change.resource, change.object.key)
+        if isinstance(change, ObjectChanged):
+            if change.deleted:
+                yield from self._deleted(change.resource, change.object.key)
             else:
-                yield from self._seen(change.resource, change.object, known=True)
+                yield from self._updated(change.resource, change.object, after_first_list=True)
             return
         yield from self._relisted(change)
 
-    def _relisted(self, change: Listed) -> Iterator[Notice]:
+    def _relisted(self, change: KindListed) -> Iterator[ReconcileRequest]:
         resource = change.resource
-        there = {obj.key for obj in change.objects}
-        for key in self._known(resource) - there:
-            yield from self._gone(resource, key)
-        known = resource in self._listed
+        listed_keys = {obj.key for obj in change.objects}
+        for key in self._known_keys(resource) - listed_keys:
+            yield from self._deleted(resource, key)
+        after_first_list = resource in self._listed
         self._listed.add(resource)
         for obj in change.objects:
-            yield from self._seen(resource, obj, known=known)
+            yield from self._updated(resource, obj, after_first_list=after_first_list)
 
-    def _known(self, resource: Resource) -> set[str]:
+    def _known_keys(self, resource: Resource) -> set[str]:
         if resource == resources.PODS:
             return set(self._pods)
         if resource == resources.NODES:
             return set(self._nodes)
         if resource == resources.NODE_CLAIMS:
-            return set(self._claims)
+            return set(self._node_claims)
         return set(self._generations[resource])
 
-    def _seen(self, resource: Resource, obj: Watched, *, known: bool) -> Iterator[Notice]:
-        """``known`` is false for what was there before the relay was: the sweeps know of it."""
+    def _updated(self, resource: Resource, obj: Watched, *, after_first_list: bool) -> Iterator[ReconcileRequest]:
+        """``after_first_list`` is false for objects older than the relay: the sweeps have reconciled those."""
         if isinstance(obj, WatchedPod):
-            yield from self._pod(obj)
+            yield from self._pod_updated(obj)
         elif isinstance(obj, WatchedNode):
-            yield from self._node(obj, known=known)
+            yield from self._node_updated(obj, after_first_list=after_first_list)
         elif isinstance(obj, WatchedNodeClaim):
-            yield from self._claim(obj)
-        elif isinstance(obj, WatchedObject):
-            yield from self._pool(resource, obj)
+            yield from self._node_claim_updated(obj)
+        elif isinstance(obj, WatchedPoolOrClass):
+            yield from self._pool_or_class_updated(resource, obj)
 
-    def _gone(self, resource: Resource, key: str) -> Iterator[Notice]:
+    def _deleted(self, resource: Resource, key: str) -> Iterator[ReconcileRequest]:
         if resource == resources.PODS:
             before = self._pods.pop(key, None)
-            self._stand(hints.PODS_UNSCHEDULABLE, key, holds=False)
+            self._set_unresolved(hints.PODS_UNSCHEDULABLE, key, unresolved=False)
             if before is not None:
-                yield from self._moved(before.occupies, "")
+                yield from self._pod_moved(before.occupied_node, "")
         elif resource == resources.NODES:
             self._nodes.pop(key, None)
-            self._left.discard(key)
-            self._stand(hints.NODES_CHANGED, key, holds=False)
+            self._emptied_before_seen.discard(key)
+            self._set_unresolved(hints.NODES_CHANGED, key, unresolved=False)
             self._deleting[resource].discard(key)
         elif resource == resources.NODE_CLAIMS:
-            self._claims.discard(key)
+            self._node_claims.discard(key)
             self._deleting[resource].discard(key)
         elif self._generations[resource].pop(key, None) is not None:
-            yield Notice(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{key}")
+            yield ReconcileRequest(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{key}")
 
-    def _pod(self, pod: WatchedPod) -> Iterator[Notice]:
-        before = self._pods.get(pod.key, _Pod("", unschedulable=False))
-        after = _Pod(pod.occupies, pod.is_unschedulable)
+    def _pod_updated(self, pod: WatchedPod) -> Iterator[ReconcileRequest]:
+        before = self._pods.get(pod.key, _PodState("", unschedulable=False))
+        after = _PodState(pod.occupied_node, pod.is_unschedulable)
         self._pods[pod.key] = after
-        self._stand(hints.PODS_UNSCHEDULABLE, pod.key, holds=after.unschedulable)
+        self._set_unresolved(hints.PODS_UNSCHEDULABLE, pod.key, unresolved=after.unschedulable)
         if after.unschedulable and not before.unschedulable:
-            yield Notice(hints.PODS_UNSCHEDULABLE, pod.key)
-        yield from self._moved(before.occupies, after.occupies)
+            yield ReconcileRequest(hints.PODS_UNSCHEDULABLE, pod.key)
+        yield from self._pod_moved(before.occupied_node, after.occupied_node)
 
-    def _moved(self, before: str, after: str) -> Iterator[Notice]:
-        """A pod occupies another node than before, or none."""
-        if before == after:
+    def _pod_moved(self, old_node: str, new_node: str) -> Iterator[ReconcileRequest]:
+        """A pod occupies another node than before ("": none)."""
+        if old_node == new_node:
             return
-        if after:
-            self._occupants[after] += 1
-            self._left.discard(after)
-        if not before:
+        if new_node:
+            self._pods_on_node[new_node] += 1
+            self._emptied_before_seen.discard(new_node)
+        if not old_node:
             return
-        self._occupants[before] -= 1
-        if self._occupants[before] > 0:
+        self._pods_on_node[old_node] -= 1
+        if self._pods_on_node[old_node] > 0:
             return
-        del self._occupants[before]
-        node = self._nodes.get(before)
+        del self._pods_on_node[old_node]
+        node = self._nodes.get(old_node)
         if node is None:
-            # pods and nodes come by different watches; the node may be about to
-            self._left.add(before)
-        elif node.ours:
-            yield Notice(hints.NODES_EMPTIED, before)
+            # Pods and nodes arrive by different watches, so the node may still come.
+            self._emptied_before_seen.add(old_node)
+        elif node.managed:
+            yield ReconcileRequest(hints.NODES_EMPTIED, old_node)
 
-    def _node(self, node: WatchedNode, *, known: bool) -> Iterator[Notice]:
+    def _node_updated(self, node: WatchedNode, *, after_first_list: bool) -> Iterator[ReconcileRequest]:
         key = node.key
+        initializing = node.is_managed and not node.is_initialized
         before = self._nodes.get(key)
-        after = _Node(
-            ours=node.is_ours,
+        after = _NodeState(
+            managed=node.is_managed,
             ready=node.is_ready,
             taints=frozenset((t.key, t.value, t.effect) for t in node.spec.taints),
             allocatable=frozenset((name, str(amount)) for name, amount in node.status.allocatable.items()),
         )
         self._nodes[key] = after
         if before is None:
-            changed = known or (node.is_ours and not node.is_settled)
+            changed = after_first_list or initializing
         else:
             changed = (
                 before.ready != after.ready
                 or bool(before.taints - after.taints)
                 or before.allocatable != after.allocatable
             )
-        self._stand(hints.NODES_CHANGED, key, holds=node.is_ours and not node.is_settled and not node.is_deleting)
+        self._set_unresolved(hints.NODES_CHANGED, key, unresolved=initializing and not node.is_deleting)
         if changed:
-            yield Notice(hints.NODES_CHANGED, key)
-        if self._begins(resources.NODES, key, deleting=node.is_deleting):
-            yield Notice(hints.NODES_DELETING, key)
-        if key in self._left:
-            self._left.discard(key)
-            if after.ours and not self._occupants[key]:
-                yield Notice(hints.NODES_EMPTIED, key)
+            yield ReconcileRequest(hints.NODES_CHANGED, key)
+        if self._starts_deleting(resources.NODES, key, deleting=node.is_deleting):
+            yield ReconcileRequest(hints.NODES_DELETING, key)
+        if key in self._emptied_before_seen:
+            self._emptied_before_seen.discard(key)
+            if after.managed and not self._pods_on_node[key]:
+                yield ReconcileRequest(hints.NODES_EMPTIED, key)
 
-    def _claim(self, claim: WatchedNodeClaim) -> Iterator[Notice]:
-        self._claims.add(claim.key)
-        if self._begins(resources.NODE_CLAIMS, claim.key, deleting=claim.metadata.deletion_timestamp is not None):
-            yield Notice(hints.NODE_CLAIMS_DELETING, claim.key)
+    def _node_claim_updated(self, claim: WatchedNodeClaim) -> Iterator[ReconcileRequest]:
+        self._node_claims.add(claim.key)
+        deleting = claim.metadata.deletion_timestamp is not None
+        if self._starts_deleting(resources.NODE_CLAIMS, claim.key, deleting=deleting):
+            yield ReconcileRequest(hints.NODE_CLAIMS_DELETING, claim.key)
 
-    def _pool(self, resource: Resource, obj: WatchedObject) -> Iterator[Notice]:
+    def _pool_or_class_updated(self, resource: Resource, obj: WatchedPoolOrClass) -> Iterator[ReconcileRequest]:
         before = self._generations[resource].get(obj.key)
         after = (obj.metadata.uid, obj.metadata.generation)
         self._generations[resource][obj.key] = after
         if before != after:
-            yield Notice(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{obj.key}")
+            yield ReconcileRequest(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{obj.key}")
 
-    def _begins(self, resource: Resource, key: str, *, deleting: bool) -> bool:
-        """Whether the object is being deleted and wasn't before. One of the same name that came since isn't it."""
-        known = self._deleting[resource]
-        began = deleting and key not in known
+    def _starts_deleting(self, resource: Resource, key: str, *, deleting: bool) -> bool:
+        """Whether the object is being deleted and wasn't before. A new object of the same name starts afresh."""
+        deleting_keys = self._deleting[resource]
+        starts = deleting and key not in deleting_keys
         if deleting:
-            known.add(key)
+            deleting_keys.add(key)
         else:
-            known.discard(key)
-        return began
+            deleting_keys.discard(key)
+        return starts
 
-    def _stand(self, about: str, key: str, *, holds: bool) -> None:
-        if holds:
-            self.standing[about].add(key)
+    def _set_unresolved(self, detail_type: str, key: str, *, unresolved: bool) -> None:
+        if unresolved:
+            self.unresolved[detail_type].add(key)
         else:
-            self.standing[about].discard(key)
+            self.unresolved[detail_type].discard(key)

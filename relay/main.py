@@ -1,7 +1,7 @@
 """The relay as a process: ``python -m relay``.
 
-It reaches the cluster by the service account it runs under, or by ``KUBECONFIG``; AWS by the usual credential chain
-(EKS Pod Identity in a cluster). On SIGTERM it sends what waits and ends.
+It reaches the cluster with its pod's service account or ``KUBECONFIG``, and AWS with the default credential chain (EKS
+Pod Identity in a cluster). On SIGTERM it sends the pending hints and exits.
 """
 
 from __future__ import annotations
@@ -15,29 +15,35 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from relay.health import Health
+from relay.health import HealthServer
 from relay.relay import Relay
-from relay.settings import RelaySettings
 from shared import aws, runtime
 from shared.cluster import kubeconfig
 from shared.cluster.kubeconfig import KubeconfigError
-from shared.settings import SettingsError, read
+from shared.settings import Settings, SettingsError, read
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from shared.cluster.client import Client
 
-_TURN_SECONDS = 1.0
-_STUCK_AFTER = timedelta(seconds=60)
+_LOOP_SECONDS = 1.0
+_UNHEALTHY_AFTER = timedelta(seconds=60)
 _log = logging.getLogger("relay")
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object a line, with the names that the functions' own log lines have."""
+class RelaySettings(Settings, frozen=True, kw_only=True):
+    """The event bus that hints are sent to, and the port of ``/healthz``."""
+
+    event_bus_name: str
+    health_port: int = 8080
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line, with the same field names as the functions' log lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """The log line."""
         line: dict[str, Any] = {
             "level": record.levelname,
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -50,53 +56,53 @@ class JsonLines(logging.Formatter):
 
 
 def run(settings: RelaySettings, client: Client, stop: threading.Event) -> None:
-    """Relay until ``stop`` is set."""
+    """Run the relay until ``stop`` is set."""
     now = runtime.current().now
-    wake = threading.Event()
+    changed = threading.Event()
     relay = Relay(
         client,
         aws.events(),
         bus=settings.event_bus_name,
         cluster=settings.cluster_name,
         now=now,
-        changed=wake.set,
+        on_change=changed.set,
     )
-    turned = [now()]
-    health = Health(settings.health_port, lambda: relay.is_alive and now() - turned[0] < _STUCK_AFTER)
+    last_loop = now()
+    health = HealthServer(settings.health_port, lambda: relay.is_alive and now() - last_loop < _UNHEALTHY_AFTER)
     relay.start()
     health.start()
-    _log.info("watching cluster %s for bus %s", settings.cluster_name, settings.event_bus_name)
+    _log.info("watching cluster %s for event bus %s", settings.cluster_name, settings.event_bus_name)
     while not stop.is_set():
-        turned[0] = now()
-        if relay.step(turned[0]):
-            _log.info("sent so far: %s", dict(relay.sent))
-        wake.clear()
+        last_loop = now()
+        if relay.step(last_loop):
+            _log.info("keys sent so far: %s", dict(relay.sent))
+        changed.clear()
         due = relay.due()
-        ahead = _TURN_SECONDS if due is None else (due - now()).total_seconds()
-        wake.wait(min(max(ahead, 0.0), _TURN_SECONDS))
+        timeout = _LOOP_SECONDS if due is None else (due - now()).total_seconds()
+        changed.wait(min(max(timeout, 0.0), _LOOP_SECONDS))
     relay.stop()
     health.stop()
     client.close()
-    _log.info("stopped; %d keys were not sent", relay.waiting)
+    _log.info("stopped; %d keys were not sent", relay.pending)
 
 
 def main() -> int:
-    """The exit code: 0 after SIGTERM or SIGINT, 2 when the environment doesn't do."""
+    """Run the relay; the exit code is 0 after SIGTERM or SIGINT, and 2 when it can't start."""
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    for ours in ("functions", "shared"):
-        logging.getLogger(ours).setLevel(logging.INFO)
+    for package in ("relay", "shared"):
+        logging.getLogger(package).setLevel(logging.INFO)
     stop = threading.Event()
 
-    def end(_signal: int, _frame: FrameType | None) -> None:
+    def on_signal(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
     try:
         settings = read(RelaySettings, os.environ)
-        # watchers do their own waiting, so that they can be stopped meanwhile
+        # Watchers back off themselves, so that they can be stopped while they wait.
         client = kubeconfig.client(os.environ, attempts=1, user_agent="tenon-relay")
     except (SettingsError, KubeconfigError) as error:
         _log.error("can't start: %s", error)

@@ -1,7 +1,7 @@
-"""The relay: what watchers see becomes hints on the bus, coalesced, at least once.
+"""The relay: changes that the watchers observe become hints on the event bus, batched, delivered at least once.
 
-It keeps no state beyond its memory. Whatever it misses while it is away is found by the functions' own sweeps, and two
-relays at once only say things twice.
+State is in memory only. The functions' sweeps find whatever is missed while no relay runs, and two relays at once only
+send hints twice.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from relay.batches import Batches
+from relay.batcher import Batcher
 from relay.blocked_drains import BlockedDrains
 from relay.change_detection import ChangeDetector
 from relay.publisher import Publisher
-from relay.watched_kinds import KINDS
-from relay.watcher import LONGEST_WAIT, Watcher
+from relay.watched_kinds import WATCHED_KINDS
+from relay.watcher import MAX_BACKOFF_SECONDS, Watcher
 from shared import hints
 
 if TYPE_CHECKING:
@@ -29,16 +29,15 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
 
-AGAIN = timedelta(minutes=1)
-"""How often what is still pending or still not up is told again."""
+REPEAT_INTERVAL = timedelta(minutes=1)
+"""How often the hint is repeated for pods that are still pending and nodes that are still not initialized."""
 
 
 class Relay:
-    """Watches one cluster and sends to one bus. An actor of the local world, and a process in a cluster.
+    """Watches one cluster and sends hints to one event bus.
 
-    ``now`` is the time of a change; ``longest_wait`` the longest pause of a watcher between tries (seconds);
-    ``changed`` is called after each change, so that a loop can wake up. Thread-safe, but only one thread
-    may call :meth:`step`.
+    ``now`` is the clock; ``max_backoff`` is the longest wait of a watcher between tries (seconds); ``on_change`` is
+    called after each change, so that a loop can wake up. Thread-safe, but only one thread may call :meth:`step`.
     """
 
     def __init__(
@@ -49,22 +48,23 @@ class Relay:
         bus: str,
         cluster: str,
         now: Callable[[], datetime],
-        longest_wait: float = LONGEST_WAIT,
-        changed: Callable[[], None] = lambda: None,
+        max_backoff: float = MAX_BACKOFF_SECONDS,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._publisher = Publisher(events, bus=bus, cluster=cluster)
         self._now = now
-        self._changed = changed
+        self._on_change = on_change
         self._lock = threading.RLock()
-        self._noticer = ChangeDetector()
-        self._drains = BlockedDrains()
-        self._batches = Batches()
-        self._again: dict[str, datetime] = {}
+        self._change_detector = ChangeDetector()
+        self._blocked_drains = BlockedDrains()
+        self._batcher = Batcher()
+        self._repeat_at: dict[str, datetime] = {}
         self._versions: dict[Resource, int] = {}
         self.sent: Counter[str] = Counter()
-        """Keys sent, by kind of hint, for the log and for tests."""
+        """The number of keys sent, by type of hint, for the log and for tests."""
         self.watchers = tuple(
-            Watcher(client, resource, kind, self._sink, longest_wait=longest_wait) for resource, kind in KINDS.items()
+            Watcher(client, resource, kind, self._handle_change, max_backoff=max_backoff)
+            for resource, kind in WATCHED_KINDS.items()
         )
 
     def start(self) -> None:
@@ -73,51 +73,51 @@ class Relay:
             watcher.start()
 
     def stop(self) -> None:
-        """Stop watching, and send what waits, due or not."""
+        """Stop watching, and send all pending hints."""
         for watcher in self.watchers:
             watcher.stop()
         for watcher in self.watchers:
             if watcher.is_alive():
                 watcher.join()
-        self._send(self._now(), everything=True)
+        self._send(self._now(), flush=True)
 
-    def offer(self, change: Change, now: datetime) -> None:
-        """Take note of a change."""
+    def observe(self, change: Change, now: datetime) -> None:
+        """Add the hints that follow from a change to the pending ones."""
         with self._lock:
-            self._drains.see(change)
-            for notice in self._noticer.detect(change):
-                self._batches.add(notice.about, (notice.key,), now)
-            for about, keys in self._noticer.standing.items():
+            self._blocked_drains.observe(change)
+            for request in self._change_detector.detect(change):
+                self._batcher.add(request.detail_type, (request.key,), now)
+            for detail_type, keys in self._change_detector.unresolved.items():
                 if not keys:
-                    self._again.pop(about, None)
+                    self._repeat_at.pop(detail_type, None)
                 else:
-                    self._again.setdefault(about, now + AGAIN)
+                    self._repeat_at.setdefault(detail_type, now + REPEAT_INTERVAL)
 
     def step(self, now: datetime) -> bool:
-        """Send what is due. True if anything was sent, or failed to be."""
+        """Send the hints that are due. True if anything was sent or failed to be sent."""
         with self._lock:
-            for about, moment in list(self._again.items()):
+            for detail_type, moment in list(self._repeat_at.items()):
                 if moment <= now:
-                    self._batches.add(about, sorted(self._noticer.standing[about]), now)
-                    self._again[about] = now + AGAIN
-            if freed := self._drains.take(now):
-                self._batches.add(hints.DRAINS_UNBLOCKED, freed, now)
+                    self._batcher.add(detail_type, sorted(self._change_detector.unresolved[detail_type]), now)
+                    self._repeat_at[detail_type] = now + REPEAT_INTERVAL
+            if unblocked := self._blocked_drains.take_unblocked(now):
+                self._batcher.add(hints.DRAINS_UNBLOCKED, unblocked, now)
         return self._send(now)
 
     def due(self) -> datetime | None:
-        """When there is something to send next."""
+        """When the next hint is due; None when nothing is pending."""
         with self._lock:
-            moments = [*self._again.values(), self._batches.due(), self._drains.due(self._now())]
+            moments = [*self._repeat_at.values(), self._batcher.due(), self._blocked_drains.due(self._now())]
             return min((moment for moment in moments if moment is not None), default=None)
 
-    def caught_up(self, version_of: Callable[[Resource], int]) -> bool:
-        """Whether every change that the server has made so far has been taken note of: a testing aid.
+    def has_observed(self, version_of: Callable[[Resource], int]) -> bool:
+        """Whether every change that the API server has made so far was observed: for tests and the local world.
 
-        ``version_of`` gives the resourceVersion of the server's last change of a kind, 0 for a kind that it has no
-        object of or doesn't know. Versions are compared as numbers, which real servers don't promise.
+        ``version_of`` gives the resourceVersion of the server's last change of a kind, 0 for a kind without objects and
+        for one that the server doesn't have. Versions are compared as numbers, which real servers don't guarantee.
         """
         with self._lock:
-            return all(self._versions.get(resource, 0) >= version_of(resource) for resource in KINDS)
+            return all(self._versions.get(resource, 0) >= version_of(resource) for resource in WATCHED_KINDS)
 
     @property
     def is_alive(self) -> bool:
@@ -125,32 +125,32 @@ class Relay:
         return all(watcher.is_alive() for watcher in self.watchers)
 
     @property
-    def waiting(self) -> int:
-        """Keys that wait to be sent."""
+    def pending(self) -> int:
+        """The number of keys that are not sent yet."""
         with self._lock:
-            return len(self._batches)
+            return len(self._batcher)
 
-    def _sink(self, resource: Resource, change: Change | None, version: int | None) -> None:
+    def _handle_change(self, resource: Resource, change: Change | None, version: int | None) -> None:
         with self._lock:
             if change is not None:
-                self.offer(change, self._now())
+                self.observe(change, self._now())
             if version is not None:
                 self._versions[resource] = version
         if change is not None:
-            self._changed()
+            self._on_change()
 
-    def _send(self, now: datetime, *, everything: bool = False) -> bool:
-        """Send without the lock: the bus may be slow, and the watchers must not wait for it."""
+    def _send(self, now: datetime, *, flush: bool = False) -> bool:
+        """Send without the lock: PutEvents may be slow, and the watchers must not wait for it."""
         with self._lock:
-            taken = self._batches.take(now, everything=everything)
-        if not taken:
+            keys_by_type = self._batcher.take(now, flush=flush)
+        if not keys_by_type:
             return False
-        refused = self._publisher.publish(taken, now)
+        rejected = self._publisher.publish(keys_by_type, now)
         with self._lock:
-            for about, keys in taken.items():
-                self.sent[about] += len(keys) - len(refused.get(about, ()))
-            if refused:
-                self._batches.failed(refused, now)
+            for detail_type, keys in keys_by_type.items():
+                self.sent[detail_type] += len(keys) - len(rejected.get(detail_type, ()))
+            if rejected:
+                self._batcher.failed(rejected, now)
             else:
-                self._batches.sent()
+                self._batcher.sent()
         return True

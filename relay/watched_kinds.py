@@ -1,7 +1,7 @@
-"""What the relay reads of each object, and how it learns of it.
+"""The kinds that the relay watches, the fields that it decodes of each, and the changes that a watcher reports.
 
-Only these fields are decoded, so that watching 100,000 pods costs little, and no spec or secret can leave by mistake. A
-list holds all pods at once: what many of them have in common is kept once, and what nobody asks for is dropped at once.
+Only these fields are decoded, so watching 100,000 pods is cheap, and no spec or secret can leave by mistake. The
+first list holds all pods at once, so equal label values share one string, and unused conditions are dropped.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from shared.cluster import resources
 if TYPE_CHECKING:
     from shared.cluster.resources import Resource
 
-_ASKED_FOR = frozenset({"PodScheduled", "Ready"})
+_USED_CONDITIONS = frozenset({"PodScheduled", "Ready"})
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _DAEMON_OWNERS = frozenset({"DaemonSet", "Node"})
 
 
 class Owner(Struct):
-    """Who a pod belongs to."""
+    """An owner reference of a pod."""
 
     kind: str = ""
 
 
-class Protection(Struct, rename=None):
-    """The annotations that keep a pod from being disrupted, as they stand."""
+class DoNotDisrupt(Struct, rename=None):
+    """The values of the annotations that protect a pod from disruption: the current one and two legacy ones."""
 
     current: str = msgspec.field(name=names.DO_NOT_DISRUPT, default="")
     evict: str = msgspec.field(name=names.LEGACY_DO_NOT_DISRUPT[0], default="")
@@ -41,24 +41,24 @@ class Protection(Struct, rename=None):
 
 
 class PodMetadata(Struct):
-    """A pod's metadata, as far as the relay looks."""
+    """The metadata of a pod."""
 
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
     deletion_timestamp: datetime | None = None
     labels: dict[str, str] = {}
-    annotations: Protection = Protection()
+    annotations: DoNotDisrupt = DoNotDisrupt()
     owner_references: list[Owner] = []
 
     def __post_init__(self) -> None:
-        """Share the labels' texts."""
+        """Intern the label values: many pods have the same ones."""
         for key, value in self.labels.items():
             self.labels[key] = sys.intern(value)
 
 
 class WatchedCondition(Struct):
-    """A condition without its texts."""
+    """A condition without message and times."""
 
     type: str = ""
     status: str = ""
@@ -66,24 +66,24 @@ class WatchedCondition(Struct):
 
 
 class PodSpec(Struct):
-    """Where a pod is."""
+    """The node that a pod is bound to."""
 
     node_name: str = ""
 
 
 class PodStatus(Struct):
-    """How a pod is."""
+    """The phase and the used conditions of a pod."""
 
     phase: str = ""
     conditions: list[WatchedCondition] = []
 
     def __post_init__(self) -> None:
-        """Keep the conditions that somebody asks for."""
-        self.conditions[:] = [c for c in self.conditions if c.type in _ASKED_FOR]
+        """Drop unused conditions."""
+        self.conditions[:] = [c for c in self.conditions if c.type in _USED_CONDITIONS]
 
 
 class WatchedPod(Struct):
-    """A pod, as far as the relay looks."""
+    """A pod."""
 
     metadata: PodMetadata = PodMetadata()
     spec: PodSpec = PodSpec()
@@ -96,7 +96,7 @@ class WatchedPod(Struct):
 
     @property
     def is_unschedulable(self) -> bool:
-        """Whether the scheduler has found no place for it, and a new node might be one."""
+        """Whether the scheduler marked it Unschedulable, and a new node might help: not for DaemonSet pods."""
         return (
             not self.spec.node_name
             and self.metadata.deletion_timestamp is None
@@ -109,23 +109,23 @@ class WatchedPod(Struct):
 
     @property
     def is_daemon(self) -> bool:
-        """Whether it belongs to its node: a DaemonSet's pod, or a static one."""
+        """Whether a DaemonSet or a node (static pods) owns the pod."""
         return any(owner.kind in _DAEMON_OWNERS for owner in self.metadata.owner_references)
 
     @property
-    def occupies(self) -> str:
-        """The node that isn't empty because of this pod; "" when it is none's."""
+    def occupied_node(self) -> str:
+        """The node that isn't empty because of this pod; "" for DaemonSet, terminating and finished pods."""
         counts = not self.is_daemon and self.metadata.deletion_timestamp is None and not self.is_finished
         return self.spec.node_name if counts else ""
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether its phase is Succeeded or Failed."""
         return self.status.phase in _FINISHED
 
     @property
     def is_ready(self) -> bool:
-        """Whether it counts as healthy: one that doesn't may be evicted where a healthy one may not."""
+        """Whether its Ready condition is true; unready pods may be evicted where ready ones may not."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
 
@@ -138,20 +138,20 @@ class WatchedTaint(Struct):
 
 
 class NodeSpec(Struct):
-    """A node's taints."""
+    """The taints of a node."""
 
     taints: list[WatchedTaint] = []
 
 
 class NodeStatus(Struct):
-    """A node's health and size."""
+    """The conditions and allocatable resources of a node."""
 
     conditions: list[WatchedCondition] = []
     allocatable: dict[str, str | int | float] = {}
 
 
 class WatchedNode(Struct):
-    """A node, as far as the relay looks."""
+    """A node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
@@ -163,69 +163,69 @@ class WatchedNode(Struct):
         return self.metadata.name
 
     @property
-    def is_ours(self) -> bool:
-        """Whether a NodePool made it."""
+    def is_managed(self) -> bool:
+        """Whether the node belongs to a NodePool."""
         return names.NODEPOOL in self.metadata.labels
 
     @property
     def is_ready(self) -> bool:
-        """Whether the kubelet says so."""
+        """Whether its Ready condition is true."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
     @property
-    def is_settled(self) -> bool:
-        """Whether nothing more is to come of its start."""
+    def is_initialized(self) -> bool:
+        """Whether the node is Ready and has the Initialized label."""
         return self.is_ready and self.metadata.labels.get(names.INITIALIZED) == "true"
 
     @property
     def is_deleting(self) -> bool:
-        """Whether somebody asked for its deletion, and termination has to see to it."""
+        """Whether the node is being deleted and the termination function must drain it."""
         return self.metadata.deletion_timestamp is not None and (
-            self.is_ours or names.TERMINATION_FINALIZER in self.metadata.finalizers
+            self.is_managed or names.TERMINATION_FINALIZER in self.metadata.finalizers
         )
 
 
-class ClaimStatus(Struct):
-    """A claim's node, and how far it is."""
+class NodeClaimStatus(Struct):
+    """The node name and the conditions of a NodeClaim."""
 
     node_name: str = ""
     conditions: list[WatchedCondition] = []
 
 
 class WatchedNodeClaim(Struct):
-    """A claim, as far as the relay looks."""
+    """A NodeClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
-    status: ClaimStatus = ClaimStatus()
+    status: NodeClaimStatus = NodeClaimStatus()
 
     @property
     def key(self) -> str:
-        """The claim's name."""
+        """The NodeClaim's name."""
         return self.metadata.name
 
     @property
-    def has_drain(self) -> bool:
-        """Whether its drain has begun."""
+    def is_draining(self) -> bool:
+        """Whether its drain has started: it is being deleted and has the Drained condition."""
         return self.metadata.deletion_timestamp is not None and any(
             c.type == nodeclaim.DRAINED for c in self.status.conditions
         )
 
 
 class BudgetSpec(Struct):
-    """Which pods a budget is for."""
+    """The pods that a PodDisruptionBudget covers."""
 
     selector: LabelSelector | None = None
 
 
 class BudgetStatus(Struct):
-    """How many of them may go now."""
+    """How many of them may be evicted now."""
 
     disruptions_allowed: int = 0
     observed_generation: int = 0
 
 
 class WatchedBudget(Struct):
-    """A PodDisruptionBudget, as far as the relay looks."""
+    """A PodDisruptionBudget."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: BudgetSpec = BudgetSpec()
@@ -237,13 +237,13 @@ class WatchedBudget(Struct):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
-    def has_room(self) -> bool:
-        """Whether it would let a pod go: the eviction API trusts no status that is older than the spec."""
+    def allows_disruption(self) -> bool:
+        """Whether it allows an eviction; the eviction API ignores a status that is older than the spec."""
         return self.status.disruptions_allowed > 0 and self.status.observed_generation >= self.metadata.generation
 
 
-class WatchedObject(Struct):
-    """A pool or a class: only its metadata matters."""
+class WatchedPoolOrClass(Struct):
+    """A NodePool, EC2NodeClass or legacy equivalent: only its metadata matters."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -253,47 +253,47 @@ class WatchedObject(Struct):
         return self.metadata.name
 
 
-Watched = WatchedPod | WatchedNode | WatchedNodeClaim | WatchedBudget | WatchedObject
+Watched = WatchedPod | WatchedNode | WatchedNodeClaim | WatchedBudget | WatchedPoolOrClass
 
-POOL_KINDS = (resources.NODE_POOLS, resources.NODE_CLASSES, resources.PROVISIONERS, resources.NODE_TEMPLATES)
+POOL_AND_CLASS_KINDS = (resources.NODE_POOLS, resources.NODE_CLASSES, resources.PROVISIONERS, resources.NODE_TEMPLATES)
 
-KINDS: dict[Resource, type[Watched]] = {
+WATCHED_KINDS: dict[Resource, type[Watched]] = {
     resources.PODS: WatchedPod,
     resources.NODES: WatchedNode,
     resources.NODE_CLAIMS: WatchedNodeClaim,
     resources.POD_DISRUPTION_BUDGETS: WatchedBudget,
-    **dict.fromkeys(POOL_KINDS, WatchedObject),
+    **dict.fromkeys(POOL_AND_CLASS_KINDS, WatchedPoolOrClass),
 }
-"""What is watched, and how it is decoded."""
+"""The watched kinds, and the type that each is decoded into."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changed:
-    """One object of a kind was added, changed or (``gone``) deleted."""
+class ObjectChanged:
+    """One object was added, modified or (``deleted``) deleted."""
 
     resource: Resource
     object: Watched
-    gone: bool = False
+    deleted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
-    """All objects of a kind: at the start, and after a watch fell too far behind."""
+class KindListed:
+    """All objects of a kind: at the start, and after the resourceVersion of a watch expired."""
 
     resource: Resource
     objects: tuple[Watched, ...]
 
 
-Change = Changed | Listed
+Change = ObjectChanged | KindListed
 
 
 class Version(msgspec.Struct, frozen=True, rename="camel"):
-    """An object's version."""
+    """An object's resourceVersion."""
 
     resource_version: str = ""
 
 
 class Versioned(msgspec.Struct, frozen=True):
-    """Reads only the version of an object, for bookmarks and for objects that can't be decoded."""
+    """Only the resourceVersion of an object, for bookmarks and for objects that can't be decoded."""
 
     metadata: Version = Version()

@@ -227,8 +227,8 @@ class World:
             bus=cluster_manifests.bus_name(self.cluster),
             cluster=self.cluster,
             now=self.clock.now,
-            longest_wait=_RELAY_PATIENCE,
-            changed=self._wake.set,
+            max_backoff=_RELAY_PATIENCE,
+            on_change=self._wake.set,
         )
         self._actors = [
             *controllers(self.store, seed=self.seed),
@@ -306,7 +306,7 @@ class World:
                 return True
             if did:
                 continue
-            if self.aws.functions.running or not self.relay.caught_up(self._version_of):
+            if self.aws.functions.running or not self.relay.has_observed(self._version_of):
                 self._pause(_LOOK_AGAIN)
                 continue
             return False

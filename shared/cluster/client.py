@@ -1,9 +1,8 @@
-"""A thin client of the Kubernetes API: paths and bytes in, bytes or our own errors out.
+"""A thin client of the Kubernetes API: paths and bytes in, bytes or typed errors out.
 
-The official client's transport carries the requests; its typed models stay out, because they cost 50 times what
-decoding into the few fields we use costs (reference: 10,000 pods in 8 s against 0.11 s), and so does its ApiClient,
-which imports what serves them. What every call needs is here: time-outs, retries with jitter where a repeat is
-harmless, errors as types.
+Requests use the official client's transport. Its typed models and its ApiClient, which imports them, are not used:
+they take 50 times as long as decoding only the needed fields (reference: 10,000 pods in 8 s against 0.11 s). Every call
+has time-outs, retries with jitter where a repeat is safe, and typed errors.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from kubernetes.client.rest import RESTClientObject
 from shared import runtime
 from shared.api.meta import Struct, to_json
 from shared.cluster import errors
+from shared.cluster.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,13 +32,13 @@ PatchKind = Literal["merge", "json", "apply"]
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 30.0
 ATTEMPTS = 5
-PAGE = 500
-_JUDGED = frozenset({429, 500})
-"""What the eviction API answers when it has looked at the pod and doesn't let it go."""
-_FIRST_WAIT = 0.1
-_LONGEST_WAIT = 5.0
+PAGE_SIZE = 500
+_EVICTION_DENIED = frozenset({429, 500})
+"""The statuses with which the eviction API denies an eviction."""
+_INITIAL_BACKOFF = 0.1
+_MAX_BACKOFF = 5.0
 _WATCH_SECONDS = 300
-_WATCH_GRACE = 15.0
+_WATCH_READ_MARGIN = 15.0
 _SUCCESS = range(200, 300)
 _JSON = "application/json"
 _PATCH_TYPES: dict[PatchKind, str] = {
@@ -46,7 +46,7 @@ _PATCH_TYPES: dict[PatchKind, str] = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-_REPEATABLE = frozenset({"GET", "PATCH", "DELETE"})
+_IDEMPOTENT = frozenset({"GET", "PATCH", "DELETE"})
 _random = random.SystemRandom()
 
 
@@ -58,71 +58,15 @@ class _ListHead(msgspec.Struct, frozen=True):
     metadata: _ListMeta = _ListMeta()
 
 
-class WatchEvent(msgspec.Struct, frozen=True):
-    """One change: ``type`` is ADDED, MODIFIED, DELETED or BOOKMARK; ``object`` is the raw JSON."""
-
-    type: str
-    object: msgspec.Raw
-
-
-_head = msgspec.json.Decoder(_ListHead)
-_event = msgspec.json.Decoder(WatchEvent)
-
-
-class Watch:
-    """An open watch: iterate over its events; :meth:`close` ends it from any thread."""
-
-    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
-        self._response = response
-        self._closed = False
-
-    def __iter__(self) -> Iterator[WatchEvent]:
-        """Events until the server's time-out or :meth:`close`.
-
-        Raises:
-            ExpiredError: the resourceVersion is too old (HTTP 410): list again.
-            UnavailableError: the connection broke: watch again from the last resourceVersion.
-            ApiError: any other ERROR event.
-        """
-        rest = b""
-        try:
-            for chunk in self._response.stream(None, decode_content=False):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line:
-                        yield _decoded(line)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            # urllib3 raises ValueError on a response that close() shut under it
-            if not self._closed:
-                raise errors.UnavailableError(0, type(error).__name__, f"the watch broke: {error}") from error
-        finally:
-            self._response.close()
-
-    def close(self) -> None:
-        """End the watch; an iteration that waits in another thread returns."""
-        self._closed = True
-        try:
-            self._response.shutdown()
-        except (ValueError, OSError, RuntimeError):
-            # already over
-            self._response.close()
-
-
-def _decoded(line: bytes) -> WatchEvent:
-    try:
-        event = _event.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise errors.UnavailableError(0, "Garbled", f"the watch sent what is no event: {error}") from error
-    if event.type == "ERROR":
-        raise errors.from_watch_event(bytes(event.object))
-    return event
+_list_head_decoder = msgspec.json.Decoder(_ListHead)
 
 
 class Client:
     """Calls to one cluster.
 
-    ``sleep`` waits between tries (default: the current host's), ``jitter`` gives numbers in [0, 1), ``attempts`` counts
-    tries in all. Paths come from :class:`shared.cluster.resources.Resource`. Thread-safe.
+    ``sleep`` waits between attempts (default: the current runtime's), ``jitter`` returns numbers in [0, 1), and
+    ``attempts`` is the number of attempts in total. Paths come from :class:`shared.cluster.resources.Resource`.
+    Thread-safe.
     """
 
     def __init__(
@@ -134,7 +78,7 @@ class Client:
         attempts: int = ATTEMPTS,
         user_agent: str = "tenon",
     ) -> None:
-        configuration.retries = False  # ours know which verbs may be repeated
+        configuration.retries = False  # this class knows which requests may be repeated
         self._configuration = configuration
         self._transport = RESTClientObject(configuration)
         self._user_agent = user_agent
@@ -147,11 +91,11 @@ class Client:
 
         Raises:
             NotFoundError: there is none.
-            ApiError: anything else; so do all methods here.
+            ApiError: any other error; all methods here raise it.
         """
-        return self._call("GET", path)
+        return self._request("GET", path)
 
-    def list_pages(self, path: str, *, fields: str = "", labels: str = "", limit: int = PAGE) -> Iterator[bytes]:
+    def list_pages(self, path: str, *, fields: str = "", labels: str = "", limit: int = PAGE_SIZE) -> Iterator[bytes]:
         """The pages of a list, as raw JSON, all of one resourceVersion.
 
         Raises:
@@ -164,20 +108,20 @@ class Client:
             query.append(("labelSelector", labels))
         token = ""
         while True:
-            page = self._call("GET", path, query=[*query, ("continue", token)] if token else query)
+            page = self._request("GET", path, query=[*query, ("continue", token)] if token else query)
             yield page
-            token = _head.decode(page).metadata.continue_
+            token = _list_head_decoder.decode(page).metadata.continue_
             if not token:
                 return
 
     def create(self, path: str, obj: Struct | Mapping[str, Any]) -> bytes:
-        """Create an object in the collection at ``path``; the answer is what was stored.
+        """Create an object in the collection at ``path``; returns the stored object.
 
         Raises:
             AlreadyExistsError: an object of that name is there.
-            InvalidError: the API server doesn't take it.
+            InvalidError: the API server rejects the object.
         """
-        return self._call("POST", path, body=plain(obj))
+        return self._request("POST", path, body=json_body(obj))
 
     def patch(
         self,
@@ -188,7 +132,7 @@ class Client:
         field_manager: str = "",
         force: bool = False,
     ) -> bytes:
-        """Change an object; the answer is what was stored.
+        """Patch an object; returns the stored object.
 
         ``kind`` is a JSON merge patch (RFC 7386), a JSON patch (RFC 6902, a list) or a server-side apply (needs
         ``field_manager``; ``force`` takes fields over from other managers).
@@ -200,8 +144,8 @@ class Client:
         query = [("fieldManager", field_manager)] if field_manager else []
         if force:
             query.append(("force", "true"))
-        body = plain(patch) if isinstance(patch, Struct | Mapping) else [dict(step) for step in patch]
-        return self._call("PATCH", path, body=body, query=query, content_type=_PATCH_TYPES[kind])
+        body = json_body(patch) if isinstance(patch, Struct | Mapping) else [dict(step) for step in patch]
+        return self._request("PATCH", path, body=body, query=query, content_type=_PATCH_TYPES[kind])
 
     def delete(
         self,
@@ -211,11 +155,11 @@ class Client:
         resource_version: str = "",
         grace_period_seconds: int | None = None,
     ) -> bytes:
-        """Ask for deletion; with ``uid`` or ``resource_version`` only if the object still has them.
+        """Delete an object; with ``uid`` or ``resource_version`` only if the object still has them.
 
         Raises:
             NotFoundError: it is gone.
-            ConflictError: it isn't the object that was meant.
+            ConflictError: the object has another uid or resourceVersion.
         """
         preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -223,17 +167,18 @@ class Client:
             options["preconditions"] = preconditions
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
-        return self._call("DELETE", path, body=options)
+        return self._request("DELETE", path, body=options)
 
     def evict(self, namespace: str, name: str, *, uid: str = "", grace_period_seconds: int | None = None) -> None:
         """Evict a pod by the eviction API, which honours PodDisruptionBudgets.
 
         Raises:
-            TooManyRequestsError: a budget holds (``by_budget``), or the server is throttling; never retried here.
+            TooManyRequestsError: a budget denies the eviction (``by_budget``), or the server is throttling; never
+                retried here.
             NotFoundError: the pod is gone.
-            ConflictError: another pod has taken the name.
-            ApiError: this pod can't be evicted: two budgets cover it (500), or an admission webhook says no. Not
-                retried here either. Of an :class:`UnavailableError`, ``status`` says whether the server answered.
+            ConflictError: another pod has the name now.
+            ApiError: this pod can't be evicted: two budgets cover it (500), or an admission webhook denies it.
+                Not retried here either. The ``status`` of an :class:`UnavailableError` is 0 if no server answered.
         """
         options: dict[str, Any] = {}
         if uid:
@@ -247,12 +192,12 @@ class Client:
         }
         if options:
             body["deleteOptions"] = options
-        self._call(
+        self._request(
             "POST",
             f"/api/v1/namespaces/{namespace}/pods/{name}/eviction",
             body=body,
-            repeatable=True,
-            final=_JUDGED,
+            idempotent=True,
+            never_retry=_EVICTION_DENIED,
         )
 
     def watch(
@@ -279,15 +224,17 @@ class Client:
             query.append(("fieldSelector", fields))
         if labels:
             query.append(("labelSelector", labels))
-        response = self._retried("GET", path, query=query, read_seconds=timeout + _WATCH_GRACE, stream=True)
+        response = self._send_with_retries(
+            "GET", path, query=query, read_seconds=timeout + _WATCH_READ_MARGIN, stream=True
+        )
         assert not isinstance(response, bytes)
         return Watch(response)
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         self._transport.close()
 
-    def _call(
+    def _request(
         self,
         method: str,
         path: str,
@@ -295,22 +242,22 @@ class Client:
         body: Any = None,  # noqa: ANN401 (plain JSON values)
         query: Sequence[tuple[str, str]] = (),
         content_type: str = _JSON,
-        repeatable: bool | None = None,
-        final: frozenset[int] = frozenset(),
+        idempotent: bool | None = None,
+        never_retry: frozenset[int] = frozenset(),
     ) -> bytes:
-        answer = self._retried(
+        response = self._send_with_retries(
             method,
             path,
             body=body,
             query=query,
             content_type=content_type,
-            repeatable=repeatable,
-            final=final,
+            idempotent=idempotent,
+            never_retry=never_retry,
         )
-        assert isinstance(answer, bytes)
-        return answer
+        assert isinstance(response, bytes)
+        return response
 
-    def _retried(
+    def _send_with_retries(
         self,
         method: str,
         path: str,
@@ -318,23 +265,23 @@ class Client:
         body: Any = None,  # noqa: ANN401 (plain JSON values)
         query: Sequence[tuple[str, str]] = (),
         content_type: str = _JSON,
-        repeatable: bool | None = None,
-        final: frozenset[int] = frozenset(),
+        idempotent: bool | None = None,
+        never_retry: frozenset[int] = frozenset(),
         read_seconds: float = READ_SECONDS,
         stream: bool = False,
     ) -> bytes | urllib3.BaseHTTPResponse:
-        """Send, and send again where a repeat is harmless: what was throttled or never sent always is.
+        """Send, and retry where a repeat is safe: always for requests that were throttled or never sent.
 
-        Answers of ``final`` status are told at once.
+        Errors with a status in ``never_retry`` are raised at once.
         """
-        again = method in _REPEATABLE if repeatable is None else repeatable
+        may_repeat = method in _IDEMPOTENT if idempotent is None else idempotent
         attempt = 0
         while True:
             attempt += 1
             try:
                 return self._send(method, path, body, query, content_type, read_seconds, stream=stream)
             except errors.TooManyRequestsError as error:
-                if error.status in final or attempt >= self._attempts:
+                if error.status in never_retry or attempt >= self._attempts:
                     raise
                 wait = error.retry_after or 0.0
             except _NeverSentError:
@@ -342,11 +289,11 @@ class Client:
                     raise
                 wait = 0.0
             except errors.UnavailableError as error:
-                if not again or error.status in final or attempt >= self._attempts:
+                if not may_repeat or error.status in never_retry or attempt >= self._attempts:
                     raise
                 wait = error.retry_after or 0.0
-            backoff = min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * self._jitter()
-            (self._sleep or runtime.current().sleep)(max(min(wait, _LONGEST_WAIT), backoff))
+            backoff = min(_INITIAL_BACKOFF * 2**attempt, _MAX_BACKOFF) * self._jitter()
+            (self._sleep or runtime.current().sleep)(max(min(wait, _MAX_BACKOFF), backoff))
 
     def _send(
         self,
@@ -370,15 +317,15 @@ class Client:
                 method, url, headers=headers, body=body, _request_timeout=(CONNECT_SECONDS, read_seconds)
             )
             if stream and response.status in _SUCCESS:
-                opened: urllib3.BaseHTTPResponse = response.response
-                return opened
+                stream_response: urllib3.BaseHTTPResponse = response.response
+                return stream_response
             data: bytes = response.read()
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
             raise _NeverSentError(0, type(error).__name__, f"the cluster's API can't be reached: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise errors.UnavailableError(0, type(error).__name__, f"{method} {path} broke off: {error}") from error
         except ApiException as error:
-            # the official client's word for a failed TLS handshake
+            # The official client raises this for a failed TLS handshake.
             raise errors.UnavailableError(0, "TLS", str(error.reason)) from error
         if response.status not in _SUCCESS:
             raise errors.from_response(response.status, data, retry_after=response.headers.get("Retry-After"))
@@ -386,11 +333,11 @@ class Client:
 
 
 class _NeverSentError(errors.UnavailableError):
-    """No connection was made, so nothing was done: any verb may be repeated."""
+    """No connection was made, so nothing was changed: any request may be repeated."""
 
 
-def plain(obj: Struct | Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON object to send: a struct's own ``apiVersion`` and ``kind``, which it omits as defaults, are put back."""
+def json_body(obj: Struct | Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON object to send, with the ``apiVersion`` and ``kind`` that structs omit as defaults."""
     value: dict[str, Any] = to_json(obj)
     kind, api_version = getattr(obj, "kind", None), getattr(obj, "api_version", None)
     if isinstance(obj, Struct) and isinstance(kind, str) and isinstance(api_version, str):

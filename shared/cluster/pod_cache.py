@@ -28,7 +28,8 @@ from shared.cluster.resources import PODS
 from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
-    from shared.cluster.client import Client, Watch, WatchEvent
+    from shared.cluster.client import Client
+    from shared.cluster.watch import Watch, WatchEvent
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of the pods that take room, or will."""

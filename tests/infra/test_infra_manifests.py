@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from infra import cluster_manifests, function_sizes
-from relay.settings import RelaySettings
+from relay.main import RelaySettings
 from shared import settings
 from shared.cluster import lease
 

@@ -109,7 +109,7 @@ class World:
     def __init__(self, server: Server, store: Store, bus: Bus, clock: Clock) -> None:
         self.server, self.store, self.bus, self.clock = server, store, bus, clock
         self._client = Client(configuration(server.url, server.ca_pem, lambda: ADMIN_TOKEN), attempts=1)
-        self.relay = Relay(self._client, bus.events, bus=BUS, cluster=CLUSTER, now=clock.now, longest_wait=0.05)
+        self.relay = Relay(self._client, bus.events, bus=BUS, cluster=CLUSTER, now=clock.now, max_backoff=0.05)
 
     def version_of(self, resource: Resource) -> int:
         try:
@@ -127,7 +127,7 @@ class World:
 
     def settle(self) -> None:
         """Wait until the relay has seen all that the store holds."""
-        self.until(lambda: self.relay.caught_up(self.version_of))
+        self.until(lambda: self.relay.has_observed(self.version_of))
 
     def until(self, holds: Callable[[], bool]) -> None:
         ends = time.monotonic() + _PATIENCE

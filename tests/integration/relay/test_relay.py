@@ -138,13 +138,13 @@ class RefusingOnce:
 
     def __init__(self, bus: Bus) -> None:
         self._events = bus.events
-        self.calls = 0
+        self.put_events_batches = 0
 
     def put_events(self, *, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 (boto3's name)
-        self.calls += 1
-        if self.calls == 2:
+        self.put_events_batches += 1
+        if self.put_events_batches == 2:
             raise EndpointConnectionError(endpoint_url="https://events")
-        if self.calls > 2:
+        if self.put_events_batches > 2:
             return dict(self._events.put_events(Entries=Entries))  # type: ignore[arg-type]  # as it came
         sent = [entry for i, entry in enumerate(Entries) if i % 2]
         self._events.put_events(Entries=sent)  # type: ignore[arg-type]  # as it came
@@ -160,14 +160,14 @@ def test_refused_entries_are_sent_again_until_all_have_arrived(monkeypatch: pyte
     arrived = world.told()
     assert len(arrived) == 100
     for _ in range(10):
-        if world.relay.waiting:
+        if world.relay.pending:
             due = world.relay.due()
             assert due is not None
             world.clock.time = due
             world.relay.step(due)
             arrived += world.bus.hints()
     assert sorted(arrived) == [(hints.PODS_UNSCHEDULABLE, f"default/p{i:03}") for i in range(250)]
-    assert refusing.calls == 3
+    assert refusing.put_events_batches == 3
 
 
 def test_what_waits_is_sent_when_the_relay_ends(world: World) -> None:

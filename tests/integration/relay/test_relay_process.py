@@ -76,7 +76,7 @@ def test_it_is_healthy_while_it_watches_and_ends_on_sigterm(tmp_path: Path, serv
         process.kill()
     assert process.returncode == 0
     lines = [json.loads(line) for line in output.splitlines()]
-    assert lines[0]["message"] == "watching cluster demo for bus tenon-demo"
+    assert lines[0]["message"] == "watching cluster demo for event bus tenon-demo"
     assert lines[-1]["message"] == "stopped; 0 keys were not sent"
 
 

@@ -10,7 +10,7 @@ import pytest
 from local.kubernetes.apiserver.http import Response
 from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
-from shared.cluster.client import PAGE
+from shared.cluster.client import PAGE_SIZE
 from shared.cluster.errors import UnavailableError
 from shared.cluster.snapshot_reader import list_pods_on_node, read_snapshot
 
@@ -112,7 +112,7 @@ def test_legacy_kinds_count_unless_a_new_one_has_their_name(
 def test_a_list_that_expires_while_it_is_read_is_started_again(
     server: Server, client: Client, add_pod: Callable[..., None]
 ) -> None:
-    for i in range(PAGE + 1):
+    for i in range(PAGE_SIZE + 1):
         add_pod(f"p{i:04}")
     expired = json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}).encode()
     faults = [Response(410, expired)]
@@ -123,7 +123,7 @@ def test_a_list_that_expires_while_it_is_read_is_started_again(
     server.intercept = intercept
     found = listing.list_objects(client, resources.PODS, Pod)
     assert faults == []
-    assert len({p.key for p in found.objects}) == len(found.objects) == PAGE + 1
+    assert len({p.key for p in found.objects}) == len(found.objects) == PAGE_SIZE + 1
 
 
 def test_a_server_that_fails_gives_no_half_snapshot(server: Server, client: Client, clock: Clock) -> None:

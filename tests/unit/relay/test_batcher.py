@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.batches import LONGEST_BACKOFF, Batches
-from relay.publisher import BYTES, ENTRIES, calls, outgoing
+from relay.batcher import MAX_BACKOFF, Batcher
+from relay.publisher import MAX_BYTES, MAX_ENTRIES, entries, put_events_batches
 from shared import hints
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -16,7 +16,7 @@ SECOND = timedelta(seconds=1)
 
 
 def test_hints_wait_for_a_second_of_quiet(start: datetime) -> None:
-    batches = Batches()
+    batches = Batcher()
     batches.add("A", ["x"], start)
     batches.add("A", ["y", "x"], start + SECOND / 2)
     assert batches.take(start + SECOND) == {}
@@ -26,7 +26,7 @@ def test_hints_wait_for_a_second_of_quiet(start: datetime) -> None:
 
 
 def test_hints_wait_ten_seconds_at_most(start: datetime) -> None:
-    batches = Batches()
+    batches = Batcher()
     for i in range(100):
         batches.add("A", [str(i)], start + i * SECOND / 2)
         if batches.take(start + i * SECOND / 2):
@@ -36,7 +36,7 @@ def test_hints_wait_ten_seconds_at_most(start: datetime) -> None:
 
 
 def test_what_is_told_of_nodes_never_waits_longer_than_a_second(start: datetime) -> None:
-    batches = Batches()
+    batches = Batcher()
     for i in range(5):
         batches.add(hints.NODES_CHANGED, [f"n{i}"], start + i * SECOND / 5)
     assert batches.due() == start + SECOND
@@ -44,7 +44,7 @@ def test_what_is_told_of_nodes_never_waits_longer_than_a_second(start: datetime)
 
 
 def test_kinds_of_hint_wait_each_for_itself(start: datetime) -> None:
-    batches = Batches()
+    batches = Batcher()
     batches.add("A", ["x"], start)
     batches.add("B", ["y"], start + SECOND / 2)
     assert batches.take(start + SECOND) == {"A": ("x",)}
@@ -52,7 +52,7 @@ def test_kinds_of_hint_wait_each_for_itself(start: datetime) -> None:
 
 
 def test_what_was_refused_waits_again_and_each_time_twice_as_long(start: datetime) -> None:
-    batches = Batches()
+    batches = Batcher()
     now = start
     waits = []
     batches.add("A", ["x"], now)
@@ -64,15 +64,15 @@ def test_what_was_refused_waits_again_and_each_time_twice_as_long(start: datetim
         taken = batches.take(now)
         assert taken == {"A": ("x",)}
         batches.failed(taken, now)
-    assert waits[1:] == [min(SECOND * 2**i, LONGEST_BACKOFF) for i in range(8)]
-    batches.take(now, everything=True)
+    assert waits[1:] == [min(SECOND * 2**i, MAX_BACKOFF) for i in range(8)]
+    batches.take(now, flush=True)
     batches.sent()
     batches.add("A", ["x"], now)
     assert batches.due() == now + SECOND
 
 
 def test_memory_is_bounded_by_the_objects_while_the_bus_is_away(start: datetime) -> None:
-    batches = Batches()
+    batches = Batcher()
     for i in range(1000):
         batches.add("A", [f"pod-{i % 10}"], start + i * SECOND)
     assert len(batches) == 10
@@ -81,11 +81,11 @@ def test_memory_is_bounded_by_the_objects_while_the_bus_is_away(start: datetime)
 @given(st.dictionaries(st.sampled_from(["A", "B", "C"]), st.sets(st.text(min_size=1, max_size=250), max_size=350)))
 def test_every_key_is_packed_once_and_no_call_is_too_big(waiting: dict[str, set[str]]) -> None:
     keys = {about: tuple(sorted(some)) for about, some in waiting.items()}
-    packed = list(calls(outgoing(keys, cluster="demo", bus="tenon-demo", now=NOON)))
+    packed = list(put_events_batches(entries(keys, cluster="demo", bus="tenon-demo", now=NOON)))
     for group in packed:
-        assert 1 <= len(group) <= ENTRIES
-        assert sum(one.size for one in group) <= BYTES
+        assert 1 <= len(group) <= MAX_ENTRIES
+        assert sum(one.size for one in group) <= MAX_BYTES
         assert all(1 <= len(one.keys) <= hints.MAX_KEYS for one in group)
-    assert sorted((o.about, key) for g in packed for o in g for key in o.keys) == sorted(
+    assert sorted((o.detail_type, key) for g in packed for o in g for key in o.keys) == sorted(
         (about, key) for about, some in waiting.items() for key in some
     )

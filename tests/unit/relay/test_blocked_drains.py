@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.blocked_drains import FIRST_PAUSE, LONGEST_PAUSE, NEAR, SPACING, BlockedDrains
+from relay.blocked_drains import IMMINENT, INITIAL_BACKOFF, MAX_BACKOFF, WAKE_INTERVAL, BlockedDrains
 from relay.watched_kinds import (
-    KINDS,
+    WATCHED_KINDS,
     BudgetSpec,
     BudgetStatus,
-    Changed,
-    ClaimStatus,
-    Listed,
+    DoNotDisrupt,
+    KindListed,
+    NodeClaimStatus,
+    ObjectChanged,
     PodMetadata,
     PodSpec,
     PodStatus,
-    Protection,
     Watched,
     WatchedBudget,
     WatchedCondition,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 LATER = timedelta(minutes=10)
-OF = {kind: resource for resource, kind in KINDS.items()}
+OF = {kind: resource for resource, kind in WATCHED_KINDS.items()}
 
 
 def claim(
@@ -55,7 +55,7 @@ def claim(
     stamp = {} if next_look is None else {REQUEUE_AT: next_look.isoformat()}
     return WatchedNodeClaim(
         metadata=ObjectMeta(name=name, annotations=stamp, deletion_timestamp=NOON if leaving else None),
-        status=ClaimStatus(node_name=node, conditions=drained),
+        status=NodeClaimStatus(node_name=node, conditions=drained),
     )
 
 
@@ -75,7 +75,7 @@ def pod(
             name=name,
             namespace=namespace,
             labels={"app": app},
-            annotations=Protection(current=protected),
+            annotations=DoNotDisrupt(current=protected),
             deletion_timestamp=NOON if leaving else None,
         ),
         spec=PodSpec(node_name=node),
@@ -115,21 +115,21 @@ class Given:
 
     def see(self, *objects: Watched) -> None:
         for obj in objects:
-            self.drains.see(Changed(resource=OF[type(obj)], object=obj))
+            self.drains.observe(ObjectChanged(resource=OF[type(obj)], object=obj))
 
     def lose(self, *objects: Watched) -> None:
         for obj in objects:
-            self.drains.see(Changed(resource=OF[type(obj)], object=obj, gone=True))
+            self.drains.observe(ObjectChanged(resource=OF[type(obj)], object=obj, deleted=True))
 
     def relist(self, resource: Resource, *objects: Watched) -> None:
-        self.drains.see(Listed(resource=resource, objects=objects))
+        self.drains.observe(KindListed(resource=resource, objects=objects))
 
-    def woken(self, *, within: timedelta = SPACING) -> list[str]:
+    def woken(self, *, within: timedelta = WAKE_INTERVAL) -> list[str]:
         """Who is woken within so much time; afterwards it has passed."""
         end, woken = self.now + within, list[str]()
         while (due := self.drains.due(self.now)) is not None and due <= end:
             self.now = due
-            woken += self.drains.take(due)
+            woken += self.drains.take_unblocked(due)
         self.now = end
         return woken
 
@@ -201,7 +201,7 @@ def test_a_budget_that_can_not_be_understood_wakes_rather_than_not() -> None:
 
 
 def test_a_drain_that_is_looked_at_soon_anyway_is_not_woken_and_neither_is_a_claim_that_stays() -> None:
-    given_ = Given(claim(next_look=NOON + NEAR), budget(1))
+    given_ = Given(claim(next_look=NOON + IMMINENT), budget(1))
     assert given_.woken(within=LATER) == []
     given_ = Given(claim(leaving=False), budget(1))
     assert given_.woken(within=LATER) == []
@@ -239,11 +239,11 @@ def test_drains_that_are_freed_within_seconds_of_each_other_are_woken_together()
     for name in names_:
         given_.see(claim(name, node=name, next_look=None), claim(name, node=name), pod(f"web-{name}", node=name))
     given_.lose(pod())
-    assert given_.drains.take(given_.now) == ("c1",)
+    assert given_.drains.take_unblocked(given_.now) == ("c1",)
     given_.see(budget(1))
-    assert given_.drains.take(given_.now + SECOND) == ()
-    assert given_.drains.due(given_.now + SECOND) == given_.now + SPACING
-    assert given_.drains.take(given_.now + SPACING) == tuple(names_)
+    assert given_.drains.take_unblocked(given_.now + SECOND) == ()
+    assert given_.drains.due(given_.now + SECOND) == given_.now + WAKE_INTERVAL
+    assert given_.drains.take_unblocked(given_.now + WAKE_INTERVAL) == tuple(names_)
 
 
 def test_a_budget_that_flaps_wakes_ever_less_often_but_each_minute() -> None:
@@ -255,8 +255,8 @@ def test_a_budget_that_flaps_wakes_ever_less_often_but_each_minute() -> None:
             times.append(given_.now)
     assert 120 <= len(times) < 130
     gaps = [after - before for before, after in itertools.pairwise(times)]
-    assert max(gaps) <= LONGEST_PAUSE + SECOND
-    assert min(gaps) >= FIRST_PAUSE - SECOND
+    assert max(gaps) <= MAX_BACKOFF + SECOND
+    assert min(gaps) >= INITIAL_BACKOFF - SECOND
 
 
 def test_a_budget_whose_room_is_taken_each_time_never_waits_long() -> None:
@@ -277,7 +277,7 @@ def test_a_budget_that_flapped_long_ago_wakes_at_once() -> None:
         given_.see(budget(0), budget(1))
         given_.woken(within=10 * SECOND)
     given_.see(budget(0))
-    given_.woken(within=2 * LONGEST_PAUSE)
+    given_.woken(within=2 * MAX_BACKOFF)
     given_.see(claim(next_look=given_.now + LATER), budget(1))
     assert given_.drains.due(given_.now) == given_.now
 
@@ -310,11 +310,11 @@ def test_whatever_changes_wake_ups_are_spaced_and_only_for_drains_that_sleep(
                 there[obj.key] = obj
         given_.now += seconds * SECOND
         due = given_.drains.due(given_.now)
-        woken = given_.drains.take(given_.now)
+        woken = given_.drains.take_unblocked(given_.now)
         assert bool(woken) == (due == given_.now)
         for name in woken:
             stamp = datetime.fromisoformat(there[name].metadata.annotations[REQUEUE_AT])
-            assert stamp - given_.now > NEAR
+            assert stamp - given_.now > IMMINENT
         if woken:
-            assert last is None or given_.now - last >= SPACING
+            assert last is None or given_.now - last >= WAKE_INTERVAL
             last = given_.now

@@ -1,0 +1,252 @@
+"""Which changes in the cluster are worth a hint."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.change_detection import ChangeDetector, ReconcileRequest
+from relay.watched_kinds import (
+    KindListed,
+    NodeSpec,
+    NodeStatus,
+    ObjectChanged,
+    Owner,
+    PodMetadata,
+    PodSpec,
+    PodStatus,
+    Watched,
+    WatchedCondition,
+    WatchedNode,
+    WatchedNodeClaim,
+    WatchedPod,
+    WatchedPoolOrClass,
+    WatchedTaint,
+)
+from shared import hints
+from shared.api import labels as names
+from shared.api.meta import ObjectMeta
+from shared.cluster import resources
+
+if TYPE_CHECKING:
+    from shared.cluster.resources import Resource
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+NO_PLACE = WatchedCondition(type="PodScheduled", status="False", reason="Unschedulable")
+GATED = WatchedCondition(type="PodScheduled", status="False", reason="SchedulingGated")
+
+
+def pod(
+    name: str = "web",
+    *,
+    node: str = "",
+    condition: WatchedCondition | None = None,
+    owner: str = "ReplicaSet",
+    phase: str = "Pending",
+    deleting: bool = False,
+) -> WatchedPod:
+    return WatchedPod(
+        metadata=PodMetadata(
+            name=name,
+            namespace="default",
+            owner_references=[Owner(kind=owner)],
+            deletion_timestamp=NOW if deleting else None,
+        ),
+        spec=PodSpec(node_name=node),
+        status=PodStatus(phase=phase, conditions=[condition] if condition else []),
+    )
+
+
+def node(
+    name: str = "n1",
+    *,
+    ours: bool = True,
+    ready: bool = True,
+    initialized: bool = True,
+    taints: tuple[str, ...] = (),
+    allocatable: dict[str, str | int | float] | None = None,
+    deleting: bool = False,
+) -> WatchedNode:
+    labels = {names.NODEPOOL: "default"} if ours else {}
+    if initialized and ours:
+        labels[names.INITIALIZED] = "true"
+    return WatchedNode(
+        metadata=ObjectMeta(name=name, labels=labels, deletion_timestamp=NOW if deleting else None),
+        spec=NodeSpec(taints=[WatchedTaint(key=key, effect="NoSchedule") for key in taints]),
+        status=NodeStatus(
+            conditions=[WatchedCondition(type="Ready", status=str(ready))], allocatable=allocatable or {"cpu": "2"}
+        ),
+    )
+
+
+def named(name: str, *, generation: int = 1, uid: str = "u") -> WatchedPoolOrClass:
+    return WatchedPoolOrClass(metadata=ObjectMeta(name=name, generation=generation, uid=uid))
+
+
+def claim(name: str, *, deleting: bool = False) -> WatchedNodeClaim:
+    return WatchedNodeClaim(metadata=ObjectMeta(name=name, deletion_timestamp=NOW if deleting else None))
+
+
+def seen(
+    detector: ChangeDetector, resource: Resource, *objects: Watched, deleted: bool = False
+) -> list[ReconcileRequest]:
+    return [
+        notice
+        for obj in objects
+        for notice in detector.detect(ObjectChanged(resource=resource, object=obj, deleted=deleted))
+    ]
+
+
+def listed(detector: ChangeDetector, resource: Resource, *objects: Watched) -> list[ReconcileRequest]:
+    return list(detector.detect(KindListed(resource=resource, objects=objects)))
+
+
+def test_a_pod_that_fits_nowhere_is_told_once() -> None:
+    detector = ChangeDetector()
+    stuck = pod(condition=NO_PLACE)
+    assert seen(detector, resources.PODS, pod()) == []
+    assert seen(detector, resources.PODS, stuck) == [(hints.PODS_UNSCHEDULABLE, "default/web")]
+    assert seen(detector, resources.PODS, stuck, stuck) == []
+
+
+def test_a_pod_stays_on_the_list_until_it_has_a_place() -> None:
+    detector = ChangeDetector()
+    seen(detector, resources.PODS, pod(condition=NO_PLACE))
+    assert detector.unresolved[hints.PODS_UNSCHEDULABLE] == {"default/web"}
+    seen(detector, resources.PODS, pod(node="n1"))
+    assert detector.unresolved[hints.PODS_UNSCHEDULABLE] == set()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod(condition=GATED),
+        pod(condition=NO_PLACE, owner="DaemonSet"),
+        pod(condition=NO_PLACE, owner="Node"),
+        pod(condition=NO_PLACE, deleting=True),
+        pod(condition=NO_PLACE, node="n1"),
+    ],
+    ids=["gated", "daemon", "static", "deleting", "bound"],
+)
+def test_pods_that_a_new_node_would_not_help_are_not_told(other: WatchedPod) -> None:
+    assert seen(ChangeDetector(), resources.PODS, other) == []
+
+
+def test_a_node_is_emptied_when_its_last_pod_that_is_not_a_daemons_leaves() -> None:
+    detector = ChangeDetector()
+    seen(detector, resources.NODES, node())
+    seen(detector, resources.PODS, pod("a", node="n1"), pod("b", node="n1"), pod("d", node="n1", owner="DaemonSet"))
+    assert seen(detector, resources.PODS, pod("a", node="n1"), deleted=True) == []
+    assert seen(detector, resources.PODS, pod("b", node="n1", deleting=True)) == [(hints.NODES_EMPTIED, "n1")]
+    assert seen(detector, resources.PODS, pod("b", node="n1"), deleted=True) == []
+
+
+def test_a_finished_pod_leaves_its_node_empty() -> None:
+    detector = ChangeDetector()
+    seen(detector, resources.NODES, node())
+    seen(detector, resources.PODS, pod(node="n1", phase="Running"))
+    assert seen(detector, resources.PODS, pod(node="n1", phase="Succeeded")) == [(hints.NODES_EMPTIED, "n1")]
+
+
+def test_somebody_elses_node_may_be_empty() -> None:
+    detector = ChangeDetector()
+    seen(detector, resources.NODES, node(ours=False))
+    seen(detector, resources.PODS, pod(node="n1"))
+    assert seen(detector, resources.PODS, pod(node="n1"), deleted=True) == []
+
+
+def test_a_node_emptied_before_it_was_seen_is_told_when_it_is() -> None:
+    detector = ChangeDetector()
+    seen(detector, resources.PODS, pod(node="n1"))
+    assert seen(detector, resources.PODS, pod(node="n1"), deleted=True) == []
+    assert (hints.NODES_EMPTIED, "n1") in seen(detector, resources.NODES, node())
+
+
+def test_a_node_is_told_at_each_step_of_its_start_and_then_no_more() -> None:
+    detector = ChangeDetector()
+    steps = [
+        node(ready=False, initialized=False, taints=("not-ready", "startup")),
+        node(ready=False, initialized=False, taints=("not-ready", "startup"), allocatable={"cpu": "2", "gpu": 1}),
+        node(ready=True, initialized=False, taints=("not-ready", "startup")),
+        node(ready=True, initialized=False, taints=("startup",)),
+        node(ready=True, initialized=False),
+    ]
+    for step in steps:
+        assert seen(detector, resources.NODES, step) == [(hints.NODES_CHANGED, "n1")]
+    assert detector.unresolved[hints.NODES_CHANGED] == {"n1"}
+    assert seen(detector, resources.NODES, node(), node()) == []
+    assert detector.unresolved[hints.NODES_CHANGED] == set()
+
+
+def test_nodes_that_are_up_when_the_relay_starts_are_no_news() -> None:
+    detector = ChangeDetector()
+    told = listed(detector, resources.NODES, node("up"), node("other", ours=False), node("new", initialized=False))
+    assert told == [(hints.NODES_CHANGED, "new")]
+
+
+def test_deletions_are_told_once_and_again_for_another_of_the_same_name() -> None:
+    detector = ChangeDetector()
+    seen(detector, resources.NODES, node())
+    assert seen(detector, resources.NODES, node(deleting=True)) == [(hints.NODES_DELETING, "n1")]
+    assert seen(detector, resources.NODES, node(deleting=True)) == []
+    assert seen(detector, resources.NODE_CLAIMS, claim("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
+    assert not any(detector.unresolved.values())
+    seen(detector, resources.NODES, node(deleting=True), deleted=True)
+    seen(detector, resources.NODE_CLAIMS, claim("c"), deleted=True)
+    seen(detector, resources.NODES, node())
+    assert seen(detector, resources.NODES, node(deleting=True)) == [(hints.NODES_DELETING, "n1")]
+    assert seen(detector, resources.NODE_CLAIMS, claim("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
+
+
+def test_a_pool_is_told_when_its_spec_changes_and_not_for_its_status() -> None:
+    detector = ChangeDetector()
+    told = [(hints.NODE_POOLS_CHANGED, "NodePool/a")]
+    assert seen(detector, resources.NODE_POOLS, named("a")) == told
+    assert seen(detector, resources.NODE_POOLS, named("a")) == []
+    assert seen(detector, resources.NODE_POOLS, named("a", generation=2)) == told
+    assert seen(detector, resources.NODE_POOLS, named("a", uid="another", generation=2)) == told
+    assert seen(detector, resources.NODE_POOLS, named("a"), deleted=True) == told
+    assert seen(detector, resources.PROVISIONERS, named("a")) == [(hints.NODE_POOLS_CHANGED, "Provisioner/a")]
+
+
+def test_what_went_away_unseen_is_found_by_the_next_list() -> None:
+    detector = ChangeDetector()
+    listed(detector, resources.NODES, node())
+    listed(detector, resources.PODS, pod("a", node="n1"), pod("stuck", condition=NO_PLACE))
+    assert listed(detector, resources.PODS) == [(hints.NODES_EMPTIED, "n1")]
+    assert not any(detector.unresolved.values())
+    listed(detector, resources.NODE_POOLS, named("a"))
+    assert listed(detector, resources.NODE_POOLS) == [(hints.NODE_POOLS_CHANGED, "NodePool/a")]
+
+
+pods = st.builds(
+    pod,
+    st.sampled_from("abc"),
+    node=st.sampled_from(["", "n1", "n2"]),
+    condition=st.sampled_from([None, NO_PLACE]),
+    owner=st.sampled_from(["ReplicaSet", "DaemonSet"]),
+    phase=st.sampled_from(["Pending", "Running", "Succeeded"]),
+    deleting=st.booleans(),
+)
+
+
+@given(st.lists(st.tuples(pods, st.booleans()), max_size=30))
+def test_a_node_is_emptied_exactly_when_its_count_of_pods_reaches_zero(changes: list[tuple[WatchedPod, bool]]) -> None:
+    detector = ChangeDetector()
+    seen(detector, resources.NODES, node("n1"), node("n2"))
+    existing: dict[str, WatchedPod] = {}
+    for pod_, deleted in changes:
+        before = {p.occupied_node for p in existing.values()} - {""}
+        if deleted:
+            existing.pop(pod_.key, None)
+        else:
+            existing[pod_.key] = pod_
+        after = {p.occupied_node for p in existing.values()} - {""}
+        requests = seen(detector, resources.PODS, pod_, deleted=deleted)
+        emptied = {key for detail_type, key in requests if detail_type == hints.NODES_EMPTIED}
+        assert emptied == before - after
+    assert detector.unresolved[hints.PODS_UNSCHEDULABLE] == {p.key for p in existing.values() if p.is_unschedulable}
