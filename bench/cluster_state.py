@@ -127,7 +127,9 @@ def run() -> list[Row]:
     runs = _in_own_process("provision", 1_000, 20_000)
     warm = _median(runs)
     parts = ", ".join(
-        f"{part} {warm[part] * 1000:.0f} ms" for part in ("snapshot", "supply", "schedule", "claims") if part in warm
+        f"{part} {warm[part] * 1000:.0f} ms"
+        for part in ("snapshot", "resolved_pools", "schedule", "claims")
+        if part in warm
     )
     row(
         f"Warm, 1,000 nodes / 20,000 pods, {PENDING} pending: from the message to CreateFleet",

@@ -78,7 +78,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
     with stub_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
         for place, name, what in (
             (SnapshotReader, "read", "snapshot"),
-            (leased_scheduling.LeasedScheduler, "_supply", "supply"),
+            (leased_scheduling.LeasedScheduler, "_resolved_pools", "supply"),
             (leased_scheduling, "schedule", "schedule"),
             (leased_scheduling.LeasedScheduler, "_write", "claims"),
         ):

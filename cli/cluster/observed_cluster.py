@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.api.meta import ObjectRef
     from shared.api.nodeclaim import NodeClaim
     from shared.decision_log import DecisionRecord
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.decision import UnschedulableReason
     from shared.snapshot import Snapshot
 
@@ -34,7 +34,7 @@ MANAGED_CAPACITY = "eks.amazonaws.com/capacityType"
 class Stock(Protocol):
     """What the pools of a snapshot could buy."""
 
-    def offers(self, snapshot: Snapshot) -> Supply:
+    def offers(self, snapshot: Snapshot) -> ResolvedNodePools:
         """Instance types and prices by pool, and why a pool can't launch."""
         ...
 
@@ -115,11 +115,11 @@ Prices = dict[tuple[str, str, str], float]
 """USD per hour by instance type, zone and capacity type."""
 
 
-def prices_of(supply: Supply) -> Prices:
+def prices_of(resolved_pools: ResolvedNodePools) -> Prices:
     """What machines cost now, whichever pool they are of."""
     return {
         (t.name, o.zone, o.capacity_type): o.price
-        for types in supply.instance_types.values()
+        for types in resolved_pools.instance_types.values()
         for t in types
         for o in t.offerings
     }
@@ -138,9 +138,9 @@ def cost(nodes: Iterable[Node], prices: Prices) -> tuple[float, int]:
     return sum(p for p in known if p is not None), sum(p is None for p in known)
 
 
-def running_cost(snapshot: Snapshot, supply: Supply) -> tuple[float, int]:
+def running_cost(snapshot: Snapshot, resolved_pools: ResolvedNodePools) -> tuple[float, int]:
     """USD per hour of everything that runs or boots, and how many machines have no known price."""
-    prices = prices_of(supply)
+    prices = prices_of(resolved_pools)
     total, unknown = cost(snapshot.nodes, prices)
     for claim in on_their_way(snapshot):
         price = prices.get(offering_of(claim.metadata.labels))
@@ -155,7 +155,7 @@ def on_their_way(snapshot: Snapshot) -> tuple[NodeClaim, ...]:
     return tuple(c for c in snapshot.node_claims if c.status.provider_id and c.status.provider_id not in there)
 
 
-def view_of(facts: Facts, supply: Supply) -> ClusterState:
+def view_of(facts: Facts, resolved_pools: ResolvedNodePools) -> ClusterState:
     """The cluster as disruption sees it."""
     snapshot = facts.snapshot
     classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
@@ -164,9 +164,9 @@ def view_of(facts: Facts, supply: Supply) -> ClusterState:
         snapshot=snapshot,
         now=facts.now,
         nominated=disruption_queue.replacement_names(snapshot.node_claims),
-        instance_types=supply.instance_types,
-        not_ready=supply.not_ready,
-        node_classes={**stated, **supply.node_classes},
+        instance_types=resolved_pools.instance_types,
+        not_ready=resolved_pools.not_ready,
+        node_classes={**stated, **resolved_pools.node_classes},
     )
 
 

@@ -13,11 +13,10 @@ import msgspec
 
 from shared.api import labels as names
 from shared.api.meta import Condition
-from shared.api.nodeclass import EC2NodeClass, ResolvedSubnet
+from shared.api.nodeclass import READY, EC2NodeClass, ResolvedSubnet
 from shared.api.nodepool import node_class_for
-from shared.launch import node_pools
-from shared.launch.node_class.status import READY
-from shared.launch.node_pools import Supply
+from shared.launch import resolved_node_pools
+from shared.launch.resolved_node_pools import ResolvedNodePools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -34,10 +33,10 @@ class Sold:
     raw: InstanceTypeCatalog
     unavailable: Collection[tuple[str, str, str]] = ()
 
-    def offers(self, snapshot: Snapshot) -> Supply:
+    def offers(self, snapshot: Snapshot) -> ResolvedNodePools:
         """What the pools could launch, by what their classes say of themselves."""
         zones = _zones(snapshot, self.raw)
-        return node_pools.offered(
+        return resolved_node_pools.node_pools_by_status(
             snapshot.node_pools,
             [_stated(c, zones) for c in snapshot.node_classes],
             self.raw,
@@ -54,10 +53,10 @@ class Listed:
     types: tuple[InstanceType, ...]
     for_pool: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
 
-    def offers(self, snapshot: Snapshot) -> Supply:
+    def offers(self, snapshot: Snapshot) -> ResolvedNodePools:
         """Every pool may launch; its class is not asked."""
         classes = {c.name: c for c in snapshot.node_classes}
-        return Supply(
+        return ResolvedNodePools(
             instance_types={p.name: self.for_pool.get(p.name, self.types) for p in snapshot.node_pools},
             not_ready={},
             node_classes={
@@ -91,10 +90,11 @@ def _zones(snapshot: Snapshot, raw: InstanceTypeCatalog) -> tuple[str, ...]:
     return tuple(sorted(there or raw.zones))
 
 
-def without(supply_: Supply, what: Collection[str]) -> Supply:
+def without(resolved_pools: ResolvedNodePools, what: Collection[str]) -> ResolvedNodePools:
     """The same with nothing to be had of these capacity types, zones, instance types or families."""
     return replace(
-        supply_, instance_types={pool: _marked(types, what) for pool, types in supply_.instance_types.items()}
+        resolved_pools,
+        instance_types={pool: _marked(types, what) for pool, types in resolved_pools.instance_types.items()},
     )
 
 

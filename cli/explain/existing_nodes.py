@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts
     from shared.api.kubernetes import Pod
     from shared.api.quantity import Resources
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.rules.requirements import Requirements
     from shared.scheduling.state.state_nodes import StateNode
 
@@ -36,11 +36,11 @@ class Rooms:
     sections: tuple[Section, ...]
 
 
-def survey(facts: Facts, supply: Supply, pod: Pod) -> Rooms:
+def survey(facts: Facts, resolved_pools: ResolvedNodePools, pod: Pod) -> Rooms:
     """What stands in the way on every node and claim that is there."""
     snapshot = facts.snapshot
     places = build_cluster_state(
-        snapshot, supply.instance_types, daemon_set_pods(snapshot.daemon_sets), frozenset()
+        snapshot, resolved_pools.instance_types, daemon_set_pods(snapshot.daemon_sets), frozenset()
     ).nodes
     if not places:
         return Rooms(summary="there is no node", nearest=(), sections=())

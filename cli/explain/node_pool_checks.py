@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.api.nodepool import NodePool
     from shared.instance_types.instance_type import InstanceType
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.decision import Decision
 
 _SAID_BY_ITSELF = frozenset({TAINTS, LIMITS, CAPACITY, TOGETHER, RESOURCES, OTHER_PODS}) | ABOUT_PODS
@@ -46,12 +46,14 @@ class Tried:
     blocked: str = ""
 
 
-def interview(facts: Facts, supply: Supply, pod: Pod, pool: NodePool, wants: Sequence[Constraint]) -> Tried:
+def interview(
+    facts: Facts, resolved_pools: ResolvedNodePools, pod: Pod, pool: NodePool, wants: Sequence[Constraint]
+) -> Tried:
     """What the pool answers about the pod, whose constraints are given."""
     blocked = ""
-    if pool.name in supply.not_ready or not supply.instance_types.get(pool.name):
-        blocked = supply.not_ready.get(pool.name) or "it has no instance types"
-    asked = Asked(facts, supply, pool)
+    if pool.name in resolved_pools.not_ready or not resolved_pools.instance_types.get(pool.name):
+        blocked = resolved_pools.not_ready.get(pool.name) or "it has no instance types"
+    asked = Asked(facts, resolved_pools, pool)
     blocked = blocked or asked.refusal(pod_constraints.bare(pod)) or ""
     if blocked:
         return Tried(pool=pool.name, checks=(Check(what="may launch", ok=False, detail=blocked),), blocked=blocked)
@@ -133,7 +135,7 @@ class Asked:
     """One pool, asked about one pod: ``None`` it has a machine, else the core's reason."""
 
     facts: Facts
-    supply: Supply
+    resolved_pools: ResolvedNodePools
     pool: NodePool
 
     def decide(self, pod: Pod, *, among: bool = False, limits: bool = False, available: bool = True) -> Decision:
@@ -143,7 +145,7 @@ class Asked:
         if not limits:
             pool = msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, limits={}))
         others = [p for p in snapshot.pods if p.key != pod.key] if among else []
-        types = self.supply.instance_types[pool.name]
+        types = self.resolved_pools.instance_types[pool.name]
         return schedule(
             Problem(
                 snapshot=replace(
@@ -163,7 +165,7 @@ class Asked:
 
     def without_capacity(self) -> str:
         """That EC2 lacks what would do, with how much of the pool's choice is out."""
-        types = self.supply.instance_types[self.pool.name]
+        types = self.resolved_pools.instance_types[self.pool.name]
         gone = sum(not o.available for t in types for o in t.offerings)
         return (
             "EC2 has just had no capacity for any machine that would do "
@@ -175,7 +177,7 @@ class Asked:
         """The most that pods get of a resource on any machine of the pool."""
         snapshot = self.facts.snapshot
         launch_options = build_launch_options(
-            [self.pool], self.supply.instance_types, daemon_set_pods(snapshot.daemon_sets), {}, {resource}
+            [self.pool], self.resolved_pools.instance_types, daemon_set_pods(snapshot.daemon_sets), {}, {resource}
         )
         column = launch_options.resources.index(resource)
         return int(launch_options.free[:, column].max(initial=0))

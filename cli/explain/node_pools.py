@@ -20,7 +20,7 @@ from shared.scheduling.state.launch_options import build_launch_options
 if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts
     from shared.api.nodepool import NodePool
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
 
 
 def explain(facts: Facts, name: str) -> Explanation:
@@ -51,24 +51,24 @@ def explain(facts: Facts, name: str) -> Explanation:
     if pool is None:
         there = ", ".join(sorted(p.name for p in facts.snapshot.node_pools)) or "none"
         raise UsageError(f'there is no NodePool "{name}" (there: {there})')
-    supply = facts.stock.offers(facts.snapshot)
+    resolved_pools = facts.stock.offers(facts.snapshot)
     sections = (
-        Section(title="Launching", checks=_launching(facts, supply, pool)),
-        Section(title="Nodes", checks=_nodes(facts, supply, pool)),
+        Section(title="Launching", checks=_launching(facts, resolved_pools, pool)),
+        Section(title="Nodes", checks=_nodes(facts, resolved_pools, pool)),
         Section(title="May go now", checks=_budgets(facts, pool)),
     )
     first = next((c for c in sections[0].checks if c.ok is False), None)
     if first is not None:
         state, reason, criterion = "launches nothing", f"{first.what}: {first.detail}", first.what
     else:
-        state, reason, criterion = "can launch", _waiting(facts, supply, pool), "ready"
+        state, reason, criterion = "can launch", _waiting(facts, resolved_pools, pool), "ready"
     return Explanation(
         subject=str(pool.ref), state=state, reason=reason, criterion=criterion, sections=sections
     ).with_words(facts.history.events(pool.ref))
 
 
-def _waiting(facts: Facts, supply: Supply, pool: NodePool) -> str:
-    decision = launched(facts, supply)
+def _waiting(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) -> str:
+    decision = launched(facts, resolved_pools)
     own = [c for c in decision.new_node_claims if c.node_pool == pool.name]
     if own:
         pods = sum(len(c.pods) for c in own)
@@ -80,10 +80,10 @@ def _waiting(facts: Facts, supply: Supply, pool: NodePool) -> str:
     return "no pod waits for a node of it"
 
 
-def _launching(facts: Facts, supply: Supply, pool: NodePool) -> tuple[Check, ...]:
+def _launching(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) -> tuple[Check, ...]:
     if pool.metadata.deletion_timestamp is not None:
         return (Check(what="being deleted", ok=False, detail="its nodes are drained, and nothing new comes"),)
-    obstacle = supply.not_ready.get(pool.name)
+    obstacle = resolved_pools.not_ready.get(pool.name)
     wanted = pool.spec.template.spec.node_class_ref
     checks = [Check(what="node class", ok=obstacle is None, detail=obstacle or f"{wanted.kind} {wanted.name} is ready")]
     if obstacle is not None:
@@ -91,7 +91,7 @@ def _launching(facts: Facts, supply: Supply, pool: NodePool) -> tuple[Check, ...
     if pool.spec.replicas is not None:
         checks.append(Check(what="replicas", ok=None, detail=f"static: {pool.spec.replicas} nodes, whatever pods ask"))
     else:
-        checks += _types(facts, supply, pool)
+        checks += _types(facts, resolved_pools, pool)
     checks += _limits(facts, pool)
     taints = ", ".join(format_taint(t) for t in pool.spec.template.spec.taints)
     checks.append(
@@ -107,10 +107,14 @@ def _launching(facts: Facts, supply: Supply, pool: NodePool) -> tuple[Check, ...
     return tuple(checks)
 
 
-def _types(facts: Facts, supply: Supply, pool: NodePool) -> list[Check]:
-    all_types = supply.instance_types.get(pool.name, ())
+def _types(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) -> list[Check]:
+    all_types = resolved_pools.instance_types.get(pool.name, ())
     launch_options = build_launch_options(
-        [pool], supply.instance_types, daemon_set_pods(facts.snapshot.daemon_sets), {}, {"cpu", "memory", "pods"}
+        [pool],
+        resolved_pools.instance_types,
+        daemon_set_pods(facts.snapshot.daemon_sets),
+        {},
+        {"cpu", "memory", "pods"},
     )
     if pool.name in launch_options.unusable_pools:
         return [Check(what="instance types", ok=False, detail=launch_options.unusable_pools[pool.name])]
@@ -162,9 +166,9 @@ def _amount(name: str, amount: int) -> str:
     return str(amount) if name == NODES else format_quantity(name, amount)
 
 
-def _nodes(facts: Facts, supply: Supply, pool: NodePool) -> tuple[Check, ...]:
+def _nodes(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) -> tuple[Check, ...]:
     own = [n for n in facts.snapshot.nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name]
-    price, _ = cost(own, prices_of(supply))
+    price, _ = cost(own, prices_of(resolved_pools))
     coming = [
         c for c in facts.snapshot.node_claims
         if c.metadata.labels.get(names.NODEPOOL) == pool.name and not c.status.node_name

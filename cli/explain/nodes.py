@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.candidates import Candidate
     from shared.disruption.cluster_state import ClusterState
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
 
 SEARCH_SECONDS = 2.0
 _SHOWN = 5
@@ -46,11 +46,11 @@ def explain(facts: Facts, name: str) -> Explanation:
     node = next((n for n in facts.snapshot.nodes if name in {n.metadata.name, n.metadata.name.partition(".")[0]}), None)
     if node is None:
         raise UsageError(f"there is no node {name}{_near(facts, name)}")
-    supply = facts.stock.offers(facts.snapshot)
-    view = planning.observed(view_of(facts, supply))
-    view = replace(view, nominated=view.nominated | _awaited(facts, supply))
+    resolved_pools = facts.stock.offers(facts.snapshot)
+    view = planning.observed(view_of(facts, resolved_pools))
+    view = replace(view, nominated=view.nominated | _awaited(facts, resolved_pools))
     claim = claim_of(facts, node)
-    answer = _Asked(facts=facts, supply=supply, view=view, node=node, claim=claim).explain()
+    answer = _Asked(facts=facts, resolved_pools=resolved_pools, view=view, node=node, claim=claim).explain()
     return answer.with_words(facts.history.events(node.ref), facts.history.decisions(node.metadata.name))
 
 
@@ -62,8 +62,8 @@ def _near(facts: Facts, name: str) -> str:
     return f"; there is {', '.join(like)}" if like else ""
 
 
-def _awaited(facts: Facts, supply: Supply) -> frozenset[str]:
-    return frozenset(name for name, pods in planning.launched(facts, supply).existing_nodes.items() if pods)
+def _awaited(facts: Facts, resolved_pools: ResolvedNodePools) -> frozenset[str]:
+    return frozenset(name for name, pods in planning.launched(facts, resolved_pools).existing_nodes.items() if pods)
 
 
 def claim_of(facts: Facts, node: Node) -> NodeClaim | None:
@@ -84,7 +84,7 @@ class _Asked:
     """One node, and everything to judge it by."""
 
     facts: Facts
-    supply: Supply
+    resolved_pools: ResolvedNodePools
     view: ClusterState
     node: Node
     claim: NodeClaim | None
@@ -97,7 +97,7 @@ class _Asked:
         candidate = next(c for c in candidates.all_candidates(self.view) if c.name == self.node.metadata.name)
         checks = self._checks(candidate)
         rules = Section(title="What disruption asks", checks=checks)
-        plan = planning.disrupted(replace(self.facts, snapshot=self.view.snapshot), self.supply, self._until())
+        plan = planning.disrupted(replace(self.facts, snapshot=self.view.snapshot), self.resolved_pools, self._until())
         going = next((a for a in plan.actions if candidate.name in a.nodes), None)
         if going is not None:
             reason = f"{going.reason}: {going.message}"
@@ -134,7 +134,7 @@ class _Asked:
     def _about(self) -> Section:
         labels = self.node.metadata.labels
         kind, zone, capacity = offering_of(labels)
-        price = prices_of(self.supply).get((kind, zone, capacity))
+        price = prices_of(self.resolved_pools).get((kind, zone, capacity))
         made = self.node.metadata.creation_timestamp
         pods = self.view.pods.get(self.node.metadata.name, ())
         working = workload_pods(pods)

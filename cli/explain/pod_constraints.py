@@ -145,7 +145,7 @@ def _labels(pod: Pod) -> list[Constraint]:
 
 
 def _kind(key: str) -> str:
-    return _KINDS.get(names.canonical(key), "label")
+    return _KINDS.get(names.normalize_key(key), "label")
 
 
 def _node_affinity(terms: list[NodeSelectorTerm]) -> Affinity:

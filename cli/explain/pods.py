@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts
     from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
 
 _NEAR = 3
@@ -47,10 +47,10 @@ def explain(facts: Facts, key: str) -> Explanation:
     settled = _not_waiting(pod)
     if settled is not None:
         return replace(settled, said=facts.history.events(pod.ref))
-    supply = facts.stock.offers(facts.snapshot)
-    decision = launched(facts, supply)
+    resolved_pools = facts.stock.offers(facts.snapshot)
+    decision = launched(facts, resolved_pools)
     refusal = decision.pod_errors.get(key)
-    answer = _placed(facts, pod, decision) if refusal is None else _refused(facts, supply, pod, refusal)
+    answer = _placed(facts, pod, decision) if refusal is None else _refused(facts, resolved_pools, pod, refusal)
     return answer.with_words(facts.history.events(pod.ref))
 
 
@@ -111,13 +111,13 @@ def _machine(claim: PlannedNodeClaim) -> str:
     return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {price}) of NodePool {claim.node_pool}"
 
 
-def _refused(facts: Facts, supply: Supply, pod: Pod, refusal: UnschedulableReason) -> Explanation:
+def _refused(facts: Facts, resolved_pools: ResolvedNodePools, pod: Pod, refusal: UnschedulableReason) -> Explanation:
     subject = f"Pod {pod.key}"
     try:
         wants = pod_constraints.of(pod)
     except QuantityError:
         return Explanation(subject=subject, state="has no place", reason=refusal.message, criterion="unreadable")
-    there = existing_nodes.survey(facts, supply, pod)
+    there = existing_nodes.survey(facts, resolved_pools, pod)
     if not facts.snapshot.node_pools:
         return Explanation(
             subject=subject,
@@ -126,7 +126,9 @@ def _refused(facts: Facts, supply: Supply, pod: Pod, refusal: UnschedulableReaso
             criterion="no pool",
             sections=there.sections,
         )
-    tried = sorted((interview(facts, supply, pod, pool, wants) for pool in facts.snapshot.node_pools), key=_farness)
+    tried = sorted(
+        (interview(facts, resolved_pools, pod, pool, wants) for pool in facts.snapshot.node_pools), key=_farness
+    )
     nearest = tried[0]
     if nearest.blocked:
         criterion, reason = "pool", f"NodePool {nearest.pool} can't launch: {nearest.blocked}"
@@ -141,7 +143,7 @@ def _refused(facts: Facts, supply: Supply, pod: Pod, refusal: UnschedulableReaso
         state="has no place",
         reason=reason,
         criterion=criterion,
-        nearest=_nearest(facts, supply, pod, wants, nearest, there),
+        nearest=_nearest(facts, resolved_pools, pod, wants, nearest, there),
         sections=(*(Section(title=f"NodePool {t.pool}", checks=t.checks) for t in tried), *there.sections),
     )
 
@@ -151,13 +153,18 @@ def _farness(tried: Tried) -> tuple[bool, int, str]:
 
 
 def _nearest(
-    facts: Facts, supply: Supply, pod: Pod, wants: Sequence[Constraint], nearest: Tried, there: existing_nodes.Rooms
+    facts: Facts,
+    resolved_pools: ResolvedNodePools,
+    pod: Pod,
+    wants: Sequence[Constraint],
+    nearest: Tried,
+    there: existing_nodes.Rooms,
 ) -> tuple[str, ...]:
     """What would give it a place: each single change that does, or all that are needed; and the nearest node."""
     lines: list[str] = []
     pool = next(p for p in facts.snapshot.node_pools if p.name == nearest.pool)
     if not nearest.blocked:
-        ask = Asked(facts, supply, pool)
+        ask = Asked(facts, resolved_pools, pool)
         criteria = {c for c, _ in nearest.failed}
         for want in wants:
             if criteria and want.criterion not in criteria and TOGETHER not in criteria:

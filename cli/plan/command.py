@@ -83,22 +83,22 @@ def _made(before: Facts, facts: Facts, without: tuple[str, ...], search: float) 
         what_if,
     )
 
-    supply = facts.stock.offers(facts.snapshot)
+    resolved_pools = facts.stock.offers(facts.snapshot)
     lost = what_if.nodes_of(facts.snapshot, without)
     if without:
-        _known(facts, supply, without)
-        supply = offerings.without(supply, without)
+        _known(facts, resolved_pools, without)
+        resolved_pools = offerings.without(resolved_pools, without)
     end = time.monotonic() + search
-    made = planning.make(facts, supply, lost=lost, should_stop=lambda: time.monotonic() >= end)
-    cost, unpriced = running_cost(before.snapshot, supply)
+    made = planning.make(facts, resolved_pools, lost=lost, should_stop=lambda: time.monotonic() >= end)
+    cost, unpriced = running_cost(before.snapshot, resolved_pools)
     return replace(made, before=cost, unpriced=unpriced)
 
 
-def _known(facts: Facts, supply: Any, without: tuple[str, ...]) -> None:  # noqa: ANN401 (a Supply, whose module is slow to import)
+def _known(facts: Facts, resolved_pools: Any, without: tuple[str, ...]) -> None:  # noqa: ANN401 (a ResolvedNodePools, whose module is slow to import)
     """Refuse words that mean nothing here, rather than answer as if all were well."""
     words = {
         word
-        for types in supply.instance_types.values()
+        for types in resolved_pools.instance_types.values()
         for t in types
         for o in t.offerings
         for word in (t.name, t.name.partition(".")[0], o.zone, o.capacity_type)
@@ -116,7 +116,7 @@ def answer(facts: Facts, made: Plan) -> dict[str, Any]:
     from cli.cluster.observed_cluster import prices_of  # noqa: PLC0415 (slow to import)
     from cli.simulate import decision_output  # noqa: PLC0415 (the same)
 
-    after = made.after(prices_of(made.supply))
+    after = made.after(prices_of(made.resolved_pools))
     return {
         "cluster": facts.name,
         "at": facts.now.isoformat(),

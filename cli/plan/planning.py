@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.cluster_state import ClusterState
     from shared.disruption.command import BlockedCandidate, Command
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.snapshot import Snapshot
 
 
@@ -81,7 +81,7 @@ class Plan:
     launches: Decision = field(default_factory=Decision)
     disruption: Disruption = field(default_factory=Disruption)
     snapshot: Snapshot
-    supply: Supply
+    resolved_pools: ResolvedNodePools
 
     @property
     def bought(self) -> float:
@@ -97,7 +97,7 @@ class Plan:
 
 def make(
     facts: Facts,
-    supply: Supply,
+    resolved_pools: ResolvedNodePools,
     *,
     lost: Collection[str] = (),
     should_stop: Callable[[], bool],
@@ -105,12 +105,12 @@ def make(
 ) -> Plan:
     """The plan for these facts. ``lost`` nodes are taken away, ``should_stop`` ends the search for savings."""
     snapshot = facts.snapshot
-    before, unpriced = running_cost(snapshot, supply)
-    launches = launched(facts, supply, lost=lost)
+    before, unpriced = running_cost(snapshot, resolved_pools)
+    launches = launched(facts, resolved_pools, lost=lost)
     disruption = Disruption()
     if disrupting:
         after = settled(snapshot, launches, lost)
-        disruption = disrupted(with_snapshot(facts, after), supply, should_stop)
+        disruption = disrupted(with_snapshot(facts, after), resolved_pools, should_stop)
     return Plan(
         before=before,
         unpriced=unpriced,
@@ -118,14 +118,14 @@ def make(
         launches=launches,
         disruption=disruption,
         snapshot=snapshot,
-        supply=supply,
+        resolved_pools=resolved_pools,
     )
 
 
-def launched(facts: Facts, supply: Supply, *, lost: Collection[str] = ()) -> Decision:
+def launched(facts: Facts, resolved_pools: ResolvedNodePools, *, lost: Collection[str] = ()) -> Decision:
     """Where every waiting pod goes, and those of lost nodes; whether or not the scheduler has looked at them yet."""
     snapshot = facts.snapshot
-    view = view_of(facts, supply)
+    view = view_of(facts, resolved_pools)
     leaving = frozenset(lost) | view.disrupting_nodes
     pods = frozenset(
         p.key
@@ -135,8 +135,8 @@ def launched(facts: Facts, supply: Supply, *, lost: Collection[str] = ()) -> Dec
     decision = schedule(
         Problem(
             snapshot=snapshot,
-            instance_types=supply.instance_types,
-            not_ready=supply.not_ready,
+            instance_types=resolved_pools.instance_types,
+            not_ready=resolved_pools.not_ready,
             leaving=leaving,
             pods=pods,
             policies=facts.policies,
@@ -167,9 +167,9 @@ def settled(snapshot: Snapshot, launches: Decision, lost: Collection[str]) -> Sn
     )
 
 
-def disrupted(facts: Facts, supply: Supply, should_stop: Callable[[], bool]) -> Disruption:
+def disrupted(facts: Facts, resolved_pools: ResolvedNodePools, should_stop: Callable[[], bool]) -> Disruption:
     """What disruption would do now: every method in its order, each on what the earlier ones leave."""
-    view = observed(view_of(facts, supply))
+    view = observed(view_of(facts, resolved_pools))
     slots = BudgetTracker(view.snapshot, now=view.now)
     actions: list[Command] = []
     refused: list[BlockedCandidate] = []

@@ -193,7 +193,7 @@ def _sum(console: Console, plan: Plan) -> None:
     if not (plan.launches.new_node_claims or plan.launches.pod_errors or plan.disruption.actions or plan.lost):
         console.print(Text("Nothing to do.", style=terminal.GOOD))
         return
-    prices = prices_of(plan.supply)
+    prices = prices_of(plan.resolved_pools)
     after = plan.after(prices)
     gone = set(plan.lost) | set(plan.disruption.nodes)
     came = len(plan.launches.new_node_claims) + sum(len(a.replacements) for a in plan.disruption.actions)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Facts, Prices
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
 
 
 def recording(facts: Facts, *, back: timedelta) -> Recording:
     """The last so many days of the cluster."""
     start = facts.now - back
-    supply = facts.stock.offers(facts.snapshot)
-    prices = prices_of(supply)
+    resolved_pools = facts.stock.offers(facts.snapshot)
+    prices = prices_of(resolved_pools)
 
     def at(moment: datetime | None) -> float | None:
         return None if moment is None else round((moment - start).total_seconds(), 3)
@@ -53,7 +53,7 @@ def recording(facts: Facts, *, back: timedelta) -> Recording:
         start=start,
         end=back.total_seconds(),
         spans=sorted(spans, key=lambda s: (s.asked if s.asked is not None else s.gone or 0.0, s.name)),
-        samples=_samples(facts, supply, spans, back.total_seconds()),
+        samples=_samples(facts, resolved_pools, spans, back.total_seconds()),
         decisions=decisions,
         notes=[*facts.notes, *notes],
     )
@@ -78,7 +78,7 @@ def _span(node: Node, claim: NodeClaim | None, prices: Prices, at: Callable[[dat
     )
 
 
-def _samples(facts: Facts, supply: Supply, spans: list[Span], end: float) -> list[Sample]:
+def _samples(facts: Facts, resolved_pools: ResolvedNodePools, spans: list[Span], end: float) -> list[Sample]:
     """The cost as the nodes came; pods and the bound are known of this moment alone."""
     placed: list[Resources] = []
     for pod in facts.snapshot.pods:
@@ -88,7 +88,7 @@ def _samples(facts: Facts, supply: Supply, spans: list[Span], end: float) -> lis
             except QuantityError:
                 continue
     total = add(*placed) if placed else {}
-    least = bound(facts.snapshot, supply, set(total)).of(total)
+    least = bound(facts.snapshot, resolved_pools, set(total)).of(total)
     pending = sum(is_pending(p) for p in facts.snapshot.pods)
     came = sorted((max(0.0, s.launched), s.price) for s in spans if s.launched is not None and s.price is not None)
     found: list[Sample] = []

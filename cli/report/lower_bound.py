@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.api.quantity import Resources
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.snapshot import Snapshot
 
 _STEPS = 65
@@ -41,11 +41,15 @@ class Bound:
         return float((self.prices @ amounts).max())
 
 
-def bound(snapshot: Snapshot, supply: Supply, asked: set[str]) -> Bound:
+def bound(snapshot: Snapshot, resolved_pools: ResolvedNodePools, asked: set[str]) -> Bound:
     """The bound for machines that the pools may buy; ``asked`` are the resources that pods ask for."""
     resources = tuple(sorted(asked | {CPU, MEMORY, PODS}))
     launch_options = build_launch_options(
-        snapshot.node_pools, supply.instance_types, daemon_set_pods(snapshot.daemon_sets), supply.not_ready, resources
+        snapshot.node_pools,
+        resolved_pools.instance_types,
+        daemon_set_pods(snapshot.daemon_sets),
+        resolved_pools.not_ready,
+        resources,
     )
     if not len(launch_options.price):
         return Bound(resources, np.zeros((0, len(resources))))

@@ -157,7 +157,7 @@ class Disruption:
     def _equipped(self, view: ClusterState) -> ClusterState | None:
         """The view with what can be bought; None when nobody knows."""
         try:
-            offers = self._buying.supply(view.snapshot, now=view.now)
+            offers = self._buying.resolved_pools(view.snapshot, now=view.now)
         except CatalogMissingError as error:
             self._logger.warning("Nothing can be replaced without a catalog", extra={"why": str(error)})
             return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.disruption.command import Command
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.snapshot import Snapshot
 
 
@@ -38,16 +38,16 @@ class Buying:
         self._client = client
         self._recorder = recorder
         self._logger = logger
-        self._supply: Supply | None = None
+        self._resolved_pools: ResolvedNodePools | None = None
 
-    def supply(self, snapshot: Snapshot, *, now: datetime) -> Supply:
+    def resolved_pools(self, snapshot: Snapshot, *, now: datetime) -> ResolvedNodePools:
         """What the pools could launch now.
 
         Raises:
             CatalogMissingError: there is nothing to choose from yet.
         """
-        if self._supply is None:
-            self._supply = gather_supply(
+        if self._resolved_pools is None:
+            self._resolved_pools = gather_supply(
                 snapshot,
                 catalog_store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None),
                 describe(aws.eks(), self._settings.cluster_name),
@@ -55,7 +55,7 @@ class Buying:
                 default_instance_profile=self._settings.node_instance_profile,
                 now=now,
             )
-        return self._supply
+        return self._resolved_pools
 
     def worth(self, action: Command, snapshot: Snapshot) -> float:
         """What an action without replacements saves, USD per hour; 0 while nobody knows prices.
@@ -76,7 +76,7 @@ class Buying:
         """The claims of an action's replacements, which say what they are; their names follow from its id."""
         if not action.replacements:
             return ()
-        made = new_node_claims(action.replacements, snapshot, self.supply(snapshot, now=now), decision=id_)
+        made = new_node_claims(action.replacements, snapshot, self.resolved_pools(snapshot, now=now), decision=id_)
         return tuple(
             replace(c, metadata=replace(c.metadata, annotations={**c.metadata.annotations, names.REPLACES: id_}))
             for c in made
@@ -91,4 +91,4 @@ class Buying:
                 cluster=describe(aws.eks(), self._settings.cluster_name),
                 table=self._settings.table_name,
                 logger=self._logger,
-            ).launch(claims, self.supply(snapshot, now=runtime.current().now()))
+            ).launch(claims, self.resolved_pools(snapshot, now=runtime.current().now()))

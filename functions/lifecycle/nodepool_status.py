@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, with_condition
+from shared.api.nodeclass import READY
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
-from shared.launch.node_class.readiness import READY, node_class_not_ready
+from shared.launch.node_class.readiness import node_class_not_ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

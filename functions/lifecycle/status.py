@@ -11,10 +11,11 @@ from functions.lifecycle import nodepool_status
 from shared import aws
 from shared.api import labels as names
 from shared.api.meta import Condition, ObjectMeta, Struct
+from shared.api.nodeclass import READY
 from shared.cluster import resources, writes
 from shared.cluster.connect import describe
 from shared.launch.node_class import readiness
-from shared.launch.node_pools import resolved
+from shared.launch.resolved_node_pools import resolve_node_classes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,7 @@ def write(run: Run, snapshot: Snapshot, failed: Mapping[str, GivenUp], *, classe
         run.each(broken.ref, partial(_tell_invalid, run, broken))
     live: Mapping[str, EC2NodeClass] = {c.name: c for c in snapshot.node_classes}
     if classes:
-        live = resolved(
+        live = resolve_node_classes(
             snapshot.node_classes,
             describe(aws.eks(), run.settings.cluster_name),
             default_instance_profile=run.settings.node_instance_profile,
@@ -62,7 +63,7 @@ def _write_class(run: Run, node_class: EC2NodeClass, live: EC2NodeClass) -> None
         node_class,
         lambda c: replace(c, status=live.status),
     )
-    failing = [c for c in after.status.conditions if c.status == "False" and c.type != readiness.READY]
+    failing = [c for c in after.status.conditions if c.status == "False" and c.type != READY]
     for condition in failing:
         run.recorder.record(node_class.ref, "Warning", condition.reason, condition.message)
 

@@ -11,8 +11,17 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from shared.api.meta import Condition, LabelSelector, ObjectMeta, ObjectRef, RawQuantities, Struct
-from shared.api.schema import LABEL_KEY, LABEL_VALUE, describe
+from shared.api.meta import (
+    LABEL_KEY,
+    LABEL_VALUE,
+    Condition,
+    LabelSelector,
+    ObjectMeta,
+    ObjectRef,
+    RawQuantities,
+    Struct,
+    describe,
+)
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 """Of node selector requirements, in the order in which they are told to people; Gte and Lte are pools' own."""

@@ -123,6 +123,6 @@ CLUSTER_TAG = "kubernetes.io/cluster/{cluster}"
 CLUSTER_NAME_TAG = "eks:eks-cluster-name"
 
 
-def canonical(key: str) -> str:
+def normalize_key(key: str) -> str:
     """The key that counts today: old aliases resolved, others as they are."""
     return ALIASES.get(key, key)

@@ -14,7 +14,7 @@ import msgspec
 
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
-from shared.api.meta import ObjectMeta, ObjectRef, RawQuantities, Struct
+from shared.api.meta import ObjectMeta, ObjectRef, RawQuantities, Struct, describe
 from shared.api.nodeclass import (
     AMISelectorTerm,
     BlockDeviceMapping,
@@ -37,7 +37,6 @@ from shared.api.nodepool import (
     TemplateMetadata,
     TemplateSpec,
 )
-from shared.api.schema import describe
 from shared.api.selectors import GT, IN
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def to_node_pool(provisioner: Provisioner) -> NodePool:
             template=NodeClaimTemplate(
                 metadata=TemplateMetadata(
                     labels={
-                        **{labels.canonical(key): value for key, value in spec.labels.items()},
+                        **{labels.normalize_key(key): value for key, value in spec.labels.items()},
                         labels.PROVISIONER_NAME: provisioner.metadata.name,
                     },
                     annotations=_annotations(spec.annotations),
@@ -225,8 +224,8 @@ def _annotations(annotations: Mapping[str, str]) -> dict[str, str]:
 
 def _requirements(spec: ProvisionerSpec) -> list[NodeSelectorRequirement]:
     """The requirements under today's keys, with the old defaults for what neither they nor the labels say."""
-    stated = [msgspec.structs.replace(r, key=labels.canonical(r.key)) for r in spec.requirements]
-    keys = {r.key for r in stated} | {labels.canonical(key) for key in spec.labels}
+    stated = [msgspec.structs.replace(r, key=labels.normalize_key(r.key)) for r in spec.requirements]
+    keys = {r.key for r in stated} | {labels.normalize_key(key) for key in spec.labels}
     assumed = [
         NodeSelectorRequirement(key=key, operator=IN, values=[value])
         for key, value in ((labels.OS, "linux"), (labels.ARCH, "amd64"), (labels.CAPACITY_TYPE, labels.ON_DEMAND))

@@ -1,4 +1,4 @@
-"""What every Kubernetes object carries: metadata, owners, conditions.
+"""What every Kubernetes object has: metadata, owner references, conditions; and how a field is described in a CRD.
 
 Structs are frozen and hold only what we read or write; a field we don't know survives in the cluster because we patch
 objects and never replace them whole.
@@ -11,10 +11,42 @@ from typing import Annotated, Any, NewType, dataclass_transform
 
 import msgspec
 
-from shared.api.schema import describe
-
 EventReason = NewType("EventReason", str)
 """A reason that an event may have, where it isn't written at the event itself; the reference of events finds it."""
+
+Rule = tuple[str, str]
+"""A CEL expression and the message when it doesn't hold."""
+
+LABEL_KEY = {
+    "maxLength": 316,
+    "pattern": (
+        r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+        r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
+    ),
+}
+LABEL_VALUE = {"maxLength": 63, "pattern": r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"}
+DURATION = r"^([0-9]+(s|m|h))+$"
+DURATION_OR_NEVER = r"^(([0-9]+(s|m|h))+|Never)$"
+
+
+def describe(
+    text: str,
+    *,
+    required: bool = False,
+    default: bool = False,
+    internal: bool = False,
+    each: dict[str, Any] | None = None,
+    rules: tuple[Rule, ...] = (),
+    **schema: object,
+) -> msgspec.Meta:
+    """A field's description and rules; keywords beyond those named are OpenAPI's own (``maxItems=100``).
+
+    ``required``: the API server refuses objects without it. ``default``: the API server fills in the struct's default.
+    ``internal``: not part of the API. ``each``: the schema of a list's items or a map's values. ``rules``: CEL.
+    """
+    extra = {"required": required, "default": default, "internal": internal, "each": each or {}, "rules": rules}
+    return msgspec.Meta(description=text, extra_json_schema=dict(schema), extra=extra)
+
 
 RawQuantities = dict[str, str | int | float]
 """Resource name to quantity as it stands in JSON: ``{"cpu": "500m", "memory": "1Gi", "pods": 10}``."""

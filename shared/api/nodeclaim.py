@@ -8,9 +8,19 @@ from typing import Annotated
 import msgspec
 
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
-from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct, is_true, with_condition
+from shared.api.meta import (
+    DURATION,
+    DURATION_OR_NEVER,
+    Condition,
+    ObjectMeta,
+    ObjectRef,
+    RawQuantities,
+    Struct,
+    describe,
+    is_true,
+    with_condition,
+)
 from shared.api.nodepool import MAX_REQUIREMENTS, NodeClassRef
-from shared.api.schema import DURATION, DURATION_OR_NEVER, describe
 
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodeClaim"

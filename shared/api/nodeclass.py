@@ -6,11 +6,20 @@ from typing import Annotated, Any
 
 import msgspec
 
-from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct
-from shared.api.schema import describe
+from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct, describe
 
 API_VERSION = "karpenter.k8s.aws/v1"
 KIND = "EC2NodeClass"
+
+SUBNETS_READY = "SubnetsReady"
+SECURITY_GROUPS_READY = "SecurityGroupsReady"
+AMIS_READY = "AMIsReady"
+INSTANCE_PROFILE_READY = "InstanceProfileReady"
+CAPACITY_RESERVATIONS_READY = "CapacityReservationsReady"
+"""Set only where the class selects capacity reservations."""
+VALIDATION_SUCCEEDED = "ValidationSucceeded"
+READY = "Ready"
+"""Types of conditions."""
 
 ALIAS_FAMILIES = {
     "al2": "AL2",

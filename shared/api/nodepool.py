@@ -7,9 +7,18 @@ from typing import Annotated
 import msgspec
 
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
-from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct
+from shared.api.meta import (
+    DURATION,
+    DURATION_OR_NEVER,
+    LABEL_VALUE,
+    Condition,
+    ObjectMeta,
+    ObjectRef,
+    RawQuantities,
+    Struct,
+    describe,
+)
 from shared.api.nodeclass import EC2NodeClass, Kubelet
-from shared.api.schema import DURATION, DURATION_OR_NEVER, LABEL_VALUE, describe
 
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodePool"

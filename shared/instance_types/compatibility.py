@@ -23,9 +23,9 @@ _OURS = labels.WELL_KNOWN - {labels.HOSTNAME, labels.NODEPOOL}
 def meets(offered: Mapping[str, str], requirements: Iterable[NodeSelectorRequirement]) -> bool:
     """Whether the labels of a type and its offering meet all requirements that are about types and offerings."""
     return all(
-        met(r.operator, r.values, offered.get(labels.canonical(r.key)))
+        met(r.operator, r.values, offered.get(labels.normalize_key(r.key)))
         for r in requirements
-        if labels.canonical(r.key) in _OURS
+        if labels.normalize_key(r.key) in _OURS
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TTL = timedelta(minutes=3)
 """Karpenter's, docs/facts/karpenter.md section 4."""
-ASK_AGAIN = timedelta(seconds=50)
+RETRY_AFTER = timedelta(seconds=50)
 """When pods have no other choice, what was refused so long ago is asked for again: by the next minute's look."""
 
 _PARTITION = "unavailable"
@@ -67,10 +67,10 @@ def mark(dynamodb: DynamoDBClient, table: str, offerings: Iterable[OfferingKey],
 
 def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset[OfferingKey]:
     """The offerings that have no capacity now."""
-    return frozenset(marked(dynamodb, table, now=now))
+    return frozenset(marked_at(dynamodb, table, now=now))
 
 
-def marked(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[OfferingKey, datetime]:
+def marked_at(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[OfferingKey, datetime]:
     """The offerings that have no capacity now, and when that was seen last (to the second)."""
     found: dict[OfferingKey, datetime] = {}
     pages = dynamodb.get_paginator("query").paginate(

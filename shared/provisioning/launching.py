@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo
     from shared.instance_types.instance_type import InstanceType
     from shared.launch.fleet.launch import Failed
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Launcher:
     table: str
     logger: Logger
 
-    def launch(self, claims: Iterable[NodeClaim], offers: Supply) -> tuple[Launched | Failed, ...]:
+    def launch(self, claims: Iterable[NodeClaim], offers: ResolvedNodePools) -> tuple[Launched | Failed, ...]:
         """Launch the claims and record what came of each; those whose pool or class can't launch now wait."""
         now = runtime.current().now()
         requests = []
@@ -123,7 +123,7 @@ class Launcher:
 
 
 def _request(
-    claim: NodeClaim, offers: Supply, kinds: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]]
+    claim: NodeClaim, offers: ResolvedNodePools, kinds: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]]
 ) -> LaunchRequest | None:
     """What to ask EC2 for, or None while the claim's pool or class can't launch.
 

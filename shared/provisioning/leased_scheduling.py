@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo
     from shared.cluster.lease import Lease
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
@@ -49,7 +49,7 @@ class ScheduledRound:
 
     decision: Decision
     snapshot: Snapshot
-    supply: Supply
+    resolved_pools: ResolvedNodePools
     created: tuple[NodeClaim, ...]
     unlaunched: tuple[NodeClaim, ...]
     nominated_claims: Mapping[str, str]
@@ -79,21 +79,21 @@ class LeasedScheduler:
         now = runtime.current().now()
         with hold(self.client, cluster=self.cluster.name, holder=self.holder, now=runtime.current().now) as lease:
             snapshot = read_snapshot(self.client, now=now)
-            supply = self._supply(snapshot, now)
-            fixed, lacks = self._write_static(lease, snapshot, supply, attempt)
+            resolved_pools = self._resolved_pools(snapshot, now)
+            fixed, lacks = self._write_static(lease, snapshot, resolved_pools, attempt)
             if fixed:
                 snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *fixed))
-            decision = _plan(snapshot, supply, leaving)
+            decision = _plan(snapshot, resolved_pools, leaving)
             scarce: dict[str, UnschedulableReason] = {}
             if decision.pod_errors:
-                lately = self._supply(snapshot, now, lately=True)
-                again = decision if lately == supply else _plan(snapshot, lately, leaving)
+                lately = self._resolved_pools(snapshot, now, lately=True)
+                again = decision if lately == resolved_pools else _plan(snapshot, lately, leaving)
                 if len(again.pod_errors) < len(decision.pod_errors):
                     scarce = {pod: why for pod, why in decision.pod_errors.items() if pod not in again.pod_errors}
-                    supply, decision = lately, again
+                    resolved_pools, decision = lately, again
             lease.check()
-            machines = batch_launches(decision, snapshot, supply)
-            planned_now = self._write(machines, snapshot, supply, decision=f"{self.run}/{attempt}")
+            machines = batch_launches(decision, snapshot, resolved_pools)
+            planned_now = self._write(machines, snapshot, resolved_pools, decision=f"{self.run}/{attempt}")
         created = (*fixed, *planned_now)
         there = {n.metadata.name for n in snapshot.nodes}
         arriving = {pod: name for name, pods in decision.existing_nodes.items() if name not in there for pod in pods}
@@ -102,7 +102,7 @@ class LeasedScheduler:
         return ScheduledRound(
             decision=decision,
             snapshot=snapshot,
-            supply=supply,
+            resolved_pools=resolved_pools,
             created=created,
             unlaunched=tuple(c for c in snapshot.node_claims if _is_unlaunched(c) and c.name not in made),
             nominated_claims=arriving,
@@ -110,7 +110,7 @@ class LeasedScheduler:
             recently_unavailable=scarce,
         )
 
-    def _supply(self, snapshot: Snapshot, now: datetime, *, lately: bool = False) -> Supply:
+    def _resolved_pools(self, snapshot: Snapshot, now: datetime, *, lately: bool = False) -> ResolvedNodePools:
         return gather_supply(
             snapshot,
             self.catalog,
@@ -122,19 +122,26 @@ class LeasedScheduler:
         )
 
     def _write_static(
-        self, lease: Lease, snapshot: Snapshot, supply: Supply, attempt: int
+        self, lease: Lease, snapshot: Snapshot, resolved_pools: ResolvedNodePools, attempt: int
     ) -> tuple[tuple[NodeClaim, ...], Mapping[str, str]]:
         """What static pools lack, written first, so that pending pods count on it."""
-        machines, lacks = static_pools.missing_replicas(snapshot, supply.instance_types, supply.not_ready)
+        machines, lacks = static_pools.missing_replicas(
+            snapshot, resolved_pools.instance_types, resolved_pools.not_ready
+        )
         if not machines:
             return (), lacks
         lease.check()
-        return self._write(machines, snapshot, supply, decision=f"{self.run}/{attempt}/static"), lacks
+        return self._write(machines, snapshot, resolved_pools, decision=f"{self.run}/{attempt}/static"), lacks
 
     def _write(
-        self, machines: Sequence[PlannedNodeClaim], snapshot: Snapshot, supply: Supply, *, decision: str
+        self,
+        machines: Sequence[PlannedNodeClaim],
+        snapshot: Snapshot,
+        resolved_pools: ResolvedNodePools,
+        *,
+        decision: str,
     ) -> tuple[NodeClaim, ...]:
-        claims = new_node_claims(machines, snapshot, supply, decision=decision)
+        claims = new_node_claims(machines, snapshot, resolved_pools, decision=decision)
 
         def write(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
             machine, claim = item
@@ -154,9 +161,14 @@ class LeasedScheduler:
         return tuple(parallel.each(write, zip(machines, claims, strict=True)))
 
 
-def _plan(snapshot: Snapshot, supply: Supply, leaving: frozenset[str]) -> Decision:
+def _plan(snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]) -> Decision:
     return schedule(
-        Problem(snapshot=snapshot, instance_types=supply.instance_types, not_ready=supply.not_ready, leaving=leaving)
+        Problem(
+            snapshot=snapshot,
+            instance_types=resolved_pools.instance_types,
+            not_ready=resolved_pools.not_ready,
+            leaving=leaving,
+        )
     )
 
 

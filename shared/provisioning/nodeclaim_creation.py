@@ -9,8 +9,8 @@ from shared import aws
 from shared.api import labels as names
 from shared.api.quantity import add, largest, parse_resources
 from shared.instance_types import unavailable_offerings
-from shared.launch import node_pools
-from shared.launch.fleet.batching import fewer_launches, past_limits
+from shared.launch import resolved_node_pools
+from shared.launch.fleet.batching import merge_launch_groups, pools_past_limits
 from shared.provisioning.nodeclaim import instance_types, nodeclaim_for
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared.api.quantity import Resources
     from shared.cluster.info import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.launch.node_pools import Supply
+    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.decision import Decision, PlannedNodeClaim
     from shared.snapshot import Snapshot
 
@@ -37,20 +37,20 @@ def gather_supply(
     default_instance_profile: str,
     now: datetime,
     only_recent: bool = False,
-) -> Supply:
+) -> ResolvedNodePools:
     """What the snapshot's pools could launch now; ``table`` is DynamoDB's, which keeps what has no capacity.
 
-    ``lately``: only what was refused lately counts as having none (``unavailable_offerings.ASK_AGAIN``).
+    ``lately``: only what was refused lately counts as having none (``unavailable_offerings.RETRY_AFTER``).
     """
-    return node_pools.gather(
+    return resolved_node_pools.resolve_node_pools(
         snapshot.node_pools,
         snapshot.node_classes,
         catalog,
         cluster,
         unavailable={
             offering
-            for offering, at in unavailable_offerings.marked(aws.dynamodb(), table, now=now).items()
-            if not only_recent or now - at < unavailable_offerings.ASK_AGAIN
+            for offering, at in unavailable_offerings.marked_at(aws.dynamodb(), table, now=now).items()
+            if not only_recent or now - at < unavailable_offerings.RETRY_AFTER
         },
         default_instance_profile=default_instance_profile,
         now=now,
@@ -60,7 +60,7 @@ def gather_supply(
 
 
 def new_node_claims(
-    machines: Iterable[PlannedNodeClaim], snapshot: Snapshot, supply_: Supply, *, decision: str
+    machines: Iterable[PlannedNodeClaim], snapshot: Snapshot, resolved_pools: ResolvedNodePools, *, decision: str
 ) -> tuple[NodeClaim, ...]:
     """The claims of planned machines, not written yet; their names follow from the decision's id."""
     pools = {p.name: p for p in snapshot.node_pools}
@@ -68,7 +68,7 @@ def new_node_claims(
         nodeclaim_for(
             one,
             pools[one.node_pool],
-            supply_.node_classes[one.node_pool],
+            resolved_pools.node_classes[one.node_pool],
             decision=decision,
             name=f"{one.node_pool}-{_suffix(decision, i)}",
         )
@@ -82,16 +82,16 @@ def _suffix(decision: str, index: int) -> str:
     return "".join(_LETTERS[b % len(_LETTERS)] for b in digest[:5])
 
 
-def batch_launches(decision: Decision, snapshot: Snapshot, offers: Supply) -> tuple[PlannedNodeClaim, ...]:
+def batch_launches(decision: Decision, snapshot: Snapshot, offers: ResolvedNodePools) -> tuple[PlannedNodeClaim, ...]:
     """The decision's claims in their order, in few launches; those of pools that are near their limits as planned."""
     held: dict[str, Resources] = {}
     capacity = {pool: {t.name: t.capacity for t in types} for pool, types in offers.instance_types.items()}
     for claim in snapshot.node_claims:
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
         held[pool] = add(held.get(pool, {}), _size(claim, capacity.get(pool, {})))
-    merged = fewer_launches(decision.new_node_claims)
-    limited = past_limits(merged, snapshot.node_pools, held=held, instance_types=offers.instance_types)
-    return fewer_launches(decision.new_node_claims, limited=limited) if limited else merged
+    merged = merge_launch_groups(decision.new_node_claims)
+    limited = pools_past_limits(merged, snapshot.node_pools, held=held, instance_types=offers.instance_types)
+    return merge_launch_groups(decision.new_node_claims, limited=limited) if limited else merged
 
 
 def _size(claim: NodeClaim, capacity: Mapping[str, Resources]) -> Resources:

@@ -105,7 +105,7 @@ class Provisioner:
             decided = deciding.schedule(attempt, leaving)
             self._tell(decided)
             claims = (*decided.unlaunched, *decided.created)
-            results = launching.launch(claims, decided.supply)
+            results = launching.launch(claims, decided.resolved_pools)
             launched = [r for r in results if isinstance(r, Launched)]
             failed = [r for r in results if isinstance(r, Failed)]
             report.claims_created += len(decided.created)

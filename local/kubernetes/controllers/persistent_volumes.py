@@ -27,7 +27,7 @@ from local.kubernetes.scheduler.volume_plugins import (
     is_bound,
 )
 from shared.api.kubernetes import Node
-from shared.api.labels import ZONE, canonical
+from shared.api.labels import ZONE, normalize_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +165,7 @@ class PersistentVolumes:
             value
             for term in storage_class.allowed_topologies
             for expression in term.match_label_expressions
-            if canonical(expression.key) == ZONE
+            if normalize_key(expression.key) == ZONE
             for value in expression.values
         }
         zones = sorted(allowed or {n.metadata.labels[ZONE] for n in self._nodes.values() if ZONE in n.metadata.labels})

@@ -1,6 +1,6 @@
 """From a struct to the structural OpenAPI schema of a CustomResourceDefinition.
 
-What is said of a field stands beside it (``shared.api.schema.describe``); here is only the translation. A lenient
+What is said of a field stands beside it (``shared.api.meta.describe``); here is only the translation. A lenient
 schema keeps types and descriptions alone and lets unknown fields be: legacy objects must be admitted as they are, so
 that what is wrong with them can be told by a condition.
 """

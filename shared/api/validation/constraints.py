@@ -37,8 +37,8 @@ def _in_domain(domain: str, parent: str) -> bool:
 
 def restricted(path: str, key: str, *, nodepool_allowed: bool = False) -> Iterator[str]:
     """A key that users must leave alone."""
-    canonical = labels.canonical(key)
-    if canonical == labels.HOSTNAME or (canonical == labels.NODEPOOL and not nodepool_allowed):
+    normalized = labels.normalize_key(key)
+    if normalized == labels.HOSTNAME or (normalized == labels.NODEPOOL and not nodepool_allowed):
         yield f"{path}: {quoted(key)} is restricted: its value is set for each node; allowed are other labels"
         return
     if key in _OPEN_KEYS:
@@ -100,7 +100,7 @@ def _values(at: str, one: NodeSelectorRequirement) -> Iterator[str]:
         return
     for i, value in enumerate(one.values):
         yield from scalars.label_value(f"{at}.values[{i}]", value)
-    known = _KNOWN_VALUES.get(labels.canonical(one.key))
+    known = _KNOWN_VALUES.get(labels.normalize_key(one.key))
     if known and one.operator == IN and not set(known) & set(one.values):
         yield f"{at}.values: {_shown(one)} matches no node; known values of {one.key} are {listed(known)}"
 

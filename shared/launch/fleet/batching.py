@@ -54,7 +54,7 @@ class _Group:
         return (self.model.cheapest.price - other.model.cheapest.price) * len(other.members)
 
 
-def fewer_launches(
+def merge_launch_groups(
     claims: Sequence[PlannedNodeClaim], *, limited: Collection[str] = ()
 ) -> tuple[PlannedNodeClaim, ...]:
     """The claims in their order, some with the instance types of a larger one, so that they fall into fewer groups.
@@ -72,7 +72,7 @@ def fewer_launches(
     return tuple(found[at] for at in range(len(claims)))
 
 
-def past_limits(
+def pools_past_limits(
     claims: Iterable[PlannedNodeClaim],
     pools: Iterable[NodePool],
     *,
@@ -150,7 +150,7 @@ def _common(one: _Group, other: _Group) -> PlannedNodeClaim | None:
     if len(types) < ENOUGH * max(len(a.instance_types), len(b.instance_types)):
         return None
     requirements = tuple(
-        replace_fields(r, values=list(types)) if labels.canonical(r.key) == labels.INSTANCE_TYPE else r
+        replace_fields(r, values=list(types)) if labels.normalize_key(r.key) == labels.INSTANCE_TYPE else r
         for r in a.requirements
     )
     # Whatever holds the pods of both has the most that either asks for, of each resource.
@@ -174,7 +174,7 @@ def _groups(claims: Sequence[PlannedNodeClaim]) -> list[_Group]:
 
 def _terms(claim: PlannedNodeClaim) -> bytes:
     """All that claims of one launch have in common but for the types."""
-    requirements = [r for r in claim.requirements if labels.canonical(r.key) != labels.INSTANCE_TYPE]
+    requirements = [r for r in claim.requirements if labels.normalize_key(r.key) != labels.INSTANCE_TYPE]
     parts = [claim.node_pool, requirements, dict(sorted(claim.labels.items())), claim.taints, claim.min_values_relaxed]
     return msgspec.json.encode(msgspec.to_builtins(parts))
 

@@ -1,8 +1,4 @@
-"""Whether a NodePool can launch with its EC2NodeClass: the NodeClassReady condition of the NodePool.
-
-The provisioner, the NodePools' conditions and the command line share these rules. Source: Karpenter's
-nodepool/readiness controller; ``ZonesConflict`` is Tenon's.
-"""
+"""Whether a NodePool can launch with its NodeClass, or why not: missing, being deleted, not ready, no common zone."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ from typing import TYPE_CHECKING
 from shared.ami_family.families import is_legacy
 from shared.api import labels
 from shared.api.meta import EventReason, condition
+from shared.api.nodeclass import READY
 from shared.instance_types.compatibility import met
 
 if TYPE_CHECKING:
@@ -19,25 +16,23 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
 
-READY = "Ready"
-
 
 def node_class_of(pool: NodePool, classes: Iterable[EC2NodeClass]) -> EC2NodeClass | None:
-    """The node class that the pool refers to, or None when there is none of that name."""
-    wanted = pool.spec.template.spec.node_class_ref.name
-    return next((c for c in classes if c.name == wanted), None)
+    """The NodeClass that the pool refers to, or None if there is none of that name."""
+    name = pool.spec.template.spec.node_class_ref.name
+    return next((c for c in classes if c.name == name), None)
 
 
 def node_class_not_ready(pool: NodePool, node_class: EC2NodeClass | None) -> tuple[str, str] | None:
-    """Why the pool can't launch because of its node class (reason, message), or None when it can."""
-    wanted = pool.spec.template.spec.node_class_ref.name
+    """Why the pool can't launch with its NodeClass (reason, message), or None if it can."""
+    name = pool.spec.template.spec.node_class_ref.name
     if node_class is None:
-        return EventReason("NodeClassNotFound"), f'there is no valid EC2NodeClass or AWSNodeTemplate named "{wanted}"'
+        return EventReason("NodeClassNotFound"), f'there is no valid EC2NodeClass or AWSNodeTemplate named "{name}"'
     if node_class.metadata.deletion_timestamp is not None:
         return EventReason("NodeClassTerminating"), f"{node_class.ref} is being deleted"
     ready = condition(node_class.status.conditions, READY)
     if ready is None or ready.status != "True":
-        message = ready.message if ready is not None else "not looked at yet"
+        message = ready.message if ready is not None else "its status is not known yet"
         return EventReason("NodeClassNotReady"), f"{node_class.ref}: {message}"
     conflict = zone_conflict(pool, node_class)
     return (EventReason("ZonesConflict"), conflict) if conflict is not None else None
@@ -45,19 +40,19 @@ def node_class_not_ready(pool: NodePool, node_class: EC2NodeClass | None) -> tup
 
 def zone_conflict(pool: NodePool, node_class: EC2NodeClass) -> str | None:
     """Why no subnet of the class is in a zone that the pool allows, naming both fields; None if one is."""
-    asked = [
-        r for r in pool.spec.template.spec.requirements if labels.canonical(r.key) in {labels.ZONE, labels.ZONE_ID}
+    requirements = [
+        r for r in pool.spec.template.spec.requirements if labels.normalize_key(r.key) in {labels.ZONE, labels.ZONE_ID}
     ]
     subnets = node_class.status.subnets
-    for requirement in asked:
-        by_id = labels.canonical(requirement.key) == labels.ZONE_ID
+    for requirement in requirements:
+        by_id = labels.normalize_key(requirement.key) == labels.ZONE_ID
         subnets = [s for s in subnets if met(requirement.operator, requirement.values, s.zone_id if by_id else s.zone)]
     if subnets or not node_class.status.subnets:
         return None
     field = "spec.subnetSelector" if is_legacy(node_class.kind) else "spec.subnetSelectorTerms"
-    there = ", ".join(sorted({f"{s.zone} ({s.zone_id})" if s.zone_id else s.zone for s in node_class.status.subnets}))
-    wanted = " and ".join(f"{r.key} {r.operator} {', '.join(r.values)}".rstrip() for r in asked)
+    zones = ", ".join(sorted({f"{s.zone} ({s.zone_id})" if s.zone_id else s.zone for s in node_class.status.subnets}))
+    required = " and ".join(f"{r.key} {r.operator} {', '.join(r.values)}".rstrip() for r in requirements)
     return (
-        f"{field} of {node_class.kind} {node_class.name} selects subnets in {there} only, "
-        f"but {pool.kind} {pool.name} requires {wanted}"
+        f"{field} of {node_class.kind} {node_class.name} selects subnets in {zones} only, "
+        f"but {pool.kind} {pool.name} requires {required}"
     )

@@ -16,6 +16,13 @@ from shared.ami_family.families import family_of, is_legacy
 from shared.ami_family.user_data import render
 from shared.api.meta import to_json, with_condition
 from shared.api.nodeclass import (
+    AMIS_READY,
+    CAPACITY_RESERVATIONS_READY,
+    INSTANCE_PROFILE_READY,
+    READY,
+    SECURITY_GROUPS_READY,
+    SUBNETS_READY,
+    VALIDATION_SUCCEEDED,
     EC2NodeClassStatus,
     ResolvedAMI,
     ResolvedCapacityReservation,
@@ -38,15 +45,6 @@ if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo
 
 T = TypeVar("T")
-
-SUBNETS_READY = "SubnetsReady"
-SECURITY_GROUPS_READY = "SecurityGroupsReady"
-AMIS_READY = "AMIsReady"
-INSTANCE_PROFILE_READY = "InstanceProfileReady"
-CAPACITY_RESERVATIONS_READY = "CapacityReservationsReady"
-"""Only on classes that select some."""
-VALIDATION_SUCCEEDED = "ValidationSucceeded"
-READY = "Ready"
 
 _ALWAYS = (SUBNETS_READY, SECURITY_GROUPS_READY, AMIS_READY, INSTANCE_PROFILE_READY, VALIDATION_SUCCEEDED)
 

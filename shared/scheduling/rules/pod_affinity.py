@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.api.labels import canonical
+from shared.api.labels import normalize_key
 from shared.api.meta import LabelSelector, LabelSelectorRequirement
 from shared.api.selectors import SelectorError, matches
 
@@ -84,13 +84,13 @@ def _topology_term(
 ) -> TopologyTerm:
     if selector is None:
         # No selector selects nothing: an expression that nothing fulfils.
-        return TopologyTerm(canonical(topology_key), frozenset(), (), ())
+        return TopologyTerm(normalize_key(topology_key), frozenset(), (), ())
     expressions = [*selector.match_expressions, *extra]
     for e in expressions:
         if e.operator not in {"In", "NotIn", "Exists", "DoesNotExist"}:
             raise SelectorError(f'{e.key}: "{e.operator}" is not an operator of a label selector')
     return TopologyTerm(
-        canonical(topology_key),
+        normalize_key(topology_key),
         namespaces,
         tuple(sorted(selector.match_labels.items())),
         tuple(sorted((e.key, e.operator, tuple(sorted(e.values))) for e in expressions)),

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from shared.api.kubernetes import NodeSelectorRequirement
-from shared.api.labels import canonical
+from shared.api.labels import normalize_key
 from shared.api.selectors import OPERATORS, integer
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def parse(expressions: Iterable[Expression]) -> Requirements:
     """
     found: Requirements = {}
     for e in expressions:
-        key = canonical(e.key)
+        key = normalize_key(e.key)
         allowed = _value_set(e.key, e.operator, tuple(e.values))
         found[key] = found[key] & allowed if key in found else allowed
     return found
@@ -152,7 +152,7 @@ def of_labels(labels: Mapping[str, str]) -> Requirements:
     """Exactly these labels."""
     found: Requirements = {}
     for key, value in labels.items():
-        name = canonical(key)
+        name = normalize_key(key)
         found[name] = found[name] & only(value) if name in found else only(value)
     return found
 

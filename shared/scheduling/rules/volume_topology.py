@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.api.labels import canonical
+from shared.api.labels import normalize_key
 from shared.scheduling.rules.node_affinity import term_requirements
 from shared.scheduling.rules.requirements import Requirements, both, contradiction, only
 
@@ -138,5 +138,5 @@ class Storage:
 def _topology(terms: list[TopologyLabelRequirement]) -> Requirements:
     found: Requirements = {}
     for term in terms:
-        found = both(found, {canonical(term.key): only(*term.values)})
+        found = both(found, {normalize_key(term.key): only(*term.values)})
     return found

@@ -183,6 +183,6 @@ def _is_younger(pod: Pod, claim: NodeClaim) -> bool:
 
 def _terms(claim: NodeClaim) -> bytes:
     """What claims have in common whose pods may take each other's places: all but the size."""
-    requirements = [r for r in claim.spec.requirements if names.canonical(r.key) != names.INSTANCE_TYPE]
+    requirements = [r for r in claim.spec.requirements if names.normalize_key(r.key) != names.INSTANCE_TYPE]
     pool = claim.metadata.labels.get(names.NODEPOOL, "")
     return msgspec.json.encode([pool, requirements, claim.spec.taints])

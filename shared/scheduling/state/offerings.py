@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE, canonical
+from shared.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE, normalize_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,7 +121,7 @@ def _catalog(unordered: tuple[InstanceType, ...]) -> Catalog:
             tuple(
                 sorted(
                     {
-                        **{canonical(k): v for k, v in o.labels.items()},
+                        **{normalize_key(k): v for k, v in o.labels.items()},
                         ZONE: o.zone,
                         CAPACITY_TYPE: o.capacity_type,
                     }.items()
@@ -140,7 +140,7 @@ def _catalog(unordered: tuple[InstanceType, ...]) -> Catalog:
         offered[i, at[key]] = True
         if o.available:
             price[i, at[key]] = min(price[i, at[key]], o.price)
-    labelled = [{canonical(k): v for k, v in t.labels.items()} for t in types]
+    labelled = [{normalize_key(k): v for k, v in t.labels.items()} for t in types]
     for labels, t in zip(labelled, types, strict=True):
         labels[INSTANCE_TYPE] = t.name
     systems = tuple(frozenset(labels.pop(OS).split(",")) if OS in labels else frozenset() for labels in labelled)

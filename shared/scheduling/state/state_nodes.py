@@ -180,8 +180,8 @@ def _quantities(raw: Mapping[str, str | int | float]) -> Resources:
 
 
 def _canonical(labels: Mapping[str, str]) -> dict[str, str]:
-    found = {names.canonical(k): v for k, v in labels.items()}
-    found.update((k, v) for k, v in labels.items() if names.canonical(k) == k)
+    found = {names.normalize_key(k): v for k, v in labels.items()}
+    found.update((k, v) for k, v in labels.items() if names.normalize_key(k) == k)
     return found
 
 

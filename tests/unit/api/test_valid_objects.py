@@ -12,7 +12,7 @@ from shared.api.cron import parse_cron
 from shared.api.decode import node_class, node_pool
 from shared.api.duration import parse_duration
 from shared.api.kubernetes import OPERATORS
-from shared.api.labels import canonical
+from shared.api.labels import normalize_key
 from shared.api.quantity import parse_resources
 from shared.api.selectors import holds
 
@@ -90,7 +90,7 @@ def test_a_valid_provisioner_becomes_a_valid_pool(
         return
     own = ("spec.template.metadata.labels.karpenter.sh/provisioner-name", "spec.template.spec.nodeClassRef.kind")
     assert [problem for problem in validation.node_pool(pool) if not problem.startswith(own)] == []
-    assert {canonical(r.key) for r in pool.spec.template.spec.requirements} >= {
+    assert {normalize_key(r.key) for r in pool.spec.template.spec.requirements} >= {
         "kubernetes.io/os",
         "kubernetes.io/arch",
         "karpenter.sh/capacity-type",

@@ -11,7 +11,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta
 from shared.api.nodepool import NodePool, NodePoolSpec
 from shared.instance_types.instance_type import InstanceType
-from shared.launch.fleet.batching import FEW, MANY, MANY_COST, fewer_launches, past_limits
+from shared.launch.fleet.batching import FEW, MANY, MANY_COST, merge_launch_groups, pools_past_limits
 from shared.scheduling.decision import CheapestOffering, PlannedNodeClaim
 
 SIZES = [2**n for n in range(1, 7)]
@@ -48,7 +48,7 @@ def price(claims: tuple[PlannedNodeClaim, ...]) -> float:
 
 def test_the_odd_machine_at_the_end_of_many_is_bought_as_one_of_them() -> None:
     planned = (*(claim(64, at=i) for i in range(10)), claim(16), claim(8), claim(2))
-    made = fewer_launches(planned)
+    made = merge_launch_groups(planned)
     assert groups(planned) == 4
     assert groups(made) == FEW
     assert price(made) - price(planned) == 6  # the machine of 2 cores has become one of 8
@@ -72,7 +72,7 @@ def of_types(*types: str, cpu: int, memory: int, least: int | None = None) -> Pl
 
 def test_machines_that_differ_only_in_what_else_they_could_be_are_launched_together() -> None:
     planned = (of_types("c5", "c6", cpu=8, memory=1), of_types("c5", "m5", cpu=4, memory=2))
-    made = fewer_launches(planned)
+    made = merge_launch_groups(planned)
     assert groups(made) == 1
     assert made[0].instance_types == ("c5", *planned[0].instance_types[2:])
     assert made[0].requirements[0].values == list(made[0].instance_types)
@@ -85,22 +85,22 @@ def test_machines_with_too_little_in_common_or_a_least_number_of_types_stay_apar
     bound = (of_types("c5", "c6", cpu=8, memory=1, least=42), of_types("c5", "m5", cpu=4, memory=2, least=42))
     dearer = (of_types("c5", "c6", cpu=8, memory=1), of_types("c6", cpu=4, memory=2))
     for planned in (apart, bound, dearer):
-        assert fewer_launches(planned) == planned
+        assert merge_launch_groups(planned) == planned
 
 
 def test_few_launches_stay_as_they_are() -> None:
     planned = (claim(64), claim(16), claim(2))
-    assert fewer_launches(planned) == planned
+    assert merge_launch_groups(planned) == planned
 
 
 def test_what_would_cost_too_much_is_left() -> None:
     planned = (claim(64), claim(32), claim(16), claim(8))
-    assert fewer_launches(planned) == planned
+    assert merge_launch_groups(planned) == planned
 
 
 def test_claims_that_differ_in_more_than_types_are_never_joined() -> None:
     planned = (*(claim(64, at=i) for i in range(50)), *(claim(2, zone=zone) for zone in "bcde"))
-    assert fewer_launches(planned) == planned
+    assert merge_launch_groups(planned) == planned
 
 
 def test_claims_of_a_pool_near_its_limits_stay_as_planned() -> None:
@@ -109,9 +109,9 @@ def test_claims_of_a_pool_near_its_limits_stay_as_planned() -> None:
     largest = 13 * 64  # each claim may become the largest type
     for held, near in ((1000 - largest, set()), (1001 - largest, {"default"})):
         pools = [NodePool(metadata=ObjectMeta(name="default"), spec=NodePoolSpec(limits={"cpu": "1"}))]
-        found = past_limits(planned, pools, held={"default": {"cpu": held}}, instance_types={"default": types})
+        found = pools_past_limits(planned, pools, held={"default": {"cpu": held}}, instance_types={"default": types})
         assert found == near
-    assert fewer_launches(planned, limited={"default"}) == planned
+    assert merge_launch_groups(planned, limited={"default"}) == planned
 
 
 @given(st.lists(st.tuples(st.integers(1, 64), st.sampled_from("ab")), max_size=40))
@@ -119,7 +119,7 @@ def test_every_claim_keeps_its_pods_and_gets_types_that_hold_them_at_a_bounded_p
     asked: list[tuple[int, str]],
 ) -> None:
     planned = tuple(claim(cpu, zone=zone, at=i) for i, (cpu, zone) in enumerate(asked))
-    made = fewer_launches(planned)
+    made = merge_launch_groups(planned)
     assert [c.pods for c in made] == [c.pods for c in planned]
     for before, after in zip(planned, made, strict=True):
         assert after.requests == before.requests

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Supply:
+class ResolvedNodePools:
     """By pool name: the instance types it may launch, or why it may not; and the class it launches with.
 
     Classes carry what AWS says of them now, and a Provisioner's own kubelet settings.
@@ -41,7 +41,7 @@ class Supply:
     node_classes: Mapping[str, EC2NodeClass]
 
 
-def resolved(
+def resolve_node_classes(
     classes: Iterable[EC2NodeClass], cluster: ClusterInfo, *, default_instance_profile: str, now: datetime
 ) -> Mapping[str, EC2NodeClass]:
     """By name: the classes with what AWS says of them now."""
@@ -53,7 +53,7 @@ def resolved(
     }
 
 
-def gather(
+def resolve_node_pools(
     pools: Iterable[NodePool],
     classes: Iterable[EC2NodeClass],
     raw: InstanceTypeCatalog,
@@ -64,16 +64,16 @@ def gather(
     now: datetime,
     nodes: Iterable[Node] = (),
     claims: Iterable[NodeClaim] = (),
-) -> Supply:
+) -> ResolvedNodePools:
     """What the pools could launch now; ``unavailable`` are (capacity type, instance type, zone).
 
     From ``nodes`` and their ``claims`` it is learnt how much memory a type really has.
     """
-    live = resolved(classes, cluster, default_instance_profile=default_instance_profile, now=now)
-    return offered(pools, live.values(), raw, unavailable=unavailable, nodes=nodes, claims=claims)
+    live = resolve_node_classes(classes, cluster, default_instance_profile=default_instance_profile, now=now)
+    return node_pools_by_status(pools, live.values(), raw, unavailable=unavailable, nodes=nodes, claims=claims)
 
 
-def offered(
+def node_pools_by_status(
     pools: Iterable[NodePool],
     classes: Collection[EC2NodeClass],
     raw: InstanceTypeCatalog,
@@ -81,8 +81,8 @@ def offered(
     unavailable: Collection[tuple[str, str, str]],
     nodes: Iterable[Node] = (),
     claims: Iterable[NodeClaim] = (),
-) -> Supply:
-    """As :func:`gather`, by what the classes' own statuses say; AWS isn't asked."""
+) -> ResolvedNodePools:
+    """As :func:`resolve_node_pools`, by what the classes' own statuses say; AWS isn't asked."""
     there, claimed = tuple(nodes), tuple(claims)
     types: dict[str, tuple[InstanceType, ...]] = {}
     not_ready: dict[str, str] = {}
@@ -107,4 +107,4 @@ def offered(
             )
         types[pool.name] = built[kind]
         chosen[pool.name] = node_class
-    return Supply(instance_types=types, not_ready=not_ready, node_classes=chosen)
+    return ResolvedNodePools(instance_types=types, not_ready=not_ready, node_classes=chosen)
