@@ -11,22 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from shared.api.kubernetes import (
-        CSINode,
-        DaemonSet,
-        Namespace,
-        Node,
-        PersistentVolume,
-        PersistentVolumeClaim,
-        Pod,
-        PodDisruptionBudget,
-        StorageClass,
-        VolumeAttachment,
-    )
+    from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
     from shared.api.meta import ObjectRef
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
+    from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 
 
 @dataclass(frozen=True, kw_only=True)

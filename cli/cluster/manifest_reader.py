@@ -20,19 +20,10 @@ from cli.simulate import input_files
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.decode import DecodeError, decode
-from shared.api.kubernetes import (
-    CSINode,
-    DaemonSet,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PodDisruptionBudget,
-    StorageClass,
-    VolumeAttachment,
-)
+from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
 from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
+from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from shared.cluster import conversion
 from shared.snapshot import Snapshot
 

@@ -13,18 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cli.cluster import decoding
 from shared.api.decode import node_claim, node_pool
-from shared.api.kubernetes import (
-    CSINode,
-    DaemonSet,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-)
+from shared.api.kubernetes import DaemonSet, Namespace, Node
 from shared.api.labels import ARCH, OS
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
+from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem, SchedulingPolicies, UnschedulableReason
 from shared.snapshot import InvalidObject, Snapshot

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shared.api.kubernetes import Node, PersistentVolumeClaim, VolumeAttachment
+from shared.api.kubernetes import Node
 from shared.api.nodeclaim import NodeClaim
+from shared.api.storage import PersistentVolumeClaim, VolumeAttachment
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import list_objects

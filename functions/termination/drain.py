@@ -33,8 +33,9 @@ from shared.termination import delayed_eviction
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from shared.api.kubernetes import Pod, VolumeAttachment
+    from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.storage import VolumeAttachment
 
 STUCK_AFTER = timedelta(minutes=1)
 """A pod that long past its deletion is passed over: its kubelet won't confirm any more."""

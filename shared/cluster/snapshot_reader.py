@@ -22,19 +22,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared import runtime
-from shared.api.kubernetes import (
-    CSINode,
-    DaemonSet,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    PodDisruptionBudget,
-    StorageClass,
-    VolumeAttachment,
-)
+from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
 from shared.api.nodeclaim import NodeClaim
+from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from shared.cluster import conversion, listing, resources
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import ObjectList

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from local.kubernetes.objects import Change, Obj
     from local.kubernetes.registry.store import Store
-    from shared.api.kubernetes import StorageClass
+    from shared.api.storage import StorageClass
 
 PROVISIONED_AFTER = timedelta(seconds=1)
 ATTACHED_AFTER = timedelta(seconds=1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes.conversion import typed
-from shared.api.kubernetes import PersistentVolume, StorageClass
 from shared.api.quantity import parse_quantity
 from shared.api.selectors import SelectorError, matches_node
+from shared.api.storage import PersistentVolume, StorageClass
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Obj

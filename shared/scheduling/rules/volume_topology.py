@@ -17,13 +17,8 @@ from shared.scheduling.rules.requirements import Requirements, both, contradicti
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.api.kubernetes import (
-        PersistentVolume,
-        PersistentVolumeClaim,
-        Pod,
-        StorageClass,
-        TopologyLabelRequirement,
-    )
+    from shared.api.kubernetes import Pod
+    from shared.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, TopologyLabelRequirement
     from shared.snapshot import Snapshot
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"

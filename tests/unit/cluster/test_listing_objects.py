@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from shared.api.kubernetes import CSINode, Pod
+from shared.api.kubernetes import Pod
+from shared.api.storage import CSINode
 from shared.cluster import resources
 from shared.cluster.listing import decode
 from shared.snapshot import InvalidObject

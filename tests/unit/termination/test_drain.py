@@ -6,19 +6,10 @@ from msgspec.structs import replace
 
 from functions.termination.drain import deadline, next_step
 from shared.api import labels as names
-from shared.api.kubernetes import (
-    PersistentVolumeClaimSource,
-    Pod,
-    PodSpec,
-    PodStatus,
-    Toleration,
-    Volume,
-    VolumeAttachment,
-    VolumeAttachmentSource,
-    VolumeAttachmentSpec,
-)
+from shared.api.kubernetes import PersistentVolumeClaimSource, Pod, PodSpec, PodStatus, Toleration, Volume
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
+from shared.api.storage import VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec
 from shared.api.taints import DISRUPTED, with_disrupted, without_disrupted
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
