@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from shared.api import legacy, nodeclaim, nodeclass, nodepool, validation
+from shared.api import legacy, nodeclaim, nodeclass, nodepool
 from shared.api.legacy import AWSNodeTemplate, Provisioner
 from shared.api.meta import ObjectRef
 from shared.api.nodeclaim import NodeClaim
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
+from shared.api.validation.legacy import validate_node_template, validate_provisioner
+from shared.api.validation.nodeclass import validate_node_class
+from shared.api.validation.nodepool import validate_node_claim, validate_node_pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 T = TypeVar("T")
 Raw = bytes | str | dict[str, Any]
@@ -160,9 +163,9 @@ def node_pool(raw: Raw) -> Outcome[NodePool]:
     return _outcome(
         raw,
         {
-            (nodepool.API_VERSION, nodepool.KIND): _reader(NodePool, validation.node_pool, _same),
+            (nodepool.API_VERSION, nodepool.KIND): _reader(NodePool, validate_node_pool, _same),
             (legacy.PROVISIONER_API_VERSION, legacy.PROVISIONER_KIND): _reader(
-                Provisioner, validation.provisioner, legacy.to_node_pool
+                Provisioner, validate_provisioner, legacy.to_node_pool
             ),
         },
     )
@@ -173,9 +176,9 @@ def node_class(raw: Raw) -> Outcome[EC2NodeClass]:
     return _outcome(
         raw,
         {
-            (nodeclass.API_VERSION, nodeclass.KIND): _reader(EC2NodeClass, validation.node_class, _same),
+            (nodeclass.API_VERSION, nodeclass.KIND): _reader(EC2NodeClass, validate_node_class, _same),
             (legacy.TEMPLATE_API_VERSION, legacy.TEMPLATE_KIND): _reader(
-                AWSNodeTemplate, validation.node_template, legacy.to_node_class
+                AWSNodeTemplate, validate_node_template, legacy.to_node_class
             ),
         },
     )
@@ -183,7 +186,7 @@ def node_class(raw: Raw) -> Outcome[EC2NodeClass]:
 
 def node_claim(raw: Raw) -> Outcome[NodeClaim]:
     """The claim, or what is wrong with it."""
-    return _outcome(raw, {(nodeclaim.API_VERSION, nodeclaim.KIND): _reader(NodeClaim, validation.node_claim, _same)})
+    return _outcome(raw, {(nodeclaim.API_VERSION, nodeclaim.KIND): _reader(NodeClaim, validate_node_claim, _same)})
 
 
 S = TypeVar("S")
@@ -195,11 +198,11 @@ def _same(value: T) -> T:
 
 
 def _reader(
-    kind: type[S], check: Callable[[S], tuple[str, ...]], convert: Callable[[S], T]
+    kind: type[S], check: Callable[[S], Iterable[str]], convert: Callable[[S], T]
 ) -> Callable[[Raw], Reading[T]]:
     def read(raw: Raw) -> Reading[T]:
         decoded = decode(raw, kind)
-        problems = check(decoded)
+        problems = tuple(check(decoded))
         return (None if problems else convert(decoded)), problems
 
     return read

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.api import validation
 from shared.api.cron import parse_cron
 from shared.api.decode import node_class, node_pool
 from shared.api.duration import parse_duration
@@ -15,6 +14,7 @@ from shared.api.kubernetes import OPERATORS
 from shared.api.labels import normalize_key
 from shared.api.quantity import parse_resources
 from shared.api.selectors import holds
+from shared.api.validation.nodepool import validate_node_pool
 
 if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
@@ -89,7 +89,7 @@ def test_a_valid_provisioner_becomes_a_valid_pool(
     if pool is None:
         return
     own = ("spec.template.metadata.labels.karpenter.sh/provisioner-name", "spec.template.spec.nodeClassRef.kind")
-    assert [problem for problem in validation.node_pool(pool) if not problem.startswith(own)] == []
+    assert [problem for problem in validate_node_pool(pool) if not problem.startswith(own)] == []
     assert {normalize_key(r.key) for r in pool.spec.template.spec.requirements} >= {
         "kubernetes.io/os",
         "kubernetes.io/arch",

@@ -1,25 +1,34 @@
-"""Problems of what pools, claims and provisioners have in common: labels, requirements, taints, the class's name.
+"""Validation of single values and of fields that several kinds share: labels, requirements, taints, class references.
 
-Labels that Tenon or Kubernetes sets are restricted: a user's value there would be a lie about the node. Source:
-Karpenter's restricted domains and well-known labels (docs/facts/karpenter.md, section 2).
+Each function yields at most one sentence a value. The syntax of labels is Kubernetes'
+(``apimachinery/pkg/util/validation``). Labels that Tenon or Kubernetes sets are restricted, because a user's value
+would be wrong on the node. Source: Karpenter's restricted domains and well-known labels (docs/facts/karpenter.md,
+section 2).
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from shared.api import labels
+from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import EFFECTS, MAX_MIN_VALUES, OPERATORS
 from shared.api.nodepool import MAX_REQUIREMENTS
+from shared.api.quantity import QuantityError, parse_quantity
 from shared.api.selectors import COMPARISONS, IN, NOT_IN, integer
-from shared.api.validation import scalars
-from shared.api.validation.scalars import listed, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from shared.api.kubernetes import NodeSelectorRequirement, Taint
     from shared.api.nodepool import NodeClassRef
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_DOMAIN = 253
+MAX_NAME = 63
+"""Longest value of a label, so longest name of what a label refers to."""
 
 _RESTRICTED_DOMAINS = ("kubernetes.io", "k8s.io", labels.GROUP, labels.AWS_GROUP)
 _OPEN_DOMAINS = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
@@ -29,6 +38,90 @@ _KNOWN_VALUES = {
     labels.ARCH: ("amd64", "arm64"),
     labels.OS: ("linux", "windows"),
 }
+
+
+def quoted(value: object) -> str:
+    """A value as it is shown in a sentence."""
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def listed(values: Collection[str]) -> str:
+    """Allowed values, in order."""
+    return ", ".join(values)
+
+
+def choice(path: str, value: str, allowed: Collection[str]) -> Iterator[str]:
+    """One of a few words."""
+    if value not in allowed:
+        yield f"{path}: {quoted(value)} is not allowed; allowed are {listed(allowed)}"
+
+
+def within(path: str, value: int | None, low: int, high: int | None = None) -> Iterator[str]:
+    """An integer in a range, both ends included; None is not set."""
+    if value is None or (value >= low and (high is None or value <= high)):
+        return
+    allowed = f"{low} or more" if high is None else f"{low} to {high}"
+    yield f"{path}: {value} is not allowed; allowed is {allowed}"
+
+
+def at_most(path: str, count: int, most: int) -> Iterator[str]:
+    """The length of a list."""
+    if count > most:
+        yield f"{path}: has {count} entries; allowed are at most {most}"
+
+
+def duration(path: str, value: str | None, *, never: bool = False) -> Iterator[str]:
+    """A duration; "Never" only where that means something. None is not set."""
+    if value is None:
+        return
+    try:
+        parsed = parse_duration(value)
+    except DurationError as error:
+        yield f"{path}: {error}"
+        return
+    if parsed is None and not never:
+        yield f'{path}: "{value}" is not allowed; allowed is a duration such as 30s, 10m or 1h30m'
+
+
+def quantity(path: str, name: str, value: str | float) -> Iterator[str]:
+    """A quantity that is not negative."""
+    try:
+        amount = parse_quantity(name, value)
+    except QuantityError as error:
+        yield f"{path}: {error}"
+        return
+    if amount < 0:
+        yield f"{path}: {quoted(value)} is negative; allowed is 0 or more"
+
+
+def quantities(path: str, raw: Mapping[str, str | int | float]) -> Iterator[str]:
+    """Quantities by resource name."""
+    for name, value in raw.items():
+        yield from quantity(f"{path}.{name}", name, value)
+
+
+def label_key(path: str, key: str) -> Iterator[str]:
+    """``name`` or ``domain/name``."""
+    domain, slash, name = key.rpartition("/")
+    if not _NAME.fullmatch(name) or (slash and not is_domain(domain)):
+        yield (
+            f"{path}: {quoted(key)} is not a label key; allowed is a name of at most 63 letters, digits, -, _ and . "
+            f"that starts and ends with a letter or digit, with an optional domain and / before it"
+        )
+
+
+def is_domain(text: str) -> bool:
+    """Whether the text is a DNS-1123 subdomain."""
+    return len(text) <= _LONGEST_DOMAIN and _DOMAIN.fullmatch(text) is not None
+
+
+def label_value(path: str, value: str) -> Iterator[str]:
+    """Empty, or as a name."""
+    if value and not _NAME.fullmatch(value):
+        yield (
+            f"{path}: {quoted(value)} is not a label value; allowed are at most 63 letters, digits, -, _ and ., "
+            f"starting and ending with a letter or digit"
+        )
 
 
 def _in_domain(domain: str, parent: str) -> bool:
@@ -58,25 +151,25 @@ def restricted(path: str, key: str, *, nodepool_allowed: bool = False) -> Iterat
 def template_labels(path: str, given: Mapping[str, str]) -> Iterator[str]:
     """The labels of a pool's nodes."""
     for key, value in given.items():
-        yield from scalars.label_key(f"{path}.{key}", key)
+        yield from label_key(f"{path}.{key}", key)
         yield from restricted(f"{path}.{key}", key)
-        yield from scalars.label_value(f"{path}.{key}", value)
+        yield from label_value(f"{path}.{key}", value)
 
 
 def template_annotations(path: str, given: Mapping[str, str]) -> Iterator[str]:
     """The annotations of a pool's nodes; only their keys have a form."""
     for key in given:
-        yield from scalars.label_key(f"{path}.{key}", key)
+        yield from label_key(f"{path}.{key}", key)
 
 
 def requirements(
     path: str, given: Sequence[NodeSelectorRequirement], *, nodepool_allowed: bool = False
 ) -> Iterator[str]:
     """What nodes may be like."""
-    yield from scalars.at_most(path, len(given), MAX_REQUIREMENTS)
+    yield from at_most(path, len(given), MAX_REQUIREMENTS)
     for i, one in enumerate(given):
         at = f"{path}[{i}]"
-        yield from scalars.label_key(f"{at}.key", one.key)
+        yield from label_key(f"{at}.key", one.key)
         yield from restricted(f"{at}.key", one.key, nodepool_allowed=nodepool_allowed)
         yield from _values(at, one)
         yield from _min_values(at, one)
@@ -99,7 +192,7 @@ def _values(at: str, one: NodeSelectorRequirement) -> Iterator[str]:
         yield f"{at}.values: is empty; {one.operator} needs at least one value"
         return
     for i, value in enumerate(one.values):
-        yield from scalars.label_value(f"{at}.values[{i}]", value)
+        yield from label_value(f"{at}.values[{i}]", value)
     known = _KNOWN_VALUES.get(labels.normalize_key(one.key))
     if known and one.operator == IN and not set(known) & set(one.values):
         yield f"{at}.values: {_shown(one)} matches no node; known values of {one.key} are {listed(known)}"
@@ -112,7 +205,7 @@ def _shown(one: NodeSelectorRequirement) -> str:
 def _min_values(at: str, one: NodeSelectorRequirement) -> Iterator[str]:
     if one.min_values is None:
         return
-    yield from scalars.within(f"{at}.minValues", one.min_values, 1, MAX_MIN_VALUES)
+    yield from within(f"{at}.minValues", one.min_values, 1, MAX_MIN_VALUES)
     distinct = len(set(one.values))
     if one.operator == IN and distinct and one.min_values > distinct:
         yield f"{at}.minValues: {one.min_values} is more than the {distinct} values given; allowed is 1 to {distinct}"
@@ -122,9 +215,9 @@ def taints(path: str, given: Sequence[Taint]) -> Iterator[str]:
     """Taints of a node."""
     for i, taint in enumerate(given):
         at = f"{path}[{i}]"
-        yield from scalars.label_key(f"{at}.key", taint.key)
-        yield from scalars.label_value(f"{at}.value", taint.value)
-        yield from scalars.choice(f"{at}.effect", taint.effect, EFFECTS)
+        yield from label_key(f"{at}.key", taint.key)
+        yield from label_value(f"{at}.value", taint.value)
+        yield from choice(f"{at}.effect", taint.effect, EFFECTS)
 
 
 def both_taints(parent: str, given: Sequence[Taint], startup: Sequence[Taint]) -> Iterator[str]:
@@ -143,7 +236,7 @@ def both_taints(parent: str, given: Sequence[Taint], startup: Sequence[Taint]) -
 
 def node_class_ref(path: str, ref: NodeClassRef, kinds: Sequence[str]) -> Iterator[str]:
     """Which class the nodes are made by."""
-    yield from scalars.choice(f"{path}.group", ref.group, (labels.AWS_GROUP,))
-    yield from scalars.choice(f"{path}.kind", ref.kind, kinds)
+    yield from choice(f"{path}.group", ref.group, (labels.AWS_GROUP,))
+    yield from choice(f"{path}.kind", ref.kind, kinds)
     if not ref.name:
         yield f"{path}.name: is empty; the name of an {kinds[0]} is needed"

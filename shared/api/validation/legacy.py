@@ -1,4 +1,4 @@
-"""Problems of the legacy kinds, by the paths that their users know."""
+"""Validation of the legacy kinds, by the paths of their own fields."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from shared.api import labels, legacy
 from shared.api.nodeclass import AMI_FAMILIES
 from shared.api.nodepool import MAX_WEIGHT
-from shared.api.validation import classes, constraints, devices, kubelet, pools, scalars
-from shared.api.validation.scalars import quoted
+from shared.api.validation import fields, nodeclass, nodepool
+from shared.api.validation.fields import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from shared.api.legacy import AWSNodeTemplate, AWSNodeTemplateSpec, Provisioner, ProvisionerSpec
 
 
-def provisioner_problems(provisioner: Provisioner) -> Iterator[str]:
-    """Every problem of a Provisioner, in the order of the fields."""
+def validate_provisioner(provisioner: Provisioner) -> Iterator[str]:
+    """The problems of a karpenter.sh/v1alpha5 Provisioner, in the order of its fields."""
     spec = provisioner.spec
-    yield from pools.name(provisioner.metadata.name)
-    yield from constraints.template_labels("spec.labels", spec.labels)
-    yield from constraints.template_annotations("spec.annotations", spec.annotations)
-    yield from constraints.requirements("spec.requirements", spec.requirements)
-    yield from constraints.both_taints("spec", spec.taints, spec.startup_taints)
+    yield from nodepool.pool_name(provisioner.metadata.name)
+    yield from fields.template_labels("spec.labels", spec.labels)
+    yield from fields.template_annotations("spec.annotations", spec.annotations)
+    yield from fields.requirements("spec.requirements", spec.requirements)
+    yield from fields.both_taints("spec", spec.taints, spec.startup_taints)
     if spec.kubelet_configuration is not None:
-        yield from kubelet.problems("spec.kubeletConfiguration", spec.kubelet_configuration)
+        yield from nodeclass.kubelet_settings("spec.kubeletConfiguration", spec.kubelet_configuration)
     yield from _provider(spec)
-    yield from scalars.within("spec.ttlSecondsAfterEmpty", spec.ttl_seconds_after_empty, 0)
-    yield from scalars.within("spec.ttlSecondsUntilExpired", spec.ttl_seconds_until_expired, 0)
+    yield from fields.within("spec.ttlSecondsAfterEmpty", spec.ttl_seconds_after_empty, 0)
+    yield from fields.within("spec.ttlSecondsUntilExpired", spec.ttl_seconds_until_expired, 0)
     if spec.ttl_seconds_after_empty is not None and spec.consolidation is not None and spec.consolidation.enabled:
         yield (
             f"spec.ttlSecondsAfterEmpty: {spec.ttl_seconds_after_empty} is not allowed beside "
             f"spec.consolidation.enabled: true; allowed is one of them"
         )
-    yield from scalars.quantities("spec.limits.resources", spec.limits.resources)
-    yield from scalars.within("spec.weight", spec.weight, 1, MAX_WEIGHT)
+    yield from fields.quantities("spec.limits.resources", spec.limits.resources)
+    yield from fields.within("spec.weight", spec.weight, 1, MAX_WEIGHT)
 
 
 def _provider(spec: ProvisionerSpec) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _provider(spec: ProvisionerSpec) -> Iterator[str]:
         return
     if not spec.provider_ref.name:
         yield "spec.providerRef.name: is empty; the name of an AWSNodeTemplate is needed"
-    yield from scalars.choice(
+    yield from fields.choice(
         "spec.providerRef.kind", spec.provider_ref.kind or legacy.TEMPLATE_KIND, (legacy.TEMPLATE_KIND,)
     )
     group = spec.provider_ref.api_version.partition("/")[0]
@@ -58,8 +58,8 @@ def _provider(spec: ProvisionerSpec) -> Iterator[str]:
         )
 
 
-def template_problems(template: AWSNodeTemplate) -> Iterator[str]:
-    """Every problem of an AWSNodeTemplate, in the order of the fields."""
+def validate_node_template(template: AWSNodeTemplate) -> Iterator[str]:
+    """The problems of a karpenter.k8s.aws/v1alpha1 AWSNodeTemplate, in the order of its fields."""
     spec = template.spec
     if not template.metadata.name:
         yield "metadata.name: is missing"
@@ -71,10 +71,10 @@ def template_problems(template: AWSNodeTemplate) -> Iterator[str]:
             f"spec.launchTemplate: {quoted(spec.launch_template)} is not supported; Tenon makes launch templates of "
             f"the other fields"
         )
-    yield from devices.tags("spec.tags", spec.tags)
-    yield from devices.devices("spec.blockDeviceMappings", spec.block_device_mappings)
+    yield from nodeclass.tags("spec.tags", spec.tags)
+    yield from nodeclass.block_devices("spec.blockDeviceMappings", spec.block_device_mappings)
     if spec.metadata_options is not None:
-        yield from classes.metadata_options("spec.metadataOptions", spec.metadata_options)
+        yield from nodeclass.metadata_options("spec.metadataOptions", spec.metadata_options)
 
 
 def _selector(path: str, selector: Mapping[str, str], prefix: str) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _ids(path: str, selector: Mapping[str, str], prefix: str) -> Iterator[str]:
 
 def _images(spec: AWSNodeTemplateSpec) -> Iterator[str]:
     if spec.ami_family:
-        yield from scalars.choice("spec.amiFamily", spec.ami_family, AMI_FAMILIES)
+        yield from fields.choice("spec.amiFamily", spec.ami_family, AMI_FAMILIES)
     if spec.ami_family == "Custom" and not spec.ami_selector:
         yield "spec.amiSelector: is empty; the amiFamily Custom needs it"
     yield from _ids("spec.amiSelector", spec.ami_selector, "ami-")

@@ -1,0 +1,297 @@
+"""Validation of an EC2NodeClass: selector terms, AMI family, role, tags, block devices, kubelet and metadata settings.
+
+What the terms select is known only when they are resolved on AWS. The limits of volumes are EC2's (API reference,
+``EbsBlockDevice``): an error here is a condition, an error at launch is a failed CreateFleet for every pod.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING
+
+from shared.api import labels
+from shared.api.nodeclass import (
+    ALIAS_FAMILIES,
+    AMI_FAMILIES,
+    EVICTION_SIGNALS,
+    INSTANCE_STORE_POLICIES,
+    MATCH_CRITERIA,
+    MAX_DEVICES,
+    MAX_TERMS,
+    METADATA_CHOICES,
+    RESERVABLE,
+    VOLUME_TYPES,
+)
+from shared.api.quantity import MEMORY, QuantityError, parse_quantity
+from shared.api.validation import fields
+from shared.api.validation.fields import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from shared.api.nodeclass import (
+        AMISelectorTerm,
+        BlockDevice,
+        BlockDeviceMapping,
+        CapacityReservationSelectorTerm,
+        EC2NodeClass,
+        EC2NodeClassSpec,
+        Kubelet,
+        MetadataOptions,
+    )
+
+_ALIAS = re.compile(r"(?P<family>[a-z0-9]+)@(?P<version>\S+)")
+_ACCOUNT = re.compile(r"[0-9]{12}")
+_MAX_TERM_TAGS = 20
+_MAX_HOPS = 64
+_GIB = 2**30
+_MAX_GIB = 65_536
+_MIN_IOPS = 100
+_THROUGHPUT = (125, 2_000)
+_INITIALIZATION_RATE = (100, 300)
+_WITH_IOPS = ("gp3", "io1", "io2")
+_MAX_TAG_KEY = 128
+_MAX_TAG_VALUE = 256
+
+_RESERVED_TAGS = frozenset({labels.NODEPOOL, labels.NODECLAIM_TAG, labels.NODECLASS, labels.PROVISIONER_NAME})
+_RESERVED_PREFIXES = ("kubernetes.io/cluster/", "karpenter.sh/managed-by", "eks:", "aws:", "tenon.sh/")
+_PERCENT = re.compile(r"(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)%")
+
+
+def validate_node_class(node_class: EC2NodeClass) -> Iterator[str]:
+    """The problems of a karpenter.k8s.aws/v1 EC2NodeClass, in the order of its fields."""
+    spec = node_class.spec
+    if not node_class.name:
+        yield "metadata.name: is missing"
+    yield from _needed("spec.subnetSelectorTerms", len(spec.subnet_selector_terms))
+    for i, subnet in enumerate(spec.subnet_selector_terms):
+        yield from _term(f"spec.subnetSelectorTerms[{i}]", "subnet-", subnet.id, subnet.tags, {})
+    yield from _needed("spec.securityGroupSelectorTerms", len(spec.security_group_selector_terms))
+    for i, group in enumerate(spec.security_group_selector_terms):
+        at = f"spec.securityGroupSelectorTerms[{i}]"
+        yield from _term(at, "sg-", group.id, group.tags, {"name": group.name})
+        if group.name and group.tags:
+            yield f"{at}.name: {quoted(group.name)} is not allowed beside tags; allowed is one of them"
+    yield from _images(spec)
+    yield from _reservations(spec.capacity_reservation_selector_terms)
+    yield from _role(spec)
+    yield from tags("spec.tags", spec.tags)
+    yield from block_devices("spec.blockDeviceMappings", spec.block_device_mappings)
+    if spec.kubelet is not None:
+        yield from kubelet_settings("spec.kubelet", spec.kubelet)
+    if spec.instance_store_policy:
+        yield from fields.choice("spec.instanceStorePolicy", spec.instance_store_policy, INSTANCE_STORE_POLICIES)
+    yield from metadata_options("spec.metadataOptions", spec.metadata_options)
+
+
+def _needed(path: str, count: int) -> Iterator[str]:
+    if not count:
+        yield f"{path}: is empty; at least one term is needed"
+    yield from fields.at_most(path, count, MAX_TERMS)
+
+
+def _term(at: str, prefix: str, id_: str, tags: Mapping[str, str], others: Mapping[str, str]) -> Iterator[str]:
+    """What all terms have in common: something is selected by, an id stands alone, tags are whole."""
+    selectors = ["tags", "id", *others]
+    beside = [*(["tags"] if tags else []), *(name for name, value in others.items() if value)]
+    if not id_ and not beside:
+        yield f"{at}: selects nothing; one of {', '.join(selectors)} is needed"
+    if id_ and beside:
+        yield f"{at}.id: {quoted(id_)} is not allowed beside {', '.join(beside)}; an id stands alone"
+    if id_ and not re.fullmatch(rf"{prefix}[0-9a-z]+", id_):
+        yield f"{at}.id: {quoted(id_)} is not allowed; allowed is an id such as {prefix}0123456789abcdef0"
+    yield from fields.at_most(f"{at}.tags", len(tags), _MAX_TERM_TAGS)
+    for key, value in tags.items():
+        if not key or not value:
+            yield f'{at}.tags.{key}: "{key}={value}" is not allowed; a key and a value are needed (* for any value)'
+
+
+def _images(spec: EC2NodeClassSpec) -> Iterator[str]:
+    path = "spec.amiSelectorTerms"
+    terms = spec.ami_selector_terms
+    if spec.ami_family:
+        yield from fields.choice("spec.amiFamily", spec.ami_family, AMI_FAMILIES)
+    if not terms:
+        yield f"{path}: is empty; at least one term is needed, such as alias: al2023@latest"
+    yield from fields.at_most(path, len(terms), MAX_TERMS)
+    for i, term in enumerate(terms):
+        yield from _image(f"{path}[{i}]", term, spec.ami_family)
+        if term.alias and len(terms) > 1:
+            yield f"{path}[{i}].alias: {quoted(term.alias)} is not allowed beside other terms; an alias stands alone"
+    if terms and not spec.ami_family and not any(term.alias for term in terms):
+        yield f"spec.amiFamily: is missing; without an alias it is needed, one of {fields.listed(AMI_FAMILIES)}"
+
+
+def _image(at: str, term: AMISelectorTerm, family: str) -> Iterator[str]:
+    others = {"name": term.name, "alias": term.alias, "ssmParameter": term.ssm_parameter}
+    yield from _term(at, "ami-", term.id, term.tags, others)
+    if term.owner and (term.id or term.alias or term.ssm_parameter):
+        yield f"{at}.owner: {quoted(term.owner)} is not allowed here; it goes with tags or name"
+    for name in ("alias", "ssmParameter"):
+        beside = [other for other, value in others.items() if value and other != name]
+        if others[name] and (term.tags or beside):
+            named = ", ".join([*(["tags"] if term.tags else []), *beside])
+            yield f"{at}.{name}: {quoted(others[name])} is not allowed beside {named}; it stands alone"
+    if term.alias:
+        yield from _alias(f"{at}.alias", term.alias, family)
+
+
+def _alias(path: str, alias: str, family: str) -> Iterator[str]:
+    found = _ALIAS.fullmatch(alias)
+    if found is None or found["family"] not in ALIAS_FAMILIES:
+        yield (
+            f"{path}: {quoted(alias)} is not allowed; allowed is family@version (such as al2023@latest) of "
+            f"{fields.listed(tuple(ALIAS_FAMILIES))}"
+        )
+        return
+    own = ALIAS_FAMILIES[found["family"]]
+    if own.startswith("Windows") and found["version"] != "latest":
+        yield f"{path}: {quoted(alias)} is not allowed; Windows has no versions to name, only @latest"
+    if family and family not in {own, "Custom"}:
+        yield f"spec.amiFamily: {quoted(family)} is not allowed with the alias {alias}; allowed are {own} and Custom"
+
+
+def _reservations(terms: Sequence[CapacityReservationSelectorTerm]) -> Iterator[str]:
+    path = "spec.capacityReservationSelectorTerms"
+    yield from fields.at_most(path, len(terms), MAX_TERMS)
+    for i, term in enumerate(terms):
+        at = f"{path}[{i}]"
+        others = {"instanceMatchCriteria": term.instance_match_criteria}
+        yield from _term(at, "cr-", term.id, term.tags, others)
+        if term.owner_id and not _ACCOUNT.fullmatch(term.owner_id):
+            yield f"{at}.ownerID: {quoted(term.owner_id)} is not allowed; allowed is an account's 12 digits"
+        if term.owner_id and term.id:
+            yield f"{at}.ownerID: {quoted(term.owner_id)} is not allowed beside id; an id stands alone"
+        if term.instance_match_criteria:
+            yield from fields.choice(f"{at}.instanceMatchCriteria", term.instance_match_criteria, MATCH_CRITERIA)
+
+
+def _role(spec: EC2NodeClassSpec) -> Iterator[str]:
+    if spec.role and spec.instance_profile:
+        yield (
+            f"spec.role: {quoted(spec.role)} is not allowed beside spec.instanceProfile "
+            f"{quoted(spec.instance_profile)}; allowed is one of them, or neither for Tenon's own"
+        )
+    if spec.role.startswith("arn:"):
+        yield f"spec.role: {quoted(spec.role)} is not allowed; allowed is the role's name, not its ARN"
+
+
+def metadata_options(path: str, options: MetadataOptions) -> Iterator[str]:
+    """How the metadata service answers."""
+    yield from fields.choice(f"{path}.httpEndpoint", options.http_endpoint, METADATA_CHOICES["httpEndpoint"])
+    yield from fields.choice(
+        f"{path}.httpProtocolIPv6", options.http_protocol_ipv6, METADATA_CHOICES["httpProtocolIPv6"]
+    )
+    yield from fields.within(f"{path}.httpPutResponseHopLimit", options.http_put_response_hop_limit, 1, _MAX_HOPS)
+    yield from fields.choice(f"{path}.httpTokens", options.http_tokens, METADATA_CHOICES["httpTokens"])
+
+
+def block_devices(path: str, mappings: Sequence[BlockDeviceMapping]) -> Iterator[str]:
+    """The volumes of an instance."""
+    yield from fields.at_most(path, len(mappings), MAX_DEVICES)
+    roots = [i for i, mapping in enumerate(mappings) if mapping.root_volume]
+    if len(roots) > 1:
+        yield f"{path}[{roots[1]}].rootVolume: true is there already at {path}[{roots[0]}]; allowed is one root volume"
+    seen: dict[str, int] = {}
+    for i, mapping in enumerate(mappings):
+        at = f"{path}[{i}]"
+        first = seen.setdefault(mapping.device_name, i)
+        if not mapping.device_name:
+            yield f"{at}.deviceName: is empty; a name such as /dev/xvda is needed"
+        elif first != i:
+            yield f"{at}.deviceName: {quoted(mapping.device_name)} is there already at {path}[{first}]"
+        if mapping.ebs is not None:
+            yield from _volume(f"{at}.ebs", mapping.ebs)
+
+
+def _volume(at: str, ebs: BlockDevice) -> Iterator[str]:
+    kind = ebs.volume_type or "gp3"
+    if ebs.volume_type:
+        yield from fields.choice(f"{at}.volumeType", ebs.volume_type, VOLUME_TYPES)
+    if ebs.volume_size is None and not ebs.snapshot_id:
+        yield f"{at}.volumeSize: is missing; volumeSize or snapshotID is needed"
+    if ebs.volume_size is not None:
+        yield from _size(f"{at}.volumeSize", ebs.volume_size)
+    yield from fields.within(f"{at}.iops", ebs.iops, _MIN_IOPS)
+    if ebs.iops is not None and kind not in _WITH_IOPS:
+        yield f"{at}.iops: {ebs.iops} is not allowed for {kind}; allowed with {fields.listed(_WITH_IOPS)}"
+    yield from fields.within(f"{at}.throughput", ebs.throughput, *_THROUGHPUT)
+    if ebs.throughput is not None and kind != "gp3":
+        yield f"{at}.throughput: {ebs.throughput} is not allowed for {kind}; allowed with gp3"
+    yield from fields.within(f"{at}.volumeInitializationRate", ebs.volume_initialization_rate, *_INITIALIZATION_RATE)
+    if ebs.volume_initialization_rate is not None and not ebs.snapshot_id:
+        yield f"{at}.volumeInitializationRate: {ebs.volume_initialization_rate} needs a snapshotID"
+    if ebs.kms_key_id and ebs.encrypted is False:
+        yield f"{at}.encrypted: false is not allowed with a kmsKeyID; allowed is true"
+
+
+def _size(path: str, given: str | float) -> Iterator[str]:
+    try:
+        size = parse_quantity(MEMORY, given)
+    except QuantityError as error:
+        yield f"{path}: {error}"
+        return
+    if not _GIB <= size <= _MAX_GIB * _GIB:
+        yield f"{path}: {quoted(given)} is not allowed; allowed is 1Gi to 64Ti"
+
+
+def tags(path: str, given: Mapping[str, str]) -> Iterator[str]:
+    """Tags of what is launched, but for those by which Tenon and EKS know their own."""
+    for key, value in given.items():
+        if not 1 <= len(key) <= _MAX_TAG_KEY:
+            yield f"{path}.{key}: {quoted(key)} is not allowed; allowed are keys of 1 to {_MAX_TAG_KEY} characters"
+        elif key in _RESERVED_TAGS or key.startswith(_RESERVED_PREFIXES):
+            yield (
+                f"{path}.{key}: {quoted(key)} is set by Tenon, EKS or AWS; allowed are tags other than "
+                f"{', '.join(sorted(_RESERVED_TAGS))} and those that begin with {', '.join(_RESERVED_PREFIXES)}"
+            )
+        if len(value) > _MAX_TAG_VALUE:
+            yield f"{path}.{key}: has {len(value)} characters; allowed are at most {_MAX_TAG_VALUE}"
+
+
+def kubelet_settings(path: str, kubelet: Kubelet) -> Iterator[str]:
+    """The problems of kubelet settings, in the order of their fields."""
+    yield from fields.within(f"{path}.maxPods", kubelet.max_pods, 0)
+    yield from fields.within(f"{path}.podsPerCore", kubelet.pods_per_core, 0)
+    for name, reserved in (("systemReserved", kubelet.system_reserved), ("kubeReserved", kubelet.kube_reserved)):
+        yield from _keys(f"{path}.{name}", reserved, RESERVABLE)
+        yield from fields.quantities(f"{path}.{name}", reserved)
+    for name, thresholds in (("evictionHard", kubelet.eviction_hard), ("evictionSoft", kubelet.eviction_soft)):
+        yield from _keys(f"{path}.{name}", thresholds, EVICTION_SIGNALS)
+        for signal, value in thresholds.items():
+            if not _PERCENT.fullmatch(value):
+                yield from fields.quantity(f"{path}.{name}.{signal}", signal, value)
+    yield from _grace_periods(path, kubelet)
+    yield from fields.within(f"{path}.evictionMaxPodGracePeriod", kubelet.eviction_max_pod_grace_period, 0)
+    yield from _image_gc(path, kubelet)
+    for i, address in enumerate(kubelet.cluster_dns):
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            yield f"{path}.clusterDNS[{i}]: {quoted(address)} is not an IP address"
+
+
+def _keys(path: str, given: Mapping[str, object], allowed: tuple[str, ...]) -> Iterator[str]:
+    for key in given:
+        if key not in allowed:
+            yield f"{path}.{key}: {quoted(key)} is not allowed; allowed are {fields.listed(allowed)}"
+
+
+def _grace_periods(path: str, kubelet: Kubelet) -> Iterator[str]:
+    soft, grace = kubelet.eviction_soft, kubelet.eviction_soft_grace_period
+    yield from _keys(f"{path}.evictionSoftGracePeriod", grace, EVICTION_SIGNALS)
+    for signal, value in grace.items():
+        yield from fields.duration(f"{path}.evictionSoftGracePeriod.{signal}", value)
+    for signal in soft.keys() - grace.keys():
+        yield f"{path}.evictionSoft.{signal}: has no grace period; {path}.evictionSoftGracePeriod.{signal} is needed"
+    for signal in grace.keys() - soft.keys():
+        yield f"{path}.evictionSoftGracePeriod.{signal}: has no threshold; {path}.evictionSoft.{signal} is needed"
+
+
+def _image_gc(path: str, kubelet: Kubelet) -> Iterator[str]:
+    high, low = kubelet.image_gc_high_threshold_percent, kubelet.image_gc_low_threshold_percent
+    yield from fields.within(f"{path}.imageGCHighThresholdPercent", high, 0, 100)
+    yield from fields.within(f"{path}.imageGCLowThresholdPercent", low, 0, 100)
+    if high is not None and low is not None and high <= low:
+        yield f"{path}.imageGCHighThresholdPercent: {high} is not allowed; allowed is more than the low one, {low}"
