@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from cli.cluster import live_reader
+from cli.cluster.cluster_reference import ClusterReference
 from cli.demo.command import Demo, Request, Scale
 from cli.explain import explanation, pods
 from cli.nodes import table, watch
-from cli.plan import planning, summary, what_if
+from cli.plan import output, planning, what_if
 from cli.report.page import page
 from cli.report.recording import read
 from local.world import World
@@ -30,7 +31,7 @@ from shared import runtime
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
     from cli.report.recording import Recording
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
@@ -87,31 +88,31 @@ def terminals() -> None:
         )
         world.scale("default", "inflate", 17)
         world.run_until(lambda: any(h.type == "claim created" for h in world.timeline.all[-20:]))
-        where = live_reader.Where(cluster="shop")
+        where = ClusterReference(cluster="shop")
         with (
             runtime.using(runtime.Runtime(environ=os.environ, now=world.clock.now, sleep=world.clock.sleep)),
-            live_reader.reading_only(where),
+            live_reader.read_only_aws(where),
         ):
-            facts = live_reader.read(live_reader.connect(where), where, now=world.clock.now())
-            shot("nodes", "tenon nodes", lambda console: _nodes(console, facts))
-            shot("explain", "tenon explain pod trainer", lambda console: _explain(console, facts))
-            shot("plan", "tenon plan --what-if deployment/inflate=60", lambda console: _plan(console, facts))
+            observed = live_reader.read(live_reader.connect(where), where, now=world.clock.now())
+            shot("nodes", "tenon nodes", lambda console: _nodes(console, observed))
+            shot("explain", "tenon explain pod trainer", lambda console: _explain(console, observed))
+            shot("plan", "tenon plan --what-if deployment/inflate=60", lambda console: _plan(console, observed))
 
 
-def _nodes(console: Console, facts: Facts) -> None:
-    taken = watch.table(facts)
-    console.print(table.render(taken, taken.rows, name=facts.name, width=console.width))
+def _nodes(console: Console, observed: ObservedCluster) -> None:
+    node_rows = watch.read_rows(observed)
+    console.print(table.render(node_rows, node_rows.rows, name=observed.name, width=console.width))
 
 
-def _explain(console: Console, facts: Facts) -> None:
-    explanation.show(console, pods.explain(facts, "default/trainer"), now=facts.now)
+def _explain(console: Console, observed: ObservedCluster) -> None:
+    explanation.show(console, pods.explain(observed, "default/trainer"), now=observed.now)
 
 
-def _plan(console: Console, facts: Facts) -> None:
+def _plan(console: Console, observed: ObservedCluster) -> None:
     changes = [what_if.parse("deployment/inflate=60", namespace="default")]
-    asked = what_if.apply(facts, changes)
-    made = planning.make(asked, asked.stock.offers(asked.snapshot), should_stop=bool)
-    summary.show(console, asked, made, question="deployment/inflate=60")
+    asked = what_if.apply(observed, changes)
+    made = planning.make_plan(asked, asked.offerings.resolve_pools(asked.snapshot), should_stop=bool)
+    output.show(console, asked, made, assumptions="deployment/inflate=60")
 
 
 def shot(name: str, title: str, draw: Callable[[Console], None]) -> None:

@@ -175,7 +175,7 @@ def measure(name: str) -> dict[str, float]:
 
 def _problem(document: Raw) -> Problem:
     read = input_files.Document(objects=document["objects"], instance_types=document["instanceTypes"])
-    return input_files.question(read, now=_NOW).problem
+    return input_files.simulation_input(read, now=_NOW).problem
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ _EQUAL = 1e-9
 
 
 def _measure(row: dict[str, Any]) -> Row:
-    asked = input_files.question(_document(row), now=datetime(2026, 1, 1, tzinfo=UTC))
+    asked = input_files.simulation_input(_document(row), now=datetime(2026, 1, 1, tzinfo=UTC))
     schedule(asked.problem)
     started = time.perf_counter()
     decision = schedule(asked.problem)

@@ -1,7 +1,7 @@
-"""What keeps a command from answering, in one line that says what to do about it.
+"""Errors of commands: one line on standard error that says what to do, and an exit code.
 
-Whoever asks at a desk lacks a file, a permission or a password far more often than the code has a fault, so those
-have sentences of their own; anything else is a fault, and shown as one.
+Missing files, permissions and credentials are far more common than bugs, so they have messages of their own. Any other
+exception is a bug and is raised.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
-"""Exit codes: it couldn't be done; asked for what isn't there; stopped by Ctrl-C."""
+"""Exit codes: the command failed; a usage error; interrupted by Ctrl-C."""
 
-_DENIED = frozenset(
+_ACCESS_DENIED = frozenset(
     {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "ExpiredToken", "ExpiredTokenException"}
 )
-_SIGNED_WRONG = frozenset(
+_INVALID_CREDENTIALS = frozenset(
     {"InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "AuthFailure"}
 )
 _ACTION = re.compile(r"not authorized to perform:? ([\w-]+:\w+)")
 
 
 class CommandError(RuntimeError):
-    """A command that can't be carried out. ``code`` is its exit code; the text says why and what to do."""
+    """A command failed. ``code`` is its exit code; the text says why and what to do."""
 
     def __init__(self, message: str, *, code: int = FAILED) -> None:
         super().__init__(message)
@@ -36,86 +36,90 @@ class CommandError(RuntimeError):
 
 
 class UsageError(CommandError):
-    """Asked for what isn't there, or in a way that isn't understood."""
+    """An object that doesn't exist, or an option or argument that isn't valid."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=USAGE)
 
 
 @contextlib.contextmanager
-def one_line(command: str) -> Iterator[None]:
-    """Turn what may go wrong while the body runs into one line on standard error and an exit code."""
+def errors_as_one_line(command: str) -> Iterator[None]:
+    """Turn errors inside into one line on standard error and an exit code."""
     try:
         yield
     except CommandError as error:
-        _stop(command, str(error), error.code)
+        _exit(command, str(error), error.code)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # whoever read our output has seen enough
+        # the reader of our output, such as head, closed the pipe
         raise typer.Exit(0) from None
     except Exception as error:
-        said = _said(error)
-        if said is None:
+        message = _message(error)
+        if message is None:
             raise
-        _stop(command, said, FAILED)
+        _exit(command, message, FAILED)
 
 
-def _stop(command: str, said: str, code: int) -> NoReturn:
-    typer.echo(f"tenon {command}: {' '.join(said.split())}", err=True)
+def _exit(command: str, message: str, code: int) -> NoReturn:
+    typer.echo(f"tenon {command}: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
 
 
-def _said(error: Exception) -> str | None:  # noqa: PLR0911 (a case for each)
-    """The sentence for an error of the cluster's or AWS's; None: it is a fault of ours."""
+def _message(error: Exception) -> str | None:
+    """The message for an error of the cluster or AWS; None for a bug."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (slow to import)
 
-    from shared.cluster import errors  # noqa: PLC0415 (the same)
-    from shared.cluster.connect import ClusterError  # noqa: PLC0415 (the same)
-    from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
+    match error:
+        case ClientError():
+            return _aws_refusal(error)
+        case BotoCoreError():
+            return _aws_unreachable(error)
+    return _cluster_error(error)
+
+
+def _cluster_error(error: Exception) -> str | None:
+    from shared.cluster import errors  # noqa: PLC0415 (slow to import)
+    from shared.cluster.connect import ClusterError  # noqa: PLC0415 (slow to import)
+    from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (slow to import)
 
     match error:
         case KubeconfigError():
             return (
-                f"{error}; make one by `aws eks update-kubeconfig --name CLUSTER`, name one by KUBECONFIG, or give "
-                "files of `kubectl get … -o json` instead"
+                f"{error}; create one with `aws eks update-kubeconfig --name CLUSTER`, set KUBECONFIG, or give "
+                "--file with files of `kubectl get … -o json`"
             )
         case errors.UnauthorizedError():
             return (
                 f"the cluster doesn't accept your token ({error.message or error.reason}); sign in to AWS again, and "
-                "see that your principal has an access entry on the cluster"
+                "check that your IAM principal has an access entry on the cluster"
             )
         case errors.ForbiddenError():
-            return f"{error.message or error}; reading needs get and list on it (docs/cli.md lists all)"
+            return f"{error.message or error}; it needs get and list on this resource (docs/cli.md lists all)"
         case errors.UnavailableError():
-            return f"{error.message or error}; see that the cluster is up and that your network and VPN reach it"
+            return f"{error.message or error}; check that the cluster is up and reachable from your network or VPN"
         case errors.ApiError() | ClusterError():
             return str(error)
-        case ClientError():
-            return _refused(error)
-        case BotoCoreError():
-            return _without_credentials(error)
     return None
 
 
-def _refused(error: Exception) -> str:
-    answer = getattr(error, "response", {}).get("Error", {})
-    code, message = str(answer.get("Code", "")), str(answer.get("Message", ""))
+def _aws_refusal(error: Exception) -> str:
+    response = getattr(error, "response", {}).get("Error", {})
+    code, message = str(response.get("Code", "")), str(response.get("Message", ""))
     operation = getattr(error, "operation_name", "")
-    if code in _DENIED and "xpired" not in code:
+    expired = "xpired" in code
+    if code in _ACCESS_DENIED and not expired:
         action = _ACTION.search(message)
-        return (
-            f"AWS denies {action[1] if action else operation}; your principal needs it to read (docs/cli.md lists all)"
-        )
-    if code in _SIGNED_WRONG or "xpired" in code:
-        return f"AWS doesn't accept your credentials ({code}); sign in again, such as by `aws sso login`"
+        return f"AWS denies {action[1] if action else operation}; your IAM principal needs it (docs/cli.md lists all)"
+    if code in _INVALID_CREDENTIALS or expired:
+        return f"AWS doesn't accept your credentials ({code}); sign in again, such as with `aws sso login`"
     return f"AWS refuses {operation}: {message or code}"
 
 
-def _without_credentials(error: Exception) -> str:
-    kind = type(error).__name__
-    if kind in {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"}:
-        return f"no AWS credentials ({error}); sign in, such as by `aws sso login`, or set AWS_PROFILE"
-    if kind == "NoRegionError":
+def _aws_unreachable(error: Exception) -> str:
+    name = type(error).__name__
+    if name in {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"}:
+        return f"no AWS credentials ({error}); sign in, such as with `aws sso login`, or set AWS_PROFILE"
+    if name == "NoRegionError":
         return "no AWS Region is set; give --region, or set AWS_REGION"
-    return f"AWS can't be asked: {error}"
+    return f"AWS can't be called: {error}"

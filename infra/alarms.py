@@ -138,7 +138,7 @@ class Alarms(Construct):
             self,
             "".join(part.capitalize() for part in name.split("-")),
             alarm_name=resource_names.name(self._cluster, name, longest=_LONGEST_NAME),
-            alarm_description=f"{what} What to do: {RUNBOOK}#{entry}",
+            alarm_description=f"{what}{resource_names.RUNBOOK_SEPARATOR}{RUNBOOK}#{entry}",
             metric=metric,
             threshold=above,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,

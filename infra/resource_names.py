@@ -1,7 +1,7 @@
-"""The names that operators read in consoles, logs and alarms: ``tenon-<cluster>-<purpose>``.
+"""The names of a cluster's AWS resources: ``tenon-<cluster>-<purpose>``.
 
-Said, not made up by CloudFormation, because whoever reads a log line at night should know what it is about. A cluster's
-name that is too long is cut, and told apart by a hash.
+They are set explicitly, because operators can't recognise names that CloudFormation generates. A cluster name that is
+too long is cut and gets a hash suffix.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import hashlib
 QUEUE_LENGTH = 80
 FUNCTION_LENGTH = 64
 _DIGEST = 8
+RUNBOOK_SEPARATOR = " What to do: "
+"""Between an alarm's description and the link to its runbook."""
 
 
 def name(cluster: str, purpose: str, *, longest: int, suffix: str = "") -> str:
     """The name of one of a cluster's resources, at most ``longest`` characters with its suffix."""
-    room = longest - len(f"tenon--{purpose}{suffix}")
-    if len(cluster) > room:
+    max_length = longest - len(f"tenon--{purpose}{suffix}")
+    if len(cluster) > max_length:
         digest = hashlib.sha256(cluster.encode()).hexdigest()[:_DIGEST]
-        cluster = f"{cluster[: room - _DIGEST - 1]}-{digest}"
+        cluster = f"{cluster[: max_length - _DIGEST - 1]}-{digest}"
     return f"tenon-{cluster}-{purpose}{suffix}"
 
 

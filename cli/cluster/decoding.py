@@ -1,4 +1,4 @@
-"""Objects of files as structs, as far as they can be read: what can't be is told of by itself, and the rest goes on."""
+"""Decodes objects of files. An object that can't be decoded is reported by itself; the others are used."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ T = TypeVar("T")
 Raw = bytes | dict[str, Any]
 
 
-def every(raws: Iterable[Raw], kind: type[T], invalid: list[InvalidObject]) -> tuple[T, ...]:
-    """Those that can be read; the others are added to ``invalid``."""
-    found: list[T] = []
-    for raw in raws:
+def decode_objects(raw_objects: Iterable[Raw], kind: type[T], invalid: list[InvalidObject]) -> tuple[T, ...]:
+    """The objects that can be decoded; the others are appended to ``invalid``."""
+    objects: list[T] = []
+    for raw in raw_objects:
         try:
-            found.append(decode(raw, kind))
+            objects.append(decode(raw, kind))
         except DecodeError as error:
-            invalid.append(InvalidObject(ref=ref_of(plain(raw)), problems=(error.problem,)))
-    return tuple(found)
+            invalid.append(InvalidObject(ref=ref_of(as_mapping(raw)), problems=(error.problem,)))
+    return tuple(objects)
 
 
-def pods(raws: Iterable[Raw], refused: dict[str, UnschedulableReason]) -> tuple[Pod, ...]:
-    """Those that can be read; the others are added to ``refused``, by namespace/name."""
-    unread: list[InvalidObject] = []
-    found = every(raws, Pod, unread)
-    for one in unread:
-        key = f"{one.ref.namespace or 'default'}/{one.ref.name}"
-        refused[key] = UnschedulableReason(message=f"the pod can't be read: {one.problems[0]}")
-    return found
+def decode_pods(raw_pods: Iterable[Raw], refused: dict[str, UnschedulableReason]) -> tuple[Pod, ...]:
+    """The pods that can be decoded; the others are added to ``refused``, by namespace/name."""
+    invalid: list[InvalidObject] = []
+    pods = decode_objects(raw_pods, Pod, invalid)
+    for pod in invalid:
+        key = f"{pod.ref.namespace or 'default'}/{pod.ref.name}"
+        refused[key] = UnschedulableReason(message=f"the pod can't be read: {pod.problems[0]}")
+    return pods
 
 
-def plain(raw: Raw) -> dict[str, Any]:
-    """The object as JSON values; empty where it is none."""
+def as_mapping(raw: Raw) -> dict[str, Any]:
+    """The object as JSON values; empty if it is not a mapping."""
     value = raw if isinstance(raw, dict) else msgspec.json.decode(raw)
     return value if isinstance(value, dict) else {}

@@ -1,7 +1,7 @@
-"""A cluster from its API, by the user's kubeconfig, and what could be bought for it, by the user's AWS credentials.
+"""Reads a cluster from its API by the user's kubeconfig, and from AWS what can be launched for it.
 
-What Tenon has stored (catalog, offerings without capacity, decision log) is found by its provisioner function's own
-settings. A cluster without Tenon is asked about as well: then the catalog is fetched as the catalog function would.
+Where Tenon stores the catalog, unavailable offerings and the decision log is read from the provisioner function's
+environment. A cluster without Tenon can be read too: the catalog is then fetched as the catalog function does.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.cluster import workloads
-from cli.cluster.observed_cluster import Facts, Said
-from cli.cluster.offerings import Sold
+from cli.cluster.history import PastEvent
+from cli.cluster.observed_cluster import ObservedCluster
+from cli.cluster.offerings import CatalogOfferings
 from cli.errors import CommandError, UsageError
 from infra import resource_names
 from shared import aws, decision_log, runtime
@@ -38,6 +39,7 @@ from shared.settings import variable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cli.cluster.cluster_reference import ClusterReference
     from cli.cluster.observed_cluster import Workload
     from shared.api.meta import ObjectRef
     from shared.cluster.client import Client
@@ -45,21 +47,13 @@ if TYPE_CHECKING:
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.snapshot import Snapshot
 
-OLDEST = (1, 25)
-"""The first Kubernetes whose API server judges the rules (CEL) of our CustomResourceDefinitions."""
-_ARN = re.compile(r"arn:[\w-]+:eks:(?P<region>[\w-]+):\d+:cluster/(?P<name>[\w-]+)")
-_EKSCTL = re.compile(r"(?P<name>[\w-]+)\.(?P<region>[\w-]+)\.eksctl\.io")
-_READING = ("BatchGet", "Describe", "Get", "Head", "List", "Query", "Scan", "Search")
-_APPS = tuple(Resource(group="apps", plural=f"{kind.lower()}s", kind=kind, namespaced=True) for kind in workloads.KINDS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Where:
-    """Which cluster: by the kubeconfig's context, and its name and Region in AWS where the context doesn't say."""
-
-    context: str = ""
-    cluster: str = ""
-    region: str = ""
+MIN_KUBERNETES_VERSION = (1, 25)
+"""The first version whose API server evaluates the CEL rules of the CustomResourceDefinitions."""
+_READ_OPERATIONS = ("BatchGet", "Describe", "Get", "Head", "List", "Query", "Scan", "Search")
+NO_CLUSTER_NAME = "the kubeconfig's context doesn't name the EKS cluster; give --cluster NAME"
+_WORKLOADS = tuple(
+    Resource(group="apps", plural=f"{kind.lower()}s", kind=kind, namespaced=True) for kind in workloads.KINDS
+)
 
 
 class _Version(msgspec.Struct):
@@ -76,22 +70,22 @@ class _Event(Struct):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
-    """Where Tenon's functions keep things for the cluster."""
+class Deployment:
+    """The table and the bucket of the cluster's Tenon deployment."""
 
     table: str
     bucket: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Records:
-    """What was said before, in the cluster and in the decision log."""
+class LiveHistory:
+    """Events of the cluster, and the decision log."""
 
     client: Client
     table: str
 
-    def events(self, ref: ObjectRef) -> tuple[Said, ...]:
-        """The events on an object, newest first; none where they may not be read."""
+    def events(self, ref: ObjectRef) -> tuple[PastEvent, ...]:
+        """The events on an object, newest first; none if they can't be read."""
         fields = f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"
         try:
             listed = listing.list_objects(
@@ -99,14 +93,14 @@ class Records:
             )
         except ApiError:
             return ()
-        found = [
-            Said(at=e.last_timestamp or e.event_time, reason=e.reason, message=e.message, by=e.reporting_component)
+        events = [
+            PastEvent(at=e.last_timestamp or e.event_time, reason=e.reason, message=e.message, by=e.reporting_component)
             for e in listed.objects
         ]
-        return tuple(sorted(found, key=lambda s: s.at.timestamp() if s.at else 0.0, reverse=True))
+        return tuple(sorted(events, key=lambda e: e.at.timestamp() if e.at else 0.0, reverse=True))
 
     def decisions(self, node: str) -> tuple[DecisionRecord, ...]:
-        """The decision log's rows on a node; none where there is no log, or none that may be read."""
+        """The decision log's rows on a node; none if there is no log or it can't be read."""
         if not self.table:
             return ()
         try:
@@ -115,143 +109,131 @@ class Records:
             return ()
 
     def since(self, moment: datetime) -> tuple[DecisionRecord, ...]:
-        """The decision log after a moment; nothing where there is no Tenon.
+        """The decision log after a moment; empty without a Tenon deployment.
 
         Raises:
-            ClientError: it may not be read.
+            ClientError: it can't be read.
         """
         return decision_log.since(aws.dynamodb(), self.table, moment) if self.table else ()
 
 
 @contextlib.contextmanager
-def reading_only(where: Where) -> Iterator[None]:
-    """A host of the command's own, on which AWS is only ever read: any other call is refused before it is sent."""
+def read_only_aws(reference: ClusterReference) -> Iterator[None]:
+    """Inside, AWS calls that don't read are refused before they are sent."""
     before = boto3.DEFAULT_SESSION
-    if where.region and boto3.Session().region_name != where.region:
-        boto3.setup_default_session(region_name=where.region)
+    if reference.region and boto3.Session().region_name != reference.region:
+        boto3.setup_default_session(region_name=reference.region)
     outer = runtime.current()
-    ours = runtime.Runtime(environ=os.environ, now=outer.now, sleep=outer.sleep)
+    # a host of its own, so that the guard leaves calls of a local cluster in the same process alone
+    inner = runtime.Runtime(environ=os.environ, now=outer.now, sleep=outer.sleep)
 
     def guard(model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's model of an operation)
-        if runtime.current() is ours and not model.name.startswith(_READING):
+        if runtime.current() is inner and not model.name.startswith(_READ_OPERATIONS):
             denied = {"Error": {"Code": "AccessDenied", "Message": f"this command only reads; {model.name} writes"}}
             raise ClientError(denied, model.name)  # type: ignore[arg-type] # botocore answers with more than that
 
     session = boto3._get_default_session()  # noqa: SLF001 (what boto3.client uses)
     session.events.register("before-call", guard)
     try:
-        with runtime.using(ours):
+        with runtime.using(inner):
             yield
     finally:
         session.events.unregister("before-call", guard)
         boto3.DEFAULT_SESSION = before
 
 
-def connect(where: Where) -> Client:
-    """A client by the kubeconfig.
+def connect(reference: ClusterReference) -> Client:
+    """A client of the cluster.
 
     Raises:
-        KubeconfigError: there is none that can be used.
-        CommandError: the cluster is too old.
+        KubeconfigError: no kubeconfig can be used.
+        CommandError: the Kubernetes version is too old.
     """
-    client = kubeconfig.client(os.environ, context=where.context, attempts=2, user_agent="tenon-cli")
+    client = kubeconfig.client(os.environ, context=reference.context, attempts=2, user_agent="tenon-cli")
     version = msgspec.json.decode(client.get("/version"), type=_Version)
     digits = re.sub(r"\D", "", version.minor)
-    if digits and (int(version.major or 1), int(digits)) < OLDEST:
+    if digits and (int(version.major or 1), int(digits)) < MIN_KUBERNETES_VERSION:
         raise CommandError(
             f"the cluster runs Kubernetes {version.major}.{version.minor}, and Tenon needs "
-            f"{OLDEST[0]}.{OLDEST[1]} or newer: upgrade its control plane first"
+            f"{MIN_KUBERNETES_VERSION[0]}.{MIN_KUBERNETES_VERSION[1]} or newer: upgrade its control plane first"
         )
     return client
 
 
-def located(where: Where) -> Where:
-    """The same with the cluster's name and Region as the kubeconfig's context has them, where they weren't said."""
-    from kubernetes.config import ConfigException, list_kube_config_contexts  # noqa: PLC0415 (slow to import)
-
-    try:
-        contexts, active = list_kube_config_contexts(config_file=os.environ.get("KUBECONFIG") or None)
-    except (ConfigException, TypeError):
-        return where
-    chosen = next((c for c in contexts if c["name"] == where.context), active if not where.context else None)
-    said = " ".join([str((chosen or {}).get("context", {}).get("cluster", "")), str((chosen or {}).get("name", ""))])
-    found = _ARN.search(said) or _EKSCTL.search(said)
-    if found is None:
-        return where
-    return Where(context=where.context, cluster=where.cluster or found["name"], region=where.region or found["region"])
-
-
-def read(client: Client, where: Where, *, now: datetime) -> Facts:
-    """The cluster now; inside :func:`reading_only`.
+def read(client: Client, reference: ClusterReference, *, now: datetime) -> ObservedCluster:
+    """The cluster now. Call it inside :func:`read_only_aws`.
 
     Raises:
-        UsageError: nobody says which EKS cluster it is.
+        UsageError: neither options nor the context name the EKS cluster.
         ApiError, ClientError, BotoCoreError: the cluster or AWS can't be read.
     """
-    if not where.cluster:
-        raise UsageError("the kubeconfig's context doesn't say which EKS cluster it is; give --cluster NAME")
+    if not reference.cluster:
+        raise UsageError(NO_CLUSTER_NAME)
     reader = SnapshotReader(client)
     snapshot = reader.read(now)
 
-    def look() -> Snapshot:
+    def refresh_snapshot() -> Snapshot:
         pods = reader.pods.read().objects
         claims = list_if_kind_exists(client, resources.NODE_CLAIMS, NodeClaim).objects
         return replace(
             snapshot, pods=pods, node_claims=claims, nodes=list_if_kind_exists(client, resources.NODES, Node).objects
         )
 
-    stored = find_stored(where.cluster)
-    raw, notes = _catalog(where.cluster, stored, now)
+    deployment = find_deployment(reference.cluster)
+    raw, notes = _catalog(reference.cluster, deployment, now)
     if not snapshot.node_pools:
         notes.append(
             "the cluster has no valid NodePool; "
-            f"`tenon manifests {where.cluster} | kubectl apply -f -` brings the kinds"
+            f"`tenon manifests {reference.cluster} | kubectl apply -f -` installs the CustomResourceDefinitions"
         )
-    gone = unavailable_offerings.current(aws.dynamodb(), stored.table, now=now) if stored is not None else frozenset()
-    return Facts(
-        name=f"{where.cluster} in {raw.region}",
+    unavailable: frozenset[tuple[str, str, str]] = frozenset()
+    if deployment is not None:
+        unavailable = unavailable_offerings.current(aws.dynamodb(), deployment.table, now=now)
+    return ObservedCluster(
+        name=f"{reference.cluster} in {raw.region}",
         now=now,
         snapshot=snapshot,
-        stock=Sold(raw=raw, unavailable=gone),
-        history=Records(client=client, table=stored.table if stored is not None else ""),
+        offerings=CatalogOfferings(raw=raw, unavailable=unavailable),
+        history=LiveHistory(client=client, table=deployment.table if deployment is not None else ""),
         notes=tuple(notes),
         workloads=_workloads(client),
-        look=look,
+        refresh=refresh_snapshot,
     )
 
 
-def find_stored(cluster: str) -> Stored | None:
-    """Where the cluster's Tenon keeps things, by its provisioner's environment; None: there is no Tenon.
+def find_deployment(cluster: str) -> Deployment | None:
+    """The cluster's Tenon deployment, by the provisioner function's environment; None if there is none.
 
     Raises:
-        ClientError: the function may not be looked up.
+        ClientError: the function can't be read.
     """
     name = resource_names.function(cluster, "provisioner")
     client = runtime.current().cached("aws:lambda", lambda: boto3.client("lambda"))
     try:
-        found = client.get_function_configuration(FunctionName=name)
+        configuration = client.get_function_configuration(FunctionName=name)
     except ClientError as error:
         if error.response["Error"]["Code"] == "ResourceNotFoundException":
             return None
         raise
-    environ = found.get("Environment", {}).get("Variables", {})
-    return Stored(table=environ.get(variable("table_name"), ""), bucket=environ.get(variable("catalog_bucket"), ""))
+    environ = configuration.get("Environment", {}).get("Variables", {})
+    return Deployment(table=environ.get(variable("table_name"), ""), bucket=environ.get(variable("catalog_bucket"), ""))
 
 
-def _catalog(cluster: str, stored: Stored | None, now: datetime) -> tuple[InstanceTypeCatalog, list[str]]:
-    """The stored catalog, as the functions decide from; without one, a new one from EC2 and the price list."""
-    if stored is not None:
+def _catalog(cluster: str, deployment: Deployment | None, now: datetime) -> tuple[InstanceTypeCatalog, list[str]]:
+    """The stored catalog that the functions use, or one fetched now from EC2 and the price list; and notes on it."""
+    if deployment is not None:
         with contextlib.suppress(CatalogMissingError):
-            return catalog_store.load(aws.s3(), stored.bucket, cluster, max_age=None), []
-    made = refresh(None, asked=None, region=aws.ec2().meta.region_name, now=now)
-    lacking = "Tenon isn't deployed for it" if stored is None else "its catalog isn't stored yet"
-    return made.catalog, [f"{lacking}: instance types and prices were fetched now", *made.problems]
+            return catalog_store.load(aws.s3(), deployment.bucket, cluster, max_age=None), []
+    refreshed = refresh(None, asked=None, region=aws.ec2().meta.region_name, now=now)
+    cause = "Tenon isn't deployed for this cluster" if deployment is None else "its catalog isn't stored yet"
+    return refreshed.catalog, [f"{cause}: instance types and prices were fetched now", *refreshed.problems]
 
 
 def _workloads(client: Client) -> dict[tuple[str, str, str], Workload]:
-    """Whose pods there are; none of those that may not be read, as only what-if questions need them."""
-    found: dict[tuple[str, str, str], Workload] = {}
-    for resource in _APPS:
+    """The workloads; kinds that can't be read are left out, because only --what-if needs them."""
+    result: dict[tuple[str, str, str], Workload] = {}
+    for resource in _WORKLOADS:
         with contextlib.suppress(ApiError):
-            found |= workloads.named(resource.kind, listing.list_objects(client, resource, workloads.Owner).objects)
-    return found
+            owners = listing.list_objects(client, resource, workloads.Owner).objects
+            result |= workloads.by_name(resource.kind, owners)
+    return result

@@ -1,13 +1,13 @@
-"""What could be bought: from a Region's catalog and the classes' own statuses, or as a document lists it.
+"""The instance types that the NodePools can launch: by a Region's catalog, or as a document lists them.
 
-A class that says of itself which subnets and images it has (Tenon's and Karpenter's controllers both write that) is
-believed; that spares an operator all permissions on EC2. One that says nothing is taken to be ready in every zone.
+The status of a node class (Tenon's and Karpenter's controllers write it) says its subnets and whether it is ready, so
+users need no permissions on EC2. A node class without a status is assumed to be ready in every zone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -26,19 +26,27 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
+class OfferingSource(Protocol):
+    """What the NodePools of a snapshot can launch."""
+
+    def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
+        """Instance types with prices by NodePool, and why a NodePool can't launch."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
-class Sold:
-    """A Region's catalog. ``unavailable`` are (capacity type, instance type, zone) without capacity a moment ago."""
+class CatalogOfferings:
+    """A Region's catalog. ``unavailable`` are (capacity type, instance type, zone) that EC2 lacked capacity for."""
 
     raw: InstanceTypeCatalog
     unavailable: Collection[tuple[str, str, str]] = ()
 
-    def offers(self, snapshot: Snapshot) -> ResolvedNodePools:
-        """What the pools could launch, by what their classes say of themselves."""
+    def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
+        """What the NodePools can launch, by their node classes' status."""
         zones = _zones(snapshot, self.raw)
         return resolved_node_pools.node_pools_by_status(
             snapshot.node_pools,
-            [_stated(c, zones) for c in snapshot.node_classes],
+            [_with_status(c, zones) for c in snapshot.node_classes],
             self.raw,
             unavailable=self.unavailable,
             nodes=snapshot.nodes,
@@ -47,14 +55,14 @@ class Sold:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
-    """Instance types as a document lists them, some pools with a choice of their own."""
+class DocumentOfferings:
+    """Instance types as a document lists them; ``for_pool`` replaces them for a NodePool."""
 
     types: tuple[InstanceType, ...]
     for_pool: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
 
-    def offers(self, snapshot: Snapshot) -> ResolvedNodePools:
-        """Every pool may launch; its class is not asked."""
+    def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
+        """Every NodePool can launch; node classes don't matter."""
         classes = {c.name: c for c in snapshot.node_classes}
         return ResolvedNodePools(
             instance_types={p.name: self.for_pool.get(p.name, self.types) for p in snapshot.node_pools},
@@ -67,14 +75,14 @@ class Listed:
         )
 
 
-def is_stated(node_class: EC2NodeClass) -> bool:
-    """Whether the class says of itself what it is on AWS."""
+def has_status(node_class: EC2NodeClass) -> bool:
+    """Whether a controller wrote the node class's status."""
     return any(c.type == READY for c in node_class.status.conditions)
 
 
-def _stated(node_class: EC2NodeClass, zones: Iterable[str]) -> EC2NodeClass:
-    """The class; ready, with a subnet in each zone, if it says nothing of itself."""
-    if is_stated(node_class):
+def _with_status(node_class: EC2NodeClass, zones: Iterable[str]) -> EC2NodeClass:
+    """The node class; if it has no status, it is ready and has a subnet in each zone."""
+    if has_status(node_class):
         return node_class
     status = msgspec.structs.replace(
         node_class.status,
@@ -85,25 +93,25 @@ def _stated(node_class: EC2NodeClass, zones: Iterable[str]) -> EC2NodeClass:
 
 
 def _zones(snapshot: Snapshot, raw: InstanceTypeCatalog) -> tuple[str, ...]:
-    """Where the cluster's nodes are; without nodes, everywhere in the Region."""
-    there = {n.metadata.labels.get(names.ZONE, "") for n in snapshot.nodes} & set(raw.zones)
-    return tuple(sorted(there or raw.zones))
+    """The zones that have nodes; without nodes, all zones of the Region."""
+    node_zones = {n.metadata.labels.get(names.ZONE, "") for n in snapshot.nodes} & set(raw.zones)
+    return tuple(sorted(node_zones or raw.zones))
 
 
-def without(resolved_pools: ResolvedNodePools, what: Collection[str]) -> ResolvedNodePools:
-    """The same with nothing to be had of these capacity types, zones, instance types or families."""
+def without(resolved_pools: ResolvedNodePools, words: Collection[str]) -> ResolvedNodePools:
+    """The same with all offerings of these capacity types, zones, instance types or families unavailable."""
     return replace(
         resolved_pools,
-        instance_types={pool: _marked(types, what) for pool, types in resolved_pools.instance_types.items()},
+        instance_types={pool: _without(types, words) for pool, types in resolved_pools.instance_types.items()},
     )
 
 
-def _marked(types: tuple[InstanceType, ...], what: Collection[str]) -> tuple[InstanceType, ...]:
+def _without(types: tuple[InstanceType, ...], words: Collection[str]) -> tuple[InstanceType, ...]:
     return tuple(
         replace(
             t,
             offerings=tuple(
-                replace(o, available=o.available and not is_named(what, t.name, o.zone, o.capacity_type))
+                replace(o, available=o.available and not matches(words, t.name, o.zone, o.capacity_type))
                 for o in t.offerings
             ),
         )
@@ -111,6 +119,6 @@ def _marked(types: tuple[InstanceType, ...], what: Collection[str]) -> tuple[Ins
     )
 
 
-def is_named(what: Collection[str], instance_type: str, zone: str, capacity_type: str) -> bool:
-    """Whether one of the words means this offering: "spot", "us-east-1a", "m5.large" or "m5"."""
-    return not {instance_type, instance_type.partition(".")[0], zone, capacity_type}.isdisjoint(what)
+def matches(words: Collection[str], instance_type: str, zone: str, capacity_type: str) -> bool:
+    """Whether one of the words names this offering: "spot", "us-east-1a", "m5.large" or "m5"."""
+    return not {instance_type, instance_type.partition(".")[0], zone, capacity_type}.isdisjoint(words)

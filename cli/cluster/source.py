@@ -1,4 +1,4 @@
-"""How `plan`, `explain`, `nodes` and `report` are told which cluster: files, or a kubeconfig and AWS credentials."""
+"""The options that choose a cluster, files or a kubeconfig with AWS credentials, and opening that cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cli.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
     from shared.instance_types.catalog import InstanceTypeCatalog
 
 DEFAULT_REGION = "us-east-1"
@@ -25,48 +25,54 @@ File = Annotated[
     typer.Option(
         "--file",
         "-f",
-        help="Read the cluster from files instead: `kubectl get … -o json` (or yaml), manifests, gzipped or not; "
-        "- is standard input; may be given again.",
+        help="Read the cluster from a file: output of `kubectl get … -o json` (or yaml) or manifests; may be gzipped; "
+        "- is standard input; repeatable.",
     ),
 ]
-Context = Annotated[str, typer.Option(help="The kubeconfig's context; the current one without.")]
+Context = Annotated[str, typer.Option(help="The kubeconfig context; default: the current one.")]
 Cluster = Annotated[
-    str, typer.Option(help="The EKS cluster's name, where the context doesn't say (it does after update-kubeconfig).")
+    str,
+    typer.Option(help="The EKS cluster's name; default: from the context, as `aws eks update-kubeconfig` writes it."),
 ]
-Region = Annotated[str, typer.Option(help="The cluster's AWS Region, where neither context nor nodes say.")]
+Region = Annotated[str, typer.Option(help="The cluster's AWS Region; default: from the context or the nodes' labels.")]
 Aws = Annotated[
     bool,
     typer.Option(
-        "--aws", help="With files: take instance types and prices from your AWS account, not the local world's."
+        "--aws", help="With --file: read instance types and prices from your AWS account, not from the local world."
     ),
 ]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace of what has one.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace of namespaced objects.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextlib.contextmanager
-def facts(files: Sequence[Path] | None, *, context: str, cluster: str, region: str, aws: bool) -> Iterator[Facts]:
-    """The cluster that was asked about; AWS is only ever read inside.
+def open_cluster(
+    files: Sequence[Path] | None, *, context: str, cluster: str, region: str, aws: bool
+) -> Iterator[ObservedCluster]:
+    """The cluster that the options choose. Inside, AWS calls that don't read are refused.
 
     Raises:
-        CommandError, ApiError, ClientError, BotoCoreError: it can't be read.
+        CommandError, ApiError, ClientError, BotoCoreError: the cluster can't be read.
     """
     from shared import runtime  # noqa: PLC0415 (slow to import, and --help doesn't need it)
 
-    with _uncollected():
+    with _without_garbage_collector():
         if files:
             from cli.cluster import manifest_reader  # noqa: PLC0415 (slow to import)
 
             now = runtime.current().now()
-            yield manifest_reader.read(files, now=now, catalog=lambda found: _catalog(region or found, aws=aws))
+            yield manifest_reader.read(
+                files, now=now, catalog=lambda node_region: _catalog(region or node_region, aws=aws)
+            )
             return
         if aws:
-            raise UsageError("--aws goes with files; a live cluster's prices are AWS's anyway")
+            raise UsageError("--aws needs --file; a live cluster's prices are always read from AWS")
         from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
+        from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
 
-        where = live_reader.located(live_reader.Where(context=context, cluster=cluster, region=region))
-        with live_reader.reading_only(where):
-            yield live_reader.read(live_reader.connect(where), where, now=runtime.current().now())
+        reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
+        with live_reader.read_only_aws(reference):
+            yield live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
 
 
 def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
@@ -75,24 +81,25 @@ def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
     now = runtime.current().now()
     if aws:
         from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
-        from shared.instance_types.refresh import refresh  # noqa: PLC0415 (the same)
+        from cli.cluster.cluster_reference import ClusterReference  # noqa: PLC0415 (beside its use)
+        from shared.instance_types.refresh import refresh  # noqa: PLC0415 (slow to import)
 
-        with live_reader.reading_only(live_reader.Where(region=region)):
+        with live_reader.read_only_aws(ClusterReference(region=region)):
             return refresh(
                 None, asked=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
             ).catalog
-    from local.world import catalog_cache  # noqa: PLC0415 (the same)
+    from local.world import catalog_cache  # noqa: PLC0415 (slow to import)
 
     return catalog_cache.load_or_fetch(region=region or DEFAULT_REGION, seed=0, now=now)
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the cyclic garbage collector: a large cluster is a million objects, and none of them is garbage yet."""
-    was = gc.isenabled()
+def _without_garbage_collector() -> Iterator[None]:
+    """The cyclic garbage collector is off inside: a large cluster is a million live objects to scan in vain."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()

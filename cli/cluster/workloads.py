@@ -1,4 +1,4 @@
-"""The workloads that own pods, as far as a changed replica count needs them: whose they are, and their template."""
+"""Deployments, StatefulSets and ReplicaSets with their pod templates, which `--what-if` adds pods from."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ KINDS = ("Deployment", "StatefulSet", "ReplicaSet")
 
 
 class Spec(Struct):
-    """What a workload's pods look like."""
+    """The part of a workload's spec that is read."""
 
     template: PodTemplate = PodTemplate()
 
 
 class Owner(Struct):
-    """A Deployment, StatefulSet or ReplicaSet, cut down to its template."""
+    """A Deployment, StatefulSet or ReplicaSet, reduced to its pod template."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: Spec = Spec()
 
 
-def named(kind: str, owners: Iterable[Owner]) -> dict[tuple[str, str, str], Workload]:
+def by_name(kind: str, owners: Iterable[Owner]) -> dict[tuple[str, str, str], Workload]:
     """The workloads by kind in lower case, namespace and name."""
     return {
         (kind.lower(), o.metadata.namespace or "default", o.metadata.name): Workload(

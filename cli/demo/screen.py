@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from cli.nodes.rows import Table
+    from cli.nodes.rows import NodeRows
     from local.world import World
 
 
-def take(world: World, price: Callable[[str, str, str], float]) -> Table:
+def take(world: World, price: Callable[[str, str, str], float]) -> NodeRows:
     """The world's nodes now."""
-    return rows.take(
+    return rows.build(
         [msgspec.convert(n, Node) for n in world.nodes()],
         [msgspec.convert(c, NodeClaim) for c in world.claims()],
         [msgspec.convert(p, Pod) for p in world.pods()],
@@ -33,7 +33,7 @@ def take(world: World, price: Callable[[str, str, str], float]) -> Table:
     )
 
 
-def render(taken: Table, *, start: datetime, step: str, width: int) -> RenderableType:
+def render(taken: NodeRows, *, start: datetime, step: str, width: int) -> RenderableType:
     """The picture for a terminal of so many columns."""
     seconds = (taken.now - start).total_seconds()
     head = Text.assemble(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.cluster import source
-from cli.errors import UsageError, one_line
+from cli.errors import UsageError, errors_as_one_line
 
 _KINDS = {
     "pod": "pod", "pods": "pod", "po": "pod",
@@ -50,26 +50,26 @@ def explain(
 
       tenon explain nodeclaim/default-x7k2p --json
     """
-    with one_line("explain"):
+    with errors_as_one_line("explain"):
         if not name:
             kind, _, name = kind.partition("/")
         what = _KINDS.get(kind.lower())
         if what is None or not name:
             raise UsageError(f'"{kind} {name}" is not pod, node, nodepool or nodeclaim with a name')
-        with source.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
+        with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
             from cli import terminal  # noqa: PLC0415 (slow to import)
             from cli.explain import explanation, node_claims, node_pools, nodes, pods  # noqa: PLC0415
 
             match what:
                 case "pod":
-                    found = pods.explain(facts, name if "/" in name else f"{namespace}/{name}")
+                    found = pods.explain(observed, name if "/" in name else f"{namespace}/{name}")
                 case "node":
-                    found = nodes.explain(facts, name)
+                    found = nodes.explain(observed, name)
                 case "nodepool":
-                    found = node_pools.explain(facts, name)
+                    found = node_pools.explain(observed, name)
                 case _:
-                    found = node_claims.explain(facts, name)
+                    found = node_claims.explain(observed, name)
             if as_json:
                 typer.echo(json.dumps(explanation.as_json(found)))
             else:
-                explanation.show(terminal.console(), found, now=facts.now, notes=facts.notes)
+                explanation.show(terminal.console(), found, now=observed.now, notes=observed.notes)

@@ -17,7 +17,7 @@ from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.state_nodes import build_cluster_state
 
 if TYPE_CHECKING:
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
     from shared.api.kubernetes import Pod
     from shared.api.quantity import Resources
     from shared.launch.resolved_node_pools import ResolvedNodePools
@@ -36,9 +36,9 @@ class Rooms:
     sections: tuple[Section, ...]
 
 
-def survey(facts: Facts, resolved_pools: ResolvedNodePools, pod: Pod) -> Rooms:
+def survey(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod) -> Rooms:
     """What stands in the way on every node and claim that is there."""
-    snapshot = facts.snapshot
+    snapshot = observed.snapshot
     places = build_cluster_state(
         snapshot, resolved_pools.instance_types, daemon_set_pods(snapshot.daemon_sets), frozenset()
     ).nodes

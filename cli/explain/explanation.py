@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from cli.cluster.observed_cluster import Said
+    from cli.cluster.history import PastEvent
     from shared.decision_log import DecisionRecord
 
 _SIGNS = {True: ("✓", terminal.GOOD), False: ("✗", terminal.BAD), None: ("·", terminal.QUIET)}
@@ -53,13 +53,15 @@ class Explanation:
     criterion: str = ""
     nearest: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
-    said: tuple[Said, ...] = ()
+    said: tuple[PastEvent, ...] = ()
 
-    def with_words(self, events: Iterable[Said], decisions: Iterable[DecisionRecord] = ()) -> Explanation:
+    def with_words(self, events: Iterable[PastEvent], decisions: Iterable[DecisionRecord] = ()) -> Explanation:
         """With the last words of events and the decision log."""
-        from cli.cluster.observed_cluster import Said  # noqa: PLC0415 (a cycle otherwise)
+        from cli.cluster.history import PastEvent  # noqa: PLC0415 (a cycle otherwise)
 
-        logged = [Said(at=d.at, reason=f"{d.reason} {d.outcome}", message=d.why, by="decision log") for d in decisions]
+        logged = [
+            PastEvent(at=d.at, reason=f"{d.reason} {d.outcome}", message=d.why, by="decision log") for d in decisions
+        ]
         said = sorted([*logged, *events], key=lambda s: s.at.timestamp() if s.at else 0.0, reverse=True)
         return replace(self, said=tuple(said))
 

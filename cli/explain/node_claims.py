@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli import terminal
-from cli.cluster.observed_cluster import offering_of
+from cli.cluster.pricing import offering_key
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
 from shared.api import labels as names
@@ -17,7 +17,7 @@ from shared.disruption.disruption_queue import queue_entry
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
     from shared.api.nodeclaim import NodeClaim
 
 _STEPS = (
@@ -32,18 +32,18 @@ _TOLD = (
 )  # fmt: skip
 
 
-def explain(facts: Facts, name: str) -> Explanation:
+def explain(observed: ObservedCluster, name: str) -> Explanation:
     """How the claim stands, and why it isn't further.
 
     Raises:
         UsageError: there is no such claim.
     """
-    claim = next((c for c in facts.snapshot.node_claims if c.name == name), None)
+    claim = next((c for c in observed.snapshot.node_claims if c.name == name), None)
     if claim is None:
-        there = ", ".join(sorted(c.name for c in facts.snapshot.node_claims)[:5]) or "none"
+        there = ", ".join(sorted(c.name for c in observed.snapshot.node_claims)[:5]) or "none"
         raise UsageError(f'there is no NodeClaim "{name}" (there: {there})')
-    state, reason, criterion = _standing(claim, facts.now)
-    decisions = facts.history.decisions(claim.status.node_name) if claim.status.node_name else ()
+    state, reason, criterion = _standing(claim, observed.now)
+    decisions = observed.history.decisions(claim.status.node_name) if claim.status.node_name else ()
     return Explanation(
         subject=f"NodeClaim {name}",
         state=state,
@@ -51,9 +51,9 @@ def explain(facts: Facts, name: str) -> Explanation:
         criterion=criterion,
         sections=(
             Section(title="The claim", checks=_about(claim)),
-            Section(title="How far it has come", checks=_conditions(claim, facts.now)),
+            Section(title="How far it has come", checks=_conditions(claim, observed.now)),
         ),
-    ).with_words(facts.history.events(claim.ref), decisions)
+    ).with_words(observed.history.events(claim.ref), decisions)
 
 
 def _standing(claim: NodeClaim, now: datetime) -> tuple[str, str, str]:
@@ -93,7 +93,7 @@ def _since(claim: NodeClaim, type_: str) -> datetime | None:
 def _about(claim: NodeClaim) -> tuple[Check, ...]:
     labels = claim.metadata.labels
     asked = next((r for r in claim.spec.requirements if r.key == names.INSTANCE_TYPE), None)
-    kind, zone, capacity = offering_of(labels)
+    kind, zone, capacity = offering_key(labels)
     machine = f"{kind}, {capacity}, {zone}" if claim.status.provider_id else "none yet"
     return (
         Check(what="pool", ok=None, detail=labels.get(names.NODEPOOL, "none")),

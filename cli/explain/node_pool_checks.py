@@ -21,7 +21,7 @@ from shared.scheduling.state.launch_options import build_launch_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
     from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
     from shared.api.nodepool import NodePool
@@ -47,13 +47,13 @@ class Tried:
 
 
 def interview(
-    facts: Facts, resolved_pools: ResolvedNodePools, pod: Pod, pool: NodePool, wants: Sequence[Constraint]
+    observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod, pool: NodePool, wants: Sequence[Constraint]
 ) -> Tried:
     """What the pool answers about the pod, whose constraints are given."""
     blocked = ""
     if pool.name in resolved_pools.not_ready or not resolved_pools.instance_types.get(pool.name):
         blocked = resolved_pools.not_ready.get(pool.name) or "it has no instance types"
-    asked = Asked(facts, resolved_pools, pool)
+    asked = Asked(observed, resolved_pools, pool)
     blocked = blocked or asked.refusal(pod_constraints.bare(pod)) or ""
     if blocked:
         return Tried(pool=pool.name, checks=(Check(what="may launch", ok=False, detail=blocked),), blocked=blocked)
@@ -134,13 +134,13 @@ def _apart(pod: Pod) -> Pod:
 class Asked:
     """One pool, asked about one pod: ``None`` it has a machine, else the core's reason."""
 
-    facts: Facts
+    observed: ObservedCluster
     resolved_pools: ResolvedNodePools
     pool: NodePool
 
     def decide(self, pod: Pod, *, among: bool = False, limits: bool = False, available: bool = True) -> Decision:
         """``among``: other pods count; ``limits``: so do the pool's; ``available``: as if EC2 had all its offerings."""
-        snapshot = self.facts.snapshot
+        snapshot = self.observed.snapshot
         pool = self.pool
         if not limits:
             pool = msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, limits={}))
@@ -159,7 +159,7 @@ class Asked:
                 # nothing is placed on these: a new machine is what is asked about
                 leaving=frozenset() if among else frozenset(n.metadata.name for n in snapshot.nodes),
                 pods=frozenset({pod.key}),
-                policies=self.facts.policies,
+                policies=self.observed.policies,
             )
         )
 
@@ -175,7 +175,7 @@ class Asked:
 
     def most(self, resource: str) -> int:
         """The most that pods get of a resource on any machine of the pool."""
-        snapshot = self.facts.snapshot
+        snapshot = self.observed.snapshot
         launch_options = build_launch_options(
             [self.pool], self.resolved_pools.instance_types, daemon_set_pods(snapshot.daemon_sets), {}, {resource}
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli import terminal
-from cli.cluster.observed_cluster import cost, prices_of
+from cli.cluster.pricing import nodes_cost, offering_prices
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
-from cli.plan.planning import launched
+from cli.plan.planning import plan_launches
 from shared.api import labels as names
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
 from shared.api.taints import format_taint
@@ -18,21 +18,21 @@ from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
 
 if TYPE_CHECKING:
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
     from shared.api.nodepool import NodePool
     from shared.launch.resolved_node_pools import ResolvedNodePools
 
 
-def explain(facts: Facts, name: str) -> Explanation:
+def explain(observed: ObservedCluster, name: str) -> Explanation:
     """Why the pool launches nothing, or what it could launch.
 
     Raises:
         UsageError: there is no such pool.
     """
     invalid = next(
-        (i for i in facts.snapshot.invalid if i.ref.name == name and i.ref.kind in {"NodePool", "Provisioner"}), None
+        (i for i in observed.snapshot.invalid if i.ref.name == name and i.ref.kind in {"NodePool", "Provisioner"}), None
     )
-    pool = next((p for p in facts.snapshot.node_pools if p.name == name), None)
+    pool = next((p for p in observed.snapshot.node_pools if p.name == name), None)
     if pool is None and invalid is not None:
         return Explanation(
             subject=str(invalid.ref),
@@ -47,28 +47,28 @@ def explain(facts: Facts, name: str) -> Explanation:
                     ),
                 ),
             ),
-        ).with_words(facts.history.events(invalid.ref))
+        ).with_words(observed.history.events(invalid.ref))
     if pool is None:
-        there = ", ".join(sorted(p.name for p in facts.snapshot.node_pools)) or "none"
+        there = ", ".join(sorted(p.name for p in observed.snapshot.node_pools)) or "none"
         raise UsageError(f'there is no NodePool "{name}" (there: {there})')
-    resolved_pools = facts.stock.offers(facts.snapshot)
+    resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     sections = (
-        Section(title="Launching", checks=_launching(facts, resolved_pools, pool)),
-        Section(title="Nodes", checks=_nodes(facts, resolved_pools, pool)),
-        Section(title="May go now", checks=_budgets(facts, pool)),
+        Section(title="Launching", checks=_launching(observed, resolved_pools, pool)),
+        Section(title="Nodes", checks=_nodes(observed, resolved_pools, pool)),
+        Section(title="May go now", checks=_budgets(observed, pool)),
     )
     first = next((c for c in sections[0].checks if c.ok is False), None)
     if first is not None:
         state, reason, criterion = "launches nothing", f"{first.what}: {first.detail}", first.what
     else:
-        state, reason, criterion = "can launch", _waiting(facts, resolved_pools, pool), "ready"
+        state, reason, criterion = "can launch", _waiting(observed, resolved_pools, pool), "ready"
     return Explanation(
         subject=str(pool.ref), state=state, reason=reason, criterion=criterion, sections=sections
-    ).with_words(facts.history.events(pool.ref))
+    ).with_words(observed.history.events(pool.ref))
 
 
-def _waiting(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) -> str:
-    decision = launched(facts, resolved_pools)
+def _waiting(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: NodePool) -> str:
+    decision = plan_launches(observed, resolved_pools)
     own = [c for c in decision.new_node_claims if c.node_pool == pool.name]
     if own:
         pods = sum(len(c.pods) for c in own)
@@ -80,7 +80,7 @@ def _waiting(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) ->
     return "no pod waits for a node of it"
 
 
-def _launching(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) -> tuple[Check, ...]:
+def _launching(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: NodePool) -> tuple[Check, ...]:
     if pool.metadata.deletion_timestamp is not None:
         return (Check(what="being deleted", ok=False, detail="its nodes are drained, and nothing new comes"),)
     obstacle = resolved_pools.not_ready.get(pool.name)
@@ -91,8 +91,8 @@ def _launching(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) 
     if pool.spec.replicas is not None:
         checks.append(Check(what="replicas", ok=None, detail=f"static: {pool.spec.replicas} nodes, whatever pods ask"))
     else:
-        checks += _types(facts, resolved_pools, pool)
-    checks += _limits(facts, pool)
+        checks += _types(observed, resolved_pools, pool)
+    checks += _limits(observed, pool)
     taints = ", ".join(format_taint(t) for t in pool.spec.template.spec.taints)
     checks.append(
         Check(what="taints", ok=None, detail=f"{taints}: only pods that tolerate them come" if taints else "none")
@@ -101,18 +101,18 @@ def _launching(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) 
         Check(
             what="weight",
             ok=None,
-            detail=f"{pool.spec.weight} of {max(p.spec.weight for p in facts.snapshot.node_pools)} at most",
+            detail=f"{pool.spec.weight} of {max(p.spec.weight for p in observed.snapshot.node_pools)} at most",
         )
     )
     return tuple(checks)
 
 
-def _types(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) -> list[Check]:
+def _types(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: NodePool) -> list[Check]:
     all_types = resolved_pools.instance_types.get(pool.name, ())
     launch_options = build_launch_options(
         [pool],
         resolved_pools.instance_types,
-        daemon_set_pods(facts.snapshot.daemon_sets),
+        daemon_set_pods(observed.snapshot.daemon_sets),
         {},
         {"cpu", "memory", "pods"},
     )
@@ -142,10 +142,10 @@ def _types(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) -> l
     ]
 
 
-def _limits(facts: Facts, pool: NodePool) -> list[Check]:
+def _limits(observed: ObservedCluster, pool: NodePool) -> list[Check]:
     try:
         limits = parse_resources(pool.spec.limits)
-        claims = [c for c in facts.snapshot.node_claims if c.metadata.labels.get(names.NODEPOOL) == pool.name]
+        claims = [c for c in observed.snapshot.node_claims if c.metadata.labels.get(names.NODEPOOL) == pool.name]
         used = add(*(parse_resources(c.status.capacity) for c in claims)) if claims else {}
     except QuantityError as error:
         return [Check(what="limits", ok=False, detail=str(error))]
@@ -166,23 +166,25 @@ def _amount(name: str, amount: int) -> str:
     return str(amount) if name == NODES else format_quantity(name, amount)
 
 
-def _nodes(facts: Facts, resolved_pools: ResolvedNodePools, pool: NodePool) -> tuple[Check, ...]:
-    own = [n for n in facts.snapshot.nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name]
-    price, _ = cost(own, prices_of(resolved_pools))
+def _nodes(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: NodePool) -> tuple[Check, ...]:
+    own = [n for n in observed.snapshot.nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name]
+    price, _ = nodes_cost(own, offering_prices(resolved_pools))
     coming = [
-        c for c in facts.snapshot.node_claims
+        c for c in observed.snapshot.node_claims
         if c.metadata.labels.get(names.NODEPOOL) == pool.name and not c.status.node_name
     ]  # fmt: skip
     detail = f"{len(own)}, {terminal.usd(price)}/h" + (f", {len(coming)} on their way" if coming else "")
     return (Check(what="nodes", ok=None, detail=detail),)
 
 
-def _budgets(facts: Facts, pool: NodePool) -> tuple[Check, ...]:
+def _budgets(observed: ObservedCluster, pool: NodePool) -> tuple[Check, ...]:
     return tuple(
         Check(
             what=reason,
             ok=None,
-            detail=terminal.plural(allowed_disruptions(pool, facts.snapshot, reason=reason, now=facts.now), "node"),
+            detail=terminal.plural(
+                allowed_disruptions(pool, observed.snapshot, reason=reason, now=observed.now), "node"
+            ),
         )
         for reason in (EMPTY, DRIFTED, UNDERUTILIZED)
     )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cli import terminal
-from cli.cluster.observed_cluster import offering_of, prices_of, view_of
+from cli.cluster.observed_cluster import disruption_view
+from cli.cluster.pricing import offering_key, offering_prices
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
 from cli.plan import planning
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.candidates import Candidate
@@ -37,42 +38,46 @@ SEARCH_SECONDS = 2.0
 _SHOWN = 5
 
 
-def explain(facts: Facts, name: str) -> Explanation:
+def explain(observed: ObservedCluster, name: str) -> Explanation:
     """Why the node is kept, or goes.
 
     Raises:
         UsageError: there is no such node.
     """
-    node = next((n for n in facts.snapshot.nodes if name in {n.metadata.name, n.metadata.name.partition(".")[0]}), None)
+    node = next(
+        (n for n in observed.snapshot.nodes if name in {n.metadata.name, n.metadata.name.partition(".")[0]}), None
+    )
     if node is None:
-        raise UsageError(f"there is no node {name}{_near(facts, name)}")
-    resolved_pools = facts.stock.offers(facts.snapshot)
-    view = planning.observed(view_of(facts, resolved_pools))
-    view = replace(view, nominated=view.nominated | _awaited(facts, resolved_pools))
-    claim = claim_of(facts, node)
-    answer = _Asked(facts=facts, resolved_pools=resolved_pools, view=view, node=node, claim=claim).explain()
-    return answer.with_words(facts.history.events(node.ref), facts.history.decisions(node.metadata.name))
+        raise UsageError(f"there is no node {name}{_near(observed, name)}")
+    resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
+    view = planning.with_empty_conditions(disruption_view(observed, resolved_pools))
+    view = replace(view, nominated=view.nominated | _awaited(observed, resolved_pools))
+    claim = claim_of(observed, node)
+    answer = _Asked(observed=observed, resolved_pools=resolved_pools, view=view, node=node, claim=claim).explain()
+    return answer.with_words(observed.history.events(node.ref), observed.history.decisions(node.metadata.name))
 
 
-def _near(facts: Facts, name: str) -> str:
-    like = sorted(n.metadata.name for n in facts.snapshot.nodes if name in n.metadata.name)[:3]
-    claim = next((c for c in facts.snapshot.node_claims if c.name == name and c.status.node_name), None)
+def _near(observed: ObservedCluster, name: str) -> str:
+    like = sorted(n.metadata.name for n in observed.snapshot.nodes if name in n.metadata.name)[:3]
+    claim = next((c for c in observed.snapshot.node_claims if c.name == name and c.status.node_name), None)
     if claim is not None:
         like = [claim.status.node_name]
     return f"; there is {', '.join(like)}" if like else ""
 
 
-def _awaited(facts: Facts, resolved_pools: ResolvedNodePools) -> frozenset[str]:
-    return frozenset(name for name, pods in planning.launched(facts, resolved_pools).existing_nodes.items() if pods)
+def _awaited(observed: ObservedCluster, resolved_pools: ResolvedNodePools) -> frozenset[str]:
+    return frozenset(
+        name for name, pods in planning.plan_launches(observed, resolved_pools).existing_nodes.items() if pods
+    )
 
 
-def claim_of(facts: Facts, node: Node) -> NodeClaim | None:
+def claim_of(observed: ObservedCluster, node: Node) -> NodeClaim | None:
     """The node's claim."""
     provider, name = node.spec.provider_id, node.metadata.name
     return next(
         (
             c
-            for c in facts.snapshot.node_claims
+            for c in observed.snapshot.node_claims
             if c.status.node_name == name or (provider and c.status.provider_id == provider)
         ),
         None,
@@ -83,7 +88,7 @@ def claim_of(facts: Facts, node: Node) -> NodeClaim | None:
 class _Asked:
     """One node, and everything to judge it by."""
 
-    facts: Facts
+    observed: ObservedCluster
     resolved_pools: ResolvedNodePools
     view: ClusterState
     node: Node
@@ -97,17 +102,21 @@ class _Asked:
         candidate = next(c for c in candidates.all_candidates(self.view) if c.name == self.node.metadata.name)
         checks = self._checks(candidate)
         rules = Section(title="What disruption asks", checks=checks)
-        plan = planning.disrupted(replace(self.facts, snapshot=self.view.snapshot), self.resolved_pools, self._until())
+        plan = planning.plan_disruption(
+            replace(self.observed, snapshot=self.view.snapshot), self.resolved_pools, self._until()
+        )
         going = next((a for a in plan.actions if candidate.name in a.nodes), None)
         if going is not None:
             reason = f"{going.reason}: {going.message}"
             return Explanation(
                 subject=subject, state="goes now", reason=reason, criterion=going.reason, sections=(about, rules)
             )
-        waits = next((w for w in plan.waiting if w.node == candidate.name), None)
+        waits = next((w for w in plan.pending if w.node == candidate.name), None)
         if waits is not None:
             after = candidate.pool.spec.disruption.consolidate_after
-            reason = f"it is empty, and goes in {terminal.age(waits.due - self.facts.now)} (consolidateAfter {after})"
+            reason = (
+                f"it is empty, and goes in {terminal.age(waits.due - self.observed.now)} (consolidateAfter {after})"
+            )
             return Explanation(
                 subject=subject,
                 state="waits to go",
@@ -116,7 +125,7 @@ class _Asked:
                 sections=(about, rules),
             )
         first = next((c for c in checks if c.ok is False), None)
-        refused = next((r for r in plan.refused if r.node == candidate.name), None)
+        refused = next((r for r in plan.blocked if r.node == candidate.name), None)
         if first is not None:
             reason, criterion = f"{first.what}: {first.detail}", first.what
         elif refused is not None:
@@ -133,8 +142,8 @@ class _Asked:
 
     def _about(self) -> Section:
         labels = self.node.metadata.labels
-        kind, zone, capacity = offering_of(labels)
-        price = prices_of(self.resolved_pools).get((kind, zone, capacity))
+        kind, zone, capacity = offering_key(labels)
+        price = offering_prices(self.resolved_pools).get((kind, zone, capacity))
         made = self.node.metadata.creation_timestamp
         pods = self.view.pods.get(self.node.metadata.name, ())
         working = workload_pods(pods)
@@ -148,7 +157,7 @@ class _Asked:
                     detail=f"{kind or '?'}, {capacity}, {zone}, {cost}",
                 ),
                 Check(what="pool", ok=None, detail=labels.get(names.NODEPOOL, "none")),
-                Check(what="age", ok=None, detail=terminal.age(self.facts.now - made) if made else "?"),
+                Check(what="age", ok=None, detail=terminal.age(self.observed.now - made) if made else "?"),
                 Check(
                     what="pods",
                     ok=None,
@@ -205,11 +214,11 @@ class _Asked:
         held = [p for p in view.pods.get(candidate.name, ()) if not (is_daemon(p) or is_mirror(p))]
         checks = [self._obstacle(candidate)]
         expires = expiration.expiration_time(candidate.claim)
-        checks.append(Check(what="expires", ok=None, detail=_expiry(expires, self.facts.now)))
+        checks.append(Check(what="expires", ok=None, detail=_expiry(expires, self.observed.now)))
         drifted = drift.disruption_message(view, candidate)
         checks.append(Check(what="drifted", ok=None, detail=drifted or "no, it is as its pool and class say"))
         checks.append(Check(what="empty", ok=None, detail=f"no: {_some(held)}" if held else "yes"))
-        reasons = [EXPIRED] if expires is not None and expires <= self.facts.now else []
+        reasons = [EXPIRED] if expires is not None and expires <= self.observed.now else []
         reasons += [DRIFTED] if drifted else []
         reasons.append(UNDERUTILIZED if held else EMPTY)
         for reason in reasons:
@@ -239,7 +248,7 @@ class _Asked:
         up = condition(candidate.claim.status.conditions, nodeclaim.INITIALIZED)
         came = [p.status.start_time or p.metadata.creation_timestamp for p in candidate.pods]
         times = [t for t in (up.last_transition_time if up is not None else None, *came) if t is not None]
-        quiet = terminal.age(self.facts.now - max(times)) if times else "?"
+        quiet = terminal.age(self.observed.now - max(times)) if times else "?"
         detail = (
             f"{disruption.consolidation_policy}, after {disruption.consolidate_after} without new pods (now {quiet})"
         )

@@ -15,14 +15,14 @@ from cli.explain import existing_nodes, pod_constraints
 from cli.explain.explanation import Explanation, Section
 from cli.explain.node_pool_checks import Asked, Tried, interview
 from cli.explain.pod_constraints import CAPACITY, LIMITS, TOGETHER
-from cli.plan.planning import launched
+from cli.plan.planning import plan_launches
 from shared.api.pods import is_daemon, is_pending, is_terminal, is_terminating
 from shared.api.quantity import QuantityError, format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
     from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
     from shared.launch.resolved_node_pools import ResolvedNodePools
@@ -31,33 +31,36 @@ if TYPE_CHECKING:
 _NEAR = 3
 
 
-def explain(facts: Facts, key: str) -> Explanation:
+def explain(observed: ObservedCluster, key: str) -> Explanation:
     """Why the pod (namespace/name) is where it is, or nowhere.
 
     Raises:
         UsageError: there is no such pod.
     """
-    if key in facts.unreadable:
+    if key in observed.unreadable_pods:
         return Explanation(
-            subject=f"Pod {key}", state="can't be read", reason=facts.unreadable[key].message, criterion="unreadable"
+            subject=f"Pod {key}",
+            state="can't be read",
+            reason=observed.unreadable_pods[key].message,
+            criterion="unreadable",
         )
-    pod = next((p for p in facts.snapshot.pods if p.key == key), None)
+    pod = next((p for p in observed.snapshot.pods if p.key == key), None)
     if pod is None:
-        raise UsageError(f"there is no pod {key}{_near(facts, key)}")
+        raise UsageError(f"there is no pod {key}{_near(observed, key)}")
     settled = _not_waiting(pod)
     if settled is not None:
-        return replace(settled, said=facts.history.events(pod.ref))
-    resolved_pools = facts.stock.offers(facts.snapshot)
-    decision = launched(facts, resolved_pools)
+        return replace(settled, said=observed.history.events(pod.ref))
+    resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
+    decision = plan_launches(observed, resolved_pools)
     refusal = decision.pod_errors.get(key)
-    answer = _placed(facts, pod, decision) if refusal is None else _refused(facts, resolved_pools, pod, refusal)
-    return answer.with_words(facts.history.events(pod.ref))
+    answer = _placed(observed, pod, decision) if refusal is None else _refused(observed, resolved_pools, pod, refusal)
+    return answer.with_words(observed.history.events(pod.ref))
 
 
-def _near(facts: Facts, key: str) -> str:
+def _near(observed: ObservedCluster, key: str) -> str:
     space, _, name = key.partition("/")
-    like = [p.key for p in facts.snapshot.pods if p.metadata.name == name and p.key != key]
-    like += sorted(p.key for p in facts.snapshot.pods if is_pending(p) and p.key.startswith(f"{space}/"))
+    like = [p.key for p in observed.snapshot.pods if p.metadata.name == name and p.key != key]
+    like += sorted(p.key for p in observed.snapshot.pods if is_pending(p) and p.key.startswith(f"{space}/"))
     return f"; there is {', '.join(like[:_NEAR])}" if like else ""
 
 
@@ -91,11 +94,11 @@ def _not_waiting(pod: Pod) -> Explanation | None:  # noqa: PLR0911 (one question
     return None
 
 
-def _placed(facts: Facts, pod: Pod, decision: Decision) -> Explanation:
+def _placed(observed: ObservedCluster, pod: Pod, decision: Decision) -> Explanation:
     subject = f"Pod {pod.key}"
     place = next((name for name, pods in decision.existing_nodes.items() if pod.key in pods), None)
     if place is not None:
-        ready = {n.metadata.name for n in facts.snapshot.nodes}
+        ready = {n.metadata.name for n in observed.snapshot.nodes}
         what = f"node {place} has room for it" if place in ready else f"{place} is on its way for it"
         return Explanation(subject=subject, state="waits for the scheduler", reason=what, criterion="room")
     claim = next(c for c in decision.new_node_claims if pod.key in c.pods)
@@ -111,14 +114,16 @@ def _machine(claim: PlannedNodeClaim) -> str:
     return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {price}) of NodePool {claim.node_pool}"
 
 
-def _refused(facts: Facts, resolved_pools: ResolvedNodePools, pod: Pod, refusal: UnschedulableReason) -> Explanation:
+def _refused(
+    observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod, refusal: UnschedulableReason
+) -> Explanation:
     subject = f"Pod {pod.key}"
     try:
         wants = pod_constraints.of(pod)
     except QuantityError:
         return Explanation(subject=subject, state="has no place", reason=refusal.message, criterion="unreadable")
-    there = existing_nodes.survey(facts, resolved_pools, pod)
-    if not facts.snapshot.node_pools:
+    there = existing_nodes.survey(observed, resolved_pools, pod)
+    if not observed.snapshot.node_pools:
         return Explanation(
             subject=subject,
             state="has no place",
@@ -127,7 +132,7 @@ def _refused(facts: Facts, resolved_pools: ResolvedNodePools, pod: Pod, refusal:
             sections=there.sections,
         )
     tried = sorted(
-        (interview(facts, resolved_pools, pod, pool, wants) for pool in facts.snapshot.node_pools), key=_farness
+        (interview(observed, resolved_pools, pod, pool, wants) for pool in observed.snapshot.node_pools), key=_farness
     )
     nearest = tried[0]
     if nearest.blocked:
@@ -143,7 +148,7 @@ def _refused(facts: Facts, resolved_pools: ResolvedNodePools, pod: Pod, refusal:
         state="has no place",
         reason=reason,
         criterion=criterion,
-        nearest=_nearest(facts, resolved_pools, pod, wants, nearest, there),
+        nearest=_nearest(observed, resolved_pools, pod, wants, nearest, there),
         sections=(*(Section(title=f"NodePool {t.pool}", checks=t.checks) for t in tried), *there.sections),
     )
 
@@ -153,7 +158,7 @@ def _farness(tried: Tried) -> tuple[bool, int, str]:
 
 
 def _nearest(
-    facts: Facts,
+    observed: ObservedCluster,
     resolved_pools: ResolvedNodePools,
     pod: Pod,
     wants: Sequence[Constraint],
@@ -162,9 +167,9 @@ def _nearest(
 ) -> tuple[str, ...]:
     """What would give it a place: each single change that does, or all that are needed; and the nearest node."""
     lines: list[str] = []
-    pool = next(p for p in facts.snapshot.node_pools if p.name == nearest.pool)
+    pool = next(p for p in observed.snapshot.node_pools if p.name == nearest.pool)
     if not nearest.blocked:
-        ask = Asked(facts, resolved_pools, pool)
+        ask = Asked(observed, resolved_pools, pool)
         criteria = {c for c, _ in nearest.failed}
         for want in wants:
             if criteria and want.criterion not in criteria and TOGETHER not in criteria:

@@ -1,4 +1,4 @@
-"""``tenon nodes``: reads the cluster every few seconds and draws it, until Ctrl-C."""
+"""``tenon nodes``: a table of the nodes, updated until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.cluster import source
-from cli.errors import UsageError, one_line
+from cli.errors import UsageError, errors_as_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cli.cluster.observed_cluster import Facts
-    from cli.nodes.rows import Row, Table
+    from cli.cluster.observed_cluster import ObservedCluster
+    from cli.nodes.rows import NodeRows, Row
 
 SORTS = ("name", "pool", "type", "zone", "price", "age", "cpu", "memory", "pods", "state")
 
@@ -25,27 +25,25 @@ def _complete_sort(incomplete: str) -> list[str]:
 
 def nodes(
     file: source.File = None,
-    selector: Annotated[
-        str, typer.Option("--selector", "-l", help="Only nodes with these labels, as kubectl takes them.")
-    ] = "",
+    selector: Annotated[str, typer.Option("--selector", "-l", help="Label selector, as in kubectl.")] = "",
     sort: Annotated[
         str,
         typer.Option(
-            help=f"By {', '.join(SORTS)}; with - before it the other way round.", autocompletion=_complete_sort
+            help=f"Sort by {', '.join(SORTS)}; a leading - reverses the order.", autocompletion=_complete_sort
         ),
     ] = "name",
-    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between looks.")] = 2.0,
+    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between updates.")] = 2.0,
     context: source.Context = "",
     cluster: source.Cluster = "",
     region: source.Region = "",
     *,
-    once: Annotated[bool, typer.Option("--once", help="Show them once and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
     aws: source.Aws = False,
     as_json: source.Json = False,
 ) -> None:
-    """Show the nodes live: how full they are, what they cost, and what becomes of them.
+    """Show the nodes with requested resources, price and state, updated until Ctrl-C.
 
-    Claims on their way are shown too. In a pipe or a file, and of files, it shows them once.
+    NodeClaims without a node are shown too. With --file, or if the output is not a terminal, the table is printed once.
 
     For example:
 
@@ -55,56 +53,53 @@ def nodes(
 
       tenon nodes --once --json
     """
-    with one_line("nodes"):
-        order, chosen = _order(sort), _chosen(selector)
-        with source.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
+    with errors_as_one_line("nodes"):
+        select = _selection(selector, sort)
+        with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
             from cli import terminal  # noqa: PLC0415 (slow to import)
-            from cli.nodes import table, watch  # noqa: PLC0415 (slow to import)
+            from cli.nodes import table, watch  # noqa: PLC0415 (the same)
 
             console = terminal.console()
-            taken = watch.table(facts)
+            rows = watch.read_rows(observed)
             if as_json:
-                typer.echo(json.dumps(answer(facts, taken, order(chosen(taken)))))
-                return
-            if once or facts.look is None or not console.is_terminal:
-                console.print(table.render(taken, order(chosen(taken)), name=facts.name, width=console.width))
-                return
-            watch.watch(console, facts, facts.look, lambda now: order(chosen(now)), interval=interval)
+                typer.echo(json.dumps(_as_json(observed, rows, select(rows))))
+            elif once or observed.refresh is None or not console.is_terminal:
+                console.print(table.render(rows, select(rows), name=observed.name, width=console.width))
+            else:
+                watch.watch(console, observed, observed.refresh, select, interval=interval)
 
 
-def _order(sort: str) -> Callable[[Sequence[Row]], list[Row]]:
-    name = sort.removeprefix("-")
-    if name not in SORTS:
-        raise UsageError(f'--sort "{sort}" is none of {", ".join(SORTS)}')
-
-    def ordered(rows: Sequence[Row]) -> list[Row]:
-        from cli.nodes.rows import SORTS as KEYS  # noqa: PLC0415 (slow to import)
-
-        return sorted(rows, key=KEYS[name], reverse=sort.startswith("-"))
-
-    return ordered
-
-
-def _chosen(selector: str) -> Callable[[Table], list[Row]]:
+def _selection(selector: str, sort: str) -> Callable[[NodeRows], list[Row]]:
+    """Returns the rows that match the label selector, sorted."""
     from local.kubernetes.errors import ApiError  # noqa: PLC0415 (slow to import)
     from local.kubernetes.selectors import matches, parse_labels  # noqa: PLC0415 (the same)
 
+    column = sort.removeprefix("-")
+    if column not in SORTS:
+        raise UsageError(f'--sort "{sort}" is none of {", ".join(SORTS)}')
     try:
-        wanted = parse_labels(selector)
+        label_selector = parse_labels(selector)
     except ApiError as error:
-        raise UsageError(f'--selector "{selector}" is no selector: {error.message}') from error
-    return lambda taken: [r for r in taken.rows if matches(wanted, r.labels)]
+        raise UsageError(f'--selector "{selector}" is not a label selector: {error.message}') from error
+
+    def select(rows: NodeRows) -> list[Row]:
+        from cli.nodes.rows import SORT_KEYS  # noqa: PLC0415 (slow to import)
+
+        matching = [r for r in rows.rows if matches(label_selector, r.labels)]
+        return sorted(matching, key=SORT_KEYS[column], reverse=sort.startswith("-"))
+
+    return select
 
 
-def answer(facts: Facts, taken: Table, shown: Sequence[Row]) -> dict[str, Any]:
-    """The rows as plain JSON values; fills are shares, prices USD per hour."""
+def _as_json(observed: ObservedCluster, rows: NodeRows, selected: Sequence[Row]) -> dict[str, Any]:
+    """The rows as JSON values; cpu and memory are requested shares, prices USD per hour."""
     from shared.api.quantity import CPU, MEMORY, format_resources  # noqa: PLC0415 (slow to import)
 
     return {
-        "cluster": facts.name,
-        "at": taken.now.isoformat(),
-        "costPerHour": round(taken.cost, 6),
-        "pods": {"running": taken.running, "pending": taken.pending},
+        "cluster": observed.name,
+        "at": rows.now.isoformat(),
+        "costPerHour": round(rows.cost, 6),
+        "pods": {"running": rows.running, "pending": rows.pending},
         "nodes": [
             {
                 "name": r.name,
@@ -113,15 +108,15 @@ def answer(facts: Facts, taken: Table, shown: Sequence[Row]) -> dict[str, Any]:
                 "zone": r.zone,
                 "capacityType": r.capacity_type,
                 "price": r.price,
-                "created": r.since.isoformat() if r.since else None,
+                "created": r.created.isoformat() if r.created else None,
                 "pods": r.pods,
-                "cpu": r.fill(CPU),
-                "memory": r.fill(MEMORY),
-                "requested": format_resources(r.used),
-                "allocatable": format_resources(r.size),
+                "cpu": r.requested_share(CPU),
+                "memory": r.requested_share(MEMORY),
+                "requested": format_resources(r.requested),
+                "allocatable": format_resources(r.allocatable),
                 "state": r.state,
                 "why": r.why,
             }
-            for r in shown
+            for r in selected
         ],
     }

@@ -1,4 +1,4 @@
-"""The rows on a terminal: a line of sums, then a line a node, as wide and as long as there is room for."""
+"""The node table on a terminal: totals, then a line for each node, fitted to the width and height."""
 
 from __future__ import annotations
 
@@ -17,103 +17,108 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from cli.nodes.rows import Row, Table
+    from cli.nodes.rows import NodeRows, Row
 
 MONTH_HOURS = 730
 _STYLES = {
     states.READY: terminal.GOOD,
-    states.LEAVING: terminal.BAD,
+    states.DELETING: terminal.BAD,
     states.NOT_READY: terminal.BAD,
-    states.ASKED: terminal.WAITS,
-    states.STARTING: terminal.WAITS,
-    states.JOINING: terminal.WAITS,
-    "empty": terminal.QUIET,
+    states.PENDING: terminal.WAITS,
+    states.LAUNCHED: terminal.WAITS,
+    states.INITIALIZING: terminal.WAITS,
+    states.EMPTY: terminal.QUIET,
 }
 _WIDE, _WIDER, _WIDEST = 90, 112, 140
+"""Columns from which shares are bars, totals have longer bars, and the NodePool is shown."""
 _BAR = 10
 
 
-def render(taken: Table, shown: Sequence[Row], *, name: str, width: int, height: int | None = None) -> RenderableType:
-    """All of it: ``shown`` are the rows in their order; those that ``height`` lines have no room for are counted."""
-    head = _head(taken, name)
-    room = len(shown) if height is None else max(1, height - 8)
-    parts: list[RenderableType] = [head, _sums(taken, shown, width), Text()]
-    if shown:
-        parts.append(table(taken, shown[:room], width=width))
-    if len(shown) > room:
-        parts.append(Text(f"  and {terminal.plural(len(shown) - room, 'node')} more", style=terminal.QUIET))
-    if not shown:
+def render(
+    rows: NodeRows, selected: Sequence[Row], *, name: str, width: int, height: int | None = None
+) -> RenderableType:
+    """Totals and the selected rows in their order; rows that don't fit into ``height`` lines are counted."""
+    head = _head(rows, name)
+    room = len(selected) if height is None else max(1, height - 8)
+    parts: list[RenderableType] = [head, _totals(rows, selected, width), Text()]
+    if selected:
+        parts.append(table(rows, selected[:room], width=width))
+    if len(selected) > room:
+        parts.append(Text(f"  and {terminal.plural(len(selected) - room, 'node')} more", style=terminal.QUIET))
+    if not selected:
         parts.append(Text("  no nodes", style=terminal.QUIET))
     return Group(*parts)
 
 
-def _head(taken: Table, name: str) -> Text:
-    cost = taken.cost
-    unpriced = sum(r.price is None for r in taken.rows)
+def _head(rows: NodeRows, name: str) -> Text:
+    cost = rows.cost
+    unpriced = sum(r.price is None for r in rows.rows)
     return terminal.title(
         name,
-        terminal.plural(len(taken.rows), "node"),
-        f"{terminal.usd(cost)}/h" + (f" and {unpriced} of unknown price" if unpriced else ""),
+        terminal.plural(len(rows.rows), "node"),
+        f"{terminal.usd(cost)}/h" + (f" plus {unpriced} of unknown price" if unpriced else ""),
         f"${cost * MONTH_HOURS:,.0f}/month",
-        f"{taken.now:%H:%M:%S} UTC",
+        f"{rows.now:%H:%M:%S} UTC",
     )
 
 
-def _sums(taken: Table, shown: Sequence[Row], width: int) -> RenderableType:
-    kinds = Counter(r.capacity_type for r in taken.rows if r.capacity_type)
+def _totals(rows: NodeRows, selected: Sequence[Row], width: int) -> RenderableType:
+    count_by_capacity_type = Counter(r.capacity_type for r in rows.rows if r.capacity_type)
     grid = terminal.table("", "", "", "", "", "", indent=0)
     grid.show_header = False
     pods = Text.assemble(
-        f"{terminal.plural(taken.running, 'pod')} running",
-        (f", {taken.pending:,} pending", f"bold {terminal.WAITS}") if taken.pending else "",
+        f"{terminal.plural(rows.running, 'pod')} running",
+        (f", {rows.pending:,} pending", f"bold {terminal.WAITS}") if rows.pending else "",
     )
     wide = _BAR * 2 if width >= _WIDER else _BAR
-    machines = Text(", ").join(Text.assemble(f"{n:,} ", terminal.capacity(kind)) for kind, n in sorted(kinds.items()))
+    capacity_types = Text(", ").join(
+        Text.assemble(f"{n:,} ", terminal.capacity(kind)) for kind, n in sorted(count_by_capacity_type.items())
+    )
     grid.add_row(
         "cpu",
-        terminal.bar(taken.fill(CPU), width=wide),
+        terminal.bar(rows.requested_share(CPU), width=wide),
         "memory",
-        terminal.bar(taken.fill(MEMORY), width=wide),
+        terminal.bar(rows.requested_share(MEMORY), width=wide),
         pods,
-        machines,
+        capacity_types,
     )
-    if len(shown) == len(taken.rows):
+    if len(selected) == len(rows.rows):
         return grid
     return Group(
-        grid, Text(f"{len(shown):,} of {terminal.plural(len(taken.rows), 'node')} shown", style=terminal.QUIET)
+        grid, Text(f"{len(selected):,} of {terminal.plural(len(rows.rows), 'node')} shown", style=terminal.QUIET)
     )
 
 
-def table(taken: Table, shown: Sequence[Row], *, width: int) -> RenderableType:
-    """A line a node."""
+def table(rows: NodeRows, selected: Sequence[Row], *, width: int) -> RenderableType:
+    """A line for each row."""
     columns = ["node", "type", "zone", "capacity", "$/h", "cpu", "memory", "pods", "age", "state"]
     if width >= _WIDEST:
         columns.insert(1, "pool")
-    made = terminal.table(*columns, right=("$/h", "pods", "age"), indent=0)
-    for column in made.columns:
+    grid = terminal.table(*columns, right=("$/h", "pods", "age"), indent=0)
+    for column in grid.columns:
         column.no_wrap = True
         column.overflow = "ellipsis"
-    for row in shown:
+    for row in selected:
         cells: list[RenderableType] = [
             row.name.partition(".")[0],
             row.instance_type,
             row.zone.rpartition("-")[2],
             terminal.capacity(row.capacity_type),
             "?" if row.price is None else terminal.usd(row.price).removeprefix("$") if row.price else "",
-            _fill(row, CPU, width),
-            _fill(row, MEMORY, width),
+            _share(row, CPU, width),
+            _share(row, MEMORY, width),
             str(row.pods),
-            terminal.age(taken.now - row.since) if row.since is not None else "",
+            terminal.age(rows.now - row.created) if row.created is not None else "",
             Text(row.state, style=_STYLES.get(row.state, terminal.WAITS)),
         ]
         if width >= _WIDEST:
             cells.insert(1, row.pool)
-        made.add_row(*cells)
-    return made
+        grid.add_row(*cells)
+    return grid
 
 
-def _fill(row: Row, resource: str, width: int) -> RenderableType:
-    share = row.fill(resource)
+def _share(row: Row, resource: str, width: int) -> RenderableType:
+    share = row.requested_share(resource)
     if share is None:
         return ""
     return terminal.bar(share) if width >= _WIDE else Text(f"{share:.0%}", style=terminal.BAD if share > 1 else "")

@@ -1,4 +1,4 @@
-"""Looking at a cluster again and again: pods, claims and nodes each time, prices once in a while."""
+"""Live view of the nodes: pods, NodeClaims and nodes are read at each update, prices every few minutes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from cli import terminal
-from cli.cluster.observed_cluster import prices_of
+from cli.cluster.pricing import offering_prices
 from cli.nodes import rows
 from cli.nodes import table as node_table
 from shared import runtime
@@ -23,63 +23,65 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from cli.cluster.observed_cluster import Facts
-    from cli.nodes.rows import Row, Table
+    from cli.cluster.observed_cluster import ObservedCluster
+    from cli.nodes.rows import NodeRows, Row
     from shared.snapshot import Snapshot
 
-PRICES_KEPT = 300.0
-"""Seconds between looks at prices."""
+PRICE_MAX_AGE = 300.0
+"""Seconds until prices are read again."""
 
 
-def table(facts: Facts) -> Table:
-    """The rows of what was read."""
-    return _table(facts, _prices(facts))
+def read_rows(observed: ObservedCluster) -> NodeRows:
+    """The rows of the cluster."""
+    return _rows(observed, _price_lookup(observed))
 
 
-def _prices(facts: Facts) -> Callable[[str, str, str], float | None]:
-    known = prices_of(facts.stock.offers(facts.snapshot))
-    return lambda kind, zone, capacity: known.get((kind, zone, capacity))
+def _price_lookup(observed: ObservedCluster) -> Callable[[str, str, str], float | None]:
+    prices = offering_prices(observed.offerings.resolve_pools(observed.snapshot))
+    return lambda instance_type, zone, capacity_type: prices.get((instance_type, zone, capacity_type))
 
 
-def _table(facts: Facts, price: Callable[[str, str, str], float | None]) -> Table:
-    snapshot = facts.snapshot
-    return rows.take(snapshot.nodes, snapshot.node_claims, snapshot.pods, price=price, now=facts.now)
+def _rows(observed: ObservedCluster, price: Callable[[str, str, str], float | None]) -> NodeRows:
+    snapshot = observed.snapshot
+    return rows.build(snapshot.nodes, snapshot.node_claims, snapshot.pods, price=price, now=observed.now)
 
 
 def watch(
     console: Console,
-    facts: Facts,
-    again: Callable[[], Snapshot],
-    shown: Callable[[Table], Sequence[Row]],
+    observed: ObservedCluster,
+    refresh: Callable[[], Snapshot],
+    select: Callable[[NodeRows], Sequence[Row]],
     *,
     interval: float,
 ) -> None:
-    """Draw until Ctrl-C; while the cluster can't be reached, the last look stays, and says so."""
-    price, priced_at = _prices(facts), time.monotonic()
-    current = facts
-    trouble = ""
+    """Update the table until Ctrl-C. While the cluster can't be reached, it shows the last state and the error."""
+    price, priced_at = _price_lookup(observed), time.monotonic()
+    current = observed
+    error_message = ""
     with contextlib.suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
-            live.update(_frame(console, current, price, shown, trouble), refresh=True)
+            live.update(_frame(console, current, price, select, error_message), refresh=True)
             runtime.current().sleep(interval)
             try:
-                current = replace(current, snapshot=again(), now=runtime.current().now())
-                trouble = ""
+                current = replace(current, snapshot=refresh(), now=runtime.current().now())
+                error_message = ""
             except UnavailableError as error:
-                trouble = error.message or str(error)
-            if time.monotonic() - priced_at > PRICES_KEPT:
-                price, priced_at = _prices(current), time.monotonic()
+                error_message = error.message or str(error)
+            if time.monotonic() - priced_at > PRICE_MAX_AGE:
+                price, priced_at = _price_lookup(current), time.monotonic()
 
 
 def _frame(
     console: Console,
-    facts: Facts,
+    observed: ObservedCluster,
     price: Callable[[str, str, str], float | None],
-    shown: Callable[[Table], Sequence[Row]],
-    trouble: str,
+    select: Callable[[NodeRows], Sequence[Row]],
+    error_message: str,
 ) -> RenderableType:
-    taken = _table(facts, price)
-    drawn = node_table.render(taken, shown(taken), name=facts.name, width=console.width, height=console.height)
-    if not trouble:
-        return drawn
-    return Group(drawn, Text(f"  not reached since then: {trouble}", style=terminal.BAD))
+    node_rows = _rows(observed, price)
+    table = node_table.render(
+        node_rows, select(node_rows), name=observed.name, width=console.width, height=console.height
+    )
+    if not error_message:
+        return table
+    return Group(table, Text(f"  not updated: {error_message}", style=terminal.BAD))

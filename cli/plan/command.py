@@ -1,19 +1,20 @@
-"""``tenon plan``: asks for the facts, makes the plan and shows it; nothing is ever written."""
+"""``tenon plan``: reads a cluster, computes the plan and prints it. It writes nothing."""
 
 from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.cluster import source
-from cli.errors import UsageError, one_line
+from cli.errors import UsageError, errors_as_one_line
 
 if TYPE_CHECKING:
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
     from cli.plan.planning import Plan
+    from shared.launch.resolved_node_pools import ResolvedNodePools
 
 
 def plan(
@@ -22,20 +23,20 @@ def plan(
         list[str] | None,
         typer.Option(
             "--what-if",
-            help="deployment/web=50 (statefulset/… too; NAMESPACE/NAME or --namespace) or nodepool=FILE; may be given "
-            "again.",
+            help="Plan for another number of replicas, deployment/web=50 (also statefulset/, replicaset/; "
+            "NAMESPACE/NAME or --namespace), or with a file's NodePools, nodepool=FILE; repeatable.",
         ),
     ] = None,
     without: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CAPACITY",
-            help="As if there were none of it, and its nodes lost: spot, a zone, an instance type or a family; may be "
-            "given again.",
+            help="Plan without this capacity and without its nodes: spot, a zone, an instance type or a family; "
+            "repeatable.",
         ),
     ] = None,
     namespace: source.Namespace = "default",
-    search: Annotated[float, typer.Option(min=0, help="Seconds to look for savings.")] = 2.0,
+    search: Annotated[float, typer.Option(min=0, help="Time limit of the consolidation search, in seconds.")] = 2.0,
     context: source.Context = "",
     cluster: source.Cluster = "",
     region: source.Region = "",
@@ -43,9 +44,9 @@ def plan(
     aws: source.Aws = False,
     as_json: source.Json = False,
 ) -> None:
-    """Show what would be launched now, what disruption would do then, and the cost per hour before and after.
+    """Show what Tenon would launch now, what it would disrupt then, and the cost per hour before and after.
 
-    Asks the cluster of your kubeconfig and AWS, or files; it only ever reads.
+    Reads the cluster of your kubeconfig and AWS, or files. It never writes.
 
     For example:
 
@@ -59,43 +60,43 @@ def plan(
 
       kubectl get pods,nodes,nodeclaims,nodepools,ec2nodeclasses,daemonsets,pdb,pv,pvc,sc -A -o json | tenon plan -f -
     """
-    with one_line("plan"), source.facts(file, context=context, cluster=cluster, region=region, aws=aws) as facts:
-        from cli import terminal  # noqa: PLC0415 (slow to import)
-        from cli.plan import summary, what_if  # noqa: PLC0415 (slow to import)
+    with (
+        errors_as_one_line("plan"),
+        source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed,
+    ):
+        from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli.plan import output, what_if  # noqa: PLC0415 (the same)
 
         changes = [what_if.parse(text, namespace=namespace) for text in what_if_changes or ()]
-        asked = what_if.apply(facts, changes)
-        made = _made(facts, asked, tuple(without or ()), search)
+        changed = what_if.apply(observed, changes)
+        computed = _compute(observed, changed, tuple(without or ()), search)
         if as_json:
-            typer.echo(json.dumps(answer(asked, made)))
+            typer.echo(json.dumps(output.as_json(changed, computed)))
             return
-        question = [*(what_if_changes or ()), *(f"without {what}" for what in without or ())]
-        summary.show(terminal.console(), asked, made, question=", ".join(question))
+        assumptions = [*(what_if_changes or ()), *(f"without {word}" for word in without or ())]
+        output.show(terminal.console(), changed, computed, assumptions=", ".join(assumptions))
 
 
-def _made(before: Facts, facts: Facts, without: tuple[str, ...], search: float) -> Plan:
+def _compute(before: ObservedCluster, changed: ObservedCluster, without: tuple[str, ...], search: float) -> Plan:
     from dataclasses import replace  # noqa: PLC0415 (beside the others)
 
     from cli.cluster import offerings  # noqa: PLC0415 (slow to import)
-    from cli.cluster.observed_cluster import running_cost  # noqa: PLC0415 (the same)
-    from cli.plan import (  # noqa: PLC0415 (slow to import)
-        planning,
-        what_if,
-    )
+    from cli.cluster.pricing import cluster_cost  # noqa: PLC0415 (the same)
+    from cli.plan import planning, what_if  # noqa: PLC0415 (the same)
 
-    resolved_pools = facts.stock.offers(facts.snapshot)
-    lost = what_if.nodes_of(facts.snapshot, without)
+    resolved_pools = changed.offerings.resolve_pools(changed.snapshot)
+    lost = what_if.nodes_of(changed.snapshot, without)
     if without:
-        _known(facts, resolved_pools, without)
+        _validate(changed, resolved_pools, without)
         resolved_pools = offerings.without(resolved_pools, without)
     end = time.monotonic() + search
-    made = planning.make(facts, resolved_pools, lost=lost, should_stop=lambda: time.monotonic() >= end)
-    cost, unpriced = running_cost(before.snapshot, resolved_pools)
-    return replace(made, before=cost, unpriced=unpriced)
+    computed = planning.make_plan(changed, resolved_pools, lost=lost, should_stop=lambda: time.monotonic() >= end)
+    cost, unpriced = cluster_cost(before.snapshot, resolved_pools)
+    return replace(computed, cost_before=cost, unpriced=unpriced)
 
 
-def _known(facts: Facts, resolved_pools: Any, without: tuple[str, ...]) -> None:  # noqa: ANN401 (a ResolvedNodePools, whose module is slow to import)
-    """Refuse words that mean nothing here, rather than answer as if all were well."""
+def _validate(observed: ObservedCluster, resolved_pools: ResolvedNodePools, without: tuple[str, ...]) -> None:
+    """Refuse words that name no offering: the plan would silently ignore them."""
     words = {
         word
         for types in resolved_pools.instance_types.values()
@@ -104,61 +105,8 @@ def _known(facts: Facts, resolved_pools: Any, without: tuple[str, ...]) -> None:
         for word in (t.name, t.name.partition(".")[0], o.zone, o.capacity_type)
     }
     unknown = [w for w in without if w not in words]
-    if unknown and facts.snapshot.node_pools:
+    if unknown and observed.snapshot.node_pools:
         raise UsageError(
-            f'--without "{unknown[0]}" is no capacity type, zone, instance type or family that a NodePool here '
-            "could buy"
+            f'--without "{unknown[0]}" is no capacity type, zone, instance type or family that a NodePool of this '
+            "cluster can launch"
         )
-
-
-def answer(facts: Facts, made: Plan) -> dict[str, Any]:
-    """The plan as plain JSON values; USD per hour, times in UTC."""
-    from cli.cluster.observed_cluster import prices_of  # noqa: PLC0415 (slow to import)
-    from cli.simulate import decision_output  # noqa: PLC0415 (the same)
-
-    after = made.after(prices_of(made.resolved_pools))
-    return {
-        "cluster": facts.name,
-        "at": facts.now.isoformat(),
-        "notes": list(facts.notes),
-        "invalid": [{"object": str(i.ref), "problems": list(i.problems)} for i in made.snapshot.invalid],
-        "costPerHour": {
-            "before": round(made.before, 6),
-            "after": round(after, 6),
-            "launches": round(made.bought, 6),
-            "savings": round(made.disruption.savings, 6),
-            "unpricedNodes": made.unpriced,
-        },
-        "lostNodes": list(made.lost),
-        "launches": decision_output.as_json(made.launches, {}),
-        "disruption": {
-            "actions": [
-                {
-                    "reason": a.reason,
-                    "message": a.message,
-                    "nodes": list(a.nodes),
-                    "podsToMove": sorted(key for r in a.removals for key in r.pods),
-                    "savings": round(a.savings, 6),
-                    "replacements": [
-                        {
-                            "nodePool": c.node_pool,
-                            "instanceType": c.cheapest.instance_type,
-                            "zone": c.cheapest.zone,
-                            "capacityType": c.cheapest.capacity_type,
-                            "price": c.cheapest.price,
-                        }
-                        for c in a.replacements
-                    ],
-                }
-                for a in made.disruption.actions
-            ],
-            "kept": [
-                {"node": r.node, "nodeClaim": r.claim, "reason": r.reason, "message": r.message}
-                for r in made.disruption.refused
-            ],
-            "waiting": [
-                {"node": w.node, "reason": w.reason, "due": w.due.isoformat()} for w in made.disruption.waiting
-            ],
-            "searchEnded": made.disruption.ended,
-        },
-    }

@@ -1,7 +1,7 @@
-"""A plan: where waiting pods would go, and which nodes would go after that, with what it costs.
+"""Computes a plan: launches for pending pods, then disruption, with the cost before and after.
 
-The same pure code that the functions decide by is asked, launches first: pods that found a place are taken to be
-there when disruption is asked, as it is in a cluster some minutes later.
+The functions' own scheduling and disruption code decides. Disruption is computed for the cluster after the launches:
+pods that fit on existing nodes are bound there.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.cluster.observed_cluster import cost, running_cost, view_of, with_snapshot
-from shared.api import labels as names
+from cli.cluster.observed_cluster import disruption_view, with_snapshot
+from cli.cluster.pricing import cluster_cost, nodes_cost
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
@@ -25,10 +25,11 @@ from shared.scheduling.decision import Decision, Problem
 from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
     from datetime import datetime
 
-    from cli.cluster.observed_cluster import Facts, Prices
+    from cli.cluster.observed_cluster import ObservedCluster
+    from cli.cluster.pricing import Prices
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.cluster_state import ClusterState
     from shared.disruption.command import BlockedCandidate, Command
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """A node whose time has not come: it goes at ``due`` if nothing changes until then."""
+class PendingDisruption:
+    """A node that is disrupted at ``due`` if nothing changes until then."""
 
     node: str
     reason: str
@@ -46,16 +47,16 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disruption:
-    """What would go: actions in their order, what is kept and why, and whose time comes later.
+class DisruptionPlan:
+    """Actions in their order, nodes that are blocked and why, and nodes that are disrupted later.
 
-    ``searched`` is how many sets of nodes consolidation asked about; ``ended`` whether it had seen all it wanted to.
+    ``search_completed`` is False if the consolidation search was stopped.
     """
 
     actions: tuple[Command, ...] = ()
-    refused: tuple[BlockedCandidate, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
-    ended: bool = True
+    blocked: tuple[BlockedCandidate, ...] = ()
+    pending: tuple[PendingDisruption, ...] = ()
+    search_completed: bool = True
 
     @property
     def savings(self) -> float:
@@ -64,68 +65,66 @@ class Disruption:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of all nodes that go."""
+        """The names of all disrupted nodes."""
         return tuple(node for a in self.actions for node in a.nodes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """``before`` is USD per hour, without the ``unpriced`` nodes; ``lost`` nodes are gone by assumption.
+    """``cost_before`` is USD per hour, without the ``unpriced`` nodes. ``lost`` nodes are removed by assumption.
 
-    ``launches`` holds new claims, pods that find room, and pods without a place.
+    ``launches`` holds new NodeClaims, pods that fit on existing nodes, and pods that can't be scheduled.
     """
 
-    before: float
+    cost_before: float
     unpriced: int
     lost: tuple[str, ...] = ()
     launches: Decision = field(default_factory=Decision)
-    disruption: Disruption = field(default_factory=Disruption)
+    disruption: DisruptionPlan = field(default_factory=DisruptionPlan)
     snapshot: Snapshot
     resolved_pools: ResolvedNodePools
 
     @property
-    def bought(self) -> float:
-        """USD per hour of what is launched."""
+    def launch_cost(self) -> float:
+        """USD per hour of the new NodeClaims."""
         return sum(c.cheapest.price for c in self.launches.new_node_claims)
 
-    def after(self, prices: Prices) -> float:
-        """USD per hour when all of it is done."""
-        gone = set(self.lost)
-        lost = cost((n for n in self.snapshot.nodes if n.metadata.name in gone), prices)[0]
-        return self.before - lost + self.bought - self.disruption.savings
+    def cost_after(self, prices: Prices) -> float:
+        """USD per hour after launches and disruption."""
+        lost = set(self.lost)
+        lost_cost, _ = nodes_cost((n for n in self.snapshot.nodes if n.metadata.name in lost), prices)
+        return self.cost_before - lost_cost + self.launch_cost - self.disruption.savings
 
 
-def make(
-    facts: Facts,
+def make_plan(
+    observed: ObservedCluster,
     resolved_pools: ResolvedNodePools,
     *,
     lost: Collection[str] = (),
     should_stop: Callable[[], bool],
-    disrupting: bool = True,
 ) -> Plan:
-    """The plan for these facts. ``lost`` nodes are taken away, ``should_stop`` ends the search for savings."""
-    snapshot = facts.snapshot
-    before, unpriced = running_cost(snapshot, resolved_pools)
-    launches = launched(facts, resolved_pools, lost=lost)
-    disruption = Disruption()
-    if disrupting:
-        after = settled(snapshot, launches, lost)
-        disruption = disrupted(with_snapshot(facts, after), resolved_pools, should_stop)
+    """The plan for a cluster without the ``lost`` nodes. ``should_stop`` ends the consolidation search."""
+    snapshot = observed.snapshot
+    cost_before, unpriced = cluster_cost(snapshot, resolved_pools)
+    launches = plan_launches(observed, resolved_pools, lost=lost)
+    after_launches = _after_launches(snapshot, launches, lost)
     return Plan(
-        before=before,
+        cost_before=cost_before,
         unpriced=unpriced,
         lost=tuple(sorted(lost)),
         launches=launches,
-        disruption=disruption,
+        disruption=plan_disruption(with_snapshot(observed, after_launches), resolved_pools, should_stop),
         snapshot=snapshot,
         resolved_pools=resolved_pools,
     )
 
 
-def launched(facts: Facts, resolved_pools: ResolvedNodePools, *, lost: Collection[str] = ()) -> Decision:
-    """Where every waiting pod goes, and those of lost nodes; whether or not the scheduler has looked at them yet."""
-    snapshot = facts.snapshot
-    view = view_of(facts, resolved_pools)
+def plan_launches(
+    observed: ObservedCluster, resolved_pools: ResolvedNodePools, *, lost: Collection[str] = ()
+) -> Decision:
+    """The scheduling decision for pending pods and those of lost nodes, whether or not kube-scheduler tried them."""
+    snapshot = observed.snapshot
+    view = disruption_view(observed, resolved_pools)
     leaving = frozenset(lost) | view.disrupting_nodes
     pods = frozenset(
         p.key
@@ -139,40 +138,43 @@ def launched(facts: Facts, resolved_pools: ResolvedNodePools, *, lost: Collectio
             not_ready=resolved_pools.not_ready,
             leaving=leaving,
             pods=pods,
-            policies=facts.policies,
+            policies=observed.policies,
         )
     )
-    return replace(decision, pod_errors={**decision.pod_errors, **facts.unreadable})
+    return replace(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods})
 
 
-def settled(snapshot: Snapshot, launches: Decision, lost: Collection[str]) -> Snapshot:
-    """The cluster once the launches are done: pods are where they fit, and those on new machines out of sight."""
-    gone = set(lost)
-    where = {key: place for place, keys in launches.existing_nodes.items() for key in keys}
-    elsewhere = {key for claim in launches.new_node_claims for key in claim.pods} | set(launches.pod_errors)
-    nodes = {n.metadata.name for n in snapshot.nodes}
+def _after_launches(snapshot: Snapshot, launches: Decision, lost: Collection[str]) -> Snapshot:
+    """The cluster after the launches: pods are bound to existing nodes, and those of new NodeClaims are left out."""
+    lost_nodes = set(lost)
+    node_names = {n.metadata.name for n in snapshot.nodes}
+    node_by_pod = {key: node for node, keys in launches.existing_nodes.items() for key in keys}
+    not_on_a_node = {key for claim in launches.new_node_claims for key in claim.pods} | set(launches.pod_errors)
     pods = []
     for pod in snapshot.pods:
-        key = pod.key
-        if key in where and where[key] in nodes:
-            spec = msgspec.structs.replace(pod.spec, node_name=where[key])
+        node = node_by_pod.get(pod.key)
+        if node is None:
+            if pod.key not in not_on_a_node and pod.spec.node_name not in lost_nodes:
+                pods.append(pod)
+        elif node in node_names:
+            spec = msgspec.structs.replace(pod.spec, node_name=node)
             pods.append(msgspec.structs.replace(pod, spec=spec))
-        elif key not in elsewhere and key not in where and pod.spec.node_name not in gone:
-            pods.append(pod)
     return replace(
         snapshot,
         pods=tuple(pods),
-        nodes=tuple(n for n in snapshot.nodes if n.metadata.name not in gone),
-        node_claims=tuple(c for c in snapshot.node_claims if c.status.node_name not in gone),
+        nodes=tuple(n for n in snapshot.nodes if n.metadata.name not in lost_nodes),
+        node_claims=tuple(c for c in snapshot.node_claims if c.status.node_name not in lost_nodes),
     )
 
 
-def disrupted(facts: Facts, resolved_pools: ResolvedNodePools, should_stop: Callable[[], bool]) -> Disruption:
-    """What disruption would do now: every method in its order, each on what the earlier ones leave."""
-    view = observed(view_of(facts, resolved_pools))
+def plan_disruption(
+    observed: ObservedCluster, resolved_pools: ResolvedNodePools, should_stop: Callable[[], bool]
+) -> DisruptionPlan:
+    """What disruption would do now: every method in its order, each on the nodes that the earlier ones leave."""
+    view = with_empty_conditions(disruption_view(observed, resolved_pools))
     slots = BudgetTracker(view.snapshot, now=view.now)
     actions: list[Command] = []
-    refused: list[BlockedCandidate] = []
+    blocked: list[BlockedCandidate] = []
     stopped = False
 
     def stop() -> bool:
@@ -180,47 +182,49 @@ def disrupted(facts: Facts, resolved_pools: ResolvedNodePools, should_stop: Call
         stopped = should_stop()
         return stopped
 
-    waits = waiting(view)
+    pending = _pending_disruptions(view)
     for method in METHODS:
         command = method.compute(view, slots, stop)
         actions += command.commands
-        refused += command.blocked
+        blocked += command.blocked
         if command.commands:
             view = _without(view, {node for a in command.commands for node in a.nodes})
-    acted = {node for a in actions for node in a.nodes}
-    return Disruption(
+    disrupted_nodes = {node for a in actions for node in a.nodes}
+    return DisruptionPlan(
         actions=tuple(actions),
-        refused=tuple(r for r in refused if r.node not in acted),
-        waiting=tuple(w for w in waits if w.node not in acted),
-        ended=not stopped,
+        blocked=tuple(b for b in blocked if b.node not in disrupted_nodes),
+        pending=tuple(p for p in pending if p.node not in disrupted_nodes),
+        search_completed=not stopped,
     )
 
 
-def observed(view: ClusterState) -> ClusterState:
-    """The view with the claims' ``Empty`` as disruption would note it; since the last pod came or went, where known."""
+def with_empty_conditions(view: ClusterState) -> ClusterState:
+    """The view with ``Empty`` conditions as the disruption function would set them.
+
+    They date from the last pod event where it is known, so that consolidateAfter counts from there.
+    """
     changes = {o.claim.name: o for o in emptiness.empty_condition_changes(view)}
     if not changes:
         return view
     claims = []
     for claim in view.snapshot.node_claims:
         change = changes.get(claim.name)
-        if change is None:
-            claims.append(claim)
-            continue
-        since = _last_change(claim) or view.now
-        claims.append(emptiness.with_empty_condition(claim, is_empty=change.is_empty, now=min(since, view.now)))
+        if change is not None:
+            since = _last_pod_event(claim) or view.now
+            claim = emptiness.with_empty_condition(claim, is_empty=change.is_empty, now=min(since, view.now))  # noqa: PLW2901 (the same claim, updated)
+        claims.append(claim)
     return replace(view, snapshot=replace(view.snapshot, node_claims=tuple(claims)))
 
 
-def _last_change(claim: NodeClaim) -> datetime | None:
-    up = condition(claim.status.conditions, nodeclaim.INITIALIZED)
-    times = [claim.status.last_pod_event_time, up.last_transition_time if up is not None else None]
+def _last_pod_event(claim: NodeClaim) -> datetime | None:
+    initialized = condition(claim.status.conditions, nodeclaim.INITIALIZED)
+    times = [claim.status.last_pod_event_time, initialized.last_transition_time if initialized is not None else None]
     return max((t for t in times if t is not None), default=None)
 
 
-def waiting(view: ClusterState) -> tuple[Waiting, ...]:
-    """The empty nodes whose consolidateAfter isn't over."""
-    found = []
+def _pending_disruptions(view: ClusterState) -> tuple[PendingDisruption, ...]:
+    """The empty nodes that have not been empty for consolidateAfter."""
+    pending = []
     for candidate in emptiness.find_candidates(view):
         empty = condition(candidate.claim.status.conditions, nodeclaim.EMPTY)
         try:
@@ -231,12 +235,12 @@ def waiting(view: ClusterState) -> tuple[Waiting, ...]:
             continue
         due = empty.last_transition_time + after
         if due > view.now:
-            found.append(Waiting(node=candidate.name, reason=EMPTY, due=due))
-    return tuple(found)
+            pending.append(PendingDisruption(node=candidate.name, reason=EMPTY, due=due))
+    return tuple(pending)
 
 
 def _without(view: ClusterState, nodes: Collection[str]) -> ClusterState:
-    """The view once these nodes are gone; their pods have found places, which aren't looked for again."""
+    """The view without these nodes and their pods, which are scheduled elsewhere already."""
     snapshot = view.snapshot
     return replace(
         view,
@@ -247,8 +251,3 @@ def _without(view: ClusterState, nodes: Collection[str]) -> ClusterState:
             node_claims=tuple(c for c in snapshot.node_claims if c.status.node_name not in nodes),
         ),
     )
-
-
-def pool_of(labels: Mapping[str, str]) -> str:
-    """The NodePool that a node belongs to, or empty."""
-    return labels.get(names.NODEPOOL, "")

@@ -1,6 +1,6 @@
-"""The cluster as it might be: other replica counts, other pools, capacity that is gone.
+"""What-if changes to a cluster: other replica counts, other NodePools, missing capacity.
 
-Each question changes the snapshot and nothing else, so the plan that follows is made as for a cluster that is so.
+A change only affects the snapshot; the plan for it is computed as for a cluster in that state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli.cluster import manifest_reader, offerings
-from cli.cluster.observed_cluster import Workload, offering_of, with_snapshot
+from cli.cluster.observed_cluster import Workload, with_snapshot
+from cli.cluster.pricing import offering_key
 from cli.errors import UsageError
 from shared.api.kubernetes import Pod, PodStatus
 from shared.api.meta import Condition, ObjectMeta, OwnerReference
@@ -23,7 +24,8 @@ from shared.cluster import conversion
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from cli.cluster.observed_cluster import Facts
+    from cli.cluster.observed_cluster import ObservedCluster
+    from shared.api.kubernetes import PodTemplate
     from shared.snapshot import Snapshot
 
 _KINDS = {
@@ -31,14 +33,15 @@ _KINDS = {
     "statefulset": "statefulset", "sts": "statefulset", "statefulsets": "statefulset",
     "replicaset": "replicaset", "rs": "replicaset", "replicasets": "replicaset",
 }  # fmt: skip
-_HASH = re.compile(r"-[a-z0-9]{5,10}$")
+_POD_TEMPLATE_HASH = re.compile(r"-[a-z0-9]{5,10}$")
 _UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedulable")
+_MAX_SIMILAR = 5
 _FORMS = "deployment/NAME=REPLICAS, statefulset/NAME=REPLICAS (NAME may be NAMESPACE/NAME) or nodepool=FILE"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled:
-    """A workload with another number of replicas."""
+class ScaleWorkload:
+    """Another number of replicas for a workload."""
 
     kind: str
     namespace: str
@@ -47,96 +50,103 @@ class Scaled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Applied:
-    """NodePools and node classes of a file, as if they were applied."""
+class ApplyFile:
+    """The NodePools and node classes of a file are applied."""
 
     path: Path
 
 
-Change = Scaled | Applied
+Change = ScaleWorkload | ApplyFile
 
 
 def parse(text: str, *, namespace: str) -> Change:
     """``deployment/web=50`` or ``nodepool=FILE``.
 
     Raises:
-        UsageError: of neither form.
+        UsageError: the text has neither form.
     """
-    what, equals, value = text.partition("=")
-    if equals and what.lower() in {"nodepool", "provisioner"} and value:
-        return Applied(path=Path(value))
-    kind, _, name = what.partition("/")
+    target, equals, value = text.partition("=")
+    if equals and target.lower() in {"nodepool", "provisioner"} and value:
+        return ApplyFile(path=Path(value))
+    kind, _, name = target.partition("/")
     if equals and name and kind.lower() in _KINDS and value.isdigit():
-        space, slash, bare = name.rpartition("/")
-        return Scaled(
-            kind=_KINDS[kind.lower()], namespace=space if slash else namespace, name=bare, replicas=int(value)
+        prefix, slash, name = name.rpartition("/")
+        return ScaleWorkload(
+            kind=_KINDS[kind.lower()], namespace=prefix if slash else namespace, name=name, replicas=int(value)
         )
     raise UsageError(f'--what-if "{text}" is not of the form {_FORMS}')
 
 
-def apply(facts: Facts, changes: Iterable[Change]) -> Facts:
-    """The facts with every change made.
+def apply(observed: ObservedCluster, changes: Iterable[Change]) -> ObservedCluster:
+    """The cluster with all changes.
 
     Raises:
-        UsageError: there is no such workload, or a file has no usable pool.
+        UsageError: a workload doesn't exist, or a file has no valid NodePool or node class.
     """
     for change in changes:
-        facts = _scaled(facts, change) if isinstance(change, Scaled) else _applied(facts, change)
-    return facts
+        observed = _scale(observed, change) if isinstance(change, ScaleWorkload) else _apply_file(observed, change)
+    return observed
 
 
-def nodes_of(snapshot: Snapshot, what: Collection[str]) -> tuple[str, ...]:
-    """The nodes that are lost when these capacity types, zones, types or families are."""
-    return tuple(n.metadata.name for n in snapshot.nodes if offerings.is_named(what, *offering_of(n.metadata.labels)))
+def nodes_of(snapshot: Snapshot, words: Collection[str]) -> tuple[str, ...]:
+    """The nodes of these capacity types, zones, instance types or families."""
+    return tuple(n.metadata.name for n in snapshot.nodes if offerings.matches(words, *offering_key(n.metadata.labels)))
 
 
-def _scaled(facts: Facts, change: Scaled) -> Facts:
-    own = [p for p in facts.snapshot.pods if _is_of(p, change) and is_reschedulable(p)]
-    others = [p for p in facts.snapshot.pods if not (_is_of(p, change) and is_reschedulable(p))]
-    if len(own) >= change.replicas:
-        kept = sorted(own, key=_last_to_go)[: change.replicas]
-        return with_snapshot(facts, replace(facts.snapshot, pods=(*others, *kept)))
-    pattern = _pattern(facts, change, own)
-    added = [_another(pattern, change, i) for i in range(change.replicas - len(own))]
-    return with_snapshot(facts, replace(facts.snapshot, pods=(*others, *own, *added)))
+def _scale(observed: ObservedCluster, change: ScaleWorkload) -> ObservedCluster:
+    pods = observed.snapshot.pods
+    is_counted = [_belongs_to(p, change) and is_reschedulable(p) for p in pods]
+    own_pods = [p for p, counted in zip(pods, is_counted, strict=True) if counted]
+    other_pods = [p for p, counted in zip(pods, is_counted, strict=True) if not counted]
+    if len(own_pods) >= change.replicas:
+        own_pods = sorted(own_pods, key=_deletion_order)[: change.replicas]
+    else:
+        template = _pod_template(observed, change, own_pods)
+        missing = change.replicas - len(own_pods)
+        own_pods += [_new_pod(template, change, i) for i in range(missing)]
+    return with_snapshot(observed, replace(observed.snapshot, pods=(*other_pods, *own_pods)))
 
 
-def _is_of(pod: Pod, change: Scaled) -> bool:
+def _belongs_to(pod: Pod, change: ScaleWorkload) -> bool:
     owner = controller(pod.metadata)
     if owner is None or (pod.metadata.namespace or "default") != change.namespace:
         return False
     if change.kind == "deployment":
-        found = _HASH.search(owner.name)
-        return owner.kind == "ReplicaSet" and found is not None and owner.name[: found.start()] == change.name
+        template_hash = _POD_TEMPLATE_HASH.search(owner.name)
+        return (
+            owner.kind == "ReplicaSet"
+            and template_hash is not None
+            and owner.name[: template_hash.start()] == change.name
+        )
     return owner.kind.lower() == change.kind and owner.name == change.name
 
 
-def _last_to_go(pod: Pod) -> tuple[bool, float, str]:
-    """Those without a node go first, then the youngest, as a ReplicaSet chooses."""
-    made = pod.metadata.creation_timestamp
-    return not pod.spec.node_name, made.timestamp() if made is not None else 0.0, pod.key
+def _deletion_order(pod: Pod) -> tuple[bool, float, str]:
+    """Pods with a node stay first, then the oldest, as the ReplicaSet controller chooses."""
+    created = pod.metadata.creation_timestamp
+    return not pod.spec.node_name, created.timestamp() if created is not None else 0.0, pod.key
 
 
-def _pattern(facts: Facts, change: Scaled, own: list[Pod]) -> Pod:
-    if own:
-        return own[0]
-    workload = facts.workloads.get((change.kind, change.namespace, change.name))
+def _pod_template(observed: ObservedCluster, change: ScaleWorkload, own_pods: list[Pod]) -> Pod:
+    if own_pods:
+        return own_pods[0]
+    workload = observed.workloads.get((change.kind, change.namespace, change.name))
     if workload is None or workload.template is None:
         raise UsageError(
-            f"there is no {change.kind} {change.namespace}/{change.name}, and no pod of it to go by"
-            f"{_near(facts, change)}; files need its pods, or the {change.kind} itself"
+            f"there is no {change.kind} {change.namespace}/{change.name} and no pod of it"
+            f"{_similar(observed, change)}; files must contain its pods or the {change.kind} itself"
         )
-    return _first(workload)
+    return _pod_of(workload, workload.template)
 
 
-def _near(facts: Facts, change: Scaled) -> str:
-    there = sorted({f"{space}/{name}" for kind, space, name in facts.workloads if kind == change.kind})
-    return f" (there: {', '.join(there[:5])}{', …' if len(there) > 5 else ''})" if there else ""  # noqa: PLR2004 (some)
+def _similar(observed: ObservedCluster, change: ScaleWorkload) -> str:
+    workloads = sorted({f"{namespace}/{name}" for kind, namespace, name in observed.workloads if kind == change.kind})
+    if not workloads:
+        return ""
+    return f" (there: {', '.join(workloads[:_MAX_SIMILAR])}{', …' if len(workloads) > _MAX_SIMILAR else ''})"
 
 
-def _first(workload: Workload) -> Pod:
-    template = workload.template
-    assert template is not None
+def _pod_of(workload: Workload, template: PodTemplate) -> Pod:
     suffix = "-00000" if workload.kind == "Deployment" else ""
     kind = "ReplicaSet" if workload.kind == "Deployment" else workload.kind
     name = f"{workload.name}{suffix}"
@@ -147,46 +157,47 @@ def _first(workload: Workload) -> Pod:
     return Pod(metadata=metadata, spec=template.spec)
 
 
-def _another(pattern: Pod, change: Scaled, number: int) -> Pod:
-    """A pod like the pattern that has just been made, and has no node."""
+def _new_pod(template: Pod, change: ScaleWorkload, number: int) -> Pod:
+    """A pending pod like the template."""
     name = f"{change.name}-what-if-{number}"
-    old = pattern.metadata
     metadata = ObjectMeta(
         name=name,
         namespace=change.namespace,
         uid=f"what-if/{change.namespace}/{name}",
-        labels=old.labels,
-        annotations=old.annotations,
-        owner_references=old.owner_references,
+        labels=template.metadata.labels,
+        annotations=template.metadata.annotations,
+        owner_references=template.metadata.owner_references,
     )
     return Pod(
         metadata=metadata,
-        spec=msgspec.structs.replace(pattern.spec, node_name=""),
+        spec=msgspec.structs.replace(template.spec, node_name=""),
         status=PodStatus(phase="Pending", conditions=[_UNSCHEDULABLE]),
     )
 
 
-def _applied(facts: Facts, change: Applied) -> Facts:
-    found = manifest_reader.objects(change.path)
-    new_pools, bad_pools = conversion.node_pools(manifest_reader.plain(found, "NodePool", "Provisioner"))
-    classes, bad_classes = conversion.node_classes(manifest_reader.plain(found, "EC2NodeClass", "AWSNodeTemplate"))
-    bad = (*bad_pools, *bad_classes)
-    if bad:
-        raise UsageError(f"{change.path}: {bad[0].ref}: {bad[0].problems[0]}")
-    if not new_pools and not classes:
+def _apply_file(observed: ObservedCluster, change: ApplyFile) -> ObservedCluster:
+    objects = manifest_reader.read_objects(change.path)
+    node_pools, invalid_pools = conversion.node_pools(manifest_reader.as_mappings(objects, "NodePool", "Provisioner"))
+    node_classes, invalid_classes = conversion.node_classes(
+        manifest_reader.as_mappings(objects, "EC2NodeClass", "AWSNodeTemplate")
+    )
+    invalid = (*invalid_pools, *invalid_classes)
+    if invalid:
+        raise UsageError(f"{change.path}: {invalid[0].ref}: {invalid[0].problems[0]}")
+    if not node_pools and not node_classes:
         raise UsageError(f"{change.path}: holds no NodePool, Provisioner, EC2NodeClass or AWSNodeTemplate")
-    snapshot = facts.snapshot
-    replaced = {p.name for p in new_pools}
+    snapshot = observed.snapshot
     statuses = {c.name: c.status for c in snapshot.node_classes}
-    redone = {c.name for c in classes}
+    changed_pools = {p.name for p in node_pools}
+    changed_classes = {c.name for c in node_classes}
     return with_snapshot(
-        facts,
+        observed,
         replace(
             snapshot,
-            node_pools=(*(p for p in snapshot.node_pools if p.name not in replaced), *new_pools),
+            node_pools=(*(p for p in snapshot.node_pools if p.name not in changed_pools), *node_pools),
             node_classes=(
-                *(c for c in snapshot.node_classes if c.name not in redone),
-                *(msgspec.structs.replace(c, status=statuses.get(c.name, c.status)) for c in classes),
+                *(c for c in snapshot.node_classes if c.name not in changed_classes),
+                *(msgspec.structs.replace(c, status=statuses.get(c.name, c.status)) for c in node_classes),
             ),
         ),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.cluster.observed_cluster import offering_of, prices_of
+from cli.cluster.pricing import offering_key, offering_prices
 from cli.report.lower_bound import bound
 from cli.report.recording import Decided, Recording, Sample, Span
 from shared.api import labels as names
@@ -21,27 +21,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime, timedelta
 
-    from cli.cluster.observed_cluster import Facts, Prices
+    from cli.cluster.observed_cluster import ObservedCluster
+    from cli.cluster.pricing import Prices
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.launch.resolved_node_pools import ResolvedNodePools
 
 
-def recording(facts: Facts, *, back: timedelta) -> Recording:
+def recording(observed: ObservedCluster, *, back: timedelta) -> Recording:
     """The last so many days of the cluster."""
-    start = facts.now - back
-    resolved_pools = facts.stock.offers(facts.snapshot)
-    prices = prices_of(resolved_pools)
+    start = observed.now - back
+    resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
+    prices = offering_prices(resolved_pools)
 
     def at(moment: datetime | None) -> float | None:
         return None if moment is None else round((moment - start).total_seconds(), 3)
 
-    by_provider = {c.status.provider_id: c for c in facts.snapshot.node_claims if c.status.provider_id}
-    spans = [_span(n, by_provider.get(n.spec.provider_id), prices, at) for n in facts.snapshot.nodes]
+    by_provider = {c.status.provider_id: c for c in observed.snapshot.node_claims if c.status.provider_id}
+    spans = [_span(n, by_provider.get(n.spec.provider_id), prices, at) for n in observed.snapshot.nodes]
     there = {s.name for s in spans}
     decisions = [
         Decided(at=at(d.at) or 0.0, node=d.node, outcome=d.outcome, reason=d.reason, why=d.why, savings=d.savings)
-        for d in facts.history.since(start)
+        for d in observed.history.since(start)
     ]
     went = {d.node: d for d in decisions if d.outcome == "taken" and d.node not in there}
     spans += [Span(name=d.node, gone=d.at, why=f"{d.reason}: {d.why}") for d in went.values()]
@@ -49,18 +50,18 @@ def recording(facts: Facts, *, back: timedelta) -> Recording:
     if went:
         notes.append("Of nodes that are gone only the decision is known: their cost is not in the chart.")
     return Recording(
-        title=facts.name,
+        title=observed.name,
         start=start,
         end=back.total_seconds(),
         spans=sorted(spans, key=lambda s: (s.asked if s.asked is not None else s.gone or 0.0, s.name)),
-        samples=_samples(facts, resolved_pools, spans, back.total_seconds()),
+        samples=_samples(observed, resolved_pools, spans, back.total_seconds()),
         decisions=decisions,
-        notes=[*facts.notes, *notes],
+        notes=[*observed.notes, *notes],
     )
 
 
 def _span(node: Node, claim: NodeClaim | None, prices: Prices, at: Callable[[datetime | None], float | None]) -> Span:
-    kind = offering_of(node.metadata.labels)
+    kind = offering_key(node.metadata.labels)
     up = condition(claim.status.conditions, nodeclaim.INITIALIZED) if claim is not None else None
     launched = condition(claim.status.conditions, nodeclaim.LAUNCHED) if claim is not None else None
     asked = claim.metadata.creation_timestamp if claim is not None else node.metadata.creation_timestamp
@@ -78,18 +79,20 @@ def _span(node: Node, claim: NodeClaim | None, prices: Prices, at: Callable[[dat
     )
 
 
-def _samples(facts: Facts, resolved_pools: ResolvedNodePools, spans: list[Span], end: float) -> list[Sample]:
+def _samples(
+    observed: ObservedCluster, resolved_pools: ResolvedNodePools, spans: list[Span], end: float
+) -> list[Sample]:
     """The cost as the nodes came; pods and the bound are known of this moment alone."""
     placed: list[Resources] = []
-    for pod in facts.snapshot.pods:
+    for pod in observed.snapshot.pods:
         if pod.spec.node_name and not is_terminal(pod) and not is_daemon(pod):
             try:
                 placed.append(requests(pod))
             except QuantityError:
                 continue
     total = add(*placed) if placed else {}
-    least = bound(facts.snapshot, resolved_pools, set(total)).of(total)
-    pending = sum(is_pending(p) for p in facts.snapshot.pods)
+    least = bound(observed.snapshot, resolved_pools, set(total)).of(total)
+    pending = sum(is_pending(p) for p in observed.snapshot.pods)
     came = sorted((max(0.0, s.launched), s.price) for s in spans if s.launched is not None and s.price is not None)
     found: list[Sample] = []
     cost = 0.0

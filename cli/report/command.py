@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.cluster import source
-from cli.errors import UsageError, one_line
+from cli.errors import UsageError, errors_as_one_line
 
 
 def report(
@@ -31,7 +31,7 @@ def report(
 
       tenon report --days 2 -o cluster.html
     """
-    with one_line("report"):
+    with errors_as_one_line("report"):
         from cli.report import recording as recordings  # noqa: PLC0415 (slow to import, and --help doesn't need it)
 
         if recording is not None:
@@ -41,8 +41,8 @@ def report(
 
             from cli.report import cluster_recording  # noqa: PLC0415 (slow to import)
 
-            with source.facts(None, context=context, cluster=cluster, region=region, aws=False) as facts:
-                made = cluster_recording.recording(facts, back=timedelta(days=days))
+            with source.open_cluster(None, context=context, cluster=cluster, region=region, aws=False) as observed:
+                made = cluster_recording.recording(observed, back=timedelta(days=days))
         typer.echo(f"{save(made, output)}: {len(made.spans)} nodes, {len(made.decisions)} decisions")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.cluster.offerings import Sold
+from cli.cluster.offerings import CatalogOfferings
 from cli.report.lower_bound import bound
 from cli.report.recording import Decided, Mark, Recording, Sample, Span
 from local.kubernetes import kinds
@@ -109,8 +109,8 @@ class Recorder:
             node_classes=conversion.node_classes([*kept["EC2NodeClass"], *kept["AWSNodeTemplate"]])[0],
             daemon_sets=tuple(msgspec.convert(d, DaemonSet) for d in world.store.list(kinds.DAEMON_SETS)),
         )
-        sold = Sold(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))
-        return bound(snapshot, sold.offers(snapshot), {r for one in self.asked.values() for r in one})
+        sold = CatalogOfferings(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))
+        return bound(snapshot, sold.resolve_pools(snapshot), {r for one in self.asked.values() for r in one})
 
 
 def _decided(logged: DecisionRecord, at: float) -> Decided:
@@ -159,13 +159,13 @@ def _spans(
     why = {d.node: f"{d.reason}: {d.why}" for d in decisions if d.outcome == "taken"}
     found = []
     for claim, moments in times.items():
-        facts = about[claim]
-        node = facts.get("node", "")
-        kind = facts.get("instance_type", ""), facts.get("zone", ""), facts.get("capacity_type", "")
+        observed = about[claim]
+        node = observed.get("node", "")
+        kind = observed.get("instance_type", ""), observed.get("zone", ""), observed.get("capacity_type", "")
         found.append(
             Span(
                 name=node or claim,
-                pool=facts.get("pool", ""),
+                pool=observed.get("pool", ""),
                 instance_type=kind[0],
                 zone=kind[1],
                 capacity_type=kind[2],

@@ -22,7 +22,7 @@ def simulate(
 ) -> None:
     """Show what Tenon would decide for the objects in FILE, without a cluster."""
     try:
-        asked = input_files.question(input_files.read(files), now=datetime.now(UTC))
+        asked = input_files.simulation_input(input_files.read(files), now=datetime.now(UTC))
     except (input_files.DocumentError, QuantityError) as error:
         typer.echo(f"tenon simulate: {error}", err=True)
         raise typer.Exit(USAGE) from error

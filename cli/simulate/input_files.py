@@ -19,30 +19,31 @@ from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.instance_types.instance_type import InstanceType, Offering
-from shared.scheduling.decision import Problem, SchedulingPolicies, UnschedulableReason
+from shared.scheduling.decision import Problem, SchedulingPolicies
 from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodepool import NodePool
+    from shared.api.decode import Outcome
+    from shared.scheduling.decision import UnschedulableReason
 
 T = TypeVar("T")
 
 _PREFERENCE_POLICIES = ("Respect", "Ignore")
 _MIN_VALUES_POLICIES = ("Strict", "BestEffort")
+_FIELDS = {"options": dict, "objects": list, "instanceTypes": list, "instanceTypesForNodePool": dict}
 
 
 class DocumentError(ValueError):
-    """A document that can't be used; the message says what and where."""
+    """An invalid document; the message says what is wrong and where."""
 
 
 @dataclass
 class Document:
-    """What the files hold, as raw values."""
+    """The contents of the files, as JSON values."""
 
     options: dict[str, Any] = field(default_factory=dict)
     objects: list[dict[str, Any]] = field(default_factory=list)
@@ -51,8 +52,8 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A problem for the core, and what is known already: pods and other objects that can't be read."""
+class SimulationInput:
+    """The scheduling problem, and the pods and other objects that can't be read."""
 
     problem: Problem
     refused: Mapping[str, UnschedulableReason]
@@ -60,25 +61,31 @@ class Question:
 
 
 def read(paths: Sequence[Path]) -> Document:
-    """The documents in these files, joined; ``-`` is standard input, ``.gz`` is unpacked.
+    """The documents in these files, joined; ``-`` is standard input, gzip is unpacked.
 
     Raises:
         DocumentError: a file can't be read, or isn't JSON or YAML of the expected shape.
     """
-    found = Document()
+    document = Document()
     for path in paths:
-        for value in values(path):
-            _add(found, value, str(path))
-    return found
+        for value in _decode(path):
+            add(document, value, str(path))
+    return document
 
 
-def values(path: Path) -> Iterable[Any]:
-    """The JSON values of a file."""
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file; ``-`` is standard input, gzip is unpacked.
+
+    Raises:
+        OSError, EOFError: it can't be read.
+    """
+    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+
+def _decode(path: Path) -> Iterable[Any]:
     try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        text = data.decode("utf-8")
+        text = read_bytes(path).decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise DocumentError(f"{path}: {error}") from error
     try:
@@ -94,102 +101,99 @@ def values(path: Path) -> Iterable[Any]:
         raise DocumentError(f"{path}: {error}") from error
 
 
-def _add(document: Document, value: Any, path: str) -> None:  # noqa: ANN401, C901 (any JSON; a case for each shape)
+def add(document: Document, value: Any, source: str) -> None:  # noqa: ANN401 (any JSON)
+    """Add a JSON value to the document: a Kubernetes object, a list of them, or a document. ``source`` names it.
+
+    Raises:
+        DocumentError: the value is none of these.
+    """
     if isinstance(value, list):
-        for one in value:
-            _add(document, one, path)
-        return
-    if not isinstance(value, dict):
-        raise DocumentError(f"{path}: expected an object, got {type(value).__name__}")
-    if str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
-        for one in value["items"]:
-            _add(document, one, path)
-        return
-    if "kind" in value:
+        for item in value:
+            add(document, item, source)
+    elif not isinstance(value, dict):
+        raise DocumentError(f"{source}: expected an object, got {type(value).__name__}")
+    elif str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
+        add(document, value["items"], source)
+    elif "kind" in value:
         document.objects.append(value)
-        return
-    known = {"options": dict, "objects": list, "instanceTypes": list, "instanceTypesForNodePool": dict}
-    for key, shape in known.items():
+    else:
+        _add_fields(document, value, source)
+
+
+def _add_fields(document: Document, value: Mapping[str, Any], source: str) -> None:
+    for key, shape in _FIELDS.items():
         if value.get(key) is not None and not isinstance(value[key], shape):
-            raise DocumentError(f"{path}: {key} must be {'a list' if shape is list else 'a map'}")
-    if not known.keys() & value.keys():
-        raise DocumentError(f"{path}: neither a Kubernetes object nor one of {', '.join(known)}")
+            raise DocumentError(f"{source}: {key} must be {'a list' if shape is list else 'a map'}")
+    if not _FIELDS.keys() & value.keys():
+        raise DocumentError(f"{source}: neither a Kubernetes object nor one of {', '.join(_FIELDS)}")
     document.options.update(value.get("options") or {})
-    for one in value.get("objects") or []:
-        _add(document, one, path)
+    add(document, value.get("objects") or [], source)
     document.instance_types += value.get("instanceTypes") or []
     document.types_for_pool.update(value.get("instanceTypesForNodePool") or {})
 
 
-def question(document: Document, *, now: datetime) -> Question:
-    """The problem that the document states.
+def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
+    """The scheduling problem of the document.
 
     Raises:
-        DocumentError: the options or the instance types can't be read.
+        DocumentError: the options or the instance types are invalid.
     """
-    types = tuple(instance_type(raw, i) for i, raw in enumerate(document.instance_types))
+    types = tuple(parse_instance_type(raw, i) for i, raw in enumerate(document.instance_types))
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for raw in document.objects:
         by_kind.setdefault(str(raw.get("kind")), []).append(raw)
     invalid: list[InvalidObject] = []
     refused: dict[str, UnschedulableReason] = {}
 
-    def every(kind: type[T]) -> tuple[T, ...]:
-        return decoding.every(by_kind.get(kind.__name__, ()), kind, invalid)
+    def objects(kind: type[T]) -> tuple[T, ...]:
+        return decoding.decode_objects(by_kind.get(kind.__name__, ()), kind, invalid)
 
-    pods = decoding.pods(by_kind.get("Pod", ()), refused)
-    pools: list[NodePool] = []
-    for raw in (*by_kind.get("NodePool", ()), *by_kind.get("Provisioner", ())):
-        outcome = node_pool(raw)
-        if outcome.value is not None:
-            pools.append(outcome.value)
-        else:
-            invalid.append(InvalidObject(ref=outcome.ref, problems=outcome.problems))
-    claims: list[NodeClaim] = []
-    for raw in by_kind.get("NodeClaim", ()):
-        claim = node_claim(raw)
-        if claim.value is not None:
-            claims.append(claim.value)
-        else:
-            invalid.append(InvalidObject(ref=claim.ref, problems=claim.problems))
+    def converted(kinds: Sequence[str], convert: Callable[[dict[str, Any]], Outcome[T]]) -> tuple[T, ...]:
+        outcomes = [convert(raw) for kind in kinds for raw in by_kind.get(kind, ())]
+        invalid.extend(InvalidObject(ref=o.ref, problems=o.problems) for o in outcomes if o.value is None)
+        return tuple(o.value for o in outcomes if o.value is not None)
+
+    pods = decoding.decode_pods(by_kind.get("Pod", ()), refused)
+    node_pools = converted(("NodePool", "Provisioner"), node_pool)
+    node_claims = converted(("NodeClaim",), node_claim)
     snapshot = Snapshot(
         taken_at=now,
         pods=pods,
-        nodes=every(Node),
-        node_claims=tuple(claims),
-        node_pools=tuple(pools),
-        daemon_sets=every(DaemonSet),
-        namespaces=every(Namespace),
-        persistent_volumes=every(PersistentVolume),
-        persistent_volume_claims=every(PersistentVolumeClaim),
-        storage_classes=every(StorageClass),
-        csi_nodes=every(CSINode),
+        nodes=objects(Node),
+        node_claims=node_claims,
+        node_pools=node_pools,
+        daemon_sets=objects(DaemonSet),
+        namespaces=objects(Namespace),
+        persistent_volumes=objects(PersistentVolume),
+        persistent_volume_claims=objects(PersistentVolumeClaim),
+        storage_classes=objects(StorageClass),
+        csi_nodes=objects(CSINode),
         invalid=tuple(invalid),
     )
     problem = Problem(
         snapshot=snapshot,
-        instance_types={p.name: types_for(p.name, types, document.types_for_pool) for p in pools},
+        instance_types={p.name: instance_types_for(p.name, types, document.types_for_pool) for p in node_pools},
         pods=frozenset(p.key for p in pods if is_pending(p)),
-        policies=policies(document.options),
+        policies=parse_policies(document.options),
     )
-    return Question(problem, refused, tuple(invalid))
+    return SimulationInput(problem, refused, tuple(invalid))
 
 
-def types_for(
-    pool: str, types: tuple[InstanceType, ...], named: Mapping[str, Sequence[str]]
+def instance_types_for(
+    pool: str, types: tuple[InstanceType, ...], types_for_pool: Mapping[str, Sequence[str]]
 ) -> tuple[InstanceType, ...]:
-    """The types that a document gives to the pool; all of them if it names none."""
-    if pool not in named:
+    """The instance types that the document gives to the NodePool; all of them if it names none."""
+    if pool not in types_for_pool:
         return types
-    names = set(named[pool])
+    names = set(types_for_pool[pool])
     return tuple(t for t in types if t.name in names)
 
 
-def policies(raw: Mapping[str, Any]) -> SchedulingPolicies:
-    """The scheduling policies of a document.
+def parse_policies(raw: Mapping[str, Any]) -> SchedulingPolicies:
+    """The scheduling policies of a document's options.
 
     Raises:
-        DocumentError: one of them is unknown.
+        DocumentError: a policy is unknown.
     """
     preference = raw.get("preferencePolicy") or "Respect"
     min_values = raw.get("minValuesPolicy") or "Strict"
@@ -202,35 +206,40 @@ def policies(raw: Mapping[str, Any]) -> SchedulingPolicies:
     return SchedulingPolicies(preference_policy=preference, min_values_policy=min_values)
 
 
-def instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (any JSON)
+def parse_instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (any JSON)
     """An instance type of a document.
 
     Raises:
-        DocumentError: something is missing or of the wrong shape.
+        DocumentError: a field is missing or of the wrong shape.
     """
     try:
-        systems = raw.get("os") or []
-        labels = dict(raw.get("labels") or {})
-        if raw.get("arch"):
-            labels[ARCH] = raw["arch"]
-        if systems:
-            labels[OS] = systems if isinstance(systems, str) else ",".join(systems)
         return InstanceType(
             name=raw["name"],
-            labels=labels,
+            labels=_labels(raw),
             capacity=parse_resources(raw["capacity"]),
             overhead=parse_resources(raw.get("overhead") or {}),
-            offerings=tuple(
-                Offering(
-                    zone=o["zone"],
-                    capacity_type=o["capacityType"],
-                    price=float(o["price"]),
-                    available=o.get("available", True),
-                    labels=o.get("labels") or {},
-                )
-                for o in raw.get("offerings") or ()
-            ),
+            offerings=tuple(_offering(offering) for offering in raw.get("offerings") or ()),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        wrong = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise DocumentError(f"instanceTypes[{index}]: {wrong}") from error
+        problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise DocumentError(f"instanceTypes[{index}]: {problem}") from error
+
+
+def _labels(raw: Mapping[str, Any]) -> dict[str, str]:
+    labels = dict(raw.get("labels") or {})
+    systems = raw.get("os") or []
+    if raw.get("arch"):
+        labels[ARCH] = raw["arch"]
+    if systems:
+        labels[OS] = systems if isinstance(systems, str) else ",".join(systems)
+    return labels
+
+
+def _offering(raw: Mapping[str, Any]) -> Offering:
+    return Offering(
+        zone=raw["zone"],
+        capacity_type=raw["capacityType"],
+        price=float(raw["price"]),
+        available=raw.get("available", True),
+        labels=raw.get("labels") or {},
+    )

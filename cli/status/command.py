@@ -1,4 +1,4 @@
-"""``tenon status``: functions, queues, alarms and conditions, on one screen."""
+"""``tenon status``: Lambda functions, queues, alarms, and conditions of NodePools and node classes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
-from cli.errors import FAILED, UsageError, one_line
+from cli.errors import FAILED, UsageError, errors_as_one_line
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from rich.console import Console
 
-    from cli.status.deployment import Status
+    from cli.cluster.cluster_reference import ClusterReference
+    from cli.status.deployment import DeploymentStatus
+    from shared.snapshot import Snapshot
 
 
 def status(
@@ -25,9 +27,9 @@ def status(
     *,
     as_json: source.Json = False,
 ) -> None:
-    """Say whether Tenon itself is well: functions, queues, alarms, and conditions of pools and classes.
+    """Show the health of Tenon itself: functions, queues, alarms, and conditions of NodePools and node classes.
 
-    Exit code 0: nothing asks for anybody; 1: something does. Reads only.
+    Exit code 0: healthy; 1: something needs attention. It only reads.
 
     For example:
 
@@ -35,78 +37,108 @@ def status(
 
       tenon status --cluster prod --region eu-central-1 --json
     """
-    with one_line("status"):
-        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
+    with errors_as_one_line("status"):
+        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
         from cli.status import deployment  # noqa: PLC0415 (slow to import)
         from shared import runtime  # noqa: PLC0415 (the same)
-        from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)
-        from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
-        from shared.cluster.snapshot_reader import SnapshotReader  # noqa: PLC0415 (the same)
 
-        where = live_reader.located(live_reader.Where(context=context, cluster=cluster, region=region))
-        if not where.cluster:
-            raise UsageError("the kubeconfig's context doesn't say which EKS cluster it is; give --cluster NAME")
+        reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
+        if not reference.cluster:
+            raise UsageError(live_reader.NO_CLUSTER_NAME)
         now = runtime.current().now()
-        with live_reader.reading_only(where):
-            try:
-                snapshot, notes = SnapshotReader(live_reader.connect(where)).read(now), []
-            except (ApiError, KubeconfigError) as error:
-                snapshot, notes = None, [f"the cluster can't be read: {error}"]
-            found = deployment.deployment(where.cluster, snapshot, notes=notes)
+        with live_reader.read_only_aws(reference):
+            snapshot, notes = _read_snapshot(reference, now)
+            deployed = deployment.read(reference.cluster, snapshot, notes=notes)
         if as_json:
-            typer.echo(json.dumps(answer(found), default=str))
+            typer.echo(json.dumps(_as_json(deployed), default=str))
         else:
-            show(found, name=where.cluster, now=now)
-        well = found.well and not notes
-    raise typer.Exit(0 if well else FAILED)
+            _show(deployed, name=reference.cluster, now=now)
+        healthy = deployed.healthy and not notes
+    raise typer.Exit(0 if healthy else FAILED)
 
 
-def answer(found: Status) -> dict[str, object]:
-    """As plain JSON values, but for times."""
+def _read_snapshot(reference: ClusterReference, now: datetime) -> tuple[Snapshot | None, list[str]]:
+    """The cluster's snapshot, or None and a note if the cluster can't be read."""
+    from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
+    from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)
+    from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
+    from shared.cluster.snapshot_reader import SnapshotReader  # noqa: PLC0415 (the same)
+
+    try:
+        return SnapshotReader(live_reader.connect(reference)).read(now), []
+    except (ApiError, KubeconfigError) as error:
+        return None, [f"the cluster can't be read: {error}"]
+
+
+def _as_json(deployed: DeploymentStatus) -> dict[str, object]:
+    """The status as JSON values, except for times."""
     from dataclasses import asdict  # noqa: PLC0415 (beside its use)
 
-    return {**asdict(found), "well": found.well}
+    return {**asdict(deployed), "well": deployed.healthy}
 
 
-def show(found: Status, *, name: str, now: datetime) -> None:
-    """The screen."""
+def _show(deployed: DeploymentStatus, *, name: str, now: datetime) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
 
     console = terminal.console()
-    verdict = "all is well" if found.well and not found.notes else "something asks for you"
-    style = terminal.GOOD if found.well and not found.notes else terminal.BAD
-    console.print(terminal.title(name, verdict, style=f"bold {style}"))
-    for note in found.notes:
+    healthy = deployed.healthy and not deployed.notes
+    style = terminal.GOOD if healthy else terminal.BAD
+    console.print(terminal.title(name, "healthy" if healthy else "needs attention", style=f"bold {style}"))
+    for note in deployed.notes:
         console.print(f"  {note}", style=terminal.WAITS)
-    _parts(console, found, now)
+    if deployed.alarms:
+        _show_alarms(console, deployed, now)
+    _show_functions(console, deployed, now)
+    _show_queues(console, deployed)
+    if deployed.unready:
+        _show_conditions(console, deployed)
 
 
-def _parts(console: Console, found: Status, now: datetime) -> None:
+def _show_alarms(console: Console, deployed: DeploymentStatus, now: datetime) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
 
-    if found.alarms:
-        console.print()
-        table = terminal.table("alarm", "for", "what", "runbook")
-        for a in found.alarms:
-            table.add_row("", a.name, terminal.age(now - a.since), a.why, a.runbook, style=terminal.BAD)
-        console.print(table)
+    table = terminal.table("alarm", "for", "description", "runbook")
+    for alarm in deployed.alarms:
+        age = terminal.age(now - alarm.since)
+        table.add_row("", alarm.name, age, alarm.why, alarm.runbook, style=terminal.BAD)
     console.print()
-    table = terminal.table("function", "last ran", "code", "deployed", "")
-    for f in found.functions:
-        ran = f"{terminal.age(now - f.ran)} ago" if f.ran is not None else "?"
-        table.add_row("", f.name, ran, f.version, f.deployed[:16], f.trouble, style=terminal.BAD if f.trouble else None)
     console.print(table)
+
+
+def _show_functions(console: Console, deployed: DeploymentStatus, now: datetime) -> None:
+    from cli import terminal  # noqa: PLC0415 (slow to import)
+
+    table = terminal.table("function", "last run", "code", "deployed", "problem")
+    for function in deployed.functions:
+        last_run = f"{terminal.age(now - function.ran)} ago" if function.ran is not None else "?"
+        style = terminal.BAD if function.trouble else None
+        table.add_row(
+            "", function.name, last_run, function.version, function.deployed[:16], function.trouble, style=style
+        )
     console.print()
-    table = terminal.table(
-        "queue", "waiting", "taken", "delayed", "dead", "", right=("waiting", "taken", "delayed", "dead")
-    )
-    for q in found.queues:
-        counts = (str(q.waiting), str(q.in_flight), str(q.delayed), str(q.dead))
-        table.add_row("", q.name, *counts, q.trouble, style=terminal.BAD if q.dead or q.trouble else None)
     console.print(table)
-    if found.unready:
-        console.print()
-        table = terminal.table("object", "condition", "reason", "message")
-        for u in found.unready:
-            table.add_row("", f"{u.kind} {u.name}", u.condition, u.reason, u.message, style=terminal.BAD)
-        console.print(table)
+
+
+def _show_queues(console: Console, deployed: DeploymentStatus) -> None:
+    from cli import terminal  # noqa: PLC0415 (slow to import)
+
+    counts = ("visible", "in flight", "delayed", "dead letters")
+    table = terminal.table("queue", *counts, "problem", right=counts)
+    for queue in deployed.queues:
+        cells = (str(queue.waiting), str(queue.in_flight), str(queue.delayed), str(queue.dead))
+        style = terminal.BAD if queue.dead or queue.trouble else None
+        table.add_row("", queue.name, *cells, queue.trouble, style=style)
+    console.print()
+    console.print(table)
+
+
+def _show_conditions(console: Console, deployed: DeploymentStatus) -> None:
+    from cli import terminal  # noqa: PLC0415 (slow to import)
+
+    table = terminal.table("object", "condition", "reason", "message")
+    for unready in deployed.unready:
+        name = f"{unready.kind} {unready.name}"
+        table.add_row("", name, unready.condition, unready.reason, unready.message, style=terminal.BAD)
+    console.print()
+    console.print(table)

@@ -1,7 +1,7 @@
-"""What there is to know of a deployment: functions, queues, alarms, and the conditions of pools and classes.
+"""The status of a deployment: functions, queues, alarms, and conditions of NodePools and node classes.
 
-Only read calls. A part that may not be read, or isn't there, says so in its place, and the others are still shown: an
-operator at night has some of the permissions, seldom all.
+Only read calls are made. A part that can't be read says so in its place and the others are still shown, because
+operators often have only some of the permissions.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from shared.api.meta import Condition
     from shared.snapshot import Snapshot
 
-_ALARM_NAME = 255
+_MAX_ALARM_NAME = 255
 
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """A function as deployed; ``ran`` is when it last wrote a log line, None where it hasn't yet or nobody may see."""
+    """A deployed function. ``ran`` is the time of its last log line, None if there is none or it can't be read."""
 
     name: str
     version: str
@@ -39,7 +39,7 @@ class Function:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """How many messages a queue has: to be taken, taken and not finished, delayed; and in its dead-letter queue."""
+    """The messages of a queue: visible, in flight, delayed; and in its dead-letter queue."""
 
     name: str
     waiting: int = 0
@@ -51,7 +51,7 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """An alarm that is on, since when, and why."""
+    """An alarm in the ALARM state."""
 
     name: str
     since: datetime
@@ -61,7 +61,7 @@ class Alarm:
 
 @dataclass(frozen=True, kw_only=True)
 class Unready:
-    """A pool or class with a condition that is not true."""
+    """A condition of a NodePool or node class that is False."""
 
     kind: str
     name: str
@@ -71,8 +71,8 @@ class Unready:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
-    """Everything, and ``notes`` about what could not be seen."""
+class DeploymentStatus:
+    """The status of all parts; ``notes`` say what could not be read."""
 
     functions: tuple[Function, ...]
     queues: tuple[Queue, ...]
@@ -81,8 +81,8 @@ class Status:
     notes: tuple[str, ...] = ()
 
     @property
-    def well(self) -> bool:
-        """Whether nothing asks for anybody."""
+    def healthy(self) -> bool:
+        """Whether nothing needs attention."""
         return not (
             self.alarms
             or self.unready
@@ -91,54 +91,54 @@ class Status:
         )
 
 
-def deployment(cluster: str, snapshot: Snapshot | None, *, notes: Sequence[str] = ()) -> Status:
-    """The status of a cluster's Tenon; without a snapshot, of what is on AWS alone."""
-    said = list(notes)
+def read(cluster: str, snapshot: Snapshot | None, *, notes: Sequence[str] = ()) -> DeploymentStatus:
+    """The status of a cluster's deployment; without a snapshot, of its AWS resources only."""
+    all_notes = list(notes)
     alarms: tuple[Alarm, ...] = ()
     try:
         alarms = _alarms(cluster)
     except ClientError as error:
-        said.append(f"alarms can't be seen: {_why(error)}")
-    return Status(
+        all_notes.append(f"alarms can't be read: {_reason(error)}")
+    return DeploymentStatus(
         functions=tuple(_function(cluster, name) for name in function_sizes.FUNCTIONS),
-        queues=(*(_queue(cluster, name) for name in _FEEDS), _undelivered(cluster)),
+        queues=(*(_queue(cluster, name) for name in _QUEUES), _undelivered(cluster)),
         alarms=alarms,
-        unready=unready(snapshot) if snapshot is not None else (),
-        notes=tuple(said),
+        unready=unready_conditions(snapshot) if snapshot is not None else (),
+        notes=tuple(all_notes),
     )
 
 
-_FEEDS = ("provisioning", "interruption", "termination", "disruption")
-"""The purposes of queues, as infra/queues.py names them."""
+_QUEUES = ("provisioning", "interruption", "termination", "disruption")
+"""The queues by purpose, as infra/queues.py names them."""
 
 
 def _function(cluster: str, name: str) -> Function:
-    full = resource_names.function(cluster, name)
+    function_name = resource_names.function(cluster, name)
     try:
-        found = _client("lambda").get_function_configuration(FunctionName=full)
+        configuration = _client("lambda").get_function_configuration(FunctionName=function_name)
     except ClientError as error:
-        return Function(name=name, version="", deployed="", state="", ran=None, trouble=_why(error))
-    group = found.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{full}"
-    state = found.get("State") or "Active"
+        return Function(name=name, version="", deployed="", state="", ran=None, trouble=_reason(error))
+    log_group = configuration.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{function_name}"
+    state = configuration.get("State") or "Active"
     return Function(
         name=name,
-        version=str(found.get("CodeSha256", ""))[:10],
-        deployed=str(found.get("LastModified", "")),
+        version=str(configuration.get("CodeSha256", ""))[:10],
+        deployed=str(configuration.get("LastModified", "")),
         state=state,
-        ran=_last_line(group),
-        trouble="" if state == "Active" else str(found.get("StateReason", state)),
+        ran=_last_log_time(log_group),
+        trouble="" if state == "Active" else str(configuration.get("StateReason", state)),
     )
 
 
-def _last_line(group: str) -> datetime | None:
+def _last_log_time(log_group: str) -> datetime | None:
     try:
         streams = _client("logs").describe_log_streams(
-            logGroupName=group, orderBy="LastEventTime", descending=True, limit=1
+            logGroupName=log_group, orderBy="LastEventTime", descending=True, limit=1
         )["logStreams"]
     except ClientError:
         return None
-    stamps = [s["lastEventTimestamp"] for s in streams if s.get("lastEventTimestamp")]
-    return datetime.fromtimestamp(max(stamps) / 1000, UTC) if stamps else None
+    timestamps = [s["lastEventTimestamp"] for s in streams if s.get("lastEventTimestamp")]
+    return datetime.fromtimestamp(max(timestamps) / 1000, UTC) if timestamps else None
 
 
 def _queue(cluster: str, purpose: str) -> Queue:
@@ -147,45 +147,47 @@ def _queue(cluster: str, purpose: str) -> Queue:
         waiting, in_flight, delayed = _counts(resource_names.queue(cluster, purpose, fifo=fifo))
         dead, _, _ = _counts(resource_names.queue(cluster, f"{purpose}-dead-letters", fifo=fifo))
     except ClientError as error:
-        return Queue(name=purpose, trouble=_why(error))
+        return Queue(name=purpose, trouble=_reason(error))
     return Queue(name=purpose, waiting=waiting, in_flight=in_flight, delayed=delayed, dead=dead)
 
 
 def _undelivered(cluster: str) -> Queue:
-    """Events that EventBridge or Lambda could not deliver; all of them are dead."""
+    """The dead-letter queue for events that EventBridge or Lambda could not deliver."""
     try:
         dead, _, _ = _counts(resource_names.queue(cluster, "undelivered", fifo=False))
     except ClientError as error:
-        return Queue(name="undelivered", trouble=_why(error))
+        return Queue(name="undelivered", trouble=_reason(error))
     return Queue(name="undelivered", dead=dead)
 
 
 def _counts(name: str) -> tuple[int, int, int]:
     url = aws.sqs().get_queue_url(QueueName=name)["QueueUrl"]
-    found: Mapping[str, str] = aws.sqs().get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]  # type: ignore[assignment]  # its keys are said as literals
-    keys = ("", "NotVisible", "Delayed")
-    waiting, in_flight, delayed = (int(found.get(f"ApproximateNumberOfMessages{key}", 0)) for key in keys)
+    attributes: Mapping[str, str] = aws.sqs().get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]  # type: ignore[assignment]  # the stubs type its keys as literals
+    suffixes = ("", "NotVisible", "Delayed")
+    waiting, in_flight, delayed = (
+        int(attributes.get(f"ApproximateNumberOfMessages{suffix}", 0)) for suffix in suffixes
+    )
     return waiting, in_flight, delayed
 
 
 def _alarms(cluster: str) -> tuple[Alarm, ...]:
-    prefix = resource_names.name(cluster, "", longest=_ALARM_NAME)
+    prefix = resource_names.name(cluster, "", longest=_MAX_ALARM_NAME)
     pages = _client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNamePrefix=prefix, StateValue="ALARM")
     return tuple(
         Alarm(
-            name=found["AlarmName"].removeprefix(prefix),
-            since=found["StateUpdatedTimestamp"],
-            why=found.get("AlarmDescription", "").partition(" What to do: ")[0],
-            runbook=found.get("AlarmDescription", "").partition(" What to do: ")[2],
+            name=alarm["AlarmName"].removeprefix(prefix),
+            since=alarm["StateUpdatedTimestamp"],
+            why=alarm.get("AlarmDescription", "").partition(resource_names.RUNBOOK_SEPARATOR)[0],
+            runbook=alarm.get("AlarmDescription", "").partition(resource_names.RUNBOOK_SEPARATOR)[2],
         )
         for page in pages
-        for found in page["MetricAlarms"]
+        for alarm in page["MetricAlarms"]
     )
 
 
-def unready(snapshot: Snapshot) -> tuple[Unready, ...]:
-    """What is wrong with pools and classes, in order of kind and name."""
-    found = [
+def unready_conditions(snapshot: Snapshot) -> tuple[Unready, ...]:
+    """Invalid objects and False conditions of NodePools and node classes, by kind and name."""
+    invalid = [
         Unready(kind=i.ref.kind, name=i.ref.name, condition="", reason="Invalid", message="; ".join(i.problems))
         for i in snapshot.invalid
     ]
@@ -193,22 +195,27 @@ def unready(snapshot: Snapshot) -> tuple[Unready, ...]:
         *(("NodePool", p.name, p.status.conditions) for p in snapshot.node_pools),
         *(("EC2NodeClass", c.name, c.status.conditions) for c in snapshot.node_classes),
     ]
-    for kind, name, conditions in objects:
-        wrong = [c for c in conditions if c.status == "False"]
-        # Ready only sums up the others.
-        named = [c for c in wrong if c.type != "Ready"] or wrong
-        found += [Unready(kind=kind, name=name, condition=c.type, reason=c.reason, message=c.message) for c in named]
-    return tuple(sorted(found, key=lambda u: (u.kind, u.name, u.condition)))
+    unready = [
+        Unready(kind=kind, name=name, condition=c.type, reason=c.reason, message=c.message)
+        for kind, name, conditions in objects
+        for c in _causes(conditions)
+    ]
+    return tuple(sorted([*invalid, *unready], key=lambda u: (u.kind, u.name, u.condition)))
 
 
-def _client(service: str) -> Any:  # noqa: ANN401 (services whose stubs aren't installed)
+def _causes(conditions: Sequence[Condition]) -> list[Condition]:
+    """The False conditions; Ready only where it is the only one, because it summarises the others."""
+    false = [c for c in conditions if c.status == "False"]
+    return [c for c in false if c.type != "Ready"] or false
+
+
+def _client(service: str) -> Any:  # noqa: ANN401 (the stubs of these services aren't installed)
     make: Callable[..., Any] = boto3.client
     return make(service)
 
 
-def _why(error: ClientError) -> str:
-    answer = error.response["Error"]
-    missing = ("NotFound", "NonExistent", "DoesNotExist")
-    if any(part in answer["Code"] for part in missing):
+def _reason(error: ClientError) -> str:
+    details = error.response["Error"]
+    if any(part in details["Code"] for part in ("NotFound", "NonExistent", "DoesNotExist")):
         return "not deployed"
-    return f"{answer['Code']}: {answer['Message']}"
+    return f"{details['Code']}: {details['Message']}"

@@ -48,7 +48,9 @@ def test_nodes_are_filtered_and_sorted(busy: Desk) -> None:
     assert len(kept) == len(world.nodes())
 
 
-@pytest.mark.parametrize(("arguments", "said"), [(["--sort", "size"], "--sort"), (["-l", "a in"], "is no selector")])
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(["--sort", "size"], "--sort"), (["-l", "a in"], "is not a label selector")]
+)
 def test_what_isnt_understood_is_said_in_one_line(arguments: list[str], said: str) -> None:
     done = call("nodes", *arguments)
     assert done.code == 2
@@ -74,7 +76,7 @@ def test_live_it_follows_the_cluster_until_ctrl_c(busy: Desk) -> None:
         shown = call("nodes", "--cluster", CLUSTER, "--interval", "4", env=terminal)
     assert shown.code == 0, shown.err
     assert "\x1b[" in shown.out
-    assert [word for word in ("ready", "empty", "leaving", "no nodes") if word not in shown.out] == []
+    assert [word for word in ("ready", "empty", "deleting", "no nodes") if word not in shown.out] == []
     assert _gone(world)
 
 

@@ -41,7 +41,7 @@ def test_a_dump_is_told_what_would_go_and_what_that_saves(tenon: Callable[..., S
     assert cost["savings"] > 0
     shown = tenon("plan", *small, "--search", "20")
     assert shown.lines[0].endswith(f"20 nodes · 150 pods · ${cost['before']:.2f}/h")
-    assert f"Would then remove {len(gone)} node" in shown.out
+    assert f"Would then disrupt {len(gone)} node" in shown.out
     assert shown.lines[-1].startswith("20 → ")
     assert "\x1b[" not in shown.out
 
@@ -131,7 +131,7 @@ def test_in_a_living_cluster_it_says_what_would_come_and_touches_nothing(desk: D
     assert {c["cheapest"]["capacityType"] for c in plain["launches"]["nodeClaims"]} == {"spot"}
     lost = desk.tenon("plan", "--without", "spot")
     assert lost.code == 0, lost.err
-    assert "No place for 5 pods" in lost.out
+    assert "Can't schedule 5 pods" in lost.out
     world.settle()
     assert _state(world) == before
     assert all(h.name.split()[1].startswith(READING) for h in world.timeline.of("call")[calls:])

@@ -20,7 +20,7 @@ def test_a_cluster_that_is_well_says_so_and_exits_with_0(desk: Desk) -> None:
     desk.world.run_until_idle()
     shown = desk.tenon("status")
     assert shown.code == 0, shown.out + shown.err
-    assert shown.lines[0] == f"{CLUSTER} · all is well"
+    assert shown.lines[0] == f"{CLUSTER} · healthy"
     for name in (*function_sizes.FUNCTIONS, "provisioning", "undelivered"):
         assert any(line.split()[:1] == [name] for line in shown.lines), name
 

@@ -196,7 +196,7 @@ def test_daemons_that_fill_every_machine_are_named(decide: Decide, world: Module
 def test_a_pool_that_can_not_launch_is_told_with_its_reason_and_others_with_theirs(world: ModuleType) -> None:
     made = world.document(world.pool("a"), world.pool("b", limits={"cpu": "1"}), world.pods("bad", 1))
     read = input_files.Document(objects=made["objects"], instance_types=made["instanceTypes"])
-    problem = input_files.question(read, now=datetime(2026, 11, 21, tzinfo=UTC)).problem
+    problem = input_files.simulation_input(read, now=datetime(2026, 11, 21, tzinfo=UTC)).problem
     gone = replace(problem, not_ready={"a": 'its EC2NodeClass "web" does not exist'})
     refusal = schedule(gone).pod_errors["default/bad-0000"]
     assert refusal.criteria == {

@@ -1,0 +1,278 @@
+"""A plan as text and as JSON: launches, unschedulable pods, disruption, blocked nodes, and the total."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.text import Text
+
+from cli import terminal
+from cli.cluster.pricing import claims_without_node, offering_prices
+from cli.simulate import decision_output
+from shared.api.pods import is_pending, is_terminal
+from shared.api.quantity import format_quantity
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cli.cluster.observed_cluster import ObservedCluster
+    from cli.plan.planning import Plan
+    from shared.disruption.command import Command
+    from shared.scheduling.decision import PlannedNodeClaim
+
+_MAX_ROWS = 12
+"""Rows of a table that are printed; --json lists all."""
+_MAX_BLOCKED_REASONS = 5
+_MAX_NODE_NAMES = 2
+"""Nodes of one action that are named."""
+
+
+def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions: str) -> None:
+    """Print the plan; ``assumptions`` are its changes to the cluster, empty if there are none."""
+    pods = [p for p in plan.snapshot.pods if not is_terminal(p)]
+    pending = sum(is_pending(p) for p in pods)
+    launching = len(claims_without_node(plan.snapshot))
+    head = terminal.title(
+        observed.name,
+        terminal.plural(len(plan.snapshot.nodes), "node") + (f", {launching} launching" if launching else ""),
+        terminal.plural(len(pods), "pod") + (f", {pending:,} pending" if pending else ""),
+        f"{terminal.usd(plan.cost_before)}/h" + (f" plus {plan.unpriced} of unknown price" if plan.unpriced else ""),
+    )
+    console.print(head)
+    if assumptions:
+        console.print(Text(f"what if: {assumptions}", style=terminal.WAITS))
+    for note in observed.notes:
+        console.print(Text(f"note: {note}", style=terminal.QUIET))
+    for invalid in plan.snapshot.invalid[:_MAX_ROWS]:
+        console.print(Text(f"ignored: {invalid.ref}: {'; '.join(invalid.problems)}", style=terminal.WAITS))
+    _launches(console, plan)
+    _unplaced(console, plan)
+    _disruption(console, plan)
+    _pending(console, observed, plan)
+    _blocked(console, plan)
+    _total(console, plan)
+
+
+def _launches(console: Console, plan: Plan) -> None:
+    if plan.lost:
+        console.print()
+        console.print(
+            terminal.title(f"{terminal.plural(len(plan.lost), 'node')} lost", "their pods have to be rescheduled")
+        )
+    if plan.launches.new_node_claims:
+        _new_nodes(console, plan)
+    pods = sum(len(keys) for keys in plan.launches.existing_nodes.values())
+    if pods:
+        nodes = sum(1 for keys in plan.launches.existing_nodes.values() if keys)
+        console.print()
+        console.print(
+            terminal.title(f"{terminal.plural(pods, 'pod')} can run", f"on {terminal.plural(nodes, 'existing node')}")
+        )
+
+
+def _new_nodes(console: Console, plan: Plan) -> None:
+    claims = plan.launches.new_node_claims
+    console.print()
+    console.print(
+        terminal.title(
+            f"Would launch {terminal.plural(len(claims), 'node')}",
+            f"for {terminal.plural(sum(len(c.pods) for c in claims), 'pod')}",
+            f"{terminal.usd(plan.launch_cost, sign=True)}/h",
+        )
+    )
+    claims_by_row: dict[tuple[str, str, str, str], list[PlannedNodeClaim]] = {}
+    for claim in claims:
+        claims_by_row.setdefault(_row_key(claim), []).append(claim)
+    table = terminal.table(
+        "nodes", "instance type", "capacity", "zone", "nodepool", "$/h each", "pods", "requests", "alternatives",
+        right=("nodes", "$/h each", "pods"),
+    )  # fmt: skip
+    rows = sorted(claims_by_row.items(), key=lambda row: (-len(row[1]), row[0]))
+    for (instance_type, capacity_type, zone, pool), same in rows[:_MAX_ROWS]:
+        table.add_row(
+            "", str(len(same)), instance_type, terminal.capacity(capacity_type), zone, pool,
+            terminal.usd(same[0].cheapest.price), str(sum(len(c.pods) for c in same)), _requests(same),
+            f"{len(same[0].instance_types)} types",
+        )  # fmt: skip
+    console.print(table)
+    _more(console, len(rows))
+
+
+def _row_key(claim: PlannedNodeClaim) -> tuple[str, str, str, str]:
+    cheapest = claim.cheapest
+    return cheapest.instance_type, cheapest.capacity_type, cheapest.zone, claim.node_pool
+
+
+def _requests(claims: list[PlannedNodeClaim]) -> str:
+    parts = []
+    for name in ("cpu", "memory"):
+        amounts = [c.requests.get(name, 0) for c in claims]
+        if any(amounts):
+            parts.append(f"{name} {format_quantity(name, max(amounts))}")
+    return ", ".join(parts)
+
+
+def _unplaced(console: Console, plan: Plan) -> None:
+    errors = plan.launches.pod_errors
+    if not errors:
+        return
+    console.print()
+    console.print(terminal.title(f"Can't schedule {terminal.plural(len(errors), 'pod')}", style="bold red"))
+    by_reason: dict[str, list[str]] = {}
+    for key, refusal in errors.items():
+        by_reason.setdefault(refusal.message, []).append(key)
+    for message, keys in list(by_reason.items())[:_MAX_ROWS]:
+        others = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        console.print(
+            Padding(Text.assemble((keys[0], "bold"), (f"{others}: ", ""), message), (0, 0, 0, 2), expand=False)
+        )
+    _more(console, len(by_reason))
+    console.print(Text(f"  details: tenon explain pod {next(iter(errors))}", style=terminal.QUIET))
+
+
+def _disruption(console: Console, plan: Plan) -> None:
+    actions = plan.disruption.actions
+    if not actions:
+        return
+    console.print()
+    count = len(plan.disruption.nodes)
+    console.print(
+        terminal.title(
+            f"Would then disrupt {terminal.plural(count, 'node')}",
+            f"{terminal.usd(-plan.disruption.savings, sign=True)}/h",
+        )
+    )
+    table = terminal.table("reason", "nodes", "pods to move", "replaced by", "$/h", right=("pods to move", "$/h"))
+    for action in actions[:_MAX_ROWS]:
+        table.add_row(
+            "", action.reason, _nodes(action), str(action.pod_count or "–"), _replacements(action),
+            terminal.usd(-action.savings, sign=True) if action.savings else "–",
+        )  # fmt: skip
+    console.print(table)
+    _more(console, len(actions))
+    if not plan.disruption.search_completed:
+        console.print(Text("  the consolidation search was stopped; --search SECONDS extends it", style=terminal.QUIET))
+
+
+def _nodes(action: Command) -> str:
+    names = [n.partition(".")[0] for n in action.nodes]
+    if len(names) == 1:
+        return names[0]
+    return f"{len(names)} nodes: {', '.join(names[:_MAX_NODE_NAMES])}{', …' if len(names) > _MAX_NODE_NAMES else ''}"
+
+
+def _replacements(action: Command) -> str:
+    kinds = Counter(f"{c.cheapest.instance_type} {c.cheapest.capacity_type}" for c in action.replacements)
+    return ", ".join(f"{n} × {kind}" for kind, n in sorted(kinds.items())) or "–"
+
+
+def _pending(console: Console, observed: ObservedCluster, plan: Plan) -> None:
+    pending = plan.disruption.pending
+    if not pending:
+        return
+    console.print()
+    console.print(terminal.title(f"Waiting for consolidateAfter: {terminal.plural(len(pending), 'empty node')}"))
+    for disruption in pending[:_MAX_ROWS]:
+        console.print(Text(f"  {disruption.node} is disrupted in {terminal.age(disruption.due - observed.now)}"))
+    _more(console, len(pending))
+
+
+def _blocked(console: Console, plan: Plan) -> None:
+    blocked = plan.disruption.blocked
+    if not blocked:
+        return
+    console.print()
+    nodes = {b.node for b in blocked}
+    console.print(
+        terminal.title(f"Disruption blocked for {terminal.plural(len(nodes), 'node')}", "tenon explain node NAME")
+    )
+    count_by_reason = Counter(f"{b.reason}: {b.message}" for b in blocked)
+    for reason, count in count_by_reason.most_common(_MAX_BLOCKED_REASONS):
+        console.print(Padding(Text.assemble((f"{count:>3} × ", terminal.QUIET), reason), (0, 0, 0, 2), expand=False))
+    _more(console, len(count_by_reason), shown=_MAX_BLOCKED_REASONS)
+
+
+def _total(console: Console, plan: Plan) -> None:
+    console.print()
+    if not (plan.launches.new_node_claims or plan.launches.pod_errors or plan.disruption.actions or plan.lost):
+        console.print(Text("Nothing to do.", style=terminal.GOOD))
+        return
+    prices = offering_prices(plan.resolved_pools)
+    after = plan.cost_after(prices)
+    removed = set(plan.lost) | set(plan.disruption.nodes)
+    added = len(plan.launches.new_node_claims) + sum(len(a.replacements) for a in plan.disruption.actions)
+    nodes = len(plan.snapshot.nodes) + len(claims_without_node(plan.snapshot))
+    change = after - plan.cost_before
+    share = f", {change / plan.cost_before:+.0%}" if plan.cost_before else ""
+    console.print(
+        Text.assemble(
+            (f"{nodes:,} → {nodes - len(removed) + added:,} nodes", "bold"),
+            ", ",
+            (f"{terminal.usd(plan.cost_before)} → {terminal.usd(after)} per hour", "bold"),
+            (f" ({terminal.usd(change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WAITS),
+            (
+                f", {terminal.plural(len(plan.launches.pod_errors), 'pod')} can't be scheduled"
+                if plan.launches.pod_errors
+                else "",
+                terminal.BAD,
+            ),
+        )
+    )
+
+
+def _more(console: Console, rows: int, *, shown: int = _MAX_ROWS) -> None:
+    if rows > shown:
+        console.print(Text(f"  and {rows - shown} more; --json lists all", style=terminal.QUIET))
+
+
+def as_json(observed: ObservedCluster, plan: Plan) -> dict[str, Any]:
+    """The plan as JSON values; prices in USD per hour, times in UTC."""
+    after = plan.cost_after(offering_prices(plan.resolved_pools))
+    return {
+        "cluster": observed.name,
+        "at": observed.now.isoformat(),
+        "notes": list(observed.notes),
+        "invalid": [{"object": str(i.ref), "problems": list(i.problems)} for i in plan.snapshot.invalid],
+        "costPerHour": {
+            "before": round(plan.cost_before, 6),
+            "after": round(after, 6),
+            "launches": round(plan.launch_cost, 6),
+            "savings": round(plan.disruption.savings, 6),
+            "unpricedNodes": plan.unpriced,
+        },
+        "lostNodes": list(plan.lost),
+        "launches": decision_output.as_json(plan.launches, {}),
+        "disruption": {
+            "actions": [_action_as_json(a) for a in plan.disruption.actions],
+            "kept": [
+                {"node": b.node, "nodeClaim": b.claim, "reason": b.reason, "message": b.message}
+                for b in plan.disruption.blocked
+            ],
+            "waiting": [
+                {"node": p.node, "reason": p.reason, "due": p.due.isoformat()} for p in plan.disruption.pending
+            ],
+            "searchEnded": plan.disruption.search_completed,
+        },
+    }
+
+
+def _action_as_json(action: Command) -> dict[str, Any]:
+    return {
+        "reason": action.reason,
+        "message": action.message,
+        "nodes": list(action.nodes),
+        "podsToMove": sorted(key for r in action.removals for key in r.pods),
+        "savings": round(action.savings, 6),
+        "replacements": [
+            {
+                "nodePool": c.node_pool,
+                "instanceType": c.cheapest.instance_type,
+                "zone": c.cheapest.zone,
+                "capacityType": c.cheapest.capacity_type,
+                "price": c.cheapest.price,
+            }
+            for c in action.replacements
+        ],
+    }
