@@ -179,7 +179,7 @@ def internal(message: str) -> ApiError:
     return ApiError(500, "InternalError", message)
 
 
-def version_ahead(version: int, current: int) -> ApiError:
+def version_too_large(version: int, current: int) -> ApiError:
     """504: a version that has not happened yet."""
     text = f"Timeout: Too large resource version: {version}, current: {current}"
     cause = Cause("", "ResourceVersionTooLarge", "Too large resource version")

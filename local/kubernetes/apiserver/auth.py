@@ -1,6 +1,6 @@
-"""Who asks, and what they may do: bearer tokens to users, users to verbs.
+"""Authentication of bearer tokens and authorization of users.
 
-By default one administrator's token opens everything. A local world that proves least privilege brings its own rules.
+By default, one token has all rights. Callers that need more pass their own functions, such as ``rbac.Rbac``.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from local.kubernetes.kinds import Kind
 
 @dataclass(frozen=True)
 class User:
-    """An authenticated caller, as RBAC sees it."""
+    """An authenticated user and its groups."""
 
     name: str
     groups: tuple[str, ...] = ()
 
 
 Authenticate = Callable[[str | None], User | None]
-"""A bearer token, or None when there is none, to its user; no user is a 401."""
+"""The user of a bearer token (None without one); no user means 401."""
 
 Authorize = Callable[[User, str, Kind, str, str], bool]
-"""Whether the user may do the verb on the kind, in the namespace, to the name (both may be empty); else a 403."""
+"""Whether the user may do the verb on the kind, in the namespace, to the name (both may be empty); if not, 403."""
 
 ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
 
 
 def single_token(token: str) -> Authenticate:
-    """One token, the administrator's."""
+    """Authenticate one token, as the administrator."""
 
-    def authenticate(given: str | None) -> User | None:
-        return ADMIN if given is not None and hmac.compare_digest(given.encode(), token.encode()) else None
+    def authenticate(presented: str | None) -> User | None:
+        return ADMIN if presented is not None and hmac.compare_digest(presented.encode(), token.encode()) else None
 
     return authenticate
 
 
 def kubeconfig(url: str, authority: str, token: str) -> str:
-    """The YAML file by which kubectl finds and trusts the server."""
-    named = "tenon-local"
+    """A kubeconfig file with which kubectl reaches and trusts the server. ``authority`` is a PEM text."""
+    cluster = "tenon-local"
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "current-context": named,
+            "current-context": cluster,
             "clusters": [
                 {
-                    "name": named,
+                    "name": cluster,
                     "cluster": {
                         "server": url,
                         "certificate-authority-data": base64.b64encode(authority.encode()).decode(),
                     },
                 }
             ],
-            "users": [{"name": named, "user": {"token": token}}],
-            "contexts": [{"name": named, "context": {"cluster": named, "user": named}}],
+            "users": [{"name": cluster, "user": {"token": token}}],
+            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
         }
     )

@@ -1,6 +1,6 @@
-"""HTTP/1.1 as far as an apiserver needs it: requests off a socket, answers and chunked streams onto it.
+"""The part of HTTP/1.1 that an API server needs: requests, responses and chunked streams.
 
-Python's own ``http.server`` parses headers as e-mail, which costs more than the rest of a small request together.
+Python's ``http.server`` parses headers as e-mail, which costs more than the rest of a small request.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _REASONS = {
     503: "Service Unavailable",
     504: "Gateway Timeout",
 }
-_LONGEST_LINE = 64 * 1024
-_MOST_HEADERS = 100
-_LARGEST_BODY = 3 * 1024 * 1024
-_WHOLE = 64 * 1024
+_MAX_LINE_BYTES = 64 * 1024
+_MAX_HEADERS = 100
+_MAX_BODY_BYTES = 3 * 1024 * 1024
+_SINGLE_WRITE_BYTES = 64 * 1024
 
 
 class BadHttpError(Exception):
-    """What came is no HTTP that is understood here; ``status`` is the answer."""
+    """A request that is not valid HTTP; ``status`` is the response's."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class BadHttpError(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """One request, with what its path says about the object it is for (empty when it is for none)."""
+    """One request, and the object that its path is for (empty when it is for none)."""
 
     method: str
     path: str
@@ -66,14 +66,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """An answer: a body, or a stream of chunks. ``drop`` closes the connection with no answer at all."""
+    """A body, or a stream of chunks. ``drop`` closes the connection without a response."""
 
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     stream: Iterator[bytes | None] | None = field(default=None, compare=False)
-    """Chunks as they come; None is a pause in which the server looks whether the client is still there."""
+    """Chunks as they come; at a None, the server checks whether the client is still connected."""
     drop: bool = False
 
 
@@ -81,9 +81,9 @@ def read_request(source: IO[bytes]) -> Request | None:
     """The next request of a connection; None when the client has closed it.
 
     Raises:
-        BadHttpError: it can't be understood.
+        BadHttpError: it is malformed or too large.
     """
-    line = source.readline(_LONGEST_LINE)
+    line = source.readline(_MAX_LINE_BYTES)
     if not line:
         return None
     try:
@@ -99,9 +99,9 @@ def read_request(source: IO[bytes]) -> Request | None:
 
 def _read_headers(source: IO[bytes]) -> dict[str, str]:
     headers: dict[str, str] = {}
-    while (line := source.readline(_LONGEST_LINE)) not in {b"\r\n", b"\n", b""}:
+    while (line := source.readline(_MAX_LINE_BYTES)) not in {b"\r\n", b"\n", b""}:
         name, colon, value = line.decode("latin-1").partition(":")
-        if not colon or len(headers) >= _MOST_HEADERS:
+        if not colon or len(headers) >= _MAX_HEADERS:
             raise BadHttpError(400, "malformed headers")
         headers[name.strip().lower()] = value.strip()
     return headers
@@ -114,7 +114,7 @@ def _read_body(source: IO[bytes], headers: Mapping[str, str]) -> bytes:
         length = headers.get("content-length", "0")
         if not length.isdigit():
             raise BadHttpError(400, "malformed content-length")
-        if int(length) > _LARGEST_BODY:
+        if int(length) > _MAX_BODY_BYTES:
             raise BadHttpError(413, "request body is too large")
         body = source.read(int(length)) if length != "0" else b""
         if len(body) != int(length):
@@ -125,23 +125,23 @@ def _read_body(source: IO[bytes], headers: Mapping[str, str]) -> bytes:
 def _read_chunks(source: IO[bytes]) -> Iterator[bytes]:
     total = 0
     while True:
-        size_line = source.readline(_LONGEST_LINE).split(b";")[0].strip()
+        size_line = source.readline(_MAX_LINE_BYTES).split(b";")[0].strip()
         try:
             size = int(size_line, 16)
         except ValueError as error:
             raise BadHttpError(400, "malformed chunk") from error
         total += size
-        if total > _LARGEST_BODY:
+        if total > _MAX_BODY_BYTES:
             raise BadHttpError(413, "request body is too large")
         chunk = source.read(size)
-        source.readline(_LONGEST_LINE)
+        source.readline(_MAX_LINE_BYTES)
         if not size:
             return
         yield chunk
 
 
-def head(response: Response, *, keep: bool) -> bytes:
-    """The status line and headers of an answer."""
+def encode_head(response: Response, *, keep_alive: bool) -> bytes:
+    """The status line and headers of a response."""
     length = "Transfer-Encoding: chunked" if response.stream is not None else f"Content-Length: {len(response.body)}"
     lines = [
         f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Unknown')}",
@@ -149,21 +149,21 @@ def head(response: Response, *, keep: bool) -> bytes:
         "Cache-Control: no-cache, private",
         length,
         *(f"{name}: {value}" for name, value in response.headers),
-        *(() if keep else ("Connection: close",)),
+        *(() if keep_alive else ("Connection: close",)),
     ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def whole(response: Response, *, keep: bool) -> Iterator[bytes]:
-    """An answer with a body, in as few writes as it should be sent in."""
-    start = head(response, keep=keep)
-    if len(response.body) <= _WHOLE:
-        yield start + response.body
+def encode_response(response: Response, *, keep_alive: bool) -> Iterator[bytes]:
+    """A response with a body, as the parts in which to send it: small ones are sent at once."""
+    head = encode_head(response, keep_alive=keep_alive)
+    if len(response.body) <= _SINGLE_WRITE_BYTES:
+        yield head + response.body
     else:
-        yield start
+        yield head
         yield response.body
 
 
-def chunk(data: bytes) -> bytes:
+def encode_chunk(data: bytes) -> bytes:
     """One chunk of a stream; no data ends it."""
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"

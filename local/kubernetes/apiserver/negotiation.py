@@ -1,4 +1,4 @@
-"""How objects are shown: whole, as metadata alone, or as the rows of a table that kubectl prints."""
+"""The representation that a client accepts: whole objects, metadata only, or a table for ``kubectl get``."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from local.kubernetes.apiserver import printers
-from local.kubernetes.registry.object_meta import timestamp as moment
+from local.kubernetes.apiserver.http import Response
+from local.kubernetes.registry.object_meta import timestamp
 
 if TYPE_CHECKING:
+    from local.kubernetes.apiserver.http import Request
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
 
-__all__ = ["Form", "encode_list", "form_of", "moment", "shown"]
-
-Form = Literal["Object", "PartialObjectMetadata", "Table"]
+Representation = Literal["Object", "PartialObjectMetadata", "Table"]
 
 _META = "meta.k8s.io/v1"
-_TYPE = frozenset(("apiVersion", "kind"))
+_TYPE_META = frozenset(("apiVersion", "kind"))
 
 
-def form_of(accept: str) -> Form:
-    """The first form in an ``Accept`` header that is served here; whole objects if it names none."""
-    for offer in accept.split(","):
+def representation_of(request: Request) -> Representation:
+    """The first representation in the ``Accept`` header that is served; whole objects if it names none."""
+    for offer in request.headers.get("accept", "").split(","):
         words = {word.strip() for word in offer.split(";")}
         if "v=v1" not in words:
             continue
@@ -35,43 +35,58 @@ def form_of(accept: str) -> Form:
     return "Object"
 
 
-def shown(store: Store, kind: Kind, obj: Obj, form: Form, now: str, *, columns: bool = True) -> Any:  # noqa: ANN401 (JSON)
-    """One object in that form; in a watch of tables only the first carries the columns."""
-    match form:
+def json_response(value: Any, status: int = 200) -> Response:  # noqa: ANN401 (any JSON)
+    """A response with that JSON as its body."""
+    return Response(status, msgspec.json.encode(value))
+
+
+def object_response(store: Store, request: Request, kind: Kind, obj: Obj, status: int = 200) -> Response:
+    """A response with the object, or with its Scale if the request is for that subresource."""
+    if request.subresource == "scale":
+        return json_response(store.scale_of(kind, obj), status)
+    return json_response(represent(store, kind, obj, representation_of(request)), status)
+
+
+def represent(store: Store, kind: Kind, obj: Obj, representation: Representation, *, with_columns: bool = True) -> Any:  # noqa: ANN401 (JSON)
+    """The object in that representation. In a watch of tables, only the first event has ``with_columns``."""
+    match representation:
         case "PartialObjectMetadata":
-            return {"kind": form, "apiVersion": _META, "metadata": obj["metadata"]}
+            return {"kind": representation, "apiVersion": _META, "metadata": obj["metadata"]}
         case "Table":
             metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-            return _table(store, kind, [obj], metadata, now, headed=columns)
+            return _table(store, kind, [obj], metadata, with_columns=with_columns)
     return obj
 
 
-def encode_list(store: Store, kind: Kind, objects: list[Obj], metadata: Obj, form: Form, now: str) -> bytes:
-    """A list of objects in that form, as JSON. Items of built-in kinds don't repeat their kind, as on a real server."""
-    match form:
+def list_response(
+    store: Store, kind: Kind, objects: list[Obj], metadata: Obj, representation: Representation
+) -> Response:
+    """A response with a list. Items of built-in kinds don't repeat their kind, as on a real server."""
+    match representation:
         case "PartialObjectMetadata":
-            items = [{"kind": form, "apiVersion": _META, "metadata": obj["metadata"]} for obj in objects]
-            answer = {"kind": "PartialObjectMetadataList", "apiVersion": _META, "metadata": metadata, "items": items}
+            items = [{"kind": representation, "apiVersion": _META, "metadata": obj["metadata"]} for obj in objects]
+            body = {"kind": "PartialObjectMetadataList", "apiVersion": _META, "metadata": metadata, "items": items}
         case "Table":
-            answer = _table(store, kind, objects, metadata, now, headed=True)
+            body = _table(store, kind, objects, metadata, with_columns=True)
         case _:
-            items = objects if kind.custom else [_bare(obj) for obj in objects]
-            answer = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": items}
-    return msgspec.json.encode(answer)
+            items = objects if kind.custom else [_without_type_meta(obj) for obj in objects]
+            body = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": items}
+    return json_response(body)
 
 
-def _bare(obj: Obj) -> Obj:
-    return {name: value for name, value in obj.items() if name not in _TYPE}
+def _without_type_meta(obj: Obj) -> Obj:
+    return {name: value for name, value in obj.items() if name not in _TYPE_META}
 
 
-def _table(store: Store, kind: Kind, objects: list[Obj], metadata: Obj, now: str, *, headed: bool) -> Obj:
-    wanted = printers.of(kind, store.definition(kind))
+def _table(store: Store, kind: Kind, objects: list[Obj], metadata: Obj, *, with_columns: bool) -> Obj:
+    now = timestamp(store.now())
+    columns = printers.columns_of(kind, store.definition(kind))
     rows = [
         {
-            "cells": [column.cell(obj, now) for column in wanted],
+            "cells": [column.cell(obj, now) for column in columns],
             "object": {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": obj["metadata"]},
         }
         for obj in objects
     ]
-    heads = [column.as_json() for column in wanted] if headed else None
-    return {"kind": "Table", "apiVersion": _META, "metadata": metadata, "columnDefinitions": heads, "rows": rows}
+    definitions = [column.as_json() for column in columns] if with_columns else None
+    return {"kind": "Table", "apiVersion": _META, "metadata": metadata, "columnDefinitions": definitions, "rows": rows}

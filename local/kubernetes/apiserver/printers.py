@@ -1,6 +1,6 @@
-"""The columns that ``kubectl get`` prints: the usual ones of the kinds people look at, and a custom kind's own.
+"""The columns that ``kubectl get`` prints: those of built-in kinds, and a custom kind's additionalPrinterColumns.
 
-Texts are those of kubernetes ``pkg/printers/internalversion``; priority 1 shows only with ``-o wide``.
+Texts are those of kubernetes ``pkg/printers/internalversion``; columns of priority 1 appear only with ``-o wide``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+|\*)\]|\['([^']+)'\]|\[\?\(@\.(\w+
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its head, and how to fill a cell at some moment (RFC 3339)."""
+    """One column; ``value`` computes a cell from the object and the time (RFC 3339)."""
 
     name: str
     value: Callable[[Obj, str], Any]
@@ -36,7 +36,7 @@ class Column:
     description: str = ""
 
     def cell(self, obj: Obj, now: str) -> Any:  # noqa: ANN401 (text or number)
-        """What stands in the column for the object."""
+        """The object's cell in this column."""
         return self.value(obj, now)
 
     def as_json(self) -> Obj:
@@ -50,7 +50,7 @@ class Column:
         }
 
 
-def of(kind: Kind, definition: Definition | None) -> tuple[Column, ...]:
+def columns_of(kind: Kind, definition: Definition | None) -> tuple[Column, ...]:
     """The columns of a kind."""
     if definition is not None:
         if not definition.columns:
@@ -60,7 +60,7 @@ def of(kind: Kind, definition: Definition | None) -> tuple[Column, ...]:
 
 
 def duration(since: str | None, now: str) -> str:
-    """An age as kubectl writes it: two units at most."""
+    """An age as kubectl prints it, in at most two units."""
     if not since:
         return _UNKNOWN
     seconds = int((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds())
@@ -79,40 +79,47 @@ def duration(since: str | None, now: str) -> str:
     return f"{days}d" if days < 730 else f"{days // 365}y{days % 365}d"  # noqa: PLR2004 (two years, as kubectl)
 
 
-def along(obj: Any, path: str) -> list[Any]:  # noqa: ANN401 (any JSON)
-    """What a JSONPath finds: fields, indices, ``[*]`` and ``[?(@.type=="Ready")]``."""
-    found = [obj]
-    for field, index, quoted, key, wanted in _STEP.findall(path.replace("\\.", "\0")):
+def json_path(obj: Any, path: str) -> list[Any]:  # noqa: ANN401 (any JSON)
+    """The values at a JSONPath of fields, indices, ``[*]`` and ``[?(@.type=="Ready")]``."""
+    values = [obj]
+    for field, index, quoted, key, expected in _STEP.findall(path.replace("\\.", "\0")):
         name = (field or quoted).replace("\0", ".")
         if name:
-            found = [item[name] for item in found if isinstance(item, dict) and name in item]
-        elif key:
-            found = [i for item in found if isinstance(item, list) for i in item if str(i.get(key)) == wanted]
+            values = [value[name] for value in values if isinstance(value, dict) and name in value]
         elif index == "*":
-            found = [i for item in found for i in (item.values() if isinstance(item, dict) else item)]
+            values = [item for value in values for item in (value.values() if isinstance(value, dict) else value)]
         else:
-            found = [item[int(index)] for item in found if isinstance(item, list) and int(index) < len(item)]
-    return found
+            lists = [value for value in values if isinstance(value, list)]
+            values = _matching(lists, key, expected) if key else _at_index(lists, int(index))
+    return values
+
+
+def _matching(lists: list[Any], key: str, expected: str) -> list[Any]:
+    return [item for items in lists for item in items if str(item.get(key)) == expected]
+
+
+def _at_index(lists: list[Any], index: int) -> list[Any]:
+    return [items[index] for items in lists if index < len(items)]
 
 
 def _custom(column: Obj) -> Column:
     path, type_ = column["jsonPath"], column.get("type", "string")
 
     def value(obj: Obj, now: str) -> Any:  # noqa: ANN401 (text or number)
-        found = along(obj, path if "\\" not in path else re.sub(r"\.([\w-]+(?:\\\.[\w/-]+)+)", _quoted, path))
-        if not found:
+        values = json_path(obj, path if "\\" not in path else re.sub(r"\.([\w-]+(?:\\\.[\w/-]+)+)", _quoted, path))
+        if not values:
             return None
         if type_ == "date":
-            return duration(str(found[0]), now)
+            return duration(str(values[0]), now)
         if type_ in {"integer", "number", "boolean"}:
-            return found[0]
-        return ",".join(str(item) for item in found)
+            return values[0]
+        return ",".join(str(value) for value in values)
 
     return Column(column["name"], value, type_, column.get("priority", 0), column.get("description", ""))
 
 
 def _quoted(match: re.Match[str]) -> str:
-    """A key with escaped dots, as one quoted step."""
+    """A key with escaped dots, as one quoted JSONPath step."""
     return f"['{match[1].replace(chr(92) + '.', '.')}']"
 
 
@@ -120,10 +127,10 @@ def _field(path: str, default: Any = _NONE) -> Callable[[Obj, str], Any]:  # noq
     parts = path.split(".")
 
     def value(obj: Obj, _now: str) -> Any:  # noqa: ANN401 (text or number)
-        found: Any = obj
+        field: Any = obj
         for part in parts:
-            found = found.get(part) if isinstance(found, dict) else None
-        return default if found is None else found
+            field = field.get(part) if isinstance(field, dict) else None
+        return default if field is None else field
 
     return value
 
@@ -151,8 +158,8 @@ def _pod_status(obj: Obj, _now: str) -> str:
             text = "SchedulingGated"
     for container in status.get("containerStatuses") or []:
         state = container.get("state") or {}
-        for how in ("waiting", "terminated"):
-            text = (state.get(how) or {}).get("reason") or text
+        for phase in ("waiting", "terminated"):
+            text = (state.get(phase) or {}).get("reason") or text
     return text
 
 
@@ -188,7 +195,7 @@ def _address(type_: str) -> Callable[[Obj, str], str]:
 
 def _images(field: str) -> Callable[[Obj, str], str]:
     def value(obj: Obj, _now: str) -> str:
-        containers = along(obj, ".spec.template.spec.containers[*]")
+        containers = json_path(obj, ".spec.template.spec.containers[*]")
         return ",".join(str(c.get(field, "")) for c in containers)
 
     return value
@@ -200,11 +207,11 @@ def _selector(obj: Obj, _now: str) -> str:
 
 
 def _node_selector(obj: Obj, _now: str) -> str:
-    found = along(obj, ".spec.template.spec.nodeSelector")
-    return ",".join(f"{k}={v}" for k, v in sorted((found[0] if found else {}).items())) or _NONE
+    selectors = json_path(obj, ".spec.template.spec.nodeSelector")
+    return ",".join(f"{k}={v}" for k, v in sorted((selectors[0] if selectors else {}).items())) or _NONE
 
 
-def _of_replicas(obj: Obj, _now: str) -> str:
+def _ready_replicas(obj: Obj, _now: str) -> str:
     return f"{_field('status.readyReplicas', 0)(obj, '')}/{_field('spec.replicas', 0)(obj, '')}"
 
 
@@ -213,15 +220,15 @@ def _last_seen(obj: Obj, now: str) -> str:
 
 
 def _event_object(obj: Obj, _now: str) -> str:
-    about = obj.get("involvedObject") or {}
-    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
+    involved = obj.get("involvedObject") or {}
+    return f"{involved.get('kind', '').lower()}/{involved.get('name', '')}"
 
 
 def _event_source(obj: Obj, _now: str) -> str:
     return field_value(obj, "source")
 
 
-_WORKLOAD = (
+_TEMPLATE_COLUMNS = (
     Column("Containers", _images("name"), priority=1),
     Column("Images", _images("image"), priority=1),
     Column("Selector", _selector, priority=1),
@@ -254,11 +261,11 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
     kinds.NAMESPACES.resource: (_NAME, Column("Status", _field("status.phase")), _AGE),
     kinds.DEPLOYMENTS.resource: (
         _NAME,
-        Column("Ready", _of_replicas),
+        Column("Ready", _ready_replicas),
         Column("Up-to-date", _field("status.updatedReplicas", 0), "integer"),
         Column("Available", _field("status.availableReplicas", 0), "integer"),
         _AGE,
-        *_WORKLOAD,
+        *_TEMPLATE_COLUMNS,
     ),
     kinds.REPLICA_SETS.resource: (
         _NAME,
@@ -266,9 +273,9 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Current", _field("status.replicas", 0), "integer"),
         Column("Ready", _field("status.readyReplicas", 0), "integer"),
         _AGE,
-        *_WORKLOAD,
+        *_TEMPLATE_COLUMNS,
     ),
-    kinds.STATEFUL_SETS.resource: (_NAME, Column("Ready", _of_replicas), _AGE, *_WORKLOAD[:2]),
+    kinds.STATEFUL_SETS.resource: (_NAME, Column("Ready", _ready_replicas), _AGE, *_TEMPLATE_COLUMNS[:2]),
     kinds.DAEMON_SETS.resource: (
         _NAME,
         Column("Desired", _field("status.desiredNumberScheduled", 0), "integer"),
@@ -278,7 +285,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Available", _field("status.numberAvailable", 0), "integer"),
         Column("Node Selector", _node_selector),
         _AGE,
-        *_WORKLOAD,
+        *_TEMPLATE_COLUMNS,
     ),
     kinds.EVENTS.resource: (
         Column("Last Seen", _last_seen),

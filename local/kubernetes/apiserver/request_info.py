@@ -1,23 +1,27 @@
-"""Which object a path is for: ``/apis/apps/v1/namespaces/x/deployments/web/scale`` taken apart.
+"""The object that a request is for: ``/apis/apps/v1/namespaces/x/deployments/web/scale`` taken apart.
 
-An API server's paths are regular, so this needs no table of routes; custom kinds are served the moment they exist.
+An API server's paths are regular, so no table of routes is needed and custom kinds are served as soon as they exist.
+Named after ``apiserver/pkg/endpoints/request``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_GET, _NAMED_BY_METHOD = "GET", {"PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+    from local.kubernetes.apiserver.http import Request
+
+_VERBS = {"PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 
 
 @dataclass(frozen=True)
-class Route:
-    """A path taken apart; no plural means that it names a group version."""
+class RequestInfo:
+    """A path taken apart; ``plural`` is empty when the path names a group version."""
 
     group: str
     version: str
@@ -28,33 +32,46 @@ class Route:
     subresource: str
 
 
-def parse(path: str) -> Route | None:
-    """The route, or None when the path is not below ``/api/v1`` or ``/apis/group/version``."""
-    parts = [part for part in path.split("/") if part]
-    if parts[:1] == ["api"] and len(parts) > 1:
-        group, version, rest = "", parts[1], parts[2:]
-    elif parts[:1] == ["apis"] and len(parts) > 2:  # noqa: PLR2004 (apis, group, version)
-        group, version, rest = parts[1], parts[2], parts[3:]
-    else:
-        return None
+def parse(path: str) -> RequestInfo | None:
+    """The path's parts, or None when it is not below ``/api/v1`` or ``/apis/group/version``."""
+    match [part for part in path.split("/") if part]:
+        case ["api", version, *rest]:
+            group = ""
+        case ["apis", group, version, *rest]:
+            pass
+        case _:
+            return None
     namespace = None
-    if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:  # noqa: PLR2004 (namespaces, name, plural)
-        namespace, rest = rest[1], rest[2:]
+    match rest:
+        case ["namespaces", name, resource, *_] if resource not in _NAMESPACE_SUBRESOURCES:
+            namespace, rest = name, rest[2:]
     plural, name, *below = [*rest, "", ""]
-    return Route(group, version, plural, namespace, name, "/".join(part for part in below if part))
+    return RequestInfo(group, version, plural, namespace, name, "/".join(part for part in below if part))
 
 
-def verb(method: str, route: Route, query: Mapping[str, str]) -> str:
-    """The API's verb for a method there; empty for a method that no resource knows."""
-    if method == _GET:
+def verb_of(method: str, info: RequestInfo, query: Mapping[str, str]) -> str:
+    """The API's verb for an HTTP method; empty for a method that no resource supports."""
+    if method == "GET":
         if is_true(query.get("watch")):
             return "watch"
-        return "get" if route.name else "list"
-    if method == "DELETE" and not route.name:
+        return "get" if info.name else "list"
+    if method == "DELETE" and not info.name:
         return "deletecollection"
-    return _NAMED_BY_METHOD.get(method, "")
+    return _VERBS.get(method, "")
+
+
+def with_info(request: Request, info: RequestInfo) -> Request:
+    """The request with its verb and the object that it is for."""
+    return dataclasses.replace(
+        request,
+        verb=verb_of(request.method, info, request.query),
+        resource=f"{info.plural}.{info.group}" if info.group else info.plural,
+        namespace=info.namespace or "",
+        name=info.name,
+        subresource=info.subresource,
+    )
 
 
 def is_true(value: str | None) -> bool:
-    """How a query parameter says yes: present, and neither ``false`` nor ``0``."""
+    """Whether a query parameter is set: present, and neither ``false`` nor ``0``."""
     return value is not None and value.lower() not in {"false", "0"}

@@ -1,6 +1,6 @@
-"""The embedded API on a socket: HTTPS with a certificate authority of its own, a thread a connection, watches streamed.
+"""The Kubernetes API over HTTPS, with a certificate authority of its own and one thread per connection.
 
-It is a context manager; inside, ``url``, ``ca_pem`` and ``kubeconfig`` are what clients need.
+The server is a context manager; inside, clients need its ``url``, ``ca_pem`` and ``kubeconfig``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ import msgspec
 
 from local.kubernetes import errors
 from local.kubernetes.apiserver import auth
-from local.kubernetes.apiserver.api import Api, Intercept, refusal
+from local.kubernetes.apiserver.api import Api, Intercept, error_response
 from local.kubernetes.apiserver.certificates import make_identity
-from local.kubernetes.apiserver.http import BadHttpError, Request, Response, chunk, head, read_request, whole
+from local.kubernetes.apiserver.http import (
+    BadHttpError,
+    Request,
+    Response,
+    encode_chunk,
+    encode_head,
+    encode_response,
+    read_request,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
     from local.kubernetes.registry.store import Store
 
 _BACKLOG = 128
-_JOIN_SECONDS = 5.0
+_THREAD_JOIN_SECONDS = 5.0
 ADMIN_TOKEN = "tenon-local-admin"  # noqa: S105 (opens a simulated cluster on this machine's loopback, nothing else)
 
 
@@ -62,12 +70,12 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The address of the server."""
         return f"https://127.0.0.1:{self._listener.getsockname()[1]}"
 
     @property
     def intercept(self) -> Intercept | None:
-        """Sees every request first, and may answer in the API's place: for faults and latency."""
+        """Sees every request first and may answer in place of the API: for faults and latency."""
         return self.api.intercept
 
     @intercept.setter
@@ -75,11 +83,11 @@ class Server:
         self.api.intercept = hook
 
     def kubeconfig(self, token: str = ADMIN_TOKEN) -> str:
-        """A kubeconfig file's text for that token."""
+        """The text of a kubeconfig file with that token."""
         return auth.kubeconfig(self.url, self.ca_pem, token)
 
     def start(self) -> Self:
-        """Begin to answer."""
+        """Start to accept connections."""
         self._acceptor.start()
         return self
 
@@ -90,18 +98,19 @@ class Server:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         if self._acceptor.ident is not None:
-            self._acceptor.join(_JOIN_SECONDS)
+            self._acceptor.join(_THREAD_JOIN_SECONDS)
         self.api.stop_watches()
         with self._lock:
-            open_now = dict(self._connections)
-        for connection in open_now:
+            connections = dict(self._connections)
+        for connection in connections:
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # SSLSocket's own would first drop its TLS state
-        for thread in open_now.values():
-            thread.join(_JOIN_SECONDS)
+                # SSLSocket.shutdown would drop the TLS state first.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        for thread in connections.values():
+            thread.join(_THREAD_JOIN_SECONDS)
 
     def drop_watches(self) -> None:
-        """End every running watch, as a restarted API server would; clients come back for what they missed."""
+        """End every running watch, as a restart of the API server does; clients reconnect and catch up."""
         self.api.stop_watches()
 
     def __enter__(self) -> Self:
@@ -113,69 +122,70 @@ class Server:
     def _accept(self) -> None:
         while not self._stopping.is_set():
             try:
-                connection, _ = self._listener.accept()
+                plain, _ = self._listener.accept()
             except OSError:
                 return
-            secure = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-            thread = threading.Thread(target=self._serve, args=(secure,), daemon=True)
+            connection = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
             with self._lock:
-                self._connections[secure] = thread
+                self._connections[connection] = thread
             thread.start()
 
-    def _serve(self, secure: ssl.SSLSocket) -> None:
-        """Answer one connection's requests, one after another."""
-        # OSError: the client went away, or never spoke TLS; there is nobody to tell.
-        with contextlib.suppress(OSError), secure:
-            secure.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            secure.do_handshake()
-            with secure.makefile("rb") as source:
-                while not self._stopping.is_set() and self._exchange(secure, source):
+    def _serve(self, connection: ssl.SSLSocket) -> None:
+        """Answer the requests of one connection, one after another."""
+        # OSError: the client closed the connection or does not speak TLS; nobody can be told.
+        with contextlib.suppress(OSError), connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.do_handshake()
+            with connection.makefile("rb") as source:
+                while not self._stopping.is_set() and self._exchange(connection, source):
                     pass
         with self._lock:
-            self._connections.pop(secure, None)
+            self._connections.pop(connection, None)
 
-    def _exchange(self, secure: ssl.SSLSocket, source: IO[bytes]) -> bool:
-        """One request and its answer. False when the connection is done."""
+    def _exchange(self, connection: ssl.SSLSocket, source: IO[bytes]) -> bool:
+        """Answer one request. False when the connection is finished."""
         try:
             request = read_request(source)
-        except BadHttpError as broken:
-            refused = Response(broken.status, str(broken).encode(), content_type="text/plain")
-            _send(secure, whole(refused, keep=False))
+        except BadHttpError as error:
+            response = Response(error.status, str(error).encode(), content_type="text/plain")
+            _send(connection, encode_response(response, keep_alive=False))
             return False
         if request is None:
             return False
         response = self._respond(request)
         if response.drop:
             return False
-        keep = request.headers.get("connection", "").lower() != "close"
+        keep_alive = request.headers.get("connection", "").lower() != "close"
         if response.stream is not None:
-            secure.sendall(head(response, keep=keep))
-            return _stream(secure, response.stream) and keep
-        _send(secure, whole(response, keep=keep))
-        return keep
+            connection.sendall(encode_head(response, keep_alive=keep_alive))
+            return _stream(connection, response.stream) and keep_alive
+        _send(connection, encode_response(response, keep_alive=keep_alive))
+        return keep_alive
 
     def _respond(self, request: Request) -> Response:
         try:
             return self.api.respond(request)
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError, msgspec.MsgspecError) as broken:
-            # Built-in kinds have no schema here: an object of a wrong shape shows by one of these.
-            return refusal(errors.bad_request(f"the object could not be decoded: {type(broken).__name__}: {broken}"))
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            # Built-in kinds have no schema: a malformed object of one raises one of these.
+            text = f"the object could not be decoded: {type(error).__name__}: {error}"
+            return error_response(errors.bad_request(text))
 
 
-def _send(secure: ssl.SSLSocket, parts: Iterator[bytes]) -> None:
+def _send(connection: ssl.SSLSocket, parts: Iterator[bytes]) -> None:
     for part in parts:
-        secure.sendall(part)
+        connection.sendall(part)
 
 
-def _stream(secure: ssl.SSLSocket, lines: Iterator[bytes | None]) -> bool:
-    """Send chunks until they or the client end. Whether the connection can go on."""
+def _stream(connection: ssl.SSLSocket, lines: Iterator[bytes | None]) -> bool:
+    """Send chunks until the stream or the client ends. Whether the connection can be used again."""
     try:
         for line in lines:
             if line:
-                secure.sendall(chunk(line))
-            elif _has_spoken(secure):
+                connection.sendall(encode_chunk(line))
+            elif _has_input(connection):
                 return False
-        secure.sendall(chunk(b""))
+        connection.sendall(encode_chunk(b""))
         return True
     finally:
         close = getattr(lines, "close", None)
@@ -183,8 +193,8 @@ def _stream(secure: ssl.SSLSocket, lines: Iterator[bytes | None]) -> bool:
             close()
 
 
-def _has_spoken(secure: ssl.SSLSocket) -> bool:
-    """Whether a client sent anything during a stream, which it only does to close it."""
+def _has_input(connection: ssl.SSLSocket) -> bool:
+    """Whether the client sent anything during a stream; it does so only to close the connection."""
     poll = select.poll()
-    poll.register(secure, select.POLLIN)
-    return bool(poll.poll(0)) or secure.pending() > 0
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0)) or connection.pending() > 0

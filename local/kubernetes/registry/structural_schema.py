@@ -67,7 +67,7 @@ class Schema:
         obj.update(kept)
         obj.update(completed)
 
-    def unknown(self, obj: Obj) -> list[str]:
+    def unknown_fields(self, obj: Obj) -> list[str]:
         """The paths of fields that pruning would drop."""
         rest = {name: value for name, value in obj.items() if name not in _SYSTEM}
         return list(_unknown(rest, self._body, ""))

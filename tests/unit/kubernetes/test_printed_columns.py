@@ -56,7 +56,7 @@ def test_a_printer_column_follows_its_path(path: str, found: list[Any]) -> None:
         "spec": {"weight": 3},
         "status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]},
     }
-    assert printers.along(obj, path) == found
+    assert printers.json_path(obj, path) == found
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_printer_column_follows_its_path(path: str, found: list[Any]) -> None:
     ],
 )
 def test_a_pods_status_is_the_reason_people_look_for(obj: dict[str, Any], told: str) -> None:
-    status = next(column for column in printers.of(kinds.PODS, None) if column.name == "Status")
+    status = next(column for column in printers.columns_of(kinds.PODS, None) if column.name == "Status")
     assert status.cell(obj, "") == told
 
 
@@ -87,5 +87,5 @@ def test_a_cordoned_node_says_so() -> None:
         "spec": {"unschedulable": True},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
-    status = next(column for column in printers.of(kinds.NODES, None) if column.name == "Status")
+    status = next(column for column in printers.columns_of(kinds.NODES, None) if column.name == "Status")
     assert status.cell(node, "") == "Ready,SchedulingDisabled"
