@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from shared.api.pods import is_pending, is_provisionable, is_reschedulable
 from shared.scheduling.decision import Decision, PlannedNodeClaim, Problem, UnschedulableReason
-from shared.scheduling.results.explanation import Circumstances, explain
+from shared.scheduling.results.explanation import FinalState, explain
 from shared.scheduling.results.nodeclaims import claims_of
 from shared.scheduling.rules.pod_affinity import Namespaces
 from shared.scheduling.rules.volume_topology import Storage
@@ -64,7 +64,7 @@ def schedule(problem: Problem) -> Decision:
     order = [p.name for p in cluster_state.nodes]
     existing = {name: tuple(sorted(found[name])) for name in order if found.get(name)}
     errors: dict[str, UnschedulableReason] = dict(reading.refused)
-    known = Circumstances(planner.limits.left, planner.topology, planner.present())
+    known = FinalState(planner.limits.left, planner.topology, planner.present())
     for group in planner.unplaced:
         reasons: dict[tuple[int, ...], UnschedulableReason] = {}
         for requests, pods in group.sizes:

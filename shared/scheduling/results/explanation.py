@@ -1,30 +1,31 @@
-"""Why a pod got no place, in words an operator can act on.
+"""Why a pod is unschedulable, NodePool by NodePool, in words that an operator can act on.
 
-Each pool is asked the same questions in the same order: may it launch, are its taints tolerated, does it define the
-labels, which types are left by labels, by size, by offerings, within limits. The first that leaves nothing is told,
-with what was needed and the nearest miss. Where machines would suit, it is a rule about other pods that failed.
+Every NodePool is checked in the same order: whether it can launch, taints, labels that it defines, then what is left
+of its instance types after labels, requests, limits and minValues. The first criterion that leaves nothing is the
+reason, with what was requested and the nearest miss. Where instance types are left, a rule about other pods failed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.api.labels import HOSTNAME
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.rules.requirements import expressions
 from shared.scheduling.state.min_values import distinct_values
 from shared.scheduling.state.offerings import allowed_in
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.rules.pod_affinity import TopologyTerm
+    from shared.scheduling.rules.pod_affinity import SpreadConstraint, TopologyTerm
     from shared.scheduling.rules.requirements import Requirements, ValueSet
     from shared.scheduling.solver.domain_assignment import PendingGroup
     from shared.scheduling.state.launch_options import LaunchOptions, NodeClaimTemplate
@@ -34,251 +35,287 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
 
-_SHOWN = 8
+_MAX_LISTED = 8
+"""Reasons, and values of a label, that a message lists."""
 
 
-@dataclass(frozen=True)
-class Circumstances:
-    """What the planner knows at the end: what limits leave by pool (resources, then nodes), and the topology.
+class FinalState(Struct, eq=False):
+    """The state at the end of a run.
 
-    ``on_hosts`` says which rules about hosts speak of pods that have a place; ``located`` are the labels that the pod's
-    volumes fix.
+    ``limits_left`` is what NodePool limits leave (NodePools x resources, then nodes), ``present_host_terms`` says which
+    terms over hosts have a pod on some host.
     """
 
     limits_left: Ints
     topology: Topology
-    on_hosts: Mapping[int, bool]
-    volume_labels: frozenset[str] = frozenset()
+    present_host_terms: Mapping[int, bool]
 
 
-def explain(
-    group: PendingGroup, requests: Ints, checker: FeasibilityChecker, known: Circumstances
-) -> UnschedulableReason:
-    """Why pods of this class and size have no place: a sentence, and the criterion that failed by pool."""
+def explain(group: PendingGroup, requests: Ints, checker: FeasibilityChecker, state: FinalState) -> UnschedulableReason:
+    """Why pods of this group and size are unschedulable: one sentence, and the failed criterion by NodePool."""
     launch_options = checker.launch_options
-    known = replace(known, volume_labels=group.pod_group.volume_labels)
     criteria = dict(sorted(launch_options.unusable_pools.items()))
-    open_pools: list[str] = []
-    for number, pool in enumerate(launch_options.templates):
-        tried = [_pool(number, pool, asked, group, requests, checker, known) for asked in group.pod_group.alternatives]
-        failed = [t for t in tried if t is not None]
-        if len(failed) == len(tried):
-            criteria[pool.node_pool] = failed[0]
+    suitable: list[str] = []
+    for template, limits_left in zip(launch_options.templates, state.limits_left, strict=True):
+        check = _NodePoolCheck(launch_options, template, limits_left, group, requests)
+        results = [check.failed_criterion(requirements) for requirements in group.pod_group.alternatives]
+        failed = [criterion for criterion in results if criterion is not None]
+        if len(failed) == len(results):
+            criteria[template.node_pool] = failed[0]
         else:
-            open_pools.append(pool.node_pool)
-    if open_pools:
-        rule = _rule(group, known)
-        criteria.update(dict.fromkeys(open_pools, rule))
+            suitable.append(template.node_pool)
+    if suitable:
+        criteria.update(dict.fromkeys(suitable, _failed_pod_rule(group, state)))
+    return UnschedulableReason(message=_message(criteria), criteria=criteria)
+
+
+def _message(criteria: Mapping[str, str]) -> str:
     if not criteria:
-        return UnschedulableReason(message="there is no NodePool, and no node has room for it")
-    parts = _grouped(criteria)
-    if len(parts) == 1:
-        return UnschedulableReason(message=f"no place: {parts[0]}", criteria=criteria)
-    return UnschedulableReason(
-        message=f"no place in any of {len(criteria)} NodePools: {'; '.join(parts)}", criteria=criteria
-    )
+        return "unschedulable: no NodePool exists, and no node has enough capacity"
+    reasons = _by_reason(criteria)
+    if len(reasons) == 1:
+        return f"unschedulable: {reasons[0]}"
+    return f"unschedulable on all {len(criteria)} NodePools: {'; '.join(reasons)}"
 
 
-def _grouped(criteria: dict[str, str]) -> list[str]:
-    """Pools with the same reason together; at most some, for a sentence that can be read."""
-    by_reason: dict[str, list[str]] = {}
+def _by_reason(criteria: Mapping[str, str]) -> list[str]:
+    """One clause for each distinct reason with the NodePools it is about; at most as many as can be read."""
+    pools_by_reason: dict[str, list[str]] = {}
     for name, reason in criteria.items():
-        by_reason.setdefault(reason, []).append(name)
-    parts = [
-        f"NodePool{'s' if len(names) > 1 else ''} {', '.join(names)}: {reason}" for reason, names in by_reason.items()
+        pools_by_reason.setdefault(reason, []).append(name)
+    clauses = [
+        f"NodePool{'s' if len(names) > 1 else ''} {', '.join(names)}: {reason}"
+        for reason, names in pools_by_reason.items()
     ]
-    return parts if len(parts) <= _SHOWN else [*parts[:_SHOWN], f"and {len(parts) - _SHOWN} more reasons"]
+    if len(clauses) <= _MAX_LISTED:
+        return clauses
+    return [*clauses[:_MAX_LISTED], f"and {len(clauses) - _MAX_LISTED} more reasons"]
 
 
-def _pool(
-    number: int,
-    pool: NodeClaimTemplate,
-    asked: Requirements,
-    group: PendingGroup,
-    requests: Ints,
-    checker: FeasibilityChecker,
-    known: Circumstances,
-) -> str | None:
-    """The first criterion by which the pool takes no such pod; None if it has a machine that would do."""
-    launch_options = checker.launch_options
-    effects = REPELLING if group.preferences.tolerate_prefer_no_schedule else EFFECTS
-    taint = untolerated(group.pod_group.tolerations, pool.taints, effects=effects)
-    if taint is not None:
-        return f"the pod doesn't tolerate its taint {format_taint(taint)}"
-    for key, allowed in sorted(asked.items()):
-        if key not in launch_options.columns and not pool.catalog.knows(key) and (pool.state(key) & allowed).empty:
-            wanted = _said(key, allowed)
-            return (
-                f"its nodes' {key} can't be {wanted}"
-                if key in pool.requirements
-                else f"its nodes have no label {key} ({wanted})"
-            )
-    return _types(number, pool, asked, requests, launch_options, known)
+class _NodePoolCheck:
+    """Checks one NodePool against pods of one group and size."""
 
+    def __init__(
+        self,
+        launch_options: LaunchOptions,
+        template: NodeClaimTemplate,
+        limits_left: Ints,
+        group: PendingGroup,
+        requests: Ints,
+    ) -> None:
+        self._launch_options = launch_options
+        self._template = template
+        self._limits_left = limits_left
+        self._pod_group = group.pod_group
+        self._effects = REPELLING if group.preferences.tolerate_prefer_no_schedule else EFFECTS
+        self._requests = requests
 
-def _types(
-    number: int,
-    pool: NodeClaimTemplate,
-    asked: Requirements,
-    requests: Ints,
-    launch_options: LaunchOptions,
-    known: Circumstances,
-) -> str | None:
-    options = np.arange(pool.options.start, pool.options.stop)
-    if not len(options):
-        return _nothing(pool)
-    story, left, offerings = _by_labels(pool, asked, options, launch_options, known)
-    if not len(left):
-        return f"{story}, and none is left"
-    held = left[(launch_options.free[left] >= requests).all(1)]
-    if not len(held):
-        return _too_small(story, len(left) < len(options), requests, left, launch_options)
-    over = _over_limits(held, known.limits_left[number], launch_options)
-    if over is not None:
-        return over
-    return _few_values(pool, held, offerings, launch_options)
+    def failed_criterion(self, requirements: Requirements) -> str | None:
+        """The first criterion that the NodePool fails; None if one of its instance types suits the pods."""
+        taint = untolerated(self._pod_group.tolerations, self._template.taints, effects=self._effects)
+        if taint is not None:
+            return f"did not tolerate taint {format_taint(taint)}"
+        return self._incompatible_label(requirements) or self._no_instance_type(requirements)
 
-
-def _few_values(pool: NodeClaimTemplate, held: Ints, offerings: Bools, launch_options: LaunchOptions) -> str | None:
-    """Which minValues the machines that would hold the pod can't keep; all of them, if it is their sum."""
-    if not pool.min_values:
+    def _incompatible_label(self, requirements: Requirements) -> str | None:
+        """The label that no node of the NodePool has as the pods require it; instance types' labels come later."""
+        template = self._template
+        for key, required in sorted(requirements.items()):
+            if key in self._launch_options.columns or template.catalog.knows(key):
+                continue
+            if not (template.state(key) & required).empty:
+                continue
+            if key in template.requirements:
+                allowed = _format(template.requirements[key])
+                return f"incompatible requirements: {key} {_format(required)} is not in {allowed}"
+            return f"incompatible requirements: label {key} has no known values (required: {_format(required)})"
         return None
-    found = {key: len(distinct_values(launch_options, pool, held, offerings, key)) for key in pool.min_values}
-    short = [key for key, n in sorted(pool.min_values.items()) if found[key] < n] or sorted(pool.min_values)
-    said = "; ".join(
-        f"{pool.min_values[key]} values of {key}, and the types that would do have {found[key]}" for key in short
-    )
-    return f"its minValues ask for {said}"
 
+    def _no_instance_type(self, requirements: Requirements) -> str | None:
+        launch_options, template = self._launch_options, self._template
+        options = np.arange(template.options.start, template.options.stop)
+        if not len(options):
+            return self._no_launch_options()
+        summary, compatible, offerings = self._filter_by_labels(requirements, options)
+        if not len(compatible):
+            return f"{summary}; none left"
+        fitting = compatible[(launch_options.free[compatible] >= self._requests).all(1)]
+        if not len(fitting):
+            prefix = f"{summary}; of the remaining {len(compatible)}" if len(compatible) < len(options) else summary
+            return f"{prefix}, {self._insufficient(compatible)}"
+        return self._exceeded_limit(fitting) or self._unmet_min_values(fitting, offerings)
 
-def _nothing(pool: NodeClaimTemplate) -> str:
-    """Why a pool has no machine to buy at all."""
-    types, offerings = allowed_in(pool.catalog, pool.requirements)
-    allowed = types & pool.catalog.offered[:, offerings].any(1)
-    if not allowed.any():
-        return "its own requirements allow no instance type"
-    if np.isfinite(pool.catalog.price[allowed][:, offerings]).any():
-        return "its daemons leave no room on any of its instance types"
-    return f"none of its {int(allowed.sum())} instance types can be had now"
+    def _no_launch_options(self) -> str:
+        """Why the NodePool has nothing to launch for any pod."""
+        template = self._template
+        types, offerings = allowed_in(template.catalog, template.requirements)
+        allowed = types & template.catalog.offered[:, offerings].any(1)
+        if not allowed.any():
+            return "the NodePool's requirements exclude all instance types"
+        if np.isfinite(template.catalog.price[allowed][:, offerings]).any():
+            return "DaemonSets leave no capacity on any instance type"
+        return f"none of {int(allowed.sum())} instance types has an available offering"
 
+    def _filter_by_labels(self, requirements: Requirements, options: Ints) -> tuple[str, Ints, Bools]:
+        """What each label excludes, as a sentence; the launch options left; and the offerings that labels allow."""
+        launch_options, catalog = self._launch_options, self._template.catalog
+        steps: list[str] = []
+        total = len(options)
+        offerings = np.ones(len(launch_options.offerings), np.bool_)
+        offered = np.ones(len(catalog.offerings), np.bool_)
+        for key, required in sorted(requirements.items()):
+            unavailable = 0
+            if key in launch_options.columns:
+                offerings &= launch_options.offerings_allowed(key, required)
+                if key in catalog.offering_columns:
+                    offered &= catalog.offering_columns[key].allowed(required)
+                kept = np.isfinite(launch_options.price[options][:, offerings]).any(1)
+                excluded_types = launch_options.type_of[options[~kept]]
+                unavailable = int(catalog.offered[excluded_types][:, offered].any(1).sum())
+            elif catalog.knows(key):
+                kept = catalog.types_allowed(key, required)[launch_options.type_of[options]]
+            else:
+                continue
+            label = f"{key} {_format(required)}{' (of its volumes)' if key in self._pod_group.volume_labels else ''}"
+            excluded = int((~kept).sum()) - unavailable
+            if excluded > 0:
+                steps.append(f"{label} excludes {excluded}")
+            if unavailable:
+                steps.append(f"{label} leaves {unavailable} without an available offering")
+            options = options[kept]
+        return ", ".join([f"of {total} instance types", *steps]), options, offerings
 
-def _by_labels(
-    pool: NodeClaimTemplate, asked: Requirements, options: Ints, launch_options: LaunchOptions, known: Circumstances
-) -> tuple[str, Ints, Bools]:
-    """What labels leave, with the story so far: which label ruled out how many, and what only lacks capacity."""
-    removed: list[str] = []
-    total = len(options)
-    offerings = np.ones(len(launch_options.offerings), np.bool_)
-    offered = np.ones(len(pool.catalog.offerings), np.bool_)
-    for key, allowed in sorted(asked.items()):
-        sold = 0
-        if key in launch_options.columns:
-            offerings &= launch_options.offerings_allowed(key, allowed)
-            if key in pool.catalog.offering_columns:
-                offered &= pool.catalog.offering_columns[key].allowed(allowed)
-            kept = np.isfinite(launch_options.price[options][:, offerings]).any(1)
-            sold = int(pool.catalog.offered[launch_options.type_of[options[~kept]]][:, offered].any(1).sum())
-        elif pool.catalog.knows(key):
-            kept = pool.catalog.types_allowed(key, allowed)[launch_options.type_of[options]]
-        else:
-            continue
-        label = f"{key} {_said(key, allowed)}{', where its volumes are,' if key in known.volume_labels else ''}"
-        if (~kept).sum() > sold:
-            removed.append(f"{label} rules out {int((~kept).sum()) - sold}")
-        if sold:
-            removed.append(f"{label} leaves {sold} that can't be had now")
-        options = options[kept]
-    story = f"of {total} instance types {', '.join(removed)}" if removed else f"of {total} instance types"
-    return story, options, offerings
-
-
-def _over_limits(held: Ints, left: Ints, launch_options: LaunchOptions) -> str | None:
-    """Which limit keeps the pool from every machine that would hold the pod."""
-    size = np.hstack([launch_options.capacity[held], np.ones((len(held), 1), np.int64)])
-    over = size > left
-    if not over.any(1).all():
-        return None
-    tight = int(over.sum(0).argmax())
-    name = NODES if tight == len(launch_options.resources) else launch_options.resources[tight]
-    have = max(0, int(left[tight]))
-    if name == NODES:
-        return f"its limit on {name} leaves {have}"
-    rest, smallest = format_quantity(name, have), format_quantity(name, int(size[:, tight].min()))
-    return f"its limit leaves {name} {rest}, and the smallest machine for the pod has {smallest}"
-
-
-def _too_small(story: str, some_removed: bool, requests: Ints, options: Ints, launch_options: LaunchOptions) -> str:  # noqa: FBT001 (private)
-    """Which resource no type has enough of, what is needed with daemons, and the nearest miss."""
-    free = launch_options.free[options]
-    rest = f"{story}; of the other {len(options)}" if some_removed else story
-    alone = [r for r in np.flatnonzero(requests).tolist() if not (free[:, r] >= requests[r]).any()]
-    for r in alone:
-        name = launch_options.resources[r]
-        need = format_quantity(name, int(requests[r]))
-        if not free[:, r].any():
-            return f"{rest}, every one lacks {name} (needs {need})"
-        best = int(options[free[:, r].argmax()])
-        daemons = int(launch_options.daemon_requests[best][r])
-        more = f" besides {format_quantity(name, daemons)} for daemons" if daemons else ""
-        return (
-            f"{rest}, none has enough {name}: needs {need}{more}, the most is "
-            f"{format_quantity(name, int(free[:, r].max()))} on {launch_options.instance_type_of(best)}"
+    def _insufficient(self, options: Ints) -> str:
+        """The resource that no instance type has enough of, with what is requested and the nearest miss."""
+        launch_options, requests = self._launch_options, self._requests
+        free = launch_options.free[options]
+        requested = np.flatnonzero(requests).tolist()
+        for r in requested:
+            if not (free[:, r] >= requests[r]).any():
+                return self._insufficient_resource(options, r)
+        missing = (free < requests).sum(1)
+        nearest = int(missing.argmin())
+        short = ", ".join(launch_options.resources[r] for r in np.flatnonzero(free[nearest] < requests).tolist())
+        total = ", ".join(
+            f"{launch_options.resources[r]} {format_quantity(launch_options.resources[r], int(requests[r]))}"
+            for r in requested
         )
-    missing = (free < requests).sum(1)
-    nearest = int(missing.argmin())
-    names = [launch_options.resources[r] for r in np.flatnonzero(free[nearest] < requests).tolist()]
-    needs = ", ".join(
-        f"{launch_options.resources[r]} {format_quantity(launch_options.resources[r], int(requests[r]))}"
-        for r in np.flatnonzero(requests).tolist()
-    )
-    closest = launch_options.instance_type_of(int(options[nearest]))
-    return f"{rest}, none has all at once ({needs}); nearest is {closest}, short of {', '.join(names)}"
+        instance_type = launch_options.instance_type_of(int(options[nearest]))
+        return f"none has enough of all requests ({total}); nearest is {instance_type}, insufficient {short}"
+
+    def _insufficient_resource(self, options: Ints, resource: int) -> str:
+        launch_options = self._launch_options
+        free = launch_options.free[options, resource]
+        name = launch_options.resources[resource]
+        requested = format_quantity(name, int(self._requests[resource]))
+        if not free.any():
+            return f"none has {name} (requested {requested})"
+        largest = int(options[free.argmax()])
+        daemons = int(launch_options.daemon_requests[largest][resource])
+        overhead = f" plus {format_quantity(name, daemons)} for DaemonSets" if daemons else ""
+        return (
+            f"none has enough {name}: requested {requested}{overhead}, "
+            f"largest is {launch_options.instance_type_of(largest)} with {format_quantity(name, int(free.max()))}"
+        )
+
+    def _exceeded_limit(self, fitting: Ints) -> str | None:
+        """The limit that every instance type with enough capacity exceeds; None if one of them stays within limits."""
+        launch_options = self._launch_options
+        size = np.hstack([launch_options.capacity[fitting], np.ones((len(fitting), 1), np.int64)])
+        exceeded = size > self._limits_left
+        if not exceeded.any(1).all():
+            return None
+        tightest = int(exceeded.sum(0).argmax())
+        left = max(0, int(self._limits_left[tightest]))
+        if tightest == len(launch_options.resources):
+            return f"exceeds the NodePool's limits: {NODES} {left} left"
+        name = launch_options.resources[tightest]
+        smallest = format_quantity(name, int(size[:, tightest].min()))
+        return (
+            f"exceeds the NodePool's limits: {name} {format_quantity(name, left)} left, "
+            f"smallest instance type for the pod has {smallest}"
+        )
+
+    def _unmet_min_values(self, fitting: Ints, offerings: Bools) -> str | None:
+        """The minValues that the instance types with enough capacity don't reach; all of them if only together."""
+        template = self._template
+        if not template.min_values:
+            return None
+        counts = {
+            key: len(distinct_values(self._launch_options, template, fitting, offerings, key))
+            for key in template.min_values
+        }
+        unmet = [key for key, least in sorted(template.min_values.items()) if counts[key] < least]
+        details = "; ".join(
+            f"{key} requires {template.min_values[key]} values, instance types for the pod have {counts[key]}"
+            for key in unmet or sorted(template.min_values)
+        )
+        return f"minValues not met: {details}"
 
 
-def _said(key: str, allowed: ValueSet) -> str:
+def _format(values: ValueSet) -> str:
+    """A set of values as operators and values of a node selector."""
     parts = [
-        f"{e.operator} {', '.join(e.values[:_SHOWN])}{', …' if len(e.values) > _SHOWN else ''}".strip()
-        for e in expressions({key: allowed}, {})
+        f"{e.operator} {', '.join(e.values[:_MAX_LISTED])}{', …' if len(e.values) > _MAX_LISTED else ''}".strip()
+        for e in expressions({"": values}, {})
     ]
-    return " and ".join(parts) or "anything"
+    return " and ".join(parts) or "any value"
 
 
-def _rule(group: PendingGroup, known: Circumstances) -> str:  # noqa: PLR0911 (one question after the other)
-    """The rule about other pods that leaves no place, where machines would do."""
-    pods, topology = group.pod_group, known.topology
-    domains = topology.domain_counts
-    for term in pods.affinity:
-        number = topology.domain_terms.numbers.get((term, b""))
-        host = topology.host_terms.numbers.get((term, b""))
-        nowhere = number is not None and not any(domains.counts.get(number, {}).values())
-        if nowhere or (host is not None and host not in group.host.match and not known.on_hosts.get(host)):
-            return (
-                f"machines would do, but no pod of its affinity ({_selector(term)}) has a place within any "
-                f"{term.topology_key}"
-            )
-        if term.topology_key == "kubernetes.io/hostname":
-            beside = f"the pods of its affinity ({_selector(term)})"
-            return f"machines would do, but within one {term.topology_key} there is no room beside {beside}"
-    for spread in pods.spread_constraints:
-        counts = domains.counts.get(topology.spread_term(spread, pods.alternatives, pods.tolerations), {})
-        shown = ", ".join(f"{value} {n}" for value, n in sorted(counts.items()))
-        least = f", minDomains {spread.min_domains}" if spread.min_domains else ""
+def _failed_pod_rule(group: PendingGroup, state: FinalState) -> str:
+    """The rule about other pods that no placement satisfies, where instance types suit the pods."""
+    pod_group = group.pod_group
+    for term in pod_group.affinity:
+        reason = _unsatisfied_affinity(term, group, state)
+        if reason is not None:
+            return reason
+    if pod_group.spread_constraints:
+        return _violated_spread(pod_group.spread_constraints[0], group, state.topology)
+    if pod_group.anti_affinity:
+        term = pod_group.anti_affinity[0]
+        return f"blocked by its pod anti-affinity: every {term.topology_key} has pods that match {_selector(term)}"
+    if pod_group.affinity:
+        term = pod_group.affinity[0]
+        return f"pod affinity not satisfied: no capacity where pods that match {_selector(term)} run"
+    if pod_group.ports:
+        return "its host ports are in use"
+    return "blocked by other pods' anti-affinity or by the NodePool's limits"
+
+
+def _unsatisfied_affinity(term: TopologyTerm, group: PendingGroup, state: FinalState) -> str | None:
+    """Why a required pod affinity fails for sure: no pod matches it, or its host has no capacity."""
+    topology = state.topology
+    domain_term = topology.domain_terms.numbers.get((term, b""))
+    host_term = topology.host_terms.numbers.get((term, b""))
+    no_match_in_domains = domain_term is not None and not any(
+        topology.domain_counts.counts.get(domain_term, {}).values()
+    )
+    no_match_on_hosts = (
+        host_term is not None and host_term not in group.host.match and not state.present_host_terms.get(host_term)
+    )
+    if no_match_in_domains or no_match_on_hosts:
+        return f"pod affinity not satisfied: no pod matches {_selector(term)} in any {term.topology_key}"
+    if term.topology_key == HOSTNAME:
         return (
-            f"machines would do, but its spread over {spread.term.topology_key} (maxSkew {spread.max_skew}{least}) "
-            f"bears no more of {_selector(spread.term)} where there is room: now {shown or 'none'}"
+            f"pod affinity not satisfied: no capacity on the same {term.topology_key} as pods that match "
+            f"{_selector(term)}"
         )
-    for term in pods.anti_affinity:
-        return (
-            f"machines would do, but every {term.topology_key} has pods that its anti-affinity avoids "
-            f"({_selector(term)})"
-        )
-    if pods.affinity:
-        return f"machines would do, but not where the pods of its affinity are ({_selector(pods.affinity[0])})"
-    if pods.ports:
-        return "machines would do, but its host ports are taken"
-    return "machines would do, but other pods want none of its like near them, or a limit was reached"
+    return None
+
+
+def _violated_spread(spread: SpreadConstraint, group: PendingGroup, topology: Topology) -> str:
+    pod_group = group.pod_group
+    number = topology.spread_term(spread, pod_group.alternatives, pod_group.tolerations)
+    counts = sorted(topology.domain_counts.counts.get(number, {}).items())
+    listed = ", ".join(f"{value} {count}" for value, count in counts) or "none"
+    min_domains = f", minDomains {spread.min_domains}" if spread.min_domains else ""
+    return (
+        f"would violate maxSkew {spread.max_skew}{min_domains} in every {spread.term.topology_key} with capacity "
+        f"(pods that match {_selector(spread.term)}: {listed})"
+    )
 
 
 def _selector(term: TopologyTerm) -> str:
-    labels = [f"{k}={v}" for k, v in term.labels]
-    return ", ".join([*labels, *(f"{k} {o} {list(v)}" for k, o, v in term.expressions)]) or "no pods"
+    labels = [f"{key}={value}" for key, value in term.labels]
+    conditions = [f"{key} {operator} {list(values)}" for key, operator, values in term.expressions]
+    return ", ".join([*labels, *conditions]) or "no pods"

@@ -94,7 +94,7 @@ TYPES = [machine("m5.large", 2), machine("m5.xlarge", 4)]
 CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], str, list[str], str]] = {
     "resources": (
         pod(requests={"cpu": "64", "memory": "1Gi"}), [pool()], TYPES,
-        "resources", ["cpu", "needs 64", "3900m on m5.xlarge"], "with cpu 3900m it would get a new m5.xlarge",
+        "resources", ["cpu", "requested 64", "m5.xlarge with 3900m"], "with cpu 3900m it would get a new m5.xlarge",
     ),
     "arch": (
         pod(nodeSelector={"kubernetes.io/arch": "riscv64"}), [pool()], TYPES,
@@ -107,15 +107,15 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]
     ),
     "taint": (
         pod(), [pool(taint="dedicated")], TYPES,
-        "taints", ["doesn't tolerate", "dedicated=yes:NoSchedule"], "if it tolerated that it would get",
+        "taints", ["did not tolerate", "dedicated=yes:NoSchedule"], "if it tolerated that it would get",
     ),
     "affinity to a missing app": (
         pod(affinity=beside("cache")), [pool()], TYPES,
-        "affinity", ["no pod of its affinity", "app=cache"], "without its affinity to pods",
+        "affinity", ["affinity not satisfied", "no pod matches app=cache"], "without its affinity to pods",
     ),
     "limits": (
         pod(requests={"cpu": "3"}), [pool(limits={"cpu": "3"})], TYPES,
-        "limits", ["limit leaves cpu 3", "smallest machine for the pod has 4"], "with higher limits it would get",
+        "limits", ["cpu 3 left", "smallest instance type for the pod has 4"], "with higher limits it would get",
     ),
     "no capacity": (
         pod(), [pool()], [machine("m5.large", 2, available=False), machine("m5.xlarge", 4, available=False)],
@@ -123,11 +123,11 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]
     ),
     "pod-eni": (
         pod(requests={"cpu": "1", "vpc.amazonaws.com/pod-eni": "1"}), [pool()], TYPES,
-        "vpc.amazonaws.com/pod-eni", ["lacks vpc.amazonaws.com/pod-eni"], "without vpc.amazonaws.com/pod-eni 1",
+        "vpc.amazonaws.com/pod-eni", ["none has vpc.amazonaws.com/pod-eni"], "without vpc.amazonaws.com/pod-eni 1",
     ),
     "unknown label": (
         pod(nodeSelector={"team": "a"}), [pool()], TYPES,
-        "label", ["have no label team"], "without team=a it would get",
+        "label", ["label team has no known values"], "without team=a it would get",
     ),
 }  # fmt: skip
 

@@ -168,4 +168,4 @@ def test_a_pool_that_means_nothing_is_told_of_and_the_others_serve(
     path.write_text(json.dumps(parts))
     alone, _ = run(path)
     assert len(alone["errors"]) == 5
-    assert all(r.startswith("no place: NodePool bad: ") and words in r for r in alone["errors"].values())
+    assert all(r.startswith("unschedulable: NodePool bad: ") and words in r for r in alone["errors"].values())

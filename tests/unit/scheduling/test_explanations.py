@@ -41,7 +41,7 @@ def daemon(cpu: str) -> Raw:
 def reason(answer: Raw) -> str:
     assert list(answer["errors"]) == ["default/bad-0000"]
     found: str = answer["errors"]["default/bad-0000"]
-    return found.removeprefix("no place: NodePool default: ")
+    return found.removeprefix("unschedulable: NodePool default: ")
 
 
 FAMILIES = [{"key": FAMILY, "operator": "Exists", "minValues": 3}]
@@ -54,82 +54,84 @@ ENI = "vpc.amazonaws.com/pod-eni"
         pytest.param(
             {},
             asks({"cpu": "20"}),
-            "of 12 instance types, none has enough cpu: needs 20 besides 200m for daemons, the most is 15700m on "
-            "c1.4xlarge",
+            "of 12 instance types, none has enough cpu: requested 20 plus 200m for DaemonSets, largest is c1.4xlarge "
+            "with 15700m",
             id="resources, with what daemons take and the nearest miss",
         ),
         pytest.param(
             {},
             asks({"cpu": "10", "memory": "70Gi"}),
-            "of 12 instance types, none has enough memory: needs 70Gi, the most is 65280Mi on g1.4xlarge",
+            "of 12 instance types, none has enough memory: requested 70Gi, largest is g1.4xlarge with 65280Mi",
             id="the resource that is short, not the one that fits",
         ),
         pytest.param(
             {},
             {"nodeSelector": {"kubernetes.io/arch": "s390x"}},
-            "of 12 instance types kubernetes.io/arch In s390x rules out 12, and none is left",
+            "of 12 instance types, kubernetes.io/arch In s390x excludes 12; none left",
             id="architecture",
         ),
         pytest.param(
             {"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]},
             {},
-            "the pod doesn't tolerate its taint team=red:NoSchedule",
+            "did not tolerate taint team=red:NoSchedule",
             id="taint",
         ),
         pytest.param(
             {},
             near("ghost", ZONE),
-            f"machines would do, but no pod of its affinity (app=ghost) has a place within any {ZONE}",
+            f"pod affinity not satisfied: no pod matches app=ghost in any {ZONE}",
             id="affinity to an app that isn't there, by zone",
         ),
         pytest.param(
             {},
             near("ghost", HOST),
-            f"machines would do, but no pod of its affinity (app=ghost) has a place within any {HOST}",
+            f"pod affinity not satisfied: no pod matches app=ghost in any {HOST}",
             id="affinity to an app that isn't there, by host",
         ),
         pytest.param(
             {"limits": {"cpu": "1"}},
             {},
-            "its limit leaves cpu 1, and the smallest machine for the pod has 2",
+            "exceeds the NodePool's limits: cpu 1 left, smallest instance type for the pod has 2",
             id="limits",
         ),
-        pytest.param({"limits": {"nodes": "0"}}, {}, "its limit on nodes leaves 0", id="limit of nodes"),
+        pytest.param(
+            {"limits": {"nodes": "0"}}, {}, "exceeds the NodePool's limits: nodes 0 left", id="limit of nodes"
+        ),
         pytest.param(
             {},
             asks({"cpu": "3310m", ENI: "1"}),
-            f"of 12 instance types, every one lacks {ENI} (needs 1)",
+            f"of 12 instance types, none has {ENI} (requested 1)",
             id="pod-eni, which no type has",
         ),
         pytest.param(
             {},
             {"nodeSelector": {"kubernetes.io/arch": "arm64"}, **asks({"cpu": "3310m", ENI: "1"})},
-            f"of 12 instance types kubernetes.io/arch In arm64 rules out 8; of the other 4, every one lacks {ENI} "
-            "(needs 1)",
+            f"of 12 instance types, kubernetes.io/arch In arm64 excludes 8; of the remaining 4, none has {ENI} "
+            "(requested 1)",
             id="pod-eni, which no allowed type has",
         ),
         pytest.param(
             {},
             {"nodeSelector": {"example.com/team": "red"}},
-            "its nodes have no label example.com/team (In red)",
+            "incompatible requirements: label example.com/team has no known values (required: In red)",
             id="a label that the pool doesn't define",
         ),
         pytest.param(
             {"labels": {"example.com/team": "blue"}},
             {"nodeSelector": {"example.com/team": "red"}},
-            "its nodes' example.com/team can't be In red",
+            "incompatible requirements: example.com/team In red is not in In blue",
             id="a label that the pool defines otherwise",
         ),
         pytest.param(
             {"requirements": FAMILIES},
             {"nodeSelector": {"kubernetes.io/arch": "amd64"}},
-            f"its minValues ask for 3 values of {FAMILY}, and the types that would do have 2",
+            f"minValues not met: {FAMILY} requires 3 values, instance types for the pod have 2",
             id="minValues",
         ),
         pytest.param(
             {"requirements": [{"key": FAMILY, "operator": "In", "values": ["x9"]}]},
             {},
-            "its own requirements allow no instance type",
+            "the NodePool's requirements exclude all instance types",
             id="a pool that allows nothing",
         ),
     ],
@@ -156,15 +158,15 @@ def test_the_zone_of_a_volume_is_named_as_that(decide: Decide, world: ModuleType
         "spec": {"nodeAffinity": where},
     }
     bad = world.pods("bad", 1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
-    said = f"of 12 instance types {ZONE} In z-q, where its volumes are, rules out 12, and none is left"
+    said = f"of 12 instance types, {ZONE} In z-q (of its volumes) excludes 12; none left"
     assert reason(decide(world.document(world.pool(), claim, volume, bad))) == said
 
 
 @pytest.mark.parametrize(
     ("zones", "selector", "said"),
     [
-        ("abc", {}, "none of its 12 instance types can be had now"),
-        ("b", {ZONE: "z-b"}, f"of 12 instance types {ZONE} In z-b leaves 12 that can't be had now, and none is left"),
+        ("abc", {}, "none of 12 instance types has an available offering"),
+        ("b", {ZONE: "z-b"}, f"of 12 instance types, {ZONE} In z-b leaves 12 without an available offering; none left"),
     ],
 )
 def test_missing_capacity_is_told_apart_from_what_does_not_exist(
@@ -184,13 +186,14 @@ def test_of_types_that_are_each_short_of_something_the_nearest_is_named(decide: 
         world.instance_type("r9.big", 4, 64, 1.0),
     ]
     assert reason(decide(document)) == (
-        "of 2 instance types, none has all at once (cpu 6, memory 20Gi, pods 1); nearest is c9.big, short of memory"
+        "of 2 instance types, none has enough of all requests (cpu 6, memory 20Gi, pods 1); nearest is c9.big, "
+        "insufficient memory"
     )
 
 
 def test_daemons_that_fill_every_machine_are_named(decide: Decide, world: ModuleType) -> None:
     answer = decide(world.document(world.pool(), daemon("100"), world.pods("bad", 1)))
-    assert reason(answer) == "its daemons leave no room on any of its instance types"
+    assert reason(answer) == "DaemonSets leave no capacity on any instance type"
 
 
 def test_a_pool_that_can_not_launch_is_told_with_its_reason_and_others_with_theirs(world: ModuleType) -> None:
@@ -201,14 +204,14 @@ def test_a_pool_that_can_not_launch_is_told_with_its_reason_and_others_with_thei
     refusal = schedule(gone).pod_errors["default/bad-0000"]
     assert refusal.criteria == {
         "a": 'its EC2NodeClass "web" does not exist',
-        "b": "its limit leaves cpu 1, and the smallest machine for the pod has 2",
+        "b": "exceeds the NodePool's limits: cpu 1 left, smallest instance type for the pod has 2",
     }
-    assert refusal.message.startswith('no place in any of 2 NodePools: NodePool a: its EC2NodeClass "web" does not')
+    assert refusal.message.startswith('unschedulable on all 2 NodePools: NodePool a: its EC2NodeClass "web" does not')
 
 
 def test_pools_with_one_reason_are_told_of_together(decide: Decide, world: ModuleType) -> None:
     pools = [world.pool(name, taints=[{"key": "k", "effect": "NoSchedule"}]) for name in ("a", "b", "c")]
     answer = decide(world.document(pools, world.pods("bad", 1)))
     assert answer["errors"]["default/bad-0000"] == (
-        "no place: NodePools a, b, c: the pod doesn't tolerate its taint k:NoSchedule"
+        "unschedulable: NodePools a, b, c: did not tolerate taint k:NoSchedule"
     )

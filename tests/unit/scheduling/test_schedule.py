@@ -105,15 +105,18 @@ def test_a_preference_is_kept_where_it_can_be_and_given_up_where_not(decide: Dec
     ("spec", "words"),
     [
         ({"nodeSelector": {"kubernetes.io/arch": "s390x"}}, "kubernetes.io/arch In s390x"),
-        ({"nodeSelector": {"example.com/nope": "x"}}, "no label example.com/nope"),
+        ({"nodeSelector": {"example.com/nope": "x"}}, "label example.com/nope has no known values"),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}, "doesn't exist"),
         ({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE}]}, "no labelSelector"),
         ({"containers": [{"name": "a", "resources": {"requests": {"cpu": "1 core"}}}]}, '"1 core" is not a quantity'),
         (
             {"containers": [{"name": "a", "resources": {"requests": {"vpc.amazonaws.com/pod-eni": "1"}}}]},
-            "every one lacks vpc.amazonaws.com/pod-eni",
+            "none has vpc.amazonaws.com/pod-eni",
         ),
-        ({"containers": [{"name": "a", "resources": {"requests": {"cpu": "400"}}}]}, "none has enough cpu: needs 400"),
+        (
+            {"containers": [{"name": "a", "resources": {"requests": {"cpu": "400"}}}]},
+            "none has enough cpu: requested 400",
+        ),
     ],
 )
 def test_a_pod_that_has_no_place_is_told_why_and_the_rest_is_placed(
