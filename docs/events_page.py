@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-_REASON_AT = {"record": 2, "give_up": 1, "NotFoundError": 0, "EventReason": 0}
+_REASON_AT = {"record": 2, "delete_nodeclaim": 1, "NotFoundError": 0, "EventReason": 0}
 """The calls that a reason is said in, and which of their arguments it is."""
 _MADE_ELSEWHERE = {"reason", "event", "why.reason", "*obstacle"} | {
     f"{what}.reason" for what in ("condition", "error", "failed", "giving", "notice")

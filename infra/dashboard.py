@@ -66,7 +66,7 @@ class Dashboard(Construct):
                         "Nodes and cost by NodePool, type and capacity type",
                         logs[function_sizes.LIFECYCLE],
                         [
-                            'filter message = "The cluster"',
+                            'filter message = "Cluster metrics"',
                             "sort @timestamp desc",
                             "limit 1",
                             "fields nodes, usd_per_hour, by_pool, by_type",

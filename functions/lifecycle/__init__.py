@@ -1,1 +1,1 @@
-"""Claims are carried through their states, statuses are kept, what is left behind is found."""
+"""The lifecycle function: NodeClaim registration and liveness, statuses, garbage collection, repair, metrics."""

@@ -1,4 +1,8 @@
-"""The cluster in figures, each minute: for metrics, and for one log line with what would be too many of them."""
+"""Metrics of the whole cluster, each minute: nodes, cost, utilization and pending pods.
+
+ClusterMetrics by NodePool and by instance type go to one log line instead, because each would be a metric of its own.
+``measure`` is pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from functions.lifecycle.context import Run
+    from functions.lifecycle.context import ReconcileContext
     from shared.api.kubernetes import Node, Pod, PodSpec
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.metrics import Metric
@@ -31,11 +35,12 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
-    """What there is now.
+class ClusterMetrics:
+    """The cluster's state now.
 
-    ``cost`` in USD per hour; ``unpriced`` nodes are not in it. ``by_pool`` and ``by_type`` are (nodes, USD per hour),
-    the latter by instance type and capacity type. Shares are 0 to 1 of what the nodes can allocate.
+    ``cost`` is in USD per hour, without the ``unpriced`` nodes. ``by_pool`` and ``by_type`` are (nodes, USD per hour),
+    the latter by instance type and capacity type. ``cpu`` and ``memory`` are requested shares of allocatable, 0 to 1.
+    ``oldest_pending`` is in seconds.
     """
 
     nodes: int
@@ -49,41 +54,42 @@ class Figures:
     oldest_pending: float
 
 
-def tell(run: Run, snapshot: Snapshot) -> None:
-    """Put the figures into the report, and say them in one line."""
+def report(context: ReconcileContext, snapshot: Snapshot) -> None:
+    """Measure the cluster, for the report and for one log line."""
+    settings = context.settings
     try:
-        catalog = catalog_store.load(aws.s3(), run.settings.catalog_bucket, run.settings.cluster_name, max_age=None)
+        catalog = catalog_store.load(aws.s3(), settings.catalog_bucket, settings.cluster_name, max_age=None)
     except (CatalogMissingError, ClientError) as error:
-        run.logger.warning("What nodes cost is not known", extra={"why": str(error)})
+        context.logger.warning("The cost of nodes is unknown", extra={"why": str(error)})
         catalog = None
-    figures = run.report.figures = measure(snapshot, catalog, now=run.now)
-    run.logger.info(
-        "The cluster",
+    cluster = context.report.cluster_metrics = measure(snapshot, catalog, now=context.now)
+    context.logger.info(
+        "Cluster metrics",
         extra={
-            "nodes": figures.nodes,
-            "usd_per_hour": round(figures.cost, 4),
-            "nodes_without_price": figures.unpriced,
-            "pods_pending": figures.pending,
-            "by_pool": figures.by_pool,
-            "by_type": figures.by_type,
+            "nodes": cluster.nodes,
+            "usd_per_hour": round(cluster.cost, 4),
+            "nodes_without_price": cluster.unpriced,
+            "pods_pending": cluster.pending,
+            "by_pool": cluster.by_pool,
+            "by_type": cluster.by_type,
         },
     )
 
 
-def values(figures: Figures) -> dict[Metric, float]:
-    """The figures as metrics."""
+def values(cluster: ClusterMetrics) -> dict[Metric, float]:
+    """The values of CloudWatch metrics."""
     return {
-        metrics.NODES: figures.nodes,
-        metrics.COST: figures.cost,
-        metrics.CPU_UTILISATION: 100 * figures.cpu,
-        metrics.MEMORY_UTILISATION: 100 * figures.memory,
-        metrics.PENDING: figures.pending,
-        metrics.OLDEST_PENDING_SECONDS: figures.oldest_pending,
+        metrics.NODES: cluster.nodes,
+        metrics.COST: cluster.cost,
+        metrics.CPU_UTILISATION: 100 * cluster.cpu,
+        metrics.MEMORY_UTILISATION: 100 * cluster.memory,
+        metrics.PENDING: cluster.pending,
+        metrics.OLDEST_PENDING_SECONDS: cluster.oldest_pending,
     }
 
 
-def measure(snapshot: Snapshot, catalog: InstanceTypeCatalog | None, *, now: datetime) -> Figures:
-    """The figures of the nodes that belong to NodePools; without a catalog nothing has a price."""
+def measure(snapshot: Snapshot, catalog: InstanceTypeCatalog | None, *, now: datetime) -> ClusterMetrics:
+    """The metrics of the nodes that belong to NodePools; without a catalog no node has a price."""
     nodes = [n for n in snapshot.nodes if n.metadata.labels.get(names.NODEPOOL)]
     by_pool: dict[str, list[float]] = defaultdict(list)
     by_type: dict[str, list[float]] = defaultdict(list)
@@ -93,11 +99,11 @@ def measure(snapshot: Snapshot, catalog: InstanceTypeCatalog | None, *, now: dat
         unpriced += price is None
         labels = node.metadata.labels
         by_pool[labels[names.NODEPOOL]].append(price or 0.0)
-        kind = f"{labels.get(names.INSTANCE_TYPE, '?')} {labels.get(names.CAPACITY_TYPE, '?')}"
-        by_type[kind].append(price or 0.0)
+        instance_type = f"{labels.get(names.INSTANCE_TYPE, '?')} {labels.get(names.CAPACITY_TYPE, '?')}"
+        by_type[instance_type].append(price or 0.0)
     waits = [waited(p, now=now) for p in snapshot.pods if is_provisionable(p)]
-    cpu, memory = _utilisation(nodes, snapshot.pods)
-    return Figures(
+    cpu, memory = _utilization(nodes, snapshot.pods)
+    return ClusterMetrics(
         nodes=len(nodes),
         cost=sum(sum(prices) for prices in by_pool.values()),
         unpriced=unpriced,
@@ -110,26 +116,26 @@ def measure(snapshot: Snapshot, catalog: InstanceTypeCatalog | None, *, now: dat
     )
 
 
-def _utilisation(nodes: Sequence[Node], pods: Iterable[Pod]) -> tuple[float, float]:
-    """Shares of cpu and memory that unfinished pods request of these nodes."""
-    mine = {n.metadata.name for n in nodes}
-    had, asked = Counter[str](), Counter[str]()
+def _utilization(nodes: Sequence[Node], pods: Iterable[Pod]) -> tuple[float, float]:
+    """Shares of these nodes' allocatable cpu and memory that unfinished pods request."""
+    node_names = {n.metadata.name for n in nodes}
+    allocatable, requested = Counter[str](), Counter[str]()
     for node in nodes:
-        with contextlib.suppress(QuantityError):  # a kubelet wrote it; what means nothing counts as nothing there
-            had.update(parse_resources(node.status.allocatable))
-    alike: Counter[bytes] = Counter()
+        with contextlib.suppress(QuantityError):  # a kubelet wrote it; an invalid quantity counts as zero
+            allocatable.update(parse_resources(node.status.allocatable))
+    pod_counts: Counter[bytes] = Counter()
     specs: dict[bytes, PodSpec] = {}
     for pod in pods:
-        if pod.spec.node_name in mine and not is_terminal(pod):
+        if pod.spec.node_name in node_names and not is_terminal(pod):
             spec = pod.spec
             key = _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
-            alike[key] += 1
+            pod_counts[key] += 1
             specs[key] = spec
-    for key, count in alike.items():
+    for key, count in pod_counts.items():
         with contextlib.suppress(QuantityError):
-            asked.update({name: amount * count for name, amount in spec_requests(specs[key]).items()})
-    return _share(asked["cpu"], had["cpu"]), _share(asked["memory"], had["memory"])
+            requested.update({name: amount * count for name, amount in spec_requests(specs[key]).items()})
+    return _share(requested["cpu"], allocatable["cpu"]), _share(requested["memory"], allocatable["memory"])
 
 
-def _share(asked: int, had: int) -> float:
-    return asked / had if had else 0.0
+def _share(requested: int, allocatable: int) -> float:
+    return requested / allocatable if allocatable else 0.0

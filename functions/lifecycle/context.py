@@ -1,4 +1,4 @@
-"""One run of lifecycle: the tools that its parts share, what it has changed; one object's trouble stays its own."""
+"""What one reconcile of the lifecycle function shares: clients, settings, the time, and the report of changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
-    from functions.lifecycle.cluster_metrics import Figures
+    from functions.lifecycle.cluster_metrics import ClusterMetrics
     from functions.lifecycle.settings import LifecycleSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
@@ -30,25 +30,22 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Report:
-    """What a run changed, for its log line and metrics."""
+    """What a reconcile changed, for metrics."""
 
     registered: int = 0
     initialized: int = 0
     slowest_ready: float = 0.0
-    """Seconds from creation to Initialized, of the slowest claim that got there."""
-    given_up: int = 0
-    lost: int = 0
-    orphans: int = 0
+    """Seconds from creation to Initialized, of the slowest NodeClaim that was initialized."""
     repaired: int = 0
     failures: int = 0
-    figures: Figures | None = None
+    cluster_metrics: ClusterMetrics | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """The tools of one run, and its report.
+class ReconcileContext:
+    """The clients of one reconcile, and its report.
 
-    ``now`` is when it began; ``counting`` is held by whoever changes the report.
+    ``now`` is when it began. ``report_lock`` is held by whoever changes the report in a thread.
     """
 
     settings: LifecycleSettings
@@ -57,29 +54,31 @@ class Run:
     logger: Logger
     now: datetime
     report: Report = field(default_factory=Report)
-    counting: Lock = field(default_factory=Lock)
+    report_lock: Lock = field(default_factory=Lock)
 
-    def each(self, ref: object, work: Callable[[], None]) -> None:
-        """Do the work for one object; what goes wrong with it doesn't stop the others."""
+    def attempt(self, ref: object, action: Callable[[], None]) -> None:
+        """Run the action for one object; an error is logged and does not stop the others."""
         try:
-            work()
+            action()
         except (ApiError, ClientError) as error:
-            with self.counting:
+            with self.report_lock:
                 self.report.failures += 1
-            self.logger.warning("An object will be looked at again", extra={"object": str(ref), "why": str(error)})
+            self.logger.warning(
+                "Reconciling an object failed, will retry", extra={"object": str(ref), "why": str(error)}
+            )
 
     def update(self, resource: Resource, obj: O, change: Callable[[O], O]) -> None:
         """Change an object, unless it is gone."""
         with contextlib.suppress(NotFoundError):
             writes.update(self.client, resource, obj, change)
 
-    def give_up(self, claim: NodeClaim, reason: str, message: str) -> None:
-        """Delete a claim, and say why on it."""
+    def delete_nodeclaim(self, claim: NodeClaim, reason: str, message: str) -> None:
+        """Delete a NodeClaim, with an event that says why."""
         self.recorder.record(claim.ref, "Warning", reason, message)
-        self.logger.warning("Gave up a NodeClaim", extra={"nodeclaim": claim.name, "reason": reason, "why": message})
+        self.logger.warning("Deleting a NodeClaim", extra={"nodeclaim": claim.name, "reason": reason, "why": message})
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
 
-    def send(self, about: str, keys: Iterable[str]) -> None:
-        """Tell termination of these."""
-        for body in hints.message_bodies(about, cluster=self.settings.cluster_name, keys=keys, time=self.now):
+    def send_to_termination(self, detail_type: str, keys: Iterable[str]) -> None:
+        """Send messages about these keys to the termination queue."""
+        for body in hints.message_bodies(detail_type, cluster=self.settings.cluster_name, keys=keys, time=self.now):
             aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)

@@ -1,6 +1,7 @@
-"""Nodes that have joined let go the pods that stayed elsewhere until they would.
+"""Releases delayed evictions when the replacement nodes that they wait for are registered.
 
-Each drain goes on as soon as the node that its pods wait for is registered, not when all nodes of a wave are.
+Each drain continues when its own replacement is registered, not when all nodes that join together are. The rules of
+delayed evictions are in :mod:`shared.termination.delayed_eviction`.
 """
 
 from __future__ import annotations
@@ -20,33 +21,37 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.termination.delayed_eviction import DelayedPods
 
-_TOGETHER = 5
-"""Drains that are told to go on by one message: those of one message follow one another."""
+_DRAINS_PER_MESSAGE = 5
+"""The drains of one message are reconciled one after another, so there are few in each."""
 
 
-def released(claims: Iterable[NodeClaim], nodes: Mapping[str, Node]) -> dict[str, DelayedPods]:
-    """By claim, who still stays on its node, where that has changed. ``nodes`` are those there, by providerID."""
+def changed_delays(claims: Iterable[NodeClaim], nodes: Mapping[str, Node]) -> dict[str, DelayedPods]:
+    """By NodeClaim name, the pods that are still delayed, where that has changed. ``nodes`` are by providerID."""
     claims = tuple(claims)
     arriving = {c.name for c in claims if c.metadata.deletion_timestamp is None and c.status.provider_id not in nodes}
-    found = {
-        c.name: delayed_eviction.still_delayed(c, arriving)
+    delayed = {
+        c.name: (delayed_eviction.delayed_pods(c), delayed_eviction.still_delayed(c, arriving))
         for c in claims
         if delayed_eviction.ANNOTATION in c.metadata.annotations
     }
-    return {
-        c.name: found[c.name] for c in claims if c.name in found and found[c.name] != delayed_eviction.delayed_pods(c)
+    return {name: after for name, (before, after) in delayed.items() if after != before}
+
+
+def write_delayed_pods(client: Client, claim_name: str, delayed: DelayedPods) -> None:
+    """Write the pods that are still delayed, and remove the requeue time: the drain is due at once."""
+    annotations = {
+        delayed_eviction.ANNOTATION: delayed_eviction.encode(delayed),
+        requeue.REQUEUE_AT: None,
     }
-
-
-def release(client: Client, claim: str, stays: DelayedPods) -> None:
-    """Write who still stays; the claim's drain is due at once."""
-    annotations = {delayed_eviction.ANNOTATION: delayed_eviction.encode(stays), requeue.REQUEUE_AT: None}
     with contextlib.suppress(NotFoundError):
-        client.patch(resources.NODE_CLAIMS.path(claim), {"metadata": {"annotations": annotations}})
+        client.patch(resources.NODE_CLAIMS.path(claim_name), {"metadata": {"annotations": annotations}})
 
 
-class Releasing:
-    """The drains of one look that can go on. ``write`` puts on a claim who still stays, ``tell`` wakes its drain."""
+class EvictionRelease:
+    """The delayed evictions that one reconcile releases.
+
+    ``write`` writes to a NodeClaim which pods are still delayed; ``wake`` sends drains to the termination function.
+    """
 
     def __init__(
         self,
@@ -54,40 +59,40 @@ class Releasing:
         nodes: Mapping[str, Node],
         *,
         write: Callable[[str, DelayedPods], None],
-        tell: Callable[[list[str]], None],
+        wake: Callable[[list[str]], None],
     ) -> None:
         claims = tuple(claims)
-        self._going = released(claims, nodes)
-        self._waiting: dict[str, list[str]] = {}
+        self._changed = changed_delays(claims, nodes)
+        self._waiting_for: dict[str, list[str]] = {}
         for claim in claims:
-            if claim.name in self._going:
-                for awaited in delayed_eviction.delayed_pods(claim):
-                    self._waiting.setdefault(awaited, []).append(claim.name)
+            if claim.name in self._changed:
+                for replacement in delayed_eviction.delayed_pods(claim):
+                    self._waiting_for.setdefault(replacement, []).append(claim.name)
         self._write = write
-        self._tell = tell
-        self._due: list[str] = []
+        self._wake = wake
+        self._released: list[str] = []
 
-    def after(self, joined: str) -> None:
-        """This claim's node is registered now."""
-        for claim in self._waiting.pop(joined, ()):
-            self._release(claim)
+    def release_for(self, replacement: str) -> None:
+        """Release the evictions that wait for this NodeClaim, whose node is registered now."""
+        for claim_name in self._waiting_for.pop(replacement, ()):
+            self._release(claim_name)
 
-    def rest(self) -> None:
-        """Let go all others that have nothing to wait for."""
-        for claim in list(self._going):
-            self._release(claim)
-        self._flush()
+    def release_rest(self) -> None:
+        """Release all others whose replacement is registered or was deleted."""
+        for claim_name in list(self._changed):
+            self._release(claim_name)
+        self._send()
 
-    def _release(self, claim: str) -> None:
-        stays = self._going.pop(claim, None)
-        if stays is None:
+    def _release(self, claim_name: str) -> None:
+        delayed = self._changed.pop(claim_name, None)
+        if delayed is None:
             return
-        self._write(claim, stays)
-        self._due.append(claim)
-        if len(self._due) >= _TOGETHER:
-            self._flush()
+        self._write(claim_name, delayed)
+        self._released.append(claim_name)
+        if len(self._released) >= _DRAINS_PER_MESSAGE:
+            self._send()
 
-    def _flush(self) -> None:
-        due, self._due = self._due, []
-        if due:
-            self._tell(due)
+    def _send(self) -> None:
+        released, self._released = self._released, []
+        if released:
+            self._wake(released)

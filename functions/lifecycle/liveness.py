@@ -1,6 +1,6 @@
-"""Which claims have waited too long: launched within 5 minutes, registered within 15, or given up.
+"""Liveness of NodeClaims: one that is not launched within 5 minutes, or not registered within 15, is deleted.
 
-Rules: Karpenter's liveness (reference: karpenter.md, section 6).
+Pure. Rules: Karpenter's nodeclaim/lifecycle/liveness.go (docs/facts/karpenter.md, section 6).
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from shared.api.meta import Condition
     from shared.api.nodeclaim import NodeClaim
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenUp:
-    """Why a claim is deleted; the message is for a person."""
+class LivenessFailure:
+    """Why a NodeClaim is deleted."""
 
     reason: str
     message: str
 
 
-def is_late(claim: NodeClaim, *, now: datetime) -> bool:
-    """Whether the claim has waited for its instance for longer than a launch may take."""
+def is_launch_overdue(claim: NodeClaim, *, now: datetime) -> bool:
+    """Whether the NodeClaim has had no instance for longer than the launch time-out."""
     return (
         claim.metadata.deletion_timestamp is None
         and not is_true(claim.status.conditions, nodeclaim.LAUNCHED)
@@ -35,35 +36,45 @@ def is_late(claim: NodeClaim, *, now: datetime) -> bool:
     )
 
 
-def given_up(claim: NodeClaim, *, now: datetime, undealt: str = "") -> GivenUp | None:
-    """Why the claim must go, or None while it may go on.
+def liveness_failure(claim: NodeClaim, *, now: datetime, unassigned_instance: str = "") -> LivenessFailure | None:
+    """Why the NodeClaim is deleted, or None while it may stay.
 
-    ``undealt`` is a living instance of the claim's launch group that no claim has yet: whoever launched it died before
-    saying so, and the next run of the provisioner hands it over. It is waited for as long as for a node.
+    ``unassigned_instance`` is the id of a living instance of the NodeClaim's launch group that has no NodeClaim: the
+    function that launched it died before it wrote the status. The next run of the provisioner assigns it, so the
+    NodeClaim then gets the registration time-out.
     """
     if claim.metadata.deletion_timestamp is not None or is_true(claim.status.conditions, nodeclaim.REGISTERED):
         return None
     created = claim.metadata.creation_timestamp or now
     launched = condition(claim.status.conditions, nodeclaim.LAUNCHED)
-    if launched is None or launched.status != "True":
-        why = launched.message if launched is not None and launched.message else "EC2 gave no instance"
-        after, reason, message = (
-            LAUNCH_TIMEOUT,
-            EventReason("LaunchTimeout"),
-            f"not launched within {LAUNCH_TIMEOUT}: {why}",
-        )
-        since = created
-        if undealt:
-            after, reason = REGISTRATION_TIMEOUT, EventReason("RegistrationTimeout")
-            message = f"instance {undealt} was launched for it and not handed over within {REGISTRATION_TIMEOUT}"
-    else:
-        after, since, reason = (
-            REGISTRATION_TIMEOUT,
-            launched.last_transition_time or created,
-            EventReason("RegistrationTimeout"),
-        )
-        message = (
-            f"instance {claim.status.provider_id.rpartition('/')[2]} did not join the cluster within "
-            f"{REGISTRATION_TIMEOUT}: look at its console output, its user data and the node role's access entry"
-        )
-    return GivenUp(reason=reason, message=message) if now - since >= after else None
+    if launched is not None and launched.status == "True":
+        is_expired = now - (launched.last_transition_time or created) >= REGISTRATION_TIMEOUT
+        return _not_registered(claim) if is_expired else None
+    if unassigned_instance:
+        is_expired = now - created >= REGISTRATION_TIMEOUT
+        return _not_assigned(unassigned_instance) if is_expired else None
+    return _not_launched(launched) if now - created >= LAUNCH_TIMEOUT else None
+
+
+def _not_launched(launched: Condition | None) -> LivenessFailure:
+    cause = launched.message if launched is not None and launched.message else "EC2 returned no instance"
+    return LivenessFailure(
+        reason=EventReason("LaunchTimeout"), message=f"not launched within {LAUNCH_TIMEOUT}: {cause}"
+    )
+
+
+def _not_assigned(unassigned_instance: str) -> LivenessFailure:
+    return LivenessFailure(
+        reason=EventReason("RegistrationTimeout"),
+        message=f"instance {unassigned_instance} was launched but not assigned within {REGISTRATION_TIMEOUT}",
+    )
+
+
+def _not_registered(claim: NodeClaim) -> LivenessFailure:
+    return LivenessFailure(
+        reason=EventReason("RegistrationTimeout"),
+        message=(
+            f"instance {claim.status.provider_id.rpartition('/')[2]} did not register within {REGISTRATION_TIMEOUT}: "
+            "check its console output, its user data and the node role's access entry"
+        ),
+    )

@@ -1,4 +1,7 @@
-"""Claims come to their nodes: registered, initialized, or given up when that takes too long."""
+"""Brings NodeClaims forward: registration and initialization with their node, or deletion when that takes too long.
+
+The rules are in :mod:`registration`, :mod:`initialization` and :mod:`liveness`; this module writes what they return.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from functions.lifecycle import liveness, registration
-from functions.lifecycle.eviction_release import Releasing, release
-from functions.lifecycle.provider_id import restore
+from functions.lifecycle.eviction_release import EvictionRelease, write_delayed_pods
+from functions.lifecycle.initialization import initialized_node, initialized_nodeclaim
+from functions.lifecycle.liveness import is_launch_overdue, liveness_failure
+from functions.lifecycle.provider_id import restore_provider_id
+from functions.lifecycle.registration import registered_node, registered_nodeclaim
 from shared import hints, parallel
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -21,147 +26,161 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from functions.lifecycle.context import Run
-    from functions.lifecycle.liveness import GivenUp
+    from functions.lifecycle.context import ReconcileContext
+    from functions.lifecycle.liveness import LivenessFailure
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.launch.instances import Instance
     from shared.snapshot import Snapshot
     from shared.termination.delayed_eviction import DelayedPods
 
-_STEPS = {
+_EVENTS = {
     nodeclaim.REGISTERED: EventReason("Registered"),
     nodeclaim.INITIALIZED: EventReason("Initialized"),
 }
-"""The conditions that a claim gets with its node, each with the event that says so."""
-_TOGETHER = 2 * parallel.THREADS
-"""Nodes that join at once, before those whose pods wait for them are told."""
+"""The conditions that a NodeClaim gets with its node, each with its event."""
+_BATCH_SIZE = 2 * parallel.THREADS
+"""Nodes that are registered in parallel before the evictions that wait for them are released."""
 
 
-def bring_forward(run: Run, snapshot: Snapshot) -> Mapping[str, GivenUp]:
-    """Bring each claim as far as its node is. By pool, why one of its claims was given up, if any was."""
+def reconcile_nodeclaims(context: ReconcileContext, snapshot: Snapshot) -> Mapping[str, LivenessFailure]:
+    """Register, initialize or delete each NodeClaim; by NodePool name, the last liveness failure, if there was one."""
     nodes = {n.spec.provider_id: n for n in snapshot.nodes if n.spec.provider_id}
-    launched = _launched(run, snapshot)
-    releasing = _releasing(run, snapshot, nodes)
-    failed: dict[str, GivenUp] = {}
-    joining: list[tuple[NodeClaim, Node]] = []
+    unrecorded = _unrecorded_instances(context, snapshot)
+    release = _eviction_release(context, snapshot, nodes)
+    failures: dict[str, LivenessFailure] = {}
+    with_node: list[tuple[NodeClaim, Node]] = []
     for claim in snapshot.node_claims:
         if claim.metadata.deletion_timestamp is not None:
             continue
         node = nodes.get(claim.status.provider_id) if claim.status.provider_id else None
         if node is not None:
-            joining.append((claim, node))
+            with_node.append((claim, node))
             continue
-        if claim.name in launched.dealt:
-            run.each(claim.ref, partial(restore, run, claim, launched.dealt[claim.name]))
+        instance = unrecorded.by_nodeclaim.get(claim.name)
+        if instance is not None:
+            context.attempt(claim.ref, partial(restore_provider_id, context, claim, instance))
             continue
-        group = claim.metadata.annotations.get(names.LAUNCH_GROUP, "")
-        given_up = liveness.given_up(claim, now=run.now, undealt=launched.undealt.get(group, ""))
-        if given_up is not None:
-            failed[claim.metadata.labels.get(names.NODEPOOL, "")] = given_up
-            run.each(claim.ref, partial(_give_up, run, claim, given_up))
-    _join_all(run, joining, releasing)
-    run.each("drains", releasing.rest)
-    return failed
+        launch_group = claim.metadata.annotations.get(names.LAUNCH_GROUP, "")
+        unassigned_instance = unrecorded.by_launch_group.get(launch_group, "")
+        failure = liveness_failure(claim, now=context.now, unassigned_instance=unassigned_instance)
+        if failure is not None:
+            failures[claim.metadata.labels.get(names.NODEPOOL, "")] = failure
+            context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, failure.reason, failure.message))
+    _register_all(context, with_node, release)
+    context.attempt("delayed evictions", release.release_rest)
+    return failures
 
 
-def adopt(run: Run, snapshot: Snapshot) -> None:
-    """Take over what Karpenter, or an older version, made: our finalizer, and fingerprints of our version."""
-    pools = {p.name: p for p in snapshot.node_pools}
-    classes = {c.name: c for c in snapshot.node_classes}
-    for claim in snapshot.node_claims:
-        pool = pools.get(claim.metadata.labels.get(names.NODEPOOL, ""))
-        node_class = classes.get(claim.spec.node_class_ref.name)
-        change = partial(registration.adopted, pool=pool, node_class=node_class)
-        run.each(claim.ref, partial(run.update, resources.NODE_CLAIMS, claim, change))
+def reconciled_node(node: Node, claim: NodeClaim) -> Node:
+    """The node as its NodeClaim has it be: registered, and initialized if pods can run on it."""
+    return initialized_node(registered_node(node, claim), claim)
+
+
+def reconciled_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
+    """The NodeClaim as its node has it be: registered, and initialized if pods can run on the node."""
+    return initialized_nodeclaim(registered_nodeclaim(claim, node, now=now), node, now=now)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Launched:
-    """Living instances of claims that are late and name none: by claim, or by launch group where none has it yet."""
+class _UnrecordedInstances:
+    """Living instances that no NodeClaim's status names, by the NodeClaim in their tags.
 
-    dealt: Mapping[str, Instance] = field(default_factory=dict)
-    undealt: Mapping[str, str] = field(default_factory=dict)
+    ``by_launch_group`` has the ids of those that are not assigned to a NodeClaim yet, by launch group.
+    """
+
+    by_nodeclaim: Mapping[str, Instance] = field(default_factory=dict)
+    by_launch_group: Mapping[str, str] = field(default_factory=dict)
 
 
-def _launched(run: Run, snapshot: Snapshot) -> _Launched:
-    late = {c.name: c for c in snapshot.node_claims if liveness.is_late(c, now=run.now)}
-    if not late:
-        return _Launched()
-    held = {instance_id(c.status.provider_id) for c in snapshot.node_claims}
-    free = [
-        i for i in describe_cluster_instances(run.settings.cluster_name) if garbage.is_alive(i) and i.id not in held
+def _unrecorded_instances(context: ReconcileContext, snapshot: Snapshot) -> _UnrecordedInstances:
+    """Instances for NodeClaims whose launch is overdue; EC2 is asked only if there are such NodeClaims."""
+    overdue = {c.name for c in snapshot.node_claims if is_launch_overdue(c, now=context.now)}
+    if not overdue:
+        return _UnrecordedInstances()
+    recorded = {instance_id(c.status.provider_id) for c in snapshot.node_claims}
+    unrecorded = [
+        i
+        for i in describe_cluster_instances(context.settings.cluster_name)
+        if garbage.is_alive(i) and i.id not in recorded
     ]
-    return _Launched(
-        dealt={name: i for i in free if (name := i.tags.get(names.NODECLAIM_TAG, "")) in late},
-        undealt={
-            group: i.id for i in free if names.NODECLAIM_TAG not in i.tags and (group := i.tags.get(names.LAUNCH_GROUP))
+    return _UnrecordedInstances(
+        by_nodeclaim={name: i for i in unrecorded if (name := i.tags.get(names.NODECLAIM_TAG, "")) in overdue},
+        by_launch_group={
+            launch_group: i.id
+            for i in unrecorded
+            if names.NODECLAIM_TAG not in i.tags and (launch_group := i.tags.get(names.LAUNCH_GROUP))
         },
     )
 
 
-def _join_all(run: Run, joining: Iterable[tuple[NodeClaim, Node]], releasing: Releasing) -> None:
-    """Join them, several at once: a hundred nodes that come together shall not wait for one another.
+def _register_all(
+    context: ReconcileContext, with_node: Iterable[tuple[NodeClaim, Node]], release: EvictionRelease
+) -> None:
+    """Write what changed of these pairs, several in parallel: a hundred nodes may join at once.
 
-    Whoever waits for one of them is released when it is there, not when all are.
+    The evictions that wait for a node are released after its batch, not after all nodes.
     """
 
-    def join(pair: tuple[NodeClaim, Node]) -> None:
-        run.each(pair[0].ref, partial(_join, run, *pair))
+    def register(pair: tuple[NodeClaim, Node]) -> None:
+        context.attempt(pair[0].ref, partial(_register, context, *pair))
 
-    changing: list[tuple[NodeClaim, Node]] = []
-    for claim, node in joining:
-        if _is_further(claim, node, now=run.now):
-            changing.append((claim, node))
+    changed: list[tuple[NodeClaim, Node]] = []
+    for claim, node in with_node:
+        if _has_changed(claim, node, now=context.now):
+            changed.append((claim, node))
         else:
-            run.each(claim.ref, partial(releasing.after, claim.name))
-    for first in range(0, len(changing), _TOGETHER):
-        together = changing[first : first + _TOGETHER]
-        parallel.each(join, together)
-        for claim, _ in together:
-            run.each(claim.ref, partial(releasing.after, claim.name))
+            context.attempt(claim.ref, partial(release.release_for, claim.name))
+    for start in range(0, len(changed), _BATCH_SIZE):
+        batch = changed[start : start + _BATCH_SIZE]
+        parallel.each(register, batch)
+        for claim, _ in batch:
+            context.attempt(claim.ref, partial(release.release_for, claim.name))
 
 
-def _is_further(claim: NodeClaim, node: Node, *, now: datetime) -> bool:
-    """Whether anything of the two is to be written."""
-    after = registration.node_after(node, claim)
-    return after != node or registration.claim_after(claim, after, now=now) != claim
+def _has_changed(claim: NodeClaim, node: Node, *, now: datetime) -> bool:
+    """Whether either of the two is to be written."""
+    after = reconciled_node(node, claim)
+    return after != node or reconciled_nodeclaim(claim, after, now=now) != claim
 
 
-def _join(run: Run, claim: NodeClaim, node: Node) -> None:
-    node = writes.update(run.client, resources.NODES, node, lambda n: registration.node_after(n, claim))
+def _register(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
+    node = writes.update(context.client, resources.NODES, node, lambda n: reconciled_node(n, claim))
     after = writes.update_status(
-        run.client,
+        context.client,
         resources.NODE_CLAIMS,
         claim,
-        lambda c: registration.claim_after(c, node, now=run.now),
+        lambda c: reconciled_nodeclaim(c, node, now=context.now),
     )
-    for type_, reason in _STEPS.items():
-        if is_true(after.status.conditions, type_) and not is_true(claim.status.conditions, type_):
-            run.logger.info(
-                "A NodeClaim got further",
-                extra={"nodeclaim": claim.name, "node": node.metadata.name, "now": type_},
-            )
-            run.recorder.record(claim.ref, "Normal", reason, f"node {node.metadata.name}")
-            made = claim.metadata.creation_timestamp
-            with run.counting:
-                if type_ == nodeclaim.REGISTERED:
-                    run.report.registered += 1
-                else:
-                    run.report.initialized += 1
-                    taken = (run.now - made).total_seconds() if made is not None else 0.0
-                    run.report.slowest_ready = max(run.report.slowest_ready, taken)
+    for type_, reason in _EVENTS.items():
+        if not is_true(after.status.conditions, type_) or is_true(claim.status.conditions, type_):
+            continue
+        context.logger.info(
+            "NodeClaim condition became true",
+            extra={"nodeclaim": claim.name, "node": node.metadata.name, "condition": type_},
+        )
+        context.recorder.record(claim.ref, "Normal", reason, f"node {node.metadata.name}")
+        _count(context, claim, type_)
 
 
-def _give_up(run: Run, claim: NodeClaim, why: GivenUp) -> None:
-    run.give_up(claim, why.reason, why.message)
-    run.report.given_up += 1
+def _count(context: ReconcileContext, claim: NodeClaim, condition_type: str) -> None:
+    report = context.report
+    created = claim.metadata.creation_timestamp
+    with context.report_lock:
+        if condition_type == nodeclaim.REGISTERED:
+            report.registered += 1
+            return
+        report.initialized += 1
+        seconds = (context.now - created).total_seconds() if created is not None else 0.0
+        report.slowest_ready = max(report.slowest_ready, seconds)
 
 
-def _releasing(run: Run, snapshot: Snapshot, nodes: Mapping[str, Node]) -> Releasing:
-    """The drains that can go on because pods stayed until some of these nodes joined."""
+def _eviction_release(context: ReconcileContext, snapshot: Snapshot, nodes: Mapping[str, Node]) -> EvictionRelease:
+    """The release of evictions that were delayed until some of these nodes registered."""
 
-    def write(claim: str, stays: DelayedPods) -> None:
-        run.each(claim, partial(release, run.client, claim, stays))
+    def write(claim_name: str, delayed: DelayedPods) -> None:
+        context.attempt(claim_name, partial(write_delayed_pods, context.client, claim_name, delayed))
 
-    return Releasing(snapshot.node_claims, nodes, write=write, tell=partial(run.send, hints.DRAIN))
+    return EvictionRelease(
+        snapshot.node_claims, nodes, write=write, wake=partial(context.send_to_termination, hints.DRAIN)
+    )

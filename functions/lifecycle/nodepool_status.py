@@ -1,36 +1,53 @@
-"""What a pool and its node class say of themselves: resources, nodes, and conditions with reasons people understand."""
+"""Status of NodePools: resources, node count, and the conditions that say whether they can launch.
+
+``status`` is pure; ``write_statuses`` writes it. Rules: Karpenter's nodepool/counter, nodepool/readiness and
+nodepool/registrationhealth controllers.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, with_condition
-from shared.api.nodeclass import READY
+from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
-from shared.launch.node_class.readiness import node_class_not_ready
+from shared.cluster import resources, writes
+from shared.launch.node_class.readiness import node_class_not_ready, node_class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from functions.lifecycle.liveness import GivenUp
+    from functions.lifecycle.context import ReconcileContext
+    from functions.lifecycle.liveness import LivenessFailure
     from shared.api.kubernetes import Node
     from shared.api.meta import Condition
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
+    from shared.snapshot import Snapshot
 
-VALIDATION = "ValidationSucceeded"
 NODE_CLASS_READY = "NodeClassReady"
-REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 
 
-def claims_of(pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
-    """The claims that the pool made."""
-    return tuple(c for c in claims if c.metadata.labels.get(names.NODEPOOL) == pool.name)
+def write_statuses(
+    context: ReconcileContext,
+    snapshot: Snapshot,
+    node_classes: Mapping[str, EC2NodeClass],
+    failures: Mapping[str, LivenessFailure],
+) -> None:
+    """Write every NodePool's status. ``failures`` are liveness failures of this reconcile, by NodePool name."""
+    for pool in snapshot.node_pools:
+        node_class = node_class_of(pool, node_classes.values())
+        write = partial(_write_status, context, pool, snapshot, node_class, failures.get(pool.name))
+        context.attempt(pool.ref, write)
 
 
 def status(
@@ -40,83 +57,82 @@ def status(
     node_class: EC2NodeClass | None,
     *,
     now: datetime,
-    failed: GivenUp | None = None,
+    failure: LivenessFailure | None = None,
 ) -> NodePoolStatus:
-    """The status to write: what the pool's claims hold, and whether it can launch.
+    """The NodePool's status: resources of its NodeClaims, its node count, and its conditions.
 
-    ``failed``: one of its claims was just given up before it had a node, and why.
+    ``failure`` is the liveness failure of one of its NodeClaims in this reconcile.
     """
-    own = claims_of(pool, claims)
-    count = sum(1 for n in nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name)
-    held = add(*(parse_resources(c.status.capacity) for c in own)) if own else {}
+    pool_claims = [c for c in claims if c.metadata.labels.get(names.NODEPOOL) == pool.name]
+    node_count = sum(1 for n in nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name)
+    capacity = add(*(parse_resources(c.status.capacity) for c in pool_claims)) if pool_claims else {}
+    generation = pool.metadata.generation
     conditions = with_condition(
-        pool.status.conditions,
-        VALIDATION,
-        status=True,
-        reason="Valid",
-        now=now,
-        generation=pool.metadata.generation,
+        pool.status.conditions, VALIDATION_SUCCEEDED, status=True, reason="Valid", now=now, generation=generation
     )
-    obstacle = node_class_not_ready(pool, node_class)
-    reason, message = obstacle or ("Ready", "")
+    blocker = node_class_not_ready(pool, node_class)
+    reason, message = blocker or ("Ready", "")
     conditions = with_condition(
         conditions,
         NODE_CLASS_READY,
-        status=obstacle is None,
+        status=blocker is None,
         reason=reason,
         message=message,
         now=now,
-        generation=pool.metadata.generation,
+        generation=generation,
     )
-    conditions = _with_registration(conditions, own, failed, now=now)
+    conditions = _with_registration_health(conditions, pool_claims, failure, now=now)
     return NodePoolStatus(
-        resources={**format_resources({**held, NODES: count})},
-        nodes=count,
-        conditions=_with_ready(conditions, pool, now=now),
+        resources={**format_resources({**capacity, NODES: node_count})},
+        nodes=node_count,
+        conditions=_with_ready(conditions, now=now, generation=generation),
     )
 
 
-def invalid_conditions(
-    conditions: list[Condition], problems: Iterable[str], *, generation: int, now: datetime
+def _with_registration_health(
+    conditions: list[Condition], claims: Iterable[NodeClaim], failure: LivenessFailure | None, *, now: datetime
 ) -> list[Condition]:
-    """The conditions of a pool or class that can't be used: not valid, and so not ready, with every problem named."""
-    message = "; ".join(problems)
-    after = with_condition(
-        conditions, VALIDATION, status=False, reason="Invalid", message=message, now=now, generation=generation
-    )
-    return with_condition(after, READY, status=False, reason="Invalid", message=message, now=now, generation=generation)
+    """The conditions with NodeRegistrationHealthy: Unknown at first, False after a failure, True after a registration.
 
-
-def _with_registration(
-    conditions: list[Condition], own: Iterable[NodeClaim], failed: GivenUp | None, *, now: datetime
-) -> list[Condition]:
-    """Whether the pool's machines become nodes: unknown at first, false after one didn't, true as soon as one has."""
-    before = condition(conditions, REGISTRATION_HEALTHY)
-    if failed is not None:
+    After a failure, only a later registration makes it True again.
+    """
+    if failure is not None:
         return with_condition(
-            conditions, REGISTRATION_HEALTHY, status=False, reason=failed.reason, message=failed.message, now=now
+            conditions,
+            NODE_REGISTRATION_HEALTHY,
+            status=False,
+            reason=failure.reason,
+            message=failure.message,
+            now=now,
         )
-    registered = [
-        c.last_transition_time or now
-        for claim in own
-        if (c := condition(claim.status.conditions, nodeclaim.REGISTERED)) is not None and c.status == "True"
+    before = condition(conditions, NODE_REGISTRATION_HEALTHY)
+    registered_at = [
+        registered.last_transition_time or now
+        for claim in claims
+        if (registered := condition(claim.status.conditions, nodeclaim.REGISTERED)) is not None
+        and registered.status == "True"
     ]
-    since = before.last_transition_time if before is not None and before.status == "False" else None
-    if registered and (since is None or max(registered) > since):
-        return with_condition(conditions, REGISTRATION_HEALTHY, status=True, reason="NodesRegister", now=now)
+    failed_at = before.last_transition_time if before is not None and before.status == "False" else None
+    if registered_at and (failed_at is None or max(registered_at) > failed_at):
+        return with_condition(conditions, NODE_REGISTRATION_HEALTHY, status=True, reason="NodesRegister", now=now)
     if before is None:
-        text = "no node has registered yet"
         return with_condition(
-            conditions, REGISTRATION_HEALTHY, status=None, reason="AwaitingNodes", message=text, now=now
+            conditions,
+            NODE_REGISTRATION_HEALTHY,
+            status=None,
+            reason="AwaitingNodes",
+            message="no node has registered yet",
+            now=now,
         )
     return conditions
 
 
-def _with_ready(conditions: list[Condition], pool: NodePool, *, now: datetime) -> list[Condition]:
+def _with_ready(conditions: list[Condition], *, now: datetime, generation: int) -> list[Condition]:
+    """The conditions with Ready: True when ValidationSucceeded and NodeClassReady are."""
     failing = next(
         (
             c
-            for type_ in (VALIDATION, NODE_CLASS_READY)
+            for type_ in (VALIDATION_SUCCEEDED, NODE_CLASS_READY)
             if (c := condition(conditions, type_)) is not None and c.status != "True"
         ),
         None,
@@ -128,5 +144,22 @@ def _with_ready(conditions: list[Condition], pool: NodePool, *, now: datetime) -
         reason="Ready" if failing is None else failing.reason,
         message="" if failing is None else failing.message,
         now=now,
-        generation=pool.metadata.generation,
+        generation=generation,
     )
+
+
+def _write_status(
+    context: ReconcileContext,
+    pool: NodePool,
+    snapshot: Snapshot,
+    node_class: EC2NodeClass | None,
+    failure: LivenessFailure | None,
+) -> None:
+    def change(current: NodePool) -> NodePool:
+        after = status(current, snapshot.node_claims, snapshot.nodes, node_class, now=context.now, failure=failure)
+        return replace(current, status=after)
+
+    writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)
+    obstacle = node_class_not_ready(pool, node_class)
+    if obstacle is not None:
+        context.recorder.record(pool.ref, "Warning", *obstacle)

@@ -1,20 +1,30 @@
-"""One look at everything that lives: claims come to their nodes, statuses say what is, what is left behind is found.
+"""One reconcile of everything the lifecycle function owns: NodeClaims, statuses, garbage collection, repair, metrics.
 
-Each object is dealt with on its own: what goes wrong with one is logged with its name, and the others go on. Nothing
-here terminates anything: claims are deleted, and what must be drained or terminated is told to the termination
-function.
+Each object is reconciled on its own: an error is logged with the object's name and does not stop the others. Nothing
+here terminates instances: NodeClaims are deleted, and nodes and instances are sent to the termination function.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from functions.lifecycle import cluster_metrics, garbage_collection, nodeclaim_lifecycle, status
-from functions.lifecycle.context import Report, Run
+from functions.lifecycle import (
+    adoption,
+    cluster_metrics,
+    garbage_collection,
+    node_repair,
+    nodeclaim_lifecycle,
+    nodeclass_status,
+    nodepool_status,
+    unused_resources,
+    validation,
+)
+from functions.lifecycle.context import ReconcileContext, Report
 from shared import runtime
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.snapshot_reader import read_snapshot
+from shared.launch.instances import describe_cluster_instances
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
@@ -22,20 +32,31 @@ if TYPE_CHECKING:
     from functions.lifecycle.settings import LifecycleSettings
 
 
-def look(settings: LifecycleSettings, *, logger: Logger, everywhere: bool, classes: bool) -> Report:
-    """Bring everything forward.
+def reconcile(
+    settings: LifecycleSettings, *, logger: Logger, compare_with_ec2: bool, resolve_node_classes: bool
+) -> Report:
+    """Reconcile every NodeClaim, Node, NodePool and node class once.
 
-    ``classes``: also see what AWS makes of the node classes now; ``everywhere``: also compare with EC2 and clear
-    up. Both cost calls, and a node that joins waits for neither.
+    ``resolve_node_classes`` also resolves the node classes on AWS; ``compare_with_ec2`` also collects garbage, repairs
+    nodes and writes metrics. Both cost calls, so a reconcile for a node that joins does neither.
     """
     client = connect(settings)
-    run = Run(settings=settings, client=client, recorder=recorder(client), logger=logger, now=runtime.current().now())
-    snapshot = read_snapshot(client, now=run.now)
-    failed = nodeclaim_lifecycle.bring_forward(run, snapshot)
-    status.write(run, snapshot, failed, classes=classes)
-    if classes:
-        nodeclaim_lifecycle.adopt(run, snapshot)
-    if everywhere:
-        garbage_collection.collect(run, snapshot)
-        cluster_metrics.tell(run, snapshot)
-    return run.report
+    context = ReconcileContext(
+        settings=settings, client=client, recorder=recorder(client), logger=logger, now=runtime.current().now()
+    )
+    snapshot = read_snapshot(client, now=context.now)
+    failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, snapshot)
+    validation.write_invalid(context, snapshot)
+    node_classes = {c.name: c for c in snapshot.node_classes}
+    if resolve_node_classes:
+        node_classes = nodeclass_status.write_statuses(context, snapshot)
+    nodepool_status.write_statuses(context, snapshot, node_classes, failures)
+    if resolve_node_classes:
+        adoption.adopt(context, snapshot)
+    if compare_with_ec2:
+        instances = describe_cluster_instances(settings.cluster_name)
+        garbage_collection.collect(context, snapshot, instances)
+        node_repair.repair_nodes(context, snapshot)
+        unused_resources.delete_unused(context, snapshot, instances)
+        cluster_metrics.report(context, snapshot)
+    return context.report

@@ -1,4 +1,4 @@
-"""What the lifecycle function is told by its environment."""
+"""Settings of the lifecycle function, from environment variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shared.settings import Settings
 
 
 class LifecycleSettings(Settings, frozen=True, kw_only=True):
-    """The profile for classes that name none; the queue takes what must be drained or terminated; prices to sum up."""
+    """``catalog_bucket`` has the prices; ``node_instance_profile`` is for node classes that name none."""
 
     catalog_bucket: str
     node_instance_profile: str

@@ -62,7 +62,7 @@ class Listings:
 
     def readable_instances(self) -> tuple[Instance, ...]:
         """Those whose claim could be read, if they have one."""
-        return garbage.without_unreadable_nodeclaims(self.instances(), {bad.ref.name for bad in self._claims().invalid})
+        return garbage.without_undecoded_nodeclaims(self.instances(), {bad.ref.name for bad in self._claims().invalid})
 
     def attachments(self, node: Node) -> tuple[VolumeAttachment, ...]:
         """What is attached to the node."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from functions.lifecycle.node_repair import GATE
+from functions.lifecycle.node_repair import REPAIR_ANNOTATION
 from local.aws import backends
 from shared import aws, runtime
 from shared.api import labels as names
@@ -218,7 +218,7 @@ def test_unhealthy_nodes_are_replaced_where_the_pool_asks_for_it_and_never_a_fif
         {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",
-            "metadata": {"name": "default", "annotations": {GATE: "true"}},
+            "metadata": {"name": "default", "annotations": {REPAIR_ANNOTATION: "true"}},
             "spec": {
                 "template": {
                     "spec": {

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from functions.lifecycle.registration import claim_after, node_after
+from functions.lifecycle.nodeclaim_lifecycle import reconciled_node, reconciled_nodeclaim
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Taint
@@ -46,7 +46,7 @@ def joined(*, taints: list[Taint] | None = None, ready: bool = False, **allocata
 
 
 def test_a_node_that_joins_gets_its_claims_labels_taints_owner_and_finalizer() -> None:
-    node = node_after(joined(), claim())
+    node = reconciled_node(joined(), claim())
     assert node.metadata.labels == {names.NODEPOOL: "default", "team": "a", names.REGISTERED: "true"}
     assert node.metadata.annotations["x"] == "y"
     assert node.spec.taints == [OWN, STARTUP]
@@ -57,24 +57,24 @@ def test_a_node_that_joins_gets_its_claims_labels_taints_owner_and_finalizer() -
 def test_the_names_of_the_pods_it_was_bought_for_stay_on_the_claim() -> None:
     asked = claim()
     asked = replace(asked, metadata=replace(asked.metadata, annotations={"x": "y", names.PLANNED_PODS: "a/b,a/c"}))
-    assert node_after(joined(), asked).metadata.annotations == {"x": "y"}
+    assert reconciled_node(joined(), asked).metadata.annotations == {"x": "y"}
 
 
 def test_doing_it_twice_changes_nothing_more() -> None:
-    once = node_after(joined(ready=True), claim())
-    assert node_after(once, claim()) == once
-    after = claim_after(claim(), once, now=NOW)
-    assert claim_after(after, once, now=NOW + timedelta(minutes=1)) == after
+    once = reconciled_node(joined(ready=True), claim())
+    assert reconciled_node(once, claim()) == once
+    after = reconciled_nodeclaim(claim(), once, now=NOW)
+    assert reconciled_nodeclaim(after, once, now=NOW + timedelta(minutes=1)) == after
 
 
 def test_what_users_and_agents_change_after_registration_stays() -> None:
-    node = node_after(joined(), claim())
+    node = reconciled_node(joined(), claim())
     edited = replace(
         node,
         metadata=replace(node.metadata, labels={**node.metadata.labels, "team": "b"}),
         spec=replace(node.spec, taints=[OWN]),
     )
-    again = node_after(edited, claim())
+    again = reconciled_node(edited, claim())
     assert again.metadata.labels["team"] == "b"
     assert again.spec.taints == [OWN]
 
@@ -92,7 +92,7 @@ def test_what_users_and_agents_change_after_registration_stays() -> None:
     ],
 )
 def test_a_node_isnt_initialized_while_something_is_missing_and_the_claim_says_what(node: Node, reason: str) -> None:
-    after = claim_after(claim(), node, now=NOW)
+    after = reconciled_nodeclaim(claim(), node, now=NOW)
     assert is_true(after.status.conditions, nodeclaim.REGISTERED)
     waiting = condition(after.status.conditions, nodeclaim.INITIALIZED)
     assert waiting is not None
@@ -102,11 +102,11 @@ def test_a_node_isnt_initialized_while_something_is_missing_and_the_claim_says_w
 
 
 def test_an_initialized_node_makes_the_claim_ready_and_gives_its_real_size() -> None:
-    node = node_after(joined(taints=[], ready=True, cpu="1930m", memory="3Gi"), claim())
+    node = reconciled_node(joined(taints=[], ready=True, cpu="1930m", memory="3Gi"), claim())
     without_startup = replace(node, spec=replace(node.spec, taints=[OWN]))
-    node = node_after(without_startup, claim())
+    node = reconciled_node(without_startup, claim())
     assert node.metadata.labels[names.INITIALIZED] == "true"
-    after = claim_after(claim(), node, now=NOW)
+    after = reconciled_nodeclaim(claim(), node, now=NOW)
     assert is_true(after.status.conditions, nodeclaim.READY)
     assert after.status.node_name == "ip-10-0-0-1"
     assert after.status.allocatable == {"cpu": "1930m", "memory": "3Gi"}
@@ -114,6 +114,6 @@ def test_an_initialized_node_makes_the_claim_ready_and_gives_its_real_size() -> 
 
 def test_once_initialized_a_claim_stays_so_when_its_node_becomes_unready() -> None:
     node = joined(taints=[], ready=True)
-    after = claim_after(claim(), node, now=NOW)
-    later = claim_after(after, joined(taints=[]), now=NOW + timedelta(hours=1))
+    after = reconciled_nodeclaim(claim(), node, now=NOW)
+    later = reconciled_nodeclaim(after, joined(taints=[]), now=NOW + timedelta(hours=1))
     assert is_true(later.status.conditions, nodeclaim.INITIALIZED)

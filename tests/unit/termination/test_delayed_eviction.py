@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.lifecycle.eviction_release import Releasing, released
+from functions.lifecycle.eviction_release import EvictionRelease, changed_delays
 from functions.termination.drain import Step, next_step
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod, PodSpec
@@ -108,8 +108,8 @@ def node(of: str) -> dict[str, Node]:
 def test_a_node_that_joins_lets_go_those_who_stayed_for_its_claim_and_nobody_else() -> None:
     old = claim(stay='{"new": ["default/a"], "late": ["default/b"], "": ["default/c"]}')
     claims = [old, claim("new", deleted=False), claim("late", deleted=False)]
-    assert released(claims, node("old")) == {}
-    assert released(claims, {**node("old"), **node("new")}) == {
+    assert changed_delays(claims, node("old")) == {}
+    assert changed_delays(claims, {**node("old"), **node("new")}) == {
         "old": {"late": frozenset({"default/b"}), NO_REPLACEMENT: frozenset({"default/c"})}
     }
 
@@ -117,7 +117,7 @@ def test_a_node_that_joins_lets_go_those_who_stayed_for_its_claim_and_nobody_els
 @pytest.mark.parametrize("lost", [[], [claim("new", deleted=True)]])
 def test_nobody_stays_for_a_claim_that_comes_to_nothing(lost: list[NodeClaim]) -> None:
     old = claim(stay='{"new": ["default/a"]}')
-    assert released([old, *lost], node("old")) == {"old": {}}
+    assert changed_delays([old, *lost], node("old")) == {"old": {}}
 
 
 def test_each_drain_goes_on_when_its_own_node_is_registered_and_those_without_one_at_the_end() -> None:
@@ -126,11 +126,11 @@ def test_each_drain_goes_on_when_its_own_node_is_registered_and_those_without_on
     nodes = {k: n for i in range(6) for k, n in node(f"new-{i}").items()}
     written: list[str] = []
     told: list[list[str]] = []
-    releasing = Releasing([*waiting, *coming], nodes, write=lambda name, _: written.append(name), tell=told.append)
+    release = EvictionRelease([*waiting, *coming], nodes, write=lambda name, _: written.append(name), wake=told.append)
     for one in coming:
-        releasing.after(one.name)
+        release.release_for(one.name)
         assert written[-1] == one.name.replace("new", "old")
-    releasing.rest()
+    release.release_rest()
     assert written[-1] == "old-6"
     assert [name for names_ in told for name in names_] == written
     assert len(told) == 2

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from functions.lifecycle.liveness import given_up
+from functions.lifecycle.liveness import liveness_failure
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec
@@ -12,8 +12,8 @@ from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.launch.instances import Instance, instance_id
 from shared.termination.garbage import (
-    GRACE,
-    deleted_nodes_of_nodeclaims,
+    GRACE_PERIOD,
+    deleted_nodes_with_live_nodeclaim,
     instances_without_nodeclaim,
     nodeclaims_without_instance,
     nodes_without_nodeclaim_and_instance,
@@ -58,7 +58,7 @@ def test_an_instance_that_no_claim_names_is_an_orphan() -> None:
 
 
 def test_a_young_instance_and_one_that_is_going_are_left_alone() -> None:
-    young = machine("i-1", at=NOW - GRACE + timedelta(seconds=1))
+    young = machine("i-1", at=NOW - GRACE_PERIOD + timedelta(seconds=1))
     assert instances_without_nodeclaim([young, machine("i-2", state="shutting-down")], [], now=NOW) == ()
 
 
@@ -101,9 +101,9 @@ def test_a_node_that_somebody_deleted_is_followed_up_until_its_claim_goes_too() 
 
     living = claim(provider_id=provider_id)
     leaving = replace(living, metadata=replace(living.metadata, deletion_timestamp=NOW))
-    assert deleted_nodes_of_nodeclaims([node(gone=True)], [living]) == (node(gone=True),)
-    assert deleted_nodes_of_nodeclaims([node(gone=False), node(gone=True, ours=False)], [living]) == ()
-    assert deleted_nodes_of_nodeclaims([node(gone=True)], [leaving]) == ()
+    assert deleted_nodes_with_live_nodeclaim([node(gone=True)], [living]) == (node(gone=True),)
+    assert deleted_nodes_with_live_nodeclaim([node(gone=False), node(gone=True, ours=False)], [living]) == ()
+    assert deleted_nodes_with_live_nodeclaim([node(gone=True)], [leaving]) == ()
 
 
 def test_garbage_in_a_provider_id_is_no_instance() -> None:
@@ -114,16 +114,16 @@ def test_garbage_in_a_provider_id_is_no_instance() -> None:
 
 
 def test_a_claim_is_given_up_when_ec2_gives_nothing_for_five_minutes() -> None:
-    assert given_up(claim(launched=False, created=NOW - timedelta(minutes=4)), now=NOW) is None
-    reason = given_up(claim(launched=False, created=NOW - timedelta(minutes=5)), now=NOW)
+    assert liveness_failure(claim(launched=False, created=NOW - timedelta(minutes=4)), now=NOW) is None
+    reason = liveness_failure(claim(launched=False, created=NOW - timedelta(minutes=5)), now=NOW)
     assert reason is not None
     assert reason.reason == "LaunchTimeout"
 
 
 def test_a_claim_is_given_up_when_its_node_doesnt_join_within_fifteen_minutes() -> None:
     quarter = claim(provider_id="aws:///us-east-1a/i-1", created=NOW - timedelta(minutes=15))
-    reason = given_up(quarter, now=NOW)
+    reason = liveness_failure(quarter, now=NOW)
     assert reason is not None
     assert reason.reason == "RegistrationTimeout"
     assert "i-1" in reason.message
-    assert given_up(claim(provider_id="aws:///us-east-1a/i-1", registered=True), now=NOW) is None
+    assert liveness_failure(claim(provider_id="aws:///us-east-1a/i-1", registered=True), now=NOW) is None

@@ -1,0 +1,72 @@
+"""Initialization of a node: whether pods can run on it, and the Initialized and Ready conditions that say so.
+
+Pure. Rules: Karpenter's nodeclaim/lifecycle/initialization.go (docs/facts/karpenter.md, section 6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.meta import is_true, with_condition
+from shared.api.quantity import parse_resources
+from shared.api.taints import same_taint
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from shared.api.kubernetes import Node
+    from shared.api.nodeclaim import NodeClaim
+
+EPHEMERAL_TAINTS = frozenset(
+    {
+        names.NOT_READY_TAINT,
+        "node.kubernetes.io/unreachable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    }
+)
+"""Taints that a starting node has and loses without Tenon (as do taints ``*.csi.*/agent-not-ready``)."""
+_AGENT_NOT_READY = "agent-not-ready"
+
+
+def initialized_node(node: Node, claim: NodeClaim) -> Node:
+    """The registered node, with label ``karpenter.sh/initialized`` if pods can run on it."""
+    if node.metadata.labels.get(names.INITIALIZED) == "true" or initialization_blocker(node, claim) is not None:
+        return node
+    labels = {**node.metadata.labels, names.INITIALIZED: "true"}
+    return replace(node, metadata=replace(node.metadata, labels=labels))
+
+
+def initialized_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
+    """The registered NodeClaim with conditions Initialized and Ready, and the node's real size once initialized."""
+    status = claim.status
+    conditions = status.conditions
+    blocker = initialization_blocker(node, claim)
+    if blocker is None:
+        conditions = with_condition(conditions, nodeclaim.INITIALIZED, status=True, reason="Initialized", now=now)
+        status = replace(status, capacity=node.status.capacity, allocatable=node.status.allocatable)
+    elif not is_true(conditions, nodeclaim.INITIALIZED):
+        reason, message = blocker
+        conditions = with_condition(
+            conditions, nodeclaim.INITIALIZED, status=None, reason=reason, message=message, now=now
+        )
+    return replace(claim, status=replace(status, conditions=nodeclaim.with_ready(conditions, now=now)))
+
+
+def initialization_blocker(node: Node, claim: NodeClaim) -> tuple[str, str] | None:
+    """Why the node is not initialized (reason, message), or None when pods can run on it."""
+    if not is_true(node.status.conditions, "Ready"):
+        return "NodeNotReady", f"node {node.metadata.name} is not Ready"
+    for taint in node.spec.taints:
+        if any(same_taint(taint, startup) for startup in claim.spec.startup_taints):
+            return "StartupTaintsExist", f'startup taint "{taint.key}:{taint.effect}" still exists'
+        if taint.key in EPHEMERAL_TAINTS or taint.key.endswith(_AGENT_NOT_READY):
+            return "KnownEphemeralTaintsExist", f'known ephemeral taint "{taint.key}:{taint.effect}" still exists'
+    allocatable = parse_resources(node.status.allocatable)
+    for name, amount in parse_resources(claim.spec.resources.requests).items():
+        if amount > 0 and allocatable.get(name, 0) == 0:
+            return "ResourceNotRegistered", f'resource "{name}" was requested but not registered'
+    return None
