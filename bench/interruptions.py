@@ -100,7 +100,7 @@ def _storm() -> list[Row]:
         world.run_until(lambda: world.aws.queues.empty() and not world.aws.functions.running)
         runs = [i for i in world.aws.functions.invocations if i.function == "interruption" and i.at >= began]
         seconds = (max(i.at + timedelta(seconds=i.latency) for i in runs) - began).total_seconds()
-        given_up = [line["nodeclaim"] for i in runs for line in i.logs if line["message"] == "A node is given up"]
+        given_up = [line["nodeclaim"] for i in runs for line in i.logs if line["message"] == "Draining a node"]
         letters = len(world.dead_letters())
     how = f"{len(storm)} messages, {len(own)} about {len(ours)} own nodes, {len(garbage)} garbage, a tenth doubled"
     return [

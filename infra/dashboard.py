@@ -85,7 +85,7 @@ class Dashboard(Construct):
                 ),
                 _row(
                     _graph("Given up, USD per hour saved", [metrics.DISRUPTED, metrics.SAVED]),
-                    _graph("Interruptions", [metrics.WARNED, metrics.INTERRUPTED_LAUNCHES]),
+                    _graph("Interruptions", [metrics.INTERRUPTED, metrics.INTERRUPTION_LAUNCHES]),
                     _graph("NodeClaims", [metrics.CREATED, metrics.LAUNCHED, metrics.NOT_LAUNCHED]),
                 ),
                 _row(

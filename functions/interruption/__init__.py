@@ -1,1 +1,1 @@
-"""Machines that EC2 takes back are given up in time."""
+"""Acts on EC2's and AWS Health's events: drains and replaces interrupted instances, and replaces others in advance."""

@@ -1,4 +1,4 @@
-"""What is in a batch: events that were understood, and the sweep's tick; what nobody can read is put aside at once."""
+"""The batch of an SQS event: parsed interruption events, and the sweep's message; malformed ones are dead-lettered."""
 
 from __future__ import annotations
 
@@ -13,51 +13,52 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from functions.interruption.messages.parser import Event
-    from functions.interruption.report import Report
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One event. ``again``: it has been received before, and what followed from it may not be finished."""
+    """An SQS message with one event. ``redelivered``: an earlier invocation may have handled it in part."""
 
     id: str
     event: Event
-    again: bool
+    redelivered: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The events of a batch; ``sweep``: a minute has passed."""
+    """The messages of a batch; ``sweep``: it holds the schedule's message; ``malformed``: how many were malformed."""
 
     messages: tuple[Message, ...]
     sweep: bool
+    malformed: int
 
 
-def read(event: dict[str, Any], *, dead_letter_queue_url: str, report: Report, logger: Logger) -> Batch:
+def parse_batch(event: dict[str, Any], *, dead_letter_queue_url: str, logger: Logger) -> Batch:
     """The batch of an SQS event; malformed messages go to the dead-letter queue with the reason."""
     messages = []
     sweep = False
+    malformed = 0
     for record in event["Records"]:
         body = record["body"]
         try:
             parsed = parse(body)
         except MalformedEventError as error:
-            if _is_tick(body):
+            if _is_scheduled(body):
                 sweep = True
                 continue
             queues.send_to_dead_letter_queue(aws.sqs(), dead_letter_queue_url, record=record, reason=str(error))
-            report["malformed"] += 1
+            malformed += 1
             logger.warning(
-                "A malformed event went to the dead-letter queue",
+                "A malformed event was sent to the dead-letter queue",
                 extra={"message_id": record["messageId"], "why": str(error)},
             )
             continue
-        again = int(record["attributes"]["ApproximateReceiveCount"]) > 1
-        messages.append(Message(id=record["messageId"], event=parsed, again=again))
-    return Batch(messages=tuple(messages), sweep=sweep)
+        redelivered = int(record["attributes"]["ApproximateReceiveCount"]) > 1
+        messages.append(Message(id=record["messageId"], event=parsed, redelivered=redelivered))
+    return Batch(messages=tuple(messages), sweep=sweep, malformed=malformed)
 
 
-def _is_tick(body: str) -> bool:
+def _is_scheduled(body: str) -> bool:
     try:
         hint = hints.parse(body, cluster="")
     except hints.MalformedHintError:

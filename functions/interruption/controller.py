@@ -1,26 +1,27 @@
-"""What a batch of notices leads to: machines that go are given up and replaced at once, the others move in good time.
+"""The interruption controller: drains and replaces interrupted nodes at once, and replaces others before they must go.
 
-EC2 is asked first whether it bears the events out. Then in this order, because any line may be the last: scarce
-offerings are remembered, every machine that goes is given up (its drain will begin whatever comes next), one decision
-replaces them all, and the drains begin: pods with a place that is there leave at once, the others when the machine they
-wait for has joined. If somebody else is deciding, the decision is tried again. Machines that only may go, or go some
-day, are replaced first and given up after that.
+EC2 is called first to verify the events. The steps for interrupted nodes are ordered so that an invocation may end
+after any of them: mark offerings as unavailable; cordon and drain every node (its drain starts whatever happens next);
+make one scheduling decision for all their pods; start the drains. Pods that fit on existing nodes are evicted at once,
+the others when their replacement node is registered. While another function holds the lease, the decision is tried
+again. Nodes at risk and nodes with maintenance ahead are replaced first and drained afterwards.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.interruption import proactive_replacement
-from functions.interruption.cordon_and_drain import Giving, Taking
-from functions.interruption.deadline import is_ours, stamp
-from functions.interruption.event_verification import ASKED_FOR, Verdict, weigh
-from functions.interruption.instance_lookup import ask
-from functions.interruption.messages.notice import Ask, Basis
-from functions.interruption.node_claim_lookup import Claims
+from functions.interruption.cordon_and_drain import Drain, Drainer
+from functions.interruption.deadline import earlier_deadline, is_terminated_by_tenon
+from functions.interruption.event_verification import SPOT_STATUS_LAG, Verdict, verify
+from functions.interruption.instance_lookup import instance_facts
+from functions.interruption.messages.notice import Action, Evidence
+from functions.interruption.node_claim_lookup import NodeClaimLookup
 from shared import runtime
 from shared.cluster import resources
 from shared.cluster.connect import connect
@@ -41,38 +42,57 @@ if TYPE_CHECKING:
 
     from functions.interruption.batch import Message
     from functions.interruption.messages.notice import Notice
-    from functions.interruption.proactive_replacement import Move
-    from functions.interruption.report import Report
+    from functions.interruption.proactive_replacement import Replacement
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
-    from shared.provisioning import provisioner
+    from shared.provisioning.provisioner import ProvisioningReport
     from shared.snapshot import Snapshot
     from shared.termination.delayed_eviction import DelayedPods
 
-_LEASE_TRIES = 8
-_LEASE_WAIT_SECONDS = 0.5
-"""Decisions take a second or few; after that the message comes back, and drains wait for nobody."""
+_LEASE_ATTEMPTS = 8
+_LEASE_RETRY_SECONDS = 0.5
+"""Decisions take a few seconds at most. After that the message is redelivered; the drains start without a decision."""
+
+ReportKey = Literal[
+    "drained", "marked", "replaced", "cordoned", "launched", "unmanaged", "expired", "duplicate", "contradicted"
+]
+"""Nodes, but for ``unmanaged``, ``expired``, ``duplicate`` and ``contradicted``, which are messages."""
+Report = Counter[ReportKey]
+"""The results of a batch, for its log line and metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
-    """An event about a claim of ours that EC2 doesn't contradict.
+class VerifiedEvent:
+    """An event about a managed instance that EC2 doesn't contradict.
 
-    ``bounded``: the machine goes when the event says, whatever holds its pods; otherwise nobody but the event says so.
+    ``confirmed``: EC2 confirms it, so the drain gets a deadline that overrides PodDisruptionBudgets.
     """
 
     message: Message
     claim: NodeClaim
-    bounded: bool
+    confirmed: bool
 
     @property
     def notice(self) -> Notice:
-        """What the event comes down to."""
+        """What the event announces."""
         return self.message.event.notice
 
 
-class Responding:
-    """The tools of one invocation. ``until``: no further round of launches is begun after it."""
+@dataclass
+class _DrainPlan:
+    """``message_ids`` are the messages about each drain, by name of the NodeClaim.
+
+    ``unfinished`` has NodeClaims of earlier deliveries that may not have been replaced, by message id.
+    """
+
+    drains: dict[str, Drain] = field(default_factory=dict)
+    message_ids: dict[str, list[str]] = field(default_factory=dict)
+    unavailable: dict[str, NodeClaim] = field(default_factory=dict)
+    unfinished: dict[str, NodeClaim] = field(default_factory=dict)
+
+
+class InterruptionController:
+    """Handles the batch of one invocation. ``until``: no further launch round is started after it."""
 
     def __init__(
         self, settings: InterruptionSettings, *, run: str, until: datetime, report: Report, logger: Logger
@@ -84,209 +104,251 @@ class Responding:
         self._logger = logger
         self._client = connect(settings)
         self._recorder = recorder(self._client)
-        self._claims = Claims(self._client)
-        self._taking = Taking(client=self._client, settings=settings, logger=logger)
+        self._node_claims = NodeClaimLookup(self._client)
+        self._drainer = Drainer(client=self._client, settings=settings, logger=logger)
 
-    def respond(self, messages: Sequence[Message], *, sweep: bool) -> frozenset[str]:
-        """Follow the messages; the ids of those that should come back.
+    def reconcile(self, messages: Sequence[Message], *, sweep: bool) -> frozenset[str]:
+        """Act on the messages; returns the ids of those to redeliver.
 
         Raises:
-            ApiError: nothing could be looked up.
+            ApiError: the NodeClaims can't be listed.
         """
-        messages = [m for m in messages if m.event.notice.ask is not Ask.NOTHING and not self._is_stale(m)]
-        ours, failed = self._borne_out(self._ours(messages))
-        failed |= self._give_up_all([h for h in ours if h.notice.ask is Ask.GIVE_UP])
-        marked = [(h.message, h.claim) for h in ours if h.notice.ask in (Ask.RISK, Ask.MAINTENANCE)]
-        failed |= self._mark_all(marked)
-        if marked or sweep:
-            self._move(fresh=bool(marked))
+        messages = [m for m in messages if m.event.notice.action is not Action.NO_ACTION and not self._is_expired(m)]
+        events, failed = self._verify(self._about_managed_instances(messages))
+        failed |= self._drain_interrupted([e for e in events if e.notice.action is Action.CORDON_AND_DRAIN])
+        announced = [e for e in events if e.notice.action is not Action.CORDON_AND_DRAIN]
+        failed |= self._mark_announced(announced)
+        if announced or sweep:
+            self._replace_proactively(newly_marked=bool(announced))
         return frozenset(failed)
 
-    def _is_stale(self, message: Message) -> bool:
-        stale = runtime.current().now() - message.event.time > message.event.notice.use
-        self._report["stale"] += stale
-        return stale
+    def _is_expired(self, message: Message) -> bool:
+        expired = runtime.current().now() - message.event.time > message.event.notice.valid_for
+        self._report["expired"] += expired
+        return expired
 
-    def _ours(self, messages: Sequence[Message]) -> list[tuple[Message, NodeClaim]]:
+    def _about_managed_instances(self, messages: Sequence[Message]) -> list[tuple[Message, NodeClaim]]:
         if not messages:
             return []
         ids = {i for m in messages for i in m.event.notice.instance_ids}
-        claims = self._claims.of(ids, latest=max(m.event.time for m in messages))
-        found = [(m, claims[i]) for m in messages for i in m.event.notice.instance_ids if i in claims]
-        self._report["foreign"] += len(messages) - len({m.id for m, _ in found})
-        return found
+        claims = self._node_claims.for_instances(ids, latest_event=max(m.event.time for m in messages))
+        pairs = [(m, claims[i]) for m in messages for i in m.event.notice.instance_ids if i in claims]
+        self._report["unmanaged"] += len(messages) - len({m.id for m, _ in pairs})
+        return pairs
 
-    def _borne_out(self, ours: Sequence[tuple[Message, NodeClaim]]) -> tuple[list[Heard], set[str]]:
-        """What is left to follow once EC2 was asked, and the messages to ask about again."""
+    def _verify(self, pairs: Sequence[tuple[Message, NodeClaim]]) -> tuple[list[VerifiedEvent], set[str]]:
+        """The events that EC2 doesn't contradict, and the ids of messages to redeliver and verify again."""
         now = runtime.current().now()
-        open_ = [(m, c) for m, c in ours if not is_ours(c)]
-        named: dict[str, set[Basis]] = {}
-        for message, claim in open_:
-            if message.event.notice.basis is not Basis.UNASKED:
-                named.setdefault(instance_id(claim.status.provider_id), set()).add(message.event.notice.basis)
-        seen = ask(named, logger=self._logger) if named else {}
-        heard: list[Heard] = []
-        again: set[str] = set()
-        for message, claim in open_:
+        unexpected = [(m, c) for m, c in pairs if not is_terminated_by_tenon(c)]
+        evidence: dict[str, set[Evidence]] = {}
+        for message, claim in unexpected:
+            if message.event.notice.evidence is not Evidence.NONE:
+                evidence.setdefault(instance_id(claim.status.provider_id), set()).add(message.event.notice.evidence)
+        facts_by_instance = instance_facts(evidence, logger=self._logger) if evidence else {}
+        verified: list[VerifiedEvent] = []
+        verify_again: set[str] = set()
+        for message, claim in unexpected:
             age = now - message.event.time
-            machine = seen.get(instance_id(claim.status.provider_id))
-            verdict = weigh(message.event.notice.basis, machine, age=age)
-            if verdict is Verdict.FALSE:
+            facts = facts_by_instance.get(instance_id(claim.status.provider_id))
+            verdict = verify(message.event.notice.evidence, facts, age=age)
+            if verdict is Verdict.CONTRADICTED:
                 self._report["contradicted"] += 1
                 self._logger.warning(
-                    "EC2 contradicts an event, which is dropped",
-                    extra={"nodeclaim": claim.name, "reason": message.event.notice.reason, "why": str(machine)},
+                    "Dropped an event that EC2 contradicts",
+                    extra={"nodeclaim": claim.name, "reason": message.event.notice.reason, "why": str(facts)},
                 )
                 continue
             unconfirmed = verdict is Verdict.UNCONFIRMED
-            if verdict is Verdict.NOT_YET or (unconfirmed and age < ASKED_FOR):
-                again.add(message.id)
-            if verdict is not Verdict.NOT_YET:
-                heard.append(Heard(message=message, claim=claim, bounded=not unconfirmed))
-        return heard, again
+            if verdict is Verdict.PENDING or (unconfirmed and age < SPOT_STATUS_LAG):
+                verify_again.add(message.id)
+            if verdict is not Verdict.PENDING:
+                verified.append(VerifiedEvent(message=message, claim=claim, confirmed=not unconfirmed))
+        return verified, verify_again
 
-    # --- machines that go ---
+    # --- interrupted nodes ---
 
-    def _give_up_all(self, ours: Sequence[Heard]) -> set[str]:
-        now = runtime.current().now()
-        givings: dict[str, Giving] = {}
-        asked: dict[str, list[str]] = {}
-        scarce: dict[str, NodeClaim] = {}
-        again: dict[str, NodeClaim] = {}
-        for heard in ours:
-            message, claim, notice = heard.message, heard.claim, heard.notice
-            by = (notice.by or now) if heard.bounded else None
-            known = givings.get(claim.name)
-            if known is not None and (by is None or (known.by is not None and known.by <= by)):
-                self._report["doubled"] += 1
-                asked[claim.name].append(message.id)
-                continue
-            if claim.metadata.deletion_timestamp is not None and (by is None or stamp(claim, by, now=now) is None):
-                # Done before; but if that try didn't live to replace it, this one does.
-                self._report["doubled"] += not message.again
-                if message.again:
-                    again[message.id] = claim
-                continue
-            givings[claim.name] = Giving(
-                claim=claim, by=by, reason=notice.reason, message=notice.message, undecided=notice.works
-            )
-            asked.setdefault(claim.name, []).append(message.id)
-            if notice.offering_gone:
-                scarce[claim.name] = claim
-        if scarce:
-            self._taking.mark_scarce(scarce.values(), reason="Interrupted")
-        lost = self._taking.give_up(list(givings.values()))
-        self._report["given_up"] += len(givings) - len(lost)
-        failed = {i for name in lost for i in asked[name]}
-        undecided = [g.claim for name, g in givings.items() if g.undecided and name not in lost]
-        if (givings or again) and not self._replace([*undecided, *again.values()], givings.values()):
-            # One message that comes back is enough to decide for all.
-            failed.add(next(iter(again), ours[0].message.id))
-        for giving in givings.values():
-            self._recorder.record(giving.claim.ref, "Warning", giving.reason, giving.message)
+    def _drain_interrupted(self, events: Sequence[VerifiedEvent]) -> set[str]:
+        """Drain the nodes and launch replacements; returns the ids of messages to redeliver."""
+        plan = self._plan_drains(events)
+        drains = plan.drains
+        if plan.unavailable:
+            self._drainer.mark_offerings_unavailable(plan.unavailable.values(), reason="Interrupted")
+        not_drained = self._drainer.cordon_and_drain(list(drains.values()))
+        self._report["drained"] += len(drains) - len(not_drained)
+        failed = {message_id for name in not_drained for message_id in plan.message_ids[name]}
+        waiting = [d.claim for name, d in drains.items() if d.awaits_decision and name not in not_drained]
+        if (drains or plan.unfinished) and not self._replace_all(
+            [*waiting, *plan.unfinished.values()], drains.values()
+        ):
+            # One redelivered message is enough: a decision is made for all pods.
+            failed.add(next(iter(plan.unfinished), events[0].message.id))
+        for drain in drains.values():
+            self._recorder.record(drain.claim.ref, "Warning", drain.reason, drain.message)
         return failed
 
-    def _replace(self, undecided: Sequence[NodeClaim], givings: Iterable[Giving]) -> bool:
-        """Decide for all, and begin the drains that wait for it. False: not finished, try again."""
-        placed = self._provision(self._nodes_of(g.claim for g in givings))
-        if placed is None:
+    def _plan_drains(self, events: Sequence[VerifiedEvent]) -> _DrainPlan:
+        """One drain for each NodeClaim, with the earliest interruption of its events; duplicates are counted."""
+        now = runtime.current().now()
+        plan = _DrainPlan()
+        for event in events:
+            message, claim, notice = event.message, event.claim, event.notice
+            effective_at = (notice.effective_at or now) if event.confirmed else None
+            planned = plan.drains.get(claim.name)
+            if planned is not None and not _is_earlier(effective_at, planned.effective_at):
+                self._report["duplicate"] += 1
+                plan.message_ids[claim.name].append(message.id)
+                continue
+            if claim.metadata.deletion_timestamp is not None and (
+                effective_at is None or earlier_deadline(claim, effective_at, now=now) is None
+            ):
+                # Drained before. If that invocation ended before the replacement, this one replaces the node.
+                self._report["duplicate"] += not message.redelivered
+                if message.redelivered:
+                    plan.unfinished[message.id] = claim
+                continue
+            plan.drains[claim.name] = Drain(
+                claim=claim,
+                effective_at=effective_at,
+                reason=notice.reason,
+                message=notice.message,
+                awaits_decision=notice.running,
+            )
+            plan.message_ids.setdefault(claim.name, []).append(message.id)
+            if notice.offering_unavailable:
+                plan.unavailable[claim.name] = claim
+        return plan
+
+    def _replace_all(self, waiting: Sequence[NodeClaim], drains: Iterable[Drain]) -> bool:
+        """Schedule all pods, and start the drains that wait for that. False: unfinished, try again."""
+        provisioned = self._provision(_node_names(d.claim for d in drains))
+        if provisioned is None:
             return False
-        stay = self._staying(placed, self._nodes_of(undecided))
-        self._taking.begin({c.name: stay.get(c.status.node_name, {}) for c in undecided})
-        return not placed.throttled
+        delayed = _delayed_pods(provisioned, _node_names(waiting))
+        self._drainer.start({c.name: delayed.get(c.status.node_name, {}) for c in waiting})
+        return not provisioned.throttled
 
-    def _staying(self, placed: provisioner.ProvisioningReport, nodes: frozenset[str]) -> dict[str, DelayedPods]:
-        pods = placed.snapshot.pods if placed.snapshot is not None else ()
-        return delayed_eviction.delayed_by_node(
-            pods, nodes, arriving=placed.nominated_claims, unplaced=placed.unschedulable
-        )
-
-    def _nodes_of(self, claims: Iterable[NodeClaim]) -> frozenset[str]:
-        return frozenset(c.status.node_name for c in claims if c.status.node_name)
-
-    def _provision(self, leaving: frozenset[str]) -> provisioner.ProvisioningReport | None:
-        """Place what runs on those nodes elsewhere, and launch for it; None: nothing came of it, try again."""
-        for _ in range(_LEASE_TRIES):
+    def _provision(self, leaving: frozenset[str]) -> ProvisioningReport | None:
+        """Schedule the pods of those nodes elsewhere and launch NodeClaims for them; None: failed, try again."""
+        for _ in range(_LEASE_ATTEMPTS):
             try:
-                report = Provisioner(self._settings, by="interruption", run=self._run, logger=self._logger).run(
+                provisioned = Provisioner(self._settings, by="interruption", run=self._run, logger=self._logger).run(
                     leaving=leaving, until=self._until
                 )
             except LeaseHeldError as error:
                 if runtime.current().now() >= self._until:
                     break
-                self._logger.info("Somebody else is deciding", extra={"why": str(error)})
-                runtime.current().sleep(_LEASE_WAIT_SECONDS)
+                self._logger.info("Waiting for the lease", extra={"why": str(error)})
+                runtime.current().sleep(_LEASE_RETRY_SECONDS)
                 continue
             except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseLostError) as error:
                 self._logger.warning(
-                    "Replacing will be tried again", extra={"error": type(error).__name__, "why": str(error)}
+                    "Launching replacements failed and is tried again",
+                    extra={"error": type(error).__name__, "why": str(error)},
                 )
                 return None
-            self._report["replacements"] += len(report.launched)
-            return report
-        self._logger.warning("Replacing is left to the next try: somebody else is deciding")
+            self._report["launched"] += len(provisioned.launched)
+            return provisioned
+        self._logger.warning("Launching replacements is tried again later: the lease is held")
         return None
 
-    # --- machines that may go, or go some day ---
+    # --- nodes at risk, and nodes with maintenance ahead ---
 
-    def _mark_all(self, ours: Sequence[tuple[Message, NodeClaim]]) -> set[str]:
-        """Write on each claim what EC2 said, so that it isn't forgotten until it is followed."""
+    def _mark_announced(self, events: Sequence[VerifiedEvent]) -> set[str]:
+        """Write each announcement to its NodeClaim; returns the ids of messages to redeliver."""
         failed = set()
-        for message, claim in ours:
-            notice = message.event.notice
-            risk = notice.ask is Ask.RISK
-            annotation = proactive_replacement.AT_RISK if risk else proactive_replacement.MAINTENANCE
-            moment = message.event.time if risk else notice.by or message.event.time
+        for event in events:
+            message, claim, notice = event.message, event.claim, event.notice
+            if notice.action is Action.APPLY_REBALANCE_POLICY:
+                annotation, time = proactive_replacement.AT_RISK, message.event.time
+            else:
+                annotation, time = proactive_replacement.MAINTENANCE, notice.effective_at or message.event.time
             if claim.metadata.deletion_timestamp is not None:
                 continue
-            if claim.metadata.annotations.get(annotation) == moment.isoformat():
-                self._report["doubled"] += 1
+            if claim.metadata.annotations.get(annotation) == time.isoformat():
+                self._report["duplicate"] += 1
                 continue
             try:
                 self._client.patch(
                     resources.NODE_CLAIMS.path(claim.name),
-                    {"metadata": {"annotations": {annotation: moment.isoformat()}}},
+                    {"metadata": {"annotations": {annotation: time.isoformat()}}},
                 )
             except NotFoundError:
                 continue
             except ApiError as error:
-                self._logger.warning("An event will be tried again", extra={"nodeclaim": claim.name, "why": str(error)})
+                self._logger.warning(
+                    "Handling an event failed and is tried again", extra={"nodeclaim": claim.name, "why": str(error)}
+                )
                 failed.add(message.id)
                 continue
             self._report["marked"] += 1
             self._recorder.record(claim.ref, "Warning", notice.reason, notice.message)
         return failed
 
-    def _move(self, *, fresh: bool) -> None:
-        """Move what may be moved now; what may not stays marked, and the next minute looks again."""
+    def _replace_proactively(self, *, newly_marked: bool) -> None:
+        """Replace the marked nodes that may be replaced now; the others stay marked until a later sweep."""
         now = runtime.current().now()
-        if not fresh and not any(proactive_replacement.is_marked(c, now=now) for c in self._claims.all().values()):
+        if not newly_marked and not self._has_marked_node_claims(now):
             return
         snapshot = read_snapshot(self._client, now=now)
-        moves = proactive_replacement.decide(snapshot, now=now)
-        for node in moves.cordon:
-            self._taking.cordon(node)
+        plan = proactive_replacement.plan_replacements(snapshot, now=now)
+        for node in plan.cordon:
+            self._drainer.cordon(node)
             self._report["cordoned"] += 1
-        if not moves.go:
+        if not plan.replacements:
             return
-        self._taking.mark_scarce((m.claim for m in moves.go if m.at_risk), reason="RebalanceRecommended")
-        nodes = frozenset(m.node for m in moves.go if m.node)
-        placed = self._provision(nodes)
-        stay = self._staying(placed, nodes) if placed is not None else {}
-        go = [m for m in moves.go if m.must or (placed is not None and _has_place(m, snapshot, placed))]
-        givings = [_giving(m, stay.get(m.node, {})) for m in go]
-        lost = self._taking.give_up(givings)
-        self._report["moved"] += len(go) - len(lost)
-        for giving in givings:
-            self._recorder.record(giving.claim.ref, "Normal", giving.reason, giving.message)
+        self._drainer.mark_offerings_unavailable(
+            (r.claim for r in plan.replacements if r.at_risk), reason="RebalanceRecommended"
+        )
+        drains = self._provision_for(plan.replacements, snapshot)
+        not_drained = self._drainer.cordon_and_drain(drains)
+        self._report["replaced"] += len(drains) - len(not_drained)
+        for drain in drains:
+            self._recorder.record(drain.claim.ref, "Normal", drain.reason, drain.message)
+
+    def _has_marked_node_claims(self, now: datetime) -> bool:
+        return any(proactive_replacement.is_marked(c, now=now) for c in self._node_claims.all_by_instance().values())
+
+    def _provision_for(self, replacements: Sequence[Replacement], snapshot: Snapshot) -> list[Drain]:
+        """Launch for the nodes' pods; returns the drains of forced nodes and of those whose pods fit elsewhere."""
+        nodes = frozenset(r.node for r in replacements if r.node)
+        provisioned = self._provision(nodes)
+        delayed = _delayed_pods(provisioned, nodes) if provisioned is not None else {}
+        return [
+            _drain(replacement, delayed.get(replacement.node, {}))
+            for replacement in replacements
+            if replacement.forced or (provisioned is not None and _pods_fit(replacement, snapshot, provisioned))
+        ]
 
 
-def _giving(move: Move, stay: DelayedPods) -> Giving:
-    why = "maintenance is ahead" if not move.at_risk else "EC2 recommends to replace its machine"
-    return Giving(claim=move.claim, by=move.by, reason="DisruptionTerminating", message=f"moved: {why}", stay=stay)
+def _is_earlier(effective_at: datetime | None, planned: datetime | None) -> bool:
+    """Whether an interruption is earlier than the planned one; None is never."""
+    return effective_at is not None and (planned is None or effective_at < planned)
 
 
-def _has_place(move: Move, snapshot: Snapshot, placed: provisioner.ProvisioningReport) -> bool:
-    """Whether everything on the machine has a place elsewhere, and every machine that was asked for came."""
-    pods = {p.key for p in snapshot.pods if move.node and p.spec.node_name == move.node}
-    return not placed.unlaunched and not pods & placed.unschedulable
+def _node_names(claims: Iterable[NodeClaim]) -> frozenset[str]:
+    return frozenset(c.status.node_name for c in claims if c.status.node_name)
+
+
+def _delayed_pods(provisioned: ProvisioningReport, nodes: frozenset[str]) -> dict[str, DelayedPods]:
+    """By node, the pods that wait for a replacement."""
+    pods = provisioned.snapshot.pods if provisioned.snapshot is not None else ()
+    return delayed_eviction.delayed_by_node(
+        pods, nodes, arriving=provisioned.nominated_claims, unplaced=provisioned.unschedulable
+    )
+
+
+def _drain(replacement: Replacement, delayed_pods: DelayedPods) -> Drain:
+    why = "EC2 recommends replacing its instance" if replacement.at_risk else "its instance has scheduled maintenance"
+    return Drain(
+        claim=replacement.claim,
+        effective_at=replacement.deadline,
+        reason="DisruptionTerminating",
+        message=f"replaced: {why}",
+        delayed_pods=delayed_pods,
+    )
+
+
+def _pods_fit(replacement: Replacement, snapshot: Snapshot, provisioned: ProvisioningReport) -> bool:
+    """Whether all pods of the node were scheduled elsewhere, and every NodeClaim got its instance."""
+    pods = {p.key for p in snapshot.pods if replacement.node and p.spec.node_name == replacement.node}
+    return not provisioned.unlaunched and not pods & provisioned.unschedulable

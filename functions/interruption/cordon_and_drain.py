@@ -1,9 +1,9 @@
-"""A machine is given up: nothing new comes to it, its claim says by when it must be empty, and termination drains it.
+"""Drains nodes: taint the node, set the NodeClaim's deadline, delete the NodeClaim, and send it to termination.
 
-Each claim is finished by itself, so whatever dies in between leaves the rest as they were. A claim that is being
-deleted is drained by termination, and its pods are placed elsewhere by every decision, whoever makes it. The drain of
-one whose pods have no place yet begins a little later, once it is known who stays for what; the message that begins it
-in any case is on its way before anything else is done.
+Each NodeClaim is handled on its own, so a failure in between leaves the others unchanged. Termination drains a deleted
+NodeClaim, and every scheduling decision places its pods elsewhere, whichever function makes it. Until that decision is
+made, the drain is delayed, because it determines which pods wait for a replacement; the delayed message that starts the
+drain in any case is sent before everything else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 from msgspec.structs import replace
 
-from functions.interruption.deadline import stamp
+from functions.interruption.deadline import earlier_deadline
 from shared import aws, hints, parallel, queues, runtime
 from shared.api import labels as names
 from shared.api import taints
@@ -37,116 +37,122 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.termination.delayed_eviction import DelayedPods
 
-_WORTH_LISTING = 20
-"""From so many nodes on, one list is cheaper than a read each."""
-_A_MESSAGE = 5
-UNDECIDED = timedelta(seconds=15)
-"""How long a drain waits for its pods to be given places: longer than a decision takes, and most of the notice left."""
+_MIN_NODES_TO_LIST = 20
+"""From this many nodes on, one list is cheaper than a read for each."""
+_CLAIMS_PER_MESSAGE = 5
+DECISION_TIMEOUT = timedelta(seconds=15)
+"""How long a drain waits for the scheduling decision: longer than a decision takes, and short within the notice."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Giving:
-    """A claim to give up; ``by`` is when its machine goes (None: it has no end but the drain's).
+class Drain:
+    """A NodeClaim to drain; ``effective_at`` is when its instance is interrupted (None: the drain has no deadline).
 
-    ``undecided`` says that its pods will be given places yet, and should stay that long; ``stay`` who stays for what
-    (:mod:`shared.termination.delayed_eviction`).
+    ``awaits_decision`` delays the drain until the scheduling decision about its pods; ``delayed_pods`` wait for a
+    replacement (:mod:`shared.termination.delayed_eviction`). ``reason`` and ``message`` are the Kubernetes event's.
     """
 
     claim: NodeClaim
-    by: datetime | None
+    effective_at: datetime | None
     reason: str
     message: str
-    undecided: bool = False
-    stay: DelayedPods = field(default_factory=dict)
+    awaits_decision: bool = False
+    delayed_pods: DelayedPods = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taking:
-    """What machines are given up with."""
+class Drainer:
+    """Cordons and drains nodes."""
 
     client: Client
     settings: InterruptionSettings
     logger: Logger
 
-    def give_up(self, givings: Sequence[Giving]) -> frozenset[str]:
-        """Give up each; the names of the claims that it went wrong for, to be tried again.
+    def cordon_and_drain(self, drains: Sequence[Drain]) -> frozenset[str]:
+        """Drain each; returns the names of the NodeClaims that failed and must be tried again.
 
         Raises:
             ClientError: the termination queue can't be reached.
         """
-        nodes = self._nodes(givings)
-        later = runtime.current().now() + UNDECIDED
-        self._drain([g.claim.name for g in givings if g.undecided], after=UNDECIDED)
+        nodes = self._list_nodes(drains)
+        start_at_latest = runtime.current().now() + DECISION_TIMEOUT
+        self._send_to_termination([d.claim.name for d in drains if d.awaits_decision], delay=DECISION_TIMEOUT)
 
-        def one(giving: Giving) -> bool:
+        def try_drain(drain: Drain) -> bool:
             try:
-                self._give_up(giving, nodes, later)
+                self._drain(drain, nodes, start_at_latest)
             except (ApiError, BotoCoreError, ClientError) as error:
                 self.logger.warning(
-                    "A node will be given up on the next try",
-                    extra={"nodeclaim": giving.claim.name, "error": type(error).__name__, "why": str(error)},
+                    "Draining a node failed and is tried again",
+                    extra={"nodeclaim": drain.claim.name, "error": type(error).__name__, "why": str(error)},
                 )
                 return False
             return True
 
-        done = parallel.each(one, givings)
-        self._drain([g.claim.name for g, well in zip(givings, done, strict=True) if well and not g.undecided])
-        return frozenset(g.claim.name for g, well in zip(givings, done, strict=True) if not well)
+        succeeded = parallel.each(try_drain, drains)
+        self._send_to_termination(
+            [d.claim.name for d, ok in zip(drains, succeeded, strict=True) if ok and not d.awaits_decision]
+        )
+        return frozenset(d.claim.name for d, ok in zip(drains, succeeded, strict=True) if not ok)
 
-    def begin(self, stay: Mapping[str, DelayedPods]) -> None:
-        """Begin the drains of claims (by name) whose pods have been given places: who stays for what is known now.
+    def start(self, delayed_pods_by_claim: Mapping[str, DelayedPods]) -> None:
+        """Start the drains of NodeClaims (by name) that waited for the scheduling decision.
 
         Raises:
             ClientError: the termination queue can't be reached.
         """
 
-        def one(item: tuple[str, DelayedPods]) -> bool:
-            name, found = item
+        def try_start(item: tuple[str, DelayedPods]) -> bool:
+            name, delayed_pods = item
+            annotations = {
+                delayed_eviction.ANNOTATION: delayed_eviction.encode(delayed_pods),
+                requeue.REQUEUE_AT: None,
+            }
             try:
-                self._annotate(
-                    name, {delayed_eviction.ANNOTATION: delayed_eviction.encode(found), requeue.REQUEUE_AT: None}
-                )
+                self._annotate(name, annotations)
             except NotFoundError:
                 return False
             except ApiError as error:
-                # Its drain begins by itself, only later, and nobody stays for a place.
-                self.logger.warning("A drain begins late", extra={"nodeclaim": name, "why": str(error)})
+                # The delayed message starts the drain; then no pod waits for its replacement.
+                self.logger.warning("A drain starts late", extra={"nodeclaim": name, "why": str(error)})
                 return False
             return True
 
-        items = sorted(stay.items())
-        done = parallel.each(one, items)
-        self._drain([name for (name, _), well in zip(items, done, strict=True) if well])
+        items = sorted(delayed_pods_by_claim.items())
+        succeeded = parallel.each(try_start, items)
+        self._send_to_termination([name for (name, _), ok in zip(items, succeeded, strict=True) if ok])
 
-    def mark_scarce(self, claims: Iterable[NodeClaim], *, reason: str) -> None:
-        """Remember that the claims' offerings are scarce, each once."""
+    def mark_offerings_unavailable(self, claims: Iterable[NodeClaim], *, reason: str) -> None:
+        """Mark the offerings of the NodeClaims as unavailable."""
+        all_labels = (claim.metadata.labels for claim in claims)
+        keys = (names.CAPACITY_TYPE, names.INSTANCE_TYPE, names.ZONE)
+        offerings = sorted(
+            {(labels.get(keys[0], ""), labels.get(keys[1], ""), labels.get(keys[2], "")) for labels in all_labels}
+        )
         now = runtime.current().now()
-        bought, kind, zone = names.CAPACITY_TYPE, names.INSTANCE_TYPE, names.ZONE
-        told = (c.metadata.labels for c in claims)
-        offerings = sorted({(t.get(bought, ""), t.get(kind, ""), t.get(zone, "")) for t in told})
         unavailable_offerings.mark(aws.dynamodb(), self.settings.table_name, offerings, reason=reason, now=now)
 
     def cordon(self, node: Node) -> None:
-        """As ``kubectl cordon`` does: nothing new comes, what is there stays."""
+        """Cordon the node as ``kubectl cordon`` does: it gets no new pods, and running pods stay."""
         writes.update(
             self.client, resources.NODES, node, lambda n: replace(n, spec=replace(n.spec, unschedulable=True))
         )
 
-    def _give_up(self, giving: Giving, nodes: dict[str, Node] | None, later: datetime) -> None:
-        claim = giving.claim
+    def _drain(self, drain: Drain, nodes: dict[str, Node] | None, start_at_latest: datetime) -> None:
+        claim = drain.claim
         try:
             self._taint(claim, nodes)
-            self._stamp(giving, later)
+            self._set_deadline(drain, start_at_latest)
             writes.delete(self.client, resources.NODE_CLAIMS, claim)
         except NotFoundError:
             return
         self.logger.info(
-            "A node is given up", extra={"nodeclaim": claim.name, "reason": giving.reason, "why": giving.message}
+            "Draining a node", extra={"nodeclaim": claim.name, "reason": drain.reason, "why": drain.message}
         )
 
-    def _nodes(self, givings: Sequence[Giving]) -> dict[str, Node] | None:
-        """The nodes by name, if it is worth listing them."""
-        if len(givings) < _WORTH_LISTING:
+    def _list_nodes(self, drains: Sequence[Drain]) -> dict[str, Node] | None:
+        """The nodes by name; None if there are too few drains to list them."""
+        if len(drains) < _MIN_NODES_TO_LIST:
             return None
         return {n.metadata.name: n for n in list_objects(self.client, resources.NODES, Node).objects}
 
@@ -158,37 +164,40 @@ class Taking:
             node = nodes.get(name) if nodes is not None else None
             if node is None:
                 node = writes.read(self.client, resources.NODES, name, Node)
-            writes.update(self.client, resources.NODES, node, _tainted)
+            writes.update(self.client, resources.NODES, node, _with_disrupted_taint)
         except NotFoundError:
             return
 
-    def _stamp(self, giving: Giving, later: datetime) -> None:
-        """Write by when it must be empty and who stays; a drain that is under way looks at it at once."""
-        claim, by = giving.claim, giving.by
+    def _set_deadline(self, drain: Drain, start_at_latest: datetime) -> None:
+        """Write deadline and delayed pods to the NodeClaim; a drain in progress continues at once."""
+        claim = drain.claim
         annotations: dict[str, str | None] = {}
-        moment = stamp(claim, by, now=runtime.current().now()) if by is not None else None
-        if moment is not None:
-            annotations = {names.TERMINATION_TIMESTAMP: moment.isoformat(), requeue.REQUEUE_AT: None}
-        if giving.undecided and claim.metadata.deletion_timestamp is None:
-            annotations[requeue.REQUEUE_AT] = later.isoformat()
-        if giving.stay:
-            annotations[delayed_eviction.ANNOTATION] = delayed_eviction.encode(giving.stay)
+        deadline = None
+        if drain.effective_at is not None:
+            deadline = earlier_deadline(claim, drain.effective_at, now=runtime.current().now())
+        if deadline is not None:
+            annotations = {names.TERMINATION_TIMESTAMP: deadline.isoformat(), requeue.REQUEUE_AT: None}
+        if drain.awaits_decision and claim.metadata.deletion_timestamp is None:
+            annotations[requeue.REQUEUE_AT] = start_at_latest.isoformat()
+        if drain.delayed_pods:
+            annotations[delayed_eviction.ANNOTATION] = delayed_eviction.encode(drain.delayed_pods)
         if annotations:
             self._annotate(claim.name, annotations)
 
     def _annotate(self, claim: str, annotations: Mapping[str, str | None]) -> None:
         self.client.patch(resources.NODE_CLAIMS.path(claim), {"metadata": {"annotations": annotations}})
 
-    def _drain(self, claims: Sequence[str], *, after: timedelta = timedelta()) -> None:
-        """Have termination look at the claims, in messages of a few: those of one message follow one another."""
+    def _send_to_termination(self, claims: Sequence[str], *, delay: timedelta = timedelta()) -> None:
+        """Send the NodeClaims to the termination queue, a few in each message: one message's are drained in turn."""
         now = runtime.current().now()
-        for few in (claims[i : i + _A_MESSAGE] for i in range(0, len(claims), _A_MESSAGE)):
-            for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=few, time=now):
-                queues.send_delayed(aws.sqs(), self.settings.termination_queue_url, body=body, delay=after)
+        for start in range(0, len(claims), _CLAIMS_PER_MESSAGE):
+            keys = claims[start : start + _CLAIMS_PER_MESSAGE]
+            for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=keys, time=now):
+                queues.send_delayed(aws.sqs(), self.settings.termination_queue_url, body=body, delay=delay)
 
 
-def _tainted(node: Node) -> Node:
-    """As termination leaves it, so that it finds nothing to change."""
+def _with_disrupted_taint(node: Node) -> Node:
+    """The node with the taint and label that termination sets, so that termination has nothing to change."""
     return replace(
         node,
         metadata=replace(node.metadata, labels={**node.metadata.labels, names.EXCLUDE_BALANCERS: "karpenter"}),

@@ -1,7 +1,7 @@
-"""By when a machine that goes must be empty: a little before it goes, and never later than was promised before.
+"""The termination deadline of a NodeClaim whose instance is interrupted: shortly before the interruption.
 
-The deadline stands on the claim (Karpenter's own annotation, which draining honours), so whoever drains keeps it: pods
-with a long grace period get of it what is left, everything else leaves by eviction first.
+The deadline is Karpenter's own annotation on the NodeClaim, which draining honours: pods with a long grace period get
+what remains of it, other pods are evicted first. An earlier deadline is never moved back.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
 
 MARGIN = timedelta(seconds=15)
-"""Before EC2 takes the machine, its pods are gone and their volumes are let go."""
+"""Time before the interruption in which volumes are detached after the last pod has ended."""
 
 
-def stamp(claim: NodeClaim, by: datetime, *, now: datetime) -> datetime | None:
-    """The deadline to write on a claim whose machine goes at ``by``; None: what it has already is no later.
+def earlier_deadline(claim: NodeClaim, effective_at: datetime, *, now: datetime) -> datetime | None:
+    """The deadline to set on a NodeClaim whose instance is interrupted then; None if the current one isn't later.
 
-    A terminationGracePeriod that ends sooner is kept.
+    A terminationGracePeriod that ends sooner is honoured.
     """
-    deadline = by - MARGIN
-    grace = claim.spec.termination_grace_period
-    length = parse_duration(grace) if grace is not None else None
-    if length is not None:
-        deadline = min(deadline, (claim.metadata.deletion_timestamp or now) + length)
-    before = stamped(claim)
-    return None if before is not None and before <= deadline else deadline
+    deadline = effective_at - MARGIN
+    text = claim.spec.termination_grace_period
+    grace_period = parse_duration(text) if text is not None else None
+    if grace_period is not None:
+        deadline = min(deadline, (claim.metadata.deletion_timestamp or now) + grace_period)
+    current = current_deadline(claim)
+    return None if current is not None and current <= deadline else deadline
 
 
-def stamped(claim: NodeClaim) -> datetime | None:
-    """The deadline that stands on the claim; None: none, or none that can be read."""
+def current_deadline(claim: NodeClaim) -> datetime | None:
+    """The deadline on the NodeClaim; None if there is none or it is invalid."""
     try:
-        moment = datetime.fromisoformat(claim.metadata.annotations[names.TERMINATION_TIMESTAMP])
+        deadline = datetime.fromisoformat(claim.metadata.annotations[names.TERMINATION_TIMESTAMP])
     except (KeyError, ValueError):
         return None
-    return moment if moment.tzinfo is not None else None
+    return deadline if deadline.tzinfo is not None else None
 
 
-def is_ours(claim: NodeClaim) -> bool:
-    """Whether Tenon terminated the instance itself: what EC2 says of that is no news."""
+def is_terminated_by_tenon(claim: NodeClaim) -> bool:
+    """Whether Tenon terminated the instance itself, so that events about it are expected."""
     return claim.metadata.deletion_timestamp is not None and is_true(
         claim.status.conditions, nodeclaim.INSTANCE_TERMINATING
     )

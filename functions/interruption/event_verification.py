@@ -1,12 +1,12 @@
-"""Whether EC2 itself bears an event out: what is certainly false is dropped, what can't be known yet is bounded.
+"""Whether EC2 confirms an event: false events are dropped, and unconfirmed ones set no deadline.
 
-Events are not signed, so one that got past every policy looks like any other; EC2 can be asked. A true warning that is
-dropped costs more than a false one that is followed, and what EC2 answers may lag behind what it does ("Eventual
-consistency in the Amazon EC2 API", EC2 Developer Guide). So only what never changes about an instance (how it was
-bought) denies a warning at once. A spot request's status changes with the warning (it is "immediately set" to
-``instance-terminated-no-capacity``, two minutes before the instance goes: "Spot request status", EC2 User Guide), so
-one that still is ``fulfilled`` takes from the warning only what nobody gets back: the deadline that overrides
-PodDisruptionBudgets. Without an answer every event is believed.
+Events are not signed, so a forged one that gets past every policy looks like any other; but EC2 can be called. Dropping
+a true warning costs more than following a false one, and EC2's answers may lag ("Eventual consistency in the Amazon EC2
+API", EC2 Developer Guide). So only what never changes about an instance (its capacity type) contradicts a warning at
+once. The status of a spot request changes with the warning: it is "immediately set" to
+``instance-terminated-no-capacity``, two minutes before the instance is terminated ("Spot request status", EC2 User
+Guide). While it is still ``fulfilled``, the warning is followed without the part that can't be undone: the deadline
+that overrides PodDisruptionBudgets. If EC2 doesn't answer, every event is accepted.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
-from functions.interruption.messages.notice import Basis
+from functions.interruption.messages.notice import Evidence
 from shared.api import labels as names
 
-SETTLED = timedelta(seconds=15)
-"""A machine that EC2 still calls running so long after the event that says otherwise does run; a sweep looks anyway."""
-ASKED_FOR = timedelta(seconds=45)
-"""How long EC2 is asked again about a spot request: a deadline that is known later leaves pods no grace."""
+STATE_LAG = timedelta(seconds=15)
+"""An instance that EC2 reports as running this long after a contrary event is running; sweeps check it anyway."""
+SPOT_STATUS_LAG = timedelta(seconds=45)
+"""How long the spot request is described again: a deadline that is set later leaves pods no grace period."""
 _FULFILLED = "fulfilled"
-"""The status of a spot request whose instance runs and is not taken back."""
-_RUNS = frozenset({"pending", "running"})
+"""The status of a spot request whose instance runs and is not being interrupted."""
+_RUNNING_STATES = frozenset({"pending", "running"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What EC2 says of an instance: its state, how it was bought, and its spot request's status ("" if unknown)."""
+class InstanceFacts:
+    """What EC2 reports about an instance: state, capacity type, and the spot request's status ("" if unknown)."""
 
     state: str
     capacity_type: str
@@ -37,29 +37,30 @@ class Seen:
 
 
 class Verdict(Enum):
-    """What is made of an event."""
+    """How an event is treated."""
 
-    TRUE = "true"
-    """Follow it."""
+    CONFIRMED = "confirmed"
+    """Act on it."""
     UNCONFIRMED = "unconfirmed"
-    """Follow it without a deadline, and ask again."""
-    NOT_YET = "not yet"
-    """Leave it, and ask again."""
-    FALSE = "false"
+    """Act on it without a deadline, and verify it again."""
+    PENDING = "pending"
+    """Don't act on it yet, and verify it again."""
+    CONTRADICTED = "contradicted"
     """Drop it."""
 
 
-def weigh(basis: Basis, seen: Seen | None, *, age: timedelta) -> Verdict:
-    """What to make of an event of that age; ``seen`` None: EC2 can't be asked, or doesn't know the instance."""
-    if seen is None or basis is Basis.UNASKED or seen.state not in _RUNS:
-        # What doesn't run any more goes, whatever the event called it.
-        return Verdict.TRUE
-    if basis is Basis.STOPPING:
-        return Verdict.NOT_YET if age < SETTLED else Verdict.FALSE
-    if basis is Basis.RESERVED:
-        # Whether EC2 names a reclaimed reservation until its instances go is not documented.
-        return {names.RESERVED: Verdict.TRUE, names.SPOT: Verdict.FALSE}.get(seen.capacity_type, Verdict.UNCONFIRMED)
-    if seen.capacity_type != names.SPOT:
-        return Verdict.FALSE
-    taken = basis is Basis.SPOT or seen.spot_status != _FULFILLED
-    return Verdict.TRUE if taken else Verdict.UNCONFIRMED
+def verify(evidence: Evidence, facts: InstanceFacts | None, *, age: timedelta) -> Verdict:
+    """The verdict on an event of that age; ``facts`` None: EC2 didn't answer, or doesn't know the instance."""
+    if facts is None or evidence is Evidence.NONE or facts.state not in _RUNNING_STATES:
+        # An instance that isn't running any more has ended, whatever the event said.
+        return Verdict.CONFIRMED
+    if evidence is Evidence.NOT_RUNNING:
+        return Verdict.PENDING if age < STATE_LAG else Verdict.CONTRADICTED
+    if evidence is Evidence.RESERVED:
+        # AWS doesn't document whether EC2 names a reclaimed reservation until its instances are terminated.
+        verdicts = {names.RESERVED: Verdict.CONFIRMED, names.SPOT: Verdict.CONTRADICTED}
+        return verdicts.get(facts.capacity_type, Verdict.UNCONFIRMED)
+    if facts.capacity_type != names.SPOT:
+        return Verdict.CONTRADICTED
+    confirmed = evidence is Evidence.SPOT or facts.spot_status != _FULFILLED
+    return Verdict.CONFIRMED if confirmed else Verdict.UNCONFIRMED

@@ -1,4 +1,4 @@
-"""What EC2 says of the machines that events name: one question for a whole batch, and no answer is no objection."""
+"""What EC2 reports about the instances of a batch of events; without an answer, events are accepted as they are."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.interruption.event_verification import Seen
-from functions.interruption.messages.notice import Basis
+from functions.interruption.event_verification import InstanceFacts
+from functions.interruption.messages.notice import Evidence
 from shared import aws
 from shared.api import labels as names
 from shared.launch import instances
@@ -18,42 +18,52 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
     from mypy_boto3_ec2 import EC2Client
 
-_VALUES_A_FILTER = 200
-_OF_SPOT = frozenset({Basis.SPOT, Basis.SPOT_TAKEN})
+_MAX_FILTER_VALUES = 200
+_SPOT_EVIDENCE = frozenset({Evidence.SPOT, Evidence.SPOT_INTERRUPTED})
 
 
-def ask(named: Mapping[str, Collection[Basis]], *, logger: Logger) -> dict[str, Seen]:
-    """What EC2 says of each instance that it knows, given on what the events about it rest.
+def instance_facts(
+    evidence_by_instance: Mapping[str, Collection[Evidence]], *, logger: Logger
+) -> dict[str, InstanceFacts]:
+    """What EC2 reports, by instance id; empty if EC2 can't be called.
 
-    Nothing at all where it can't be asked. A spot request tells of its instance all that a warning needs, in a few
-    bytes; instances themselves are described only where that isn't enough.
+    For spot warnings the spot request alone is enough, and its description is small; the instances themselves are
+    described only where other evidence is needed.
     """
     ec2 = aws.ec2_short_timeout()
+    spot_ids = sorted(i for i, evidence in evidence_by_instance.items() if _SPOT_EVIDENCE.intersection(evidence))
     try:
-        statuses = _statuses(sorted(i for i, bases in named.items() if _OF_SPOT.intersection(bases)), ec2)
-        left = sorted(i for i, bases in named.items() if i not in statuses or not _OF_SPOT.issuperset(bases))
-        found = instances.describe(left, ec2=ec2)
+        statuses = _spot_request_statuses(spot_ids, ec2)
+        other_ids = sorted(
+            i
+            for i, evidence in evidence_by_instance.items()
+            if i not in statuses or not _SPOT_EVIDENCE.issuperset(evidence)
+        )
+        described = instances.describe(other_ids, ec2=ec2)
     except (BotoCoreError, ClientError) as error:
         logger.warning(
-            "EC2 could not be asked, so events are believed",
-            extra={"instances": len(named), "error": type(error).__name__, "why": str(error)},
+            "EC2 could not be called; events are accepted without verification",
+            extra={"instances": len(evidence_by_instance), "error": type(error).__name__, "why": str(error)},
         )
         return {}
-    seen = {i: Seen(state="running", capacity_type=names.SPOT, spot_status=code) for i, code in statuses.items()}
-    return seen | {
-        i.id: Seen(state=i.state, capacity_type=i.capacity_type, spot_status=statuses.get(i.id, "")) for i in found
+    facts = {
+        i: InstanceFacts(state="running", capacity_type=names.SPOT, spot_status=code) for i, code in statuses.items()
+    }
+    return facts | {
+        i.id: InstanceFacts(state=i.state, capacity_type=i.capacity_type, spot_status=statuses.get(i.id, ""))
+        for i in described
     }
 
 
-def _statuses(instance_ids: Sequence[str], ec2: EC2Client) -> dict[str, str]:
-    """The status code of the spot request that each instance came from, by instance; no request, no entry."""
-    found: dict[str, str] = {}
-    for start in range(0, len(instance_ids), _VALUES_A_FILTER):
-        some = list(instance_ids[start : start + _VALUES_A_FILTER])
+def _spot_request_statuses(instance_ids: Sequence[str], ec2: EC2Client) -> dict[str, str]:
+    """The status code of each instance's spot request; instances without one are missing."""
+    statuses: dict[str, str] = {}
+    for start in range(0, len(instance_ids), _MAX_FILTER_VALUES):
+        chunk = list(instance_ids[start : start + _MAX_FILTER_VALUES])
         pages = ec2.get_paginator("describe_spot_instance_requests").paginate(
-            Filters=[{"Name": "instance-id", "Values": some}]
+            Filters=[{"Name": "instance-id", "Values": chunk}]
         )
         for page in pages:
             for request in page["SpotInstanceRequests"]:
-                found[request.get("InstanceId", "")] = request.get("Status", {}).get("Code", "")
-    return found
+                statuses[request.get("InstanceId", "")] = request.get("Status", {}).get("Code", "")
+    return statuses

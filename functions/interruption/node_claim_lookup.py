@@ -1,7 +1,7 @@
-"""Whose machine it is: the cluster's claims by instance, looked up once for many messages.
+"""The cluster's NodeClaims by instance id, listed once for a batch of events.
 
-Every cluster of an account gets the whole Region's events, so most are about other people's machines. What was read
-after an event is good enough to drop it; whatever turns out to be ours is read anew before anything is done.
+Every cluster of an account receives the Region's events, so most are about other instances. A list that is newer than
+an event is enough to ignore the event; NodeClaims that are acted on are read anew.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
 
     from shared.cluster.client import Client
 
-_SETTLED = timedelta(seconds=2)
-"""Events give whole seconds, and a launched instance stands on its claim a moment after it runs."""
-_KEPT = "interruption:instances"
+_CLOCK_TOLERANCE = timedelta(seconds=2)
+"""Event times are whole seconds, and a launched instance is written to its NodeClaim a moment after it runs."""
+_CACHE_KEY = "interruption:instances"
 
 
 @dataclass(frozen=True)
-class _Known:
-    at: datetime
-    instances: frozenset[str]
+class _KnownInstances:
+    listed_at: datetime
+    instance_ids: frozenset[str]
 
 
-class Claims:
-    """The lookup of one invocation; what a warm process knows of instances outlives it."""
+class NodeClaimLookup:
+    """The lookup of one invocation; the instance ids are cached in a warm process."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._listed: dict[str, NodeClaim] | None = None
 
-    def of(self, instance_ids: Iterable[str], *, latest: datetime) -> dict[str, NodeClaim]:
-        """Our claims among these instances, by instance; ``latest`` is the time of the youngest event about them."""
+    def for_instances(self, instance_ids: Iterable[str], *, latest_event: datetime) -> dict[str, NodeClaim]:
+        """The NodeClaims of these instances, by instance id; ``latest_event`` is the time of the newest event."""
         wanted = set(instance_ids)
-        known: _Known | None = runtime.current().cache.get(_KEPT)
-        if self._listed is None and known is not None and known.at >= latest + _SETTLED:
-            wanted &= known.instances
+        known: _KnownInstances | None = runtime.current().cache.get(_CACHE_KEY)
+        if self._listed is None and known is not None and known.listed_at >= latest_event + _CLOCK_TOLERANCE:
+            wanted &= known.instance_ids
             if not wanted:
                 return {}
-        listed = self.all()
+        listed = self.all_by_instance()
         return {i: listed[i] for i in sorted(wanted) if i in listed}
 
-    def all(self) -> dict[str, NodeClaim]:
-        """Every claim that has an instance, by instance; read once an invocation."""
+    def all_by_instance(self) -> dict[str, NodeClaim]:
+        """Every NodeClaim with an instance, by instance id; listed once per invocation."""
         if self._listed is None:
-            at = runtime.current().now()
-            listed = list_objects(self._client, resources.NODE_CLAIMS, NodeClaim).objects
-            self._listed = {instance_id(c.status.provider_id): c for c in listed if c.status.provider_id}
-            runtime.current().cache[_KEPT] = _Known(at, frozenset(self._listed))
+            listed_at = runtime.current().now()
+            claims = list_objects(self._client, resources.NODE_CLAIMS, NodeClaim).objects
+            self._listed = {instance_id(c.status.provider_id): c for c in claims if c.status.provider_id}
+            runtime.current().cache[_CACHE_KEY] = _KnownInstances(listed_at, frozenset(self._listed))
         return self._listed

@@ -1,14 +1,14 @@
-"""Which machines are moved before they have to go: those at risk, and those with maintenance ahead.
+"""Which nodes are replaced before EC2 interrupts them: those at risk, and those with scheduled maintenance.
 
-What EC2 said stands on the claims, so a wave is worked off over minutes and outlives any function. At most a tenth of a
-pool's nodes, and what its disruption budgets allow, are on their way at a time; maintenance that is near goes first and
-waits for no budget. Source of the rates: ours; Karpenter does nothing on a rebalance recommendation and drains at once
-on scheduled changes.
+The announcements are annotations on the NodeClaims, so a wave is worked off over minutes and survives any invocation.
+At most a tenth of a NodePool's nodes, and what its disruption budgets allow, are replaced at a time. Maintenance that
+starts soon comes first and ignores budgets. Source of the limits: ours; Karpenter does nothing on a rebalance
+recommendation and drains at once on scheduled changes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -20,160 +20,176 @@ from shared.api.pods import is_protected, is_terminal
 from shared.disruption.budgets import allowed_disruptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import NodePool
     from shared.snapshot import Snapshot
 
 ON_REBALANCE = "tenon.sh/on-rebalance"
-"""Annotation on a NodePool: what a rebalance recommendation does, :class:`OnRebalance`."""
+"""Annotation on a NodePool: its :class:`RebalancePolicy`."""
 AT_RISK = "tenon.sh/rebalance-recommended"
-"""Annotation on a NodeClaim: since when EC2 recommends to replace its machine (RFC 3339)."""
+"""Annotation on a NodeClaim: when EC2 recommended replacing its instance (RFC 3339)."""
 MAINTENANCE = "tenon.sh/maintenance-starts"
-"""Annotation on a NodeClaim: when its machine's maintenance starts (RFC 3339)."""
+"""Annotation on a NodeClaim: when the maintenance of its instance starts (RFC 3339)."""
 
-RISK_STANDS = timedelta(minutes=20)
-"""How long a recommendation counts: EC2 mostly takes the machine within that time, or keeps it."""
-NEAR = timedelta(hours=1)
-"""Maintenance that starts within that time waits for no budget."""
-_SHARE = 10
-_REASON = "Drifted"
-"""A machine that will be maintained is no longer as it should be: the budgets for that hold."""
+RECOMMENDATION_VALIDITY = timedelta(minutes=20)
+"""How long a recommendation counts: EC2 mostly interrupts the instance within that time or not at all."""
+IMMINENT = timedelta(hours=1)
+"""Maintenance that starts within that time ignores disruption budgets."""
+_POOL_FRACTION = 10
+_DISRUPTION_REASON = "Drifted"
+"""The budgets of this reason apply: an instance with announced maintenance no longer is as it should be."""
 
 
-class OnRebalance(Enum):
-    """What a pool wants done when EC2 recommends to replace a machine."""
+class RebalancePolicy(Enum):
+    """What a rebalance recommendation does to the nodes of a NodePool."""
 
     IGNORE = "ignore"
     CORDON = "cordon"
-    """No new pods come; those that are there stay."""
+    """The node gets no new pods; running pods stay."""
     REPLACE = "replace"
-    """Its pods move, once there is a place for each of them without the offering that is at risk."""
+    """The pods move as soon as all of them fit elsewhere, without the offering at risk."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Move:
-    """A machine to move, with its node's name ("" before it has joined). ``by``: when it must be empty, if ever.
+class Replacement:
+    """A node to replace ("" before it has registered). ``deadline``: when its instance is interrupted, if known.
 
-    ``must`` says that it goes even if nobody found a place for its pods yet.
+    ``forced`` nodes are drained even if their pods don't fit elsewhere yet.
     """
 
     claim: NodeClaim
     node: str
-    by: datetime | None = None
-    must: bool = False
+    deadline: datetime | None = None
+    forced: bool = False
     at_risk: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moves:
-    """``go`` are to be moved now, ``cordon`` are nodes that get no new pods."""
+class ReplacementPlan:
+    """The nodes to replace now, and the nodes to cordon."""
 
-    go: tuple[Move, ...] = ()
+    replacements: tuple[Replacement, ...] = ()
     cordon: tuple[Node, ...] = ()
 
 
-def on_rebalance(pool: NodePool) -> OnRebalance:
-    """The pool's choice; one that can't be read, or none, is to replace where there is something better."""
+def rebalance_policy(pool: NodePool) -> RebalancePolicy:
+    """The NodePool's policy; a missing or invalid one is to replace."""
     try:
-        return OnRebalance(pool.metadata.annotations.get(ON_REBALANCE, OnRebalance.REPLACE.value))
+        return RebalancePolicy(pool.metadata.annotations.get(ON_REBALANCE, RebalancePolicy.REPLACE.value))
     except ValueError:
-        return OnRebalance.REPLACE
+        return RebalancePolicy.REPLACE
 
 
 def is_marked(claim: NodeClaim, *, now: datetime) -> bool:
-    """Whether something still stands on the claim that may move it."""
+    """Whether the NodeClaim has an announcement for which it may be replaced."""
     return claim.metadata.deletion_timestamp is None and (
-        _moment(claim, MAINTENANCE) is not None or _is_at_risk(claim, now)
+        _annotated_time(claim, MAINTENANCE) is not None or _is_at_risk(claim, now)
     )
 
 
-def decide(snapshot: Snapshot, *, now: datetime) -> Moves:
-    """What to move now, and what to cordon."""
-    nodes = {n.spec.provider_id: n for n in snapshot.nodes if n.spec.provider_id}
-    pods: dict[str, list[Pod]] = {}
-    for pod in snapshot.pods:
-        pods.setdefault(pod.spec.node_name, []).append(pod)
-    pools = {p.name: p for p in snapshot.node_pools}
-    slots = {p.name: allowed_disruptions(p, snapshot, reason=_REASON, now=now) for p in snapshot.node_pools}
-    tenths = _tenths(snapshot, now)
-    go: list[Move] = []
-    cordon: list[Node] = []
+def plan_replacements(snapshot: Snapshot, *, now: datetime) -> ReplacementPlan:
+    """The nodes to replace now and those to cordon, the most urgent first."""
+    planner = _Planner(snapshot, now)
     for claim in sorted(snapshot.node_claims, key=lambda c: _urgency(c, now)):
-        if not is_marked(claim, now=now):
-            continue
-        node = nodes.get(claim.status.provider_id)
-        name = node.metadata.name if node is not None else ""
+        if is_marked(claim, now=now):
+            planner.add(claim)
+    return ReplacementPlan(replacements=tuple(planner.replacements), cordon=tuple(planner.cordon))
+
+
+@dataclass
+class _Planner:
+    """Adds NodeClaims to the plan while the limits of their NodePools allow it."""
+
+    snapshot: Snapshot
+    now: datetime
+    replacements: list[Replacement] = field(default_factory=list)
+    cordon: list[Node] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        snapshot, now = self.snapshot, self.now
+        self._nodes = {n.spec.provider_id: n for n in snapshot.nodes if n.spec.provider_id}
+        self._pods_by_node: dict[str, list[Pod]] = {}
+        for pod in snapshot.pods:
+            self._pods_by_node.setdefault(pod.spec.node_name, []).append(pod)
+        self._policies = {p.name: rebalance_policy(p) for p in snapshot.node_pools}
+        self._disruptions_allowed = {
+            p.name: allowed_disruptions(p, snapshot, reason=_DISRUPTION_REASON, now=now) for p in snapshot.node_pools
+        }
+        self._at_risk_allowed = _at_risk_allowed(snapshot, now)
+
+    def add(self, claim: NodeClaim) -> None:
+        node = self._nodes.get(claim.status.provider_id)
+        node_name = node.metadata.name if node is not None else ""
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
-        start = _moment(claim, MAINTENANCE)
-        at_risk = _is_at_risk(claim, now)
-        if start is not None and start - now <= NEAR:
-            # One that has begun, or begins unsaid, has no end to drain towards: budgets of pods hold it.
-            by = start if start > now else None
-            go.append(Move(claim=claim, node=name, by=by, must=True, at_risk=at_risk))
-            slots[pool] = slots.get(pool, 0) - 1
-            continue
-        choice = on_rebalance(pools[pool]) if pool in pools else OnRebalance.IGNORE
-        if start is None and choice is OnRebalance.CORDON and node is not None and not node.spec.unschedulable:
-            cordon.append(node)
-        wanted = start is not None or choice is OnRebalance.REPLACE
-        if not wanted or slots.get(pool, 0) < 1 or _is_kept(node, pods.get(name, ()), now):
-            continue
+        start = _annotated_time(claim, MAINTENANCE)
+        at_risk = _is_at_risk(claim, self.now)
+        if start is not None and start - self.now <= IMMINENT:
+            # Maintenance that has started has no known end, so there is no deadline: pods' budgets hold.
+            deadline = start if start > self.now else None
+            self.replacements.append(
+                Replacement(claim=claim, node=node_name, deadline=deadline, forced=True, at_risk=at_risk)
+            )
+            self._disruptions_allowed[pool] = self._disruptions_allowed.get(pool, 0) - 1
+            return
+        policy = self._policies.get(pool, RebalancePolicy.IGNORE)
+        if start is None and policy is RebalancePolicy.CORDON and node is not None and not node.spec.unschedulable:
+            self.cordon.append(node)
+        if start is None and policy is not RebalancePolicy.REPLACE:
+            return
+        if self._disruptions_allowed.get(pool, 0) < 1 or self._is_protected(node):
+            return
         if start is None:
-            if tenths.get(pool, 0) < 1:
-                continue
-            tenths[pool] -= 1
-        slots[pool] -= 1
-        go.append(Move(claim=claim, node=name, by=start, at_risk=at_risk))
-    return Moves(go=tuple(go), cordon=tuple(cordon))
+            if self._at_risk_allowed.get(pool, 0) < 1:
+                return
+            self._at_risk_allowed[pool] -= 1
+        self._disruptions_allowed[pool] -= 1
+        self.replacements.append(Replacement(claim=claim, node=node_name, deadline=start, at_risk=at_risk))
+
+    def _is_protected(self, node: Node | None) -> bool:
+        """Whether the node or one of its pods has the do-not-disrupt annotation."""
+        if node is None:
+            return False
+        since = node.metadata.creation_timestamp
+        if is_protected(node.metadata.annotations, since=since, now=self.now):
+            return True
+        return any(
+            is_protected(p.metadata.annotations, since=p.metadata.creation_timestamp, now=self.now)
+            for p in self._pods_by_node.get(node.metadata.name, ())
+            if not is_terminal(p)
+        )
 
 
-def _tenths(snapshot: Snapshot, now: datetime) -> dict[str, int]:
-    """How many more machines at risk each pool may replace: a tenth of its nodes, one at least, less those on the way.
+def _at_risk_allowed(snapshot: Snapshot, now: datetime) -> dict[str, int]:
+    """By NodePool, how many more nodes at risk may be replaced: a tenth, at least one, less those in progress.
 
-    A machine that is asked for and not up yet is on the way too, so that a wave stops where replacements don't come.
+    A NodeClaim that isn't initialized yet is in progress too, so a wave stops while replacements don't start.
     """
     total: dict[str, int] = {}
-    moving: dict[str, int] = {}
+    in_progress: dict[str, int] = {}
     for claim in snapshot.node_claims:
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
         total[pool] = total.get(pool, 0) + 1
-        leaving = claim.metadata.deletion_timestamp is not None
-        coming = not leaving and not is_true(claim.status.conditions, nodeclaim.INITIALIZED)
-        if coming or (leaving and _is_at_risk(claim, now)):
-            moving[pool] = moving.get(pool, 0) + 1
-    return {pool: max(1, count // _SHARE) - moving.get(pool, 0) for pool, count in total.items()}
-
-
-def _is_kept(node: Node | None, pods: Iterable[Pod], now: datetime) -> bool:
-    """Whether the user asked to leave the node, or a pod there, alone."""
-    if node is None:
-        return False
-    since = node.metadata.creation_timestamp
-    if is_protected(node.metadata.annotations, since=since, now=now):
-        return True
-    return any(
-        is_protected(p.metadata.annotations, since=p.metadata.creation_timestamp, now=now)
-        for p in pods
-        if not is_terminal(p)
-    )
+        deleting = claim.metadata.deletion_timestamp is not None
+        starting = not deleting and not is_true(claim.status.conditions, nodeclaim.INITIALIZED)
+        if starting or (deleting and _is_at_risk(claim, now)):
+            in_progress[pool] = in_progress.get(pool, 0) + 1
+    return {pool: max(1, count // _POOL_FRACTION) - in_progress.get(pool, 0) for pool, count in total.items()}
 
 
 def _urgency(claim: NodeClaim, now: datetime) -> tuple[datetime, str]:
-    start = _moment(claim, MAINTENANCE) or _moment(claim, AT_RISK) or now
-    return start, claim.name
+    time = _annotated_time(claim, MAINTENANCE) or _annotated_time(claim, AT_RISK) or now
+    return time, claim.name
 
 
 def _is_at_risk(claim: NodeClaim, now: datetime) -> bool:
-    since = _moment(claim, AT_RISK)
-    return since is not None and now - since < RISK_STANDS
+    since = _annotated_time(claim, AT_RISK)
+    return since is not None and now - since < RECOMMENDATION_VALIDITY
 
 
-def _moment(claim: NodeClaim, annotation: str) -> datetime | None:
+def _annotated_time(claim: NodeClaim, annotation: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(claim.metadata.annotations[annotation])
+        time = datetime.fromisoformat(claim.metadata.annotations[annotation])
     except (KeyError, ValueError):
         return None
-    return moment if moment.tzinfo is not None else None
+    return time if time.tzinfo is not None else None

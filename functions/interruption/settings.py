@@ -1,4 +1,4 @@
-"""What the interruption function is told by its environment."""
+"""The settings of the interruption function."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shared.settings import ProvisioningSettings
 
 
 class InterruptionSettings(ProvisioningSettings, frozen=True, kw_only=True):
-    """What provisioning needs, for replacements; termination's queue for what is drained; its own dead letters."""
+    """The provisioning settings for launching replacements, the termination queue, and the dead-letter queue."""
 
     termination_queue_url: str
     dead_letter_queue_url: str

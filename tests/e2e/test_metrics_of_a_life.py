@@ -21,7 +21,7 @@ FAILURES = {
     metrics.REPAIRED,
     metrics.CATALOG_STALE,
     metrics.CATALOG_MALFORMED,
-    metrics.MOVED,
+    metrics.PROACTIVELY_REPLACED,
     metrics.INTERRUPTION_CONTRADICTED,
 }
 """Counts of what goes wrong or is forged, or that EC2 announces days ahead: nothing of it happens here, and nothing is

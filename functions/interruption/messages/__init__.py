@@ -1,1 +1,1 @@
-"""What EC2 says about its machines: one module a kind of event, and what follows from each. Pure."""
+"""The events that interrupt instances: one module per event type, with its source, detail-type and parser. Pure."""

@@ -1,14 +1,22 @@
-"""An interruptible capacity reservation is reclaimed, or a capacity block ends, and the instances in it go with it.
+"""Capacity reservation interruption warning: an interruptible reservation is reclaimed, or a capacity block ends.
 
 Samples: AWS's pages "Monitor interruptible Capacity Reservations" and "Monitor Capacity Blocks using EventBridge" (EC2
-User Guide). Both say when the instance is terminated.
+User Guide). Both say when the instances of the reservation are terminated.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from functions.interruption.messages.notice import TWO_MINUTES, Basis, Detail, Notice, moment, reclaimed, text
+from functions.interruption.messages.notice import (
+    TWO_MINUTES,
+    Detail,
+    Evidence,
+    Notice,
+    interruption_notice,
+    optional_time,
+    required_text,
+)
 from shared.api.meta import EventReason
 
 SOURCE = "aws.ec2"
@@ -16,12 +24,13 @@ DETAIL_TYPE = "EC2 Capacity Reservation Instance Interruption Warning"
 
 
 def parse(detail: Detail, time: datetime) -> Notice:
-    """The instance goes when the event says, two minutes from it if it doesn't, and the offering is gone."""
-    instance = text(detail, "instance-id")
-    return reclaimed(
-        instance,
-        by=moment(detail, "instance-termination-time", datetime.fromisoformat) or time + TWO_MINUTES,
+    """The instance is terminated at the stated time, else two minutes after the event; its offering is unavailable."""
+    instance_id = required_text(detail, "instance-id")
+    terminated_at = optional_time(detail, "instance-termination-time", datetime.fromisoformat)
+    return interruption_notice(
+        instance_id,
+        effective_at=terminated_at or time + TWO_MINUTES,
         reason=EventReason("CapacityReservationInterrupted"),
-        message=f"the capacity reservation of instance {instance} is reclaimed",
-        basis=Basis.RESERVED,
+        message=f"the capacity reservation of instance {instance_id} is reclaimed",
+        evidence=Evidence.RESERVED,
     )

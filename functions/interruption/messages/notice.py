@@ -1,6 +1,6 @@
-"""What an event about machines comes down to: which instances, what is happening to them, and by when they go.
+"""A notice: what an event announces about instances, which action it requires, and when it takes effect.
 
-Each kind of event has its own module with the same three names: ``SOURCE``, ``DETAIL_TYPE`` and ``parse``.
+Each event type has its own module with the same three names: ``SOURCE``, ``DETAIL_TYPE`` and ``parse``.
 """
 
 from __future__ import annotations
@@ -12,104 +12,106 @@ from enum import Enum
 from typing import Any
 
 
-class Ask(Enum):
-    """What a notice asks for."""
+class Action(Enum):
+    """The action that a notice requires."""
 
-    GIVE_UP = "give up"
-    """The machine goes at ``by``, or is gone: its pods must run elsewhere, now."""
-    RISK = "risk"
-    """The machine may be taken soon: what is done is the pool's choice."""
-    MAINTENANCE = "maintenance"
-    """The machine stops at ``by``, often days ahead: it is moved before, as budgets allow."""
-    NOTHING = "nothing"
-    """The event is of this kind but says nothing that concerns a node."""
+    CORDON_AND_DRAIN = "cordon and drain"
+    """The instance is interrupted at ``effective_at``, or has ended: its pods are replaced and evicted now."""
+    APPLY_REBALANCE_POLICY = "apply the rebalance policy"
+    """The instance is at a higher risk of interruption: its NodePool's policy decides."""
+    REPLACE_BEFORE_MAINTENANCE = "replace before maintenance"
+    """Maintenance starts at ``effective_at``, often in days: the node is replaced before, as budgets allow."""
+    NO_ACTION = "no action"
+    """The event doesn't affect a node."""
 
 
-class Basis(Enum):
-    """What EC2 reports about the instance if the event is true (see ``event_verification``)."""
+class Evidence(Enum):
+    """What EC2 reports about the instance if the event is true; see ``event_verification``."""
 
-    SPOT_TAKEN = "a spot instance that EC2 takes back"
+    SPOT_INTERRUPTED = "a spot instance that is being interrupted"
     SPOT = "a spot instance"
     RESERVED = "an instance in a capacity reservation"
-    STOPPING = "an instance that no longer runs"
-    UNASKED = "nothing that EC2 would be asked for"
+    NOT_RUNNING = "an instance that isn't running"
+    NONE = "nothing that could be verified"
 
 
 TWO_MINUTES = timedelta(minutes=2)
-"""How long before it takes a machine back EC2 says so."""
-SHORT_USE = timedelta(minutes=5)
-"""How long a warning is worth following: as long as its queue keeps it. A machine that is gone is found by sweeps."""
-LONG_USE = timedelta(minutes=15)
-"""How long other events are."""
+"""How long before an interruption EC2 sends its warning."""
+WARNING_VALIDITY = timedelta(minutes=5)
+"""How long a warning is acted on: the retention of its queue. Sweeps find instances that have ended."""
+VALIDITY = timedelta(minutes=15)
+"""How long other events are acted on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """One event, understood. ``reason`` is the Kubernetes event's, ``message`` is for a person.
+    """A parsed event. ``reason`` is the reason of the Kubernetes event, ``message`` its message.
 
-    ``works`` says that pods run there until ``by``, as if nothing were; ``offering_gone`` that the instance's offering
-    should not be asked for again for a while. A notice older than ``use`` says nothing about now. ``basis`` is what EC2
-    can be asked about it.
+    ``running`` says whether pods keep running on the instance until ``effective_at``; ``offering_unavailable`` whether
+    its offering should not be requested for a while. A notice older than ``valid_for`` is ignored. ``evidence`` is what
+    EC2 can confirm.
     """
 
     instance_ids: tuple[str, ...]
-    ask: Ask
+    action: Action
     reason: str
     message: str
-    basis: Basis
-    by: datetime | None = None
-    works: bool = True
-    offering_gone: bool = False
-    use: timedelta = SHORT_USE
+    evidence: Evidence
+    effective_at: datetime | None = None
+    running: bool = True
+    offering_unavailable: bool = False
+    valid_for: timedelta = WARNING_VALIDITY
 
 
 class MalformedEventError(ValueError):
-    """An event of a known kind that lacks what it must have; the text says what."""
+    """An event of a known type that lacks a required field; the text names the field."""
 
 
 Detail = dict[str, Any]
 Parser = Callable[[Detail, datetime], Notice]
-"""From an event's detail and its time."""
+"""Parses an event's detail; the second argument is the event's time."""
 
 
-def reclaimed(instance: str, *, by: datetime, reason: str, message: str, basis: Basis) -> Notice:
-    """EC2 takes the machine back at that moment, because it wants its kind for others: there is none left of it."""
+def interruption_notice(
+    instance_id: str, *, effective_at: datetime, reason: str, message: str, evidence: Evidence
+) -> Notice:
+    """The notice that EC2 reclaims the instance's capacity at that time, so its offering is unavailable too."""
     return Notice(
-        instance_ids=(instance,),
-        ask=Ask.GIVE_UP,
+        instance_ids=(instance_id,),
+        action=Action.CORDON_AND_DRAIN,
         reason=reason,
         message=message,
-        basis=basis,
-        by=by,
-        offering_gone=True,
+        evidence=evidence,
+        effective_at=effective_at,
+        offering_unavailable=True,
     )
 
 
-def moment(detail: Detail, field: str, read: Callable[[str], datetime]) -> datetime | None:
-    """A time that the detail may have; None: it has none. ``read`` raises ValueError for what is no time.
+def optional_time(detail: Detail, field: str, parse: Callable[[str], datetime]) -> datetime | None:
+    """A time in the detail; None if the field is missing. ``parse`` raises ValueError for an invalid time.
 
     Raises:
-        MalformedEventError: it can't be read, or has no time zone.
+        MalformedEventError: the time is invalid or has no time zone.
     """
-    said = detail.get(field)
-    if said is None:
+    value = detail.get(field)
+    if value is None:
         return None
     try:
-        found = read(str(said))
+        time = parse(str(value))
     except ValueError as error:
-        raise MalformedEventError(f"detail.{field} is {said!r}, where a time is required") from error
-    if found.tzinfo is None:
-        raise MalformedEventError(f"detail.{field} is {said!r}, without a time zone")
-    return found
+        raise MalformedEventError(f"detail.{field} is {value!r}, must be a time") from error
+    if time.tzinfo is None:
+        raise MalformedEventError(f"detail.{field} is {value!r}, must have a time zone")
+    return time
 
 
-def text(detail: Detail, field: str) -> str:
-    """A text that the detail must have.
+def required_text(detail: Detail, field: str) -> str:
+    """A text in the detail.
 
     Raises:
-        MalformedEventError: it is missing, empty or no text.
+        MalformedEventError: the field is missing, empty or not a text.
     """
     value = detail.get(field)
     if not isinstance(value, str) or not value:
-        raise MalformedEventError(f"detail.{field} is {value!r}, where a text is required")
+        raise MalformedEventError(f"detail.{field} is {value!r}, must be a non-empty text")
     return value

@@ -1,4 +1,4 @@
-"""From an EventBridge event to a notice: finds the parser by source and detail-type."""
+"""Parses the body of an EventBridge event into a notice, with the parser for its source and detail-type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARSERS: dict[tuple[str, str], Parser] = {
 }
 
 
-class _Event(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type"}):
+class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type"}):
     source: str
     detail_type: str
     time: datetime
@@ -36,25 +36,27 @@ class _Event(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type"})
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice, and when EC2 gave it."""
+    """A notice, and the time of the event."""
 
     notice: Notice
     time: datetime
 
 
 def parse(body: str) -> Event:
-    """The notice in a message body.
+    """The event in a message body.
 
     Raises:
-        MalformedEventError: not an event, of a kind nobody here knows, or without what its kind must have.
+        MalformedEventError: the body isn't an EventBridge event, its type is unknown, or a required field is missing.
     """
     try:
-        event = msgspec.json.decode(body, type=_Event)
+        envelope = msgspec.json.decode(body, type=_Envelope)
     except msgspec.MsgspecError as error:
         raise MalformedEventError(f"not an EventBridge event: {error}") from error
-    parser = _PARSERS.get((event.source, event.detail_type))
+    parser = _PARSERS.get((envelope.source, envelope.detail_type))
     if parser is None:
-        raise MalformedEventError(f'no interruption event: source "{event.source}", detail-type "{event.detail_type}"')
-    if event.time.tzinfo is None:
+        raise MalformedEventError(
+            f'not an interruption event: source "{envelope.source}", detail-type "{envelope.detail_type}"'
+        )
+    if envelope.time.tzinfo is None:
         raise MalformedEventError("time has no time zone")
-    return Event(notice=parser(event.detail, event.time), time=event.time)
+    return Event(notice=parser(envelope.detail, envelope.time), time=envelope.time)

@@ -1,14 +1,14 @@
-"""EC2 sees a higher risk that a spot instance will be taken back.
+"""EC2 instance rebalance recommendation: a spot instance is at a higher risk of interruption.
 
-Sample: AWS's page "EC2 instance rebalance recommendations" (EC2 User Guide). Often ten to twenty minutes ahead of the
-warning, sometimes together with it, sometimes without one.
+Sample: AWS's page "EC2 instance rebalance recommendations" (EC2 User Guide). It often comes ten to twenty minutes
+before the interruption warning, sometimes together with it, sometimes without one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from functions.interruption.messages.notice import LONG_USE, Ask, Basis, Detail, Notice, text
+from functions.interruption.messages.notice import VALIDITY, Action, Detail, Evidence, Notice, required_text
 from shared.api.meta import EventReason
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ DETAIL_TYPE = "EC2 Instance Rebalance Recommendation"
 
 
 def parse(detail: Detail, time: datetime) -> Notice:  # noqa: ARG001 (every parser gets the time)
-    """What is done is the pool's choice."""
-    instance = text(detail, "instance-id")
+    """The NodePool's rebalance policy decides what happens."""
+    instance_id = required_text(detail, "instance-id")
     return Notice(
-        instance_ids=(instance,),
-        ask=Ask.RISK,
+        instance_ids=(instance_id,),
+        action=Action.APPLY_REBALANCE_POLICY,
         reason=EventReason("SpotRebalanceRecommendation"),
-        message=f"EC2 recommends to replace spot instance {instance}: it is at a higher risk of interruption",
-        basis=Basis.SPOT,
-        use=LONG_USE,
+        message=f"EC2 recommends replacing spot instance {instance_id}: its risk of interruption is elevated",
+        evidence=Evidence.SPOT,
+        valid_for=VALIDITY,
     )

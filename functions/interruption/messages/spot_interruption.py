@@ -1,13 +1,20 @@
-"""EC2 takes a spot instance back in two minutes.
+"""Spot instance interruption warning: EC2 interrupts a spot instance in two minutes.
 
-Sample: AWS's page "Spot Instance interruption notices" (EC2 User Guide). The event's time is when the notice was given.
+Sample: AWS's page "Spot Instance interruption notices" (EC2 User Guide). The event's time is the time of the warning.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from functions.interruption.messages.notice import TWO_MINUTES, Basis, Detail, Notice, reclaimed, text
+from functions.interruption.messages.notice import (
+    TWO_MINUTES,
+    Detail,
+    Evidence,
+    Notice,
+    interruption_notice,
+    required_text,
+)
 from shared.api.meta import EventReason
 
 if TYPE_CHECKING:
@@ -18,12 +25,12 @@ DETAIL_TYPE = "EC2 Spot Instance Interruption Warning"
 
 
 def parse(detail: Detail, time: datetime) -> Notice:
-    """The instance goes in two minutes, and its offering is scarce now."""
-    instance = text(detail, "instance-id")
-    return reclaimed(
-        instance,
-        by=time + TWO_MINUTES,
+    """The instance is interrupted in two minutes, and its offering is unavailable."""
+    instance_id = required_text(detail, "instance-id")
+    return interruption_notice(
+        instance_id,
+        effective_at=time + TWO_MINUTES,
         reason=EventReason("SpotInterrupted"),
-        message=f"EC2 takes spot instance {instance} back in two minutes",
-        basis=Basis.SPOT_TAKEN,
+        message=f"EC2 interrupts spot instance {instance_id} in two minutes",
+        evidence=Evidence.SPOT_INTERRUPTED,
     )

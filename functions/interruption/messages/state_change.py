@@ -1,4 +1,4 @@
-"""An instance stops or is terminated, whoever asked for it.
+"""Instance state-change notification: an instance stops or is terminated, whoever requested it.
 
 Sample: AWS's page "State change events for Amazon EC2 instances" (EC2 User Guide).
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from functions.interruption.messages.notice import LONG_USE, Ask, Basis, Detail, Notice, text
+from functions.interruption.messages.notice import VALIDITY, Action, Detail, Evidence, Notice, required_text
 from shared.api.meta import EventReason
 
 SOURCE = "aws.ec2"
 DETAIL_TYPE = "EC2 Instance State-change Notification"
-STOPS_WITHIN = timedelta(minutes=2)
-"""How long an operating system that shuts down may take; then what is left of the drain is finished."""
+SHUTDOWN_TIMEOUT = timedelta(minutes=2)
+"""How long the operating system may take to shut down; the drain is ended after that."""
 
 _REASONS = {
     "stopping": EventReason("InstanceStopping"),
@@ -24,20 +24,17 @@ _REASONS = {
 
 
 def parse(detail: Detail, time: datetime) -> Notice:
-    """A machine that stops is drained as far as it still can be, one that is gone is finished with.
-
-    One that comes concerns nobody here.
-    """
-    instance = text(detail, "instance-id")
-    state = text(detail, "state")
+    """A stopping instance is drained as far as possible, an ended one is removed; a starting one needs no action."""
+    instance_id = required_text(detail, "instance-id")
+    state = required_text(detail, "state")
     reason = _REASONS.get(state)
     return Notice(
-        instance_ids=(instance,),
-        ask=Ask.NOTHING if reason is None else Ask.GIVE_UP,
+        instance_ids=(instance_id,),
+        action=Action.NO_ACTION if reason is None else Action.CORDON_AND_DRAIN,
         reason=reason or "InstanceStarting",
-        message=f"instance {instance} is {state}",
-        basis=Basis.STOPPING,
-        by=time + STOPS_WITHIN if state == "stopping" else time,
-        works=False,
-        use=LONG_USE,
+        message=f"instance {instance_id} is {state}",
+        evidence=Evidence.NOT_RUNNING,
+        effective_at=time + SHUTDOWN_TIMEOUT if state == "stopping" else time,
+        running=False,
+        valid_for=VALIDITY,
     )

@@ -111,7 +111,7 @@ def test_a_storm_of_ten_thousand_messages_is_worked_off_and_nothing_of_ours_is_l
     assert len(received) >= 10_000
     world.run_until(lambda: not {i.id for i in world.instances()} & set(ours), limit=timedelta(minutes=5))
     given_up = Counter(
-        line["nodeclaim"] for i in interruptions(world) for line in i.logs if line["message"] == "A node is given up"
+        line["nodeclaim"] for i in interruptions(world) for line in i.logs if line["message"] == "Draining a node"
     )
     assert len(given_up) == 20
     assert set(given_up.values()) == {1}

@@ -11,58 +11,64 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.interruption.messages.notice import Ask, MalformedEventError
+from functions.interruption.messages.notice import Action, MalformedEventError
 from functions.interruption.messages.parser import parse
 
 Sample = Callable[[str], dict[str, Any]]
 
 
 def test_a_spot_warning_takes_the_machine_two_minutes_later_and_its_offering_with_it(sample: Sample) -> None:
-    event = parse(json.dumps(sample("spot_warning")))
+    event = parse(json.dumps(sample("spot_interruption")))
     assert event.notice.instance_ids == ("i-1234567890abcdef0",)
-    assert event.notice.ask is Ask.GIVE_UP
-    assert event.notice.by == datetime(2021, 2, 3, 14, 7, 6, tzinfo=UTC)
-    assert event.notice.offering_gone
+    assert event.notice.action is Action.CORDON_AND_DRAIN
+    assert event.notice.effective_at == datetime(2021, 2, 3, 14, 7, 6, tzinfo=UTC)
+    assert event.notice.offering_unavailable
 
 
 def test_a_rebalance_recommendation_is_a_risk_without_a_date(sample: Sample) -> None:
-    notice = parse(json.dumps(sample("rebalance"))).notice
-    assert (notice.ask, notice.by, notice.offering_gone) == (Ask.RISK, None, False)
+    notice = parse(json.dumps(sample("rebalance_recommendation"))).notice
+    assert (notice.action, notice.effective_at, notice.offering_unavailable) == (
+        Action.APPLY_REBALANCE_POLICY,
+        None,
+        False,
+    )
 
 
 def test_a_capacity_reservation_takes_the_machine_when_it_says(sample: Sample) -> None:
-    event = sample("reservation")
+    event = sample("capacity_reservation_interruption")
     notice = parse(json.dumps(event)).notice
-    assert notice.ask is Ask.GIVE_UP
-    assert notice.by == datetime(2025, 11, 20, 10, 10, tzinfo=UTC)
+    assert notice.action is Action.CORDON_AND_DRAIN
+    assert notice.effective_at == datetime(2025, 11, 20, 10, 10, tzinfo=UTC)
     del event["detail"]["instance-termination-time"]
-    assert parse(json.dumps(event)).notice.by == datetime(2025, 11, 20, 10, 2, tzinfo=UTC)
+    assert parse(json.dumps(event)).notice.effective_at == datetime(2025, 11, 20, 10, 2, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("state", "ask", "within"),
+    ("state", "action", "within"),
     [
-        ("pending", Ask.NOTHING, 0),
-        ("running", Ask.NOTHING, 0),
-        ("stopping", Ask.GIVE_UP, 120),
-        ("stopped", Ask.GIVE_UP, 0),
-        ("shutting-down", Ask.GIVE_UP, 0),
-        ("terminated", Ask.GIVE_UP, 0),
+        ("pending", Action.NO_ACTION, 0),
+        ("running", Action.NO_ACTION, 0),
+        ("stopping", Action.CORDON_AND_DRAIN, 120),
+        ("stopped", Action.CORDON_AND_DRAIN, 0),
+        ("shutting-down", Action.CORDON_AND_DRAIN, 0),
+        ("terminated", Action.CORDON_AND_DRAIN, 0),
     ],
 )
-def test_a_machine_that_stops_or_is_gone_is_finished_with(sample: Sample, state: str, ask: Ask, within: int) -> None:
+def test_a_machine_that_stops_or_is_gone_is_finished_with(
+    sample: Sample, state: str, action: Action, within: int
+) -> None:
     event = sample("state_change")
     event["detail"]["state"] = state
     read = parse(json.dumps(event))
-    assert read.notice.ask is ask
-    assert read.notice.by == read.time + timedelta(seconds=within)
+    assert read.notice.action is action
+    assert read.notice.effective_at == read.time + timedelta(seconds=within)
 
 
 def test_scheduled_maintenance_has_the_date_that_aws_gives(sample: Sample) -> None:
     notice = parse(json.dumps(sample("scheduled_change"))).notice
     assert notice.instance_ids == ("i-12345678",)
-    assert notice.ask is Ask.MAINTENANCE
-    assert notice.by == datetime(2016, 6, 5, 15, 10, 9, tzinfo=UTC)
+    assert notice.action is Action.REPLACE_BEFORE_MAINTENANCE
+    assert notice.effective_at == datetime(2016, 6, 5, 15, 10, 9, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -79,10 +85,19 @@ def test_scheduled_maintenance_has_the_date_that_aws_gives(sample: Sample) -> No
 def test_health_events_that_concern_no_machine_ask_for_nothing(sample: Sample, change: dict[str, Any]) -> None:
     event = sample("scheduled_change")
     event["detail"].update(change)
-    assert parse(json.dumps(event)).notice.ask is Ask.NOTHING
+    assert parse(json.dumps(event)).notice.action is Action.NO_ACTION
 
 
-@pytest.mark.parametrize("kind", ["spot_warning", "rebalance", "state_change", "reservation", "scheduled_change"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "spot_interruption",
+        "rebalance_recommendation",
+        "state_change",
+        "capacity_reservation_interruption",
+        "scheduled_change",
+    ],
+)
 @pytest.mark.parametrize("field", ["source", "detail-type", "time", "detail"])
 def test_an_event_without_what_every_event_has_is_malformed(sample: Sample, kind: str, field: str) -> None:
     event = sample(kind)
@@ -94,16 +109,24 @@ def test_an_event_without_what_every_event_has_is_malformed(sample: Sample, kind
 @pytest.mark.parametrize(
     ("kind", "change", "said"),
     [
-        ("spot_warning", {"detail": {}}, "instance-id"),
-        ("spot_warning", {"detail": {"instance-id": 7}}, "instance-id"),
-        ("spot_warning", {"detail": None}, "detail"),
-        ("spot_warning", {"detail-type": "EC2 Spot Instance Request Fulfillment"}, "Fulfillment"),
-        ("spot_warning", {"source": "aws.rds"}, "aws.rds"),
-        ("spot_warning", {"time": "yesterday"}, "time"),
-        ("spot_warning", {"time": "2021-02-03T14:05:06"}, "time zone"),
+        ("spot_interruption", {"detail": {}}, "instance-id"),
+        ("spot_interruption", {"detail": {"instance-id": 7}}, "instance-id"),
+        ("spot_interruption", {"detail": None}, "detail"),
+        ("spot_interruption", {"detail-type": "EC2 Spot Instance Request Fulfillment"}, "Fulfillment"),
+        ("spot_interruption", {"source": "aws.rds"}, "aws.rds"),
+        ("spot_interruption", {"time": "yesterday"}, "time"),
+        ("spot_interruption", {"time": "2021-02-03T14:05:06"}, "time zone"),
         ("state_change", {"detail": {"instance-id": "i-1"}}, "state"),
-        ("reservation", {"detail": {"instance-id": "i-1", "instance-termination-time": "soon"}}, "soon"),
-        ("reservation", {"detail": {"instance-id": "i-1", "instance-termination-time": "2025-01-01T00:00:00"}}, "zone"),
+        (
+            "capacity_reservation_interruption",
+            {"detail": {"instance-id": "i-1", "instance-termination-time": "soon"}},
+            "soon",
+        ),
+        (
+            "capacity_reservation_interruption",
+            {"detail": {"instance-id": "i-1", "instance-termination-time": "2025-01-01T00:00:00"}},
+            "zone",
+        ),
     ],
 )
 def test_what_is_malformed_is_said(sample: Sample, kind: str, change: dict[str, Any], said: str) -> None:

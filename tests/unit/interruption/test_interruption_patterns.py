@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RULES = {
-    "SpotInterruption": "spot_warning",
-    "Rebalance": "rebalance",
+    "SpotInterruption": "spot_interruption",
+    "Rebalance": "rebalance_recommendation",
     "StateChange": "state_change",
-    "ReservationInterruption": "reservation",
+    "ReservationInterruption": "capacity_reservation_interruption",
     "Health": "scheduled_change",
 }
 NEIGHBOURS: dict[str, dict[str, Any]] = {

@@ -87,7 +87,7 @@ def cluster(
 
 
 def gone(snapshot: Snapshot) -> list[str]:
-    return [m.node for m in replacement.decide(snapshot, now=NOW).go]
+    return [m.node for m in replacement.plan_replacements(snapshot, now=NOW).replacements]
 
 
 def test_without_a_choice_a_machine_at_risk_is_replaced() -> None:
@@ -100,10 +100,13 @@ def test_a_choice_that_nobody_can_read_counts_as_none(text: str) -> None:
 
 
 def test_a_pool_may_ignore_the_risk_or_only_cordon() -> None:
-    assert replacement.decide(cluster(5, at_risk=[3], choice="ignore"), now=NOW) == replacement.Moves()
-    moves = replacement.decide(cluster(5, at_risk=[3], choice="cordon"), now=NOW)
-    assert moves.go == ()
-    assert [n.metadata.name for n in moves.cordon] == ["n003"]
+    assert (
+        replacement.plan_replacements(cluster(5, at_risk=[3], choice="ignore"), now=NOW)
+        == replacement.ReplacementPlan()
+    )
+    plan = replacement.plan_replacements(cluster(5, at_risk=[3], choice="cordon"), now=NOW)
+    assert plan.replacements == ()
+    assert [n.metadata.name for n in plan.cordon] == ["n003"]
 
 
 @given(size=st.integers(1, 120), risky=st.sets(st.integers(0, 119)), leaving=st.sets(st.integers(0, 119)))
@@ -132,13 +135,16 @@ def test_budgets_of_the_pool_hold_for_machines_at_risk_and_for_maintenance() -> 
 def test_maintenance_waits_for_a_window_until_its_date_is_near() -> None:
     shut = [Budget(nodes="0", schedule="0 8 * * *", duration="8h")]
     assert gone(cluster(20, maintenance={2: NOW + timedelta(hours=2)}, budgets=shut)) == []
-    moves = replacement.decide(cluster(20, maintenance={2: NOW + timedelta(minutes=50)}, budgets=shut), now=NOW).go
-    assert [(m.node, m.must, m.by) for m in moves] == [("n002", True, NOW + timedelta(minutes=50))]
+    imminent = cluster(20, maintenance={2: NOW + timedelta(minutes=50)}, budgets=shut)
+    replacements = replacement.plan_replacements(imminent, now=NOW).replacements
+    assert [(r.node, r.forced, r.deadline) for r in replacements] == [("n002", True, NOW + timedelta(minutes=50))]
 
 
 def test_maintenance_that_has_begun_is_followed_without_a_deadline() -> None:
-    (move,) = replacement.decide(cluster(20, maintenance={2: NOW - timedelta(hours=1)}), now=NOW).go
-    assert (move.must, move.by) == (True, None)
+    (planned,) = replacement.plan_replacements(
+        cluster(20, maintenance={2: NOW - timedelta(hours=1)}), now=NOW
+    ).replacements
+    assert (planned.forced, planned.deadline) == (True, None)
 
 
 def test_what_the_user_asked_to_leave_alone_stays_but_for_maintenance_that_is_near() -> None:
@@ -151,4 +157,4 @@ def test_a_recommendation_counts_for_twenty_minutes() -> None:
     claim = snapshot.node_claims[3]
     assert replacement.is_marked(claim, now=NOW + timedelta(minutes=18))
     assert not replacement.is_marked(claim, now=NOW + timedelta(minutes=20))
-    assert replacement.decide(snapshot, now=NOW + timedelta(minutes=20)) == replacement.Moves()
+    assert replacement.plan_replacements(snapshot, now=NOW + timedelta(minutes=20)) == replacement.ReplacementPlan()

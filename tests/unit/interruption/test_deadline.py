@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.interruption.deadline import MARGIN, is_ours, stamp
+from functions.interruption.deadline import MARGIN, earlier_deadline, is_terminated_by_tenon
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 
@@ -26,33 +26,35 @@ def claim(*, grace: str | None = None, stamped: str | None = None, deleted: date
 
 
 def test_a_warned_machine_is_empty_a_little_before_ec2_takes_it_and_within_110_seconds() -> None:
-    assert stamp(claim(), NOW + TWO_MINUTES, now=NOW) == NOW + TWO_MINUTES - MARGIN
+    assert earlier_deadline(claim(), NOW + TWO_MINUTES, now=NOW) == NOW + TWO_MINUTES - MARGIN
     assert timedelta(seconds=10) <= MARGIN < timedelta(seconds=30)
 
 
 def test_a_termination_grace_period_that_ends_sooner_is_kept() -> None:
-    assert stamp(claim(grace="30s"), NOW + TWO_MINUTES, now=NOW) == NOW + timedelta(seconds=30)
+    assert earlier_deadline(claim(grace="30s"), NOW + TWO_MINUTES, now=NOW) == NOW + timedelta(seconds=30)
     deleted = NOW - timedelta(seconds=20)
-    assert stamp(claim(grace="30s", deleted=deleted), NOW + TWO_MINUTES, now=NOW) == NOW + timedelta(seconds=10)
+    assert earlier_deadline(claim(grace="30s", deleted=deleted), NOW + TWO_MINUTES, now=NOW) == NOW + timedelta(
+        seconds=10
+    )
 
 
 def test_a_later_deadline_is_moved_forward_and_a_sooner_one_is_left_alone() -> None:
     later, sooner = (NOW + timedelta(hours=1)).isoformat(), (NOW + timedelta(seconds=5)).isoformat()
-    assert stamp(claim(stamped=later), NOW + TWO_MINUTES, now=NOW) == NOW + TWO_MINUTES - MARGIN
-    assert stamp(claim(stamped=sooner), NOW + TWO_MINUTES, now=NOW) is None
+    assert earlier_deadline(claim(stamped=later), NOW + TWO_MINUTES, now=NOW) == NOW + TWO_MINUTES - MARGIN
+    assert earlier_deadline(claim(stamped=sooner), NOW + TWO_MINUTES, now=NOW) is None
 
 
 @pytest.mark.parametrize("text", ["soon", "", "2026-01-01T12:00:00"])
 def test_a_deadline_that_nobody_can_read_is_replaced(text: str) -> None:
-    assert stamp(claim(stamped=text), NOW + TWO_MINUTES, now=NOW) is not None
+    assert earlier_deadline(claim(stamped=text), NOW + TWO_MINUTES, now=NOW) is not None
 
 
 @given(seconds=st.integers(-600, 600))
 def test_a_warning_said_twice_is_written_once(seconds: int) -> None:
     by = NOW + timedelta(seconds=seconds)
-    moment = stamp(claim(), by, now=NOW)
+    moment = earlier_deadline(claim(), by, now=NOW)
     assert moment is not None
-    assert stamp(claim(stamped=moment.isoformat(), deleted=NOW), by, now=NOW) is None
+    assert earlier_deadline(claim(stamped=moment.isoformat(), deleted=NOW), by, now=NOW) is None
 
 
 def test_what_ec2_says_of_an_instance_that_tenon_terminated_is_no_news() -> None:
@@ -60,5 +62,5 @@ def test_what_ec2_says_of_an_instance_that_tenon_terminated_is_no_news() -> None
     going = NodeClaim(
         metadata=ObjectMeta(name="c", deletion_timestamp=NOW), status=NodeClaimStatus(conditions=[terminating])
     )
-    assert is_ours(going)
-    assert not is_ours(claim(deleted=NOW))
+    assert is_terminated_by_tenon(going)
+    assert not is_terminated_by_tenon(claim(deleted=NOW))
