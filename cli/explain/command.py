@@ -1,4 +1,4 @@
-"""``tenon explain``: which object, and what is said of it."""
+"""``tenon explain``: why a pod is pending, a node is kept, or a NodePool or NodeClaim has no node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def explain(
     kind: Annotated[
         str, typer.Argument(help="pod, node, nodepool or nodeclaim; or KIND/NAME.", autocompletion=_complete_kind)
     ],
-    name: Annotated[str, typer.Argument(help="Its name; NAMESPACE/NAME for a pod.")] = "",
+    name: Annotated[str, typer.Argument(help="The object's name; for a pod also NAMESPACE/NAME.")] = "",
     file: source.File = None,
     namespace: source.Namespace = "default",
     context: source.Context = "",
@@ -36,9 +36,9 @@ def explain(
     aws: source.Aws = False,
     as_json: source.Json = False,
 ) -> None:
-    """Say why a pod waits, a node is kept, or a pool or claim doesn't launch.
+    """Explain why a pod is pending, a node is kept, or a NodePool or NodeClaim has no node.
 
-    The reason first, then each constraint with its answer, the nearest miss, and what the decision log and events say.
+    Prints the reason first, then changes that would help, each check with its result, and past events and decisions.
 
     For example:
 
@@ -53,23 +53,23 @@ def explain(
     with errors_as_one_line("explain"):
         if not name:
             kind, _, name = kind.partition("/")
-        what = _KINDS.get(kind.lower())
-        if what is None or not name:
+        resource = _KINDS.get(kind.lower())
+        if resource is None or not name:
             raise UsageError(f'"{kind} {name}" is not pod, node, nodepool or nodeclaim with a name')
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
-            from cli import terminal  # noqa: PLC0415 (slow to import)
-            from cli.explain import explanation, node_claims, node_pools, nodes, pods  # noqa: PLC0415
+            from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.explain import explanation, node_claims, node_pools, nodes, pods  # noqa: PLC0415 (the same)
 
-            match what:
+            match resource:
                 case "pod":
-                    found = pods.explain(observed, name if "/" in name else f"{namespace}/{name}")
+                    result = pods.explain(observed, name if "/" in name else f"{namespace}/{name}")
                 case "node":
-                    found = nodes.explain(observed, name)
+                    result = nodes.explain(observed, name)
                 case "nodepool":
-                    found = node_pools.explain(observed, name)
+                    result = node_pools.explain(observed, name)
                 case _:
-                    found = node_claims.explain(observed, name)
+                    result = node_claims.explain(observed, name)
             if as_json:
-                typer.echo(json.dumps(explanation.as_json(found)))
+                typer.echo(json.dumps(explanation.as_json(result)))
             else:
-                explanation.show(terminal.console(), found, now=observed.now, notes=observed.notes)
+                explanation.show(terminal.console(), result, now=observed.now, notes=observed.notes)

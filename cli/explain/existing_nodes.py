@@ -1,4 +1,4 @@
-"""Why no node that is there takes a pod: what each lacks, counted, and the one that lacks least."""
+"""Why no existing node can take a pod: the obstacles with the number of nodes, and the nearest node."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli import terminal
-from cli.explain import pod_constraints
 from cli.explain.explanation import Check, Section
+from cli.explain.pod_constraints import requested
 from shared.api.quantity import PODS, format_quantity
 from shared.api.taints import REPELLING, format_taint, untolerated
 from shared.scheduling.rules.node_affinity import required_alternatives
@@ -24,84 +24,82 @@ if TYPE_CHECKING:
     from shared.scheduling.rules.requirements import Requirements
     from shared.scheduling.state.state_nodes import StateNode
 
-_SHOWN = 6
+_MAX_OBSTACLES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rooms:
-    """``summary`` in one clause; ``nearest`` a line about the node that lacks least, if any is near."""
+class ExistingNodesResult:
+    """``summary`` is one clause; ``nearest`` is a line about the node with one obstacle, if there is one."""
 
     summary: str
     nearest: tuple[str, ...]
     sections: tuple[Section, ...]
 
 
-def survey(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod) -> Rooms:
-    """What stands in the way on every node and claim that is there."""
+@dataclass(frozen=True)
+class _Obstacle:
+    """``name`` is the same for all nodes that have it. ``distance`` is the missing share of a resource, else 1."""
+
+    name: str
+    distance: float = 1.0
+    detail: str = ""
+
+
+def check_existing_nodes(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod) -> ExistingNodesResult:
+    """The obstacles on all nodes, and on NodeClaims whose node has not joined yet."""
     snapshot = observed.snapshot
-    places = build_cluster_state(
+    nodes = build_cluster_state(
         snapshot, resolved_pools.instance_types, daemon_set_pods(snapshot.daemon_sets), frozenset()
     ).nodes
-    if not places:
-        return Rooms(summary="there is no node", nearest=(), sections=())
-    asked = {**pod_constraints.amounts(pod), PODS: 1}
+    if not nodes:
+        return ExistingNodesResult(summary="there is no node", nearest=(), sections=())
+    amounts = {**requested(pod), PODS: 1}
     try:
         alternatives = required_alternatives(pod.spec)
     except RequirementError:
         alternatives = ()
-    lacking = [(p, _lacks(p, pod, asked, alternatives)) for p in places]
-    counted = Counter(kind for _, lacks in lacking for kind in lacks)
+    obstacles_by_node = [(n, _obstacles(n, pod, amounts, alternatives)) for n in nodes]
+    counts = Counter(o.name for _, obstacles in obstacles_by_node for o in obstacles)
+    node_count = terminal.plural(len(nodes), "node")
     checks = [
-        Check(what=kind, ok=False, detail=f"on {count} of {terminal.plural(len(places), 'node')}")
-        for kind, count in counted.most_common(_SHOWN)
+        Check(name=name, ok=False, detail=f"on {count} of {node_count}")
+        for name, count in counts.most_common(_MAX_OBSTACLES)
     ]
-    free = sum(not lacks for _, lacks in lacking)
-    if free:
-        checks.append(
-            Check(
-                what="rules about other pods or volumes",
-                ok=False,
-                detail=f"on {terminal.plural(free, 'node')} with room",
-            )
-        )
-    near = min(lacking, key=lambda one: (len(one[1]), sum(one[1].values()), one[0].name))
-    nearest = (
-        (f"nearest node {near[0].name}: {', '.join(_told(near[0], near[1], asked))}",) if len(near[1]) == 1 else ()
-    )
-    title = f"Nodes that are there · {len(places)}"
-    return Rooms(
-        summary=f"none of {terminal.plural(len(places), 'node')} that are there takes it",
-        nearest=nearest,
-        sections=(Section(title=title, checks=tuple(checks)),),
+    without_obstacle = sum(not obstacles for _, obstacles in obstacles_by_node)
+    if without_obstacle:
+        detail = f"on {terminal.plural(without_obstacle, 'node')} with enough resources"
+        checks.append(Check(name="constraints on other pods or volumes", ok=False, detail=detail))
+    return ExistingNodesResult(
+        summary=f"none of {node_count} can take it",
+        nearest=_nearest(obstacles_by_node),
+        sections=(Section(title=f"Existing nodes · {len(nodes)}", checks=tuple(checks)),),
     )
 
 
-def _lacks(place: StateNode, pod: Pod, asked: Resources, alternatives: tuple[Requirements, ...]) -> dict[str, float]:
-    """What is in the way, in words that nodes have in common, with how far off it is (1: wholly)."""
-    found: dict[str, float] = {}
-    taint = untolerated(pod.spec.tolerations, place.taints, effects=REPELLING)
+def _nearest(obstacles_by_node: list[tuple[StateNode, list[_Obstacle]]]) -> tuple[str, ...]:
+    """A line about the nearest node, if it has only one obstacle."""
+    node, obstacles = min(
+        obstacles_by_node, key=lambda item: (len(item[1]), sum(o.distance for o in item[1]), item[0].name)
+    )
+    if len(obstacles) != 1:
+        return ()
+    return (f"nearest node {node.name}: {obstacles[0].detail or obstacles[0].name}",)
+
+
+def _obstacles(
+    node: StateNode, pod: Pod, amounts: Resources, alternatives: tuple[Requirements, ...]
+) -> list[_Obstacle]:
+    obstacles = []
+    taint = untolerated(pod.spec.tolerations, node.taints, effects=REPELLING)
     if taint is not None:
-        found[f"taint {format_taint(taint)} isn't tolerated"] = 1.0
-    wrong = [
-        [key for key, allowed in sorted(a.items()) if not allowed.has(place.labels.get(key))] for a in alternatives
+        obstacles.append(_Obstacle(f"taint {format_taint(taint)} is not tolerated"))
+    mismatches = [
+        [key for key, allowed in sorted(a.items()) if not allowed.has(node.labels.get(key))] for a in alternatives
     ]
-    least = min(wrong, key=len, default=[])
-    for key in least:
-        found[f"label {key} isn't what it asks for"] = 1.0
-    for name, amount in sorted(asked.items()):
-        room = place.available.get(name, 0)
-        if amount > room:
-            found[f"too little {name} is free"] = (amount - max(room, 0)) / amount
-    return found
-
-
-def _told(place: StateNode, lacks: dict[str, float], asked: Resources) -> list[str]:
-    told = []
-    for what in lacks:
-        name = what.removeprefix("too little ").removesuffix(" is free")
-        if name in asked and what.startswith("too little"):
-            room = format_quantity(name, max(0, place.available.get(name, 0)))
-            told.append(f"{name} {format_quantity(name, asked[name])} is asked, {room} is free")
-        else:
-            told.append(what)
-    return told
+    obstacles += [_Obstacle(f"label {key} doesn't match") for key in min(mismatches, key=len, default=[])]
+    for name, amount in sorted(amounts.items()):
+        available = max(0, node.available.get(name, 0))
+        if amount > node.available.get(name, 0):
+            detail = f"{name} {format_quantity(name, amount)} requested, {format_quantity(name, available)} available"
+            obstacles.append(_Obstacle(f"insufficient {name}", (amount - available) / amount, detail))
+    return obstacles

@@ -1,4 +1,4 @@
-"""An explanation as a value: the reason in one sentence, then each question that was asked, and its answer."""
+"""An explanation: the reason in one sentence, then every check with its result; as text and as JSON."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from rich.padding import Padding
 from rich.text import Text
 
 from cli import terminal
+from cli.cluster.history import PastEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from rich.console import Console
+    from rich.table import Table
 
-    from cli.cluster.history import PastEvent
     from shared.decision_log import DecisionRecord
 
 _SIGNS = {True: ("✓", terminal.GOOD), False: ("✗", terminal.BAD), None: ("·", terminal.QUIET)}
-_LAST_WORDS = 5
+_MAX_PAST_EVENTS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One question. ``ok`` False: this is in the way; None: said, but nothing hangs on it."""
+    """One check. ``ok`` False: it failed; None: information only."""
 
-    what: str
+    name: str
     ok: bool | None
     detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Questions that belong together, such as those that one NodePool was asked."""
+    """Checks that belong together, such as those of one NodePool."""
 
     title: str
     checks: tuple[Check, ...]
@@ -42,9 +43,10 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """``subject`` names the object, ``state`` says in a word or two how it is, ``reason`` why.
+    """``subject`` names the object, ``state`` completes a sentence about it, ``reason`` says why.
 
-    ``nearest`` is what would change it, one way a line; ``said`` what was said of it before, newest first.
+    ``criterion`` is the kind of reason. ``nearest`` are changes that would schedule the pod, one a line. ``history``
+    are past events and decisions, newest first.
     """
 
     subject: str
@@ -53,21 +55,19 @@ class Explanation:
     criterion: str = ""
     nearest: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
-    said: tuple[PastEvent, ...] = ()
+    history: tuple[PastEvent, ...] = ()
 
-    def with_words(self, events: Iterable[PastEvent], decisions: Iterable[DecisionRecord] = ()) -> Explanation:
-        """With the last words of events and the decision log."""
-        from cli.cluster.history import PastEvent  # noqa: PLC0415 (a cycle otherwise)
-
+    def with_history(self, events: Iterable[PastEvent], decisions: Iterable[DecisionRecord] = ()) -> Explanation:
+        """The same with past events and the decision log's rows, newest first."""
         logged = [
             PastEvent(at=d.at, reason=f"{d.reason} {d.outcome}", message=d.why, by="decision log") for d in decisions
         ]
-        said = sorted([*logged, *events], key=lambda s: s.at.timestamp() if s.at else 0.0, reverse=True)
-        return replace(self, said=tuple(said))
+        history = sorted([*logged, *events], key=lambda e: e.at.timestamp() if e.at else 0.0, reverse=True)
+        return replace(self, history=tuple(history))
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
-    """As plain JSON values."""
+    """The explanation as JSON values."""
     return {
         "object": explanation.subject,
         "state": explanation.state,
@@ -75,49 +75,57 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "criterion": explanation.criterion,
         "nearest": list(explanation.nearest),
         "checks": [
-            {"about": s.title, "checks": [{"what": c.what, "ok": c.ok, "detail": c.detail} for c in s.checks]}
+            {"about": s.title, "checks": [{"what": c.name, "ok": c.ok, "detail": c.detail} for c in s.checks]}
             for s in explanation.sections
         ],
         "said": [
-            {"at": s.at.isoformat() if s.at else None, "reason": s.reason, "message": s.message, "by": s.by}
-            for s in explanation.said
+            {"at": e.at.isoformat() if e.at else None, "reason": e.reason, "message": e.message, "by": e.by}
+            for e in explanation.history
         ],
     }
 
 
 def show(console: Console, explanation: Explanation, *, now: datetime, notes: Iterable[str] = ()) -> None:
-    """Print it: the reason first."""
+    """Print the explanation, the reason first."""
     console.print(Text.assemble((explanation.subject, "bold"), f" {explanation.state}"))
     if explanation.reason:
-        console.print(_indented(Text(explanation.reason, style="bold"), 2))
+        console.print(_indented(Text(explanation.reason, style="bold")))
     for line in explanation.nearest:
-        console.print(_indented(Text.assemble(("→ ", terminal.GOOD), line), 2))
+        console.print(_indented(Text.assemble(("→ ", terminal.GOOD), line)))
     for note in notes:
         console.print(Text(f"  note: {note}", style=terminal.QUIET))
     for section in explanation.sections:
-        console.print()
-        console.print(terminal.title(section.title))
-        table = terminal.table("", "", "", indent=2)
-        table.show_header = False
-        for check in section.checks:
-            sign, style = _SIGNS[check.ok]
-            table.add_row(
-                "",
-                Text(sign, style=style),
-                check.what,
-                Text(check.detail, style="" if check.ok is False else terminal.QUIET),
-            )
-        console.print(table)
-    if explanation.said:
-        console.print()
-        console.print(terminal.title("Said before"))
-        table = terminal.table("", "", "", indent=2)
-        table.show_header = False
-        for said in explanation.said[:_LAST_WORDS]:
-            when = f"{terminal.age(now - said.at)} ago" if said.at else ""
-            table.add_row("", Text(when, style=terminal.QUIET), said.reason, said.message)
-        console.print(table)
+        _show_section(console, section)
+    if explanation.history:
+        _show_history(console, explanation.history, now)
 
 
-def _indented(text: Text, by: int) -> Padding:
-    return Padding(text, (0, 0, 0, by), expand=False)
+def _show_section(console: Console, section: Section) -> None:
+    table = _headless_table()
+    for check in section.checks:
+        sign, style = _SIGNS[check.ok]
+        detail = Text(check.detail, style="" if check.ok is False else terminal.QUIET)
+        table.add_row("", Text(sign, style=style), check.name, detail)
+    console.print()
+    console.print(terminal.title(section.title))
+    console.print(table)
+
+
+def _show_history(console: Console, history: Sequence[PastEvent], now: datetime) -> None:
+    table = _headless_table()
+    for event in history[:_MAX_PAST_EVENTS]:
+        when = f"{terminal.age(now - event.at)} ago" if event.at else ""
+        table.add_row("", Text(when, style=terminal.QUIET), event.reason, event.message)
+    console.print()
+    console.print(terminal.title("Events and decisions"))
+    console.print(table)
+
+
+def _headless_table() -> Table:
+    table = terminal.table("", "", "", indent=2)
+    table.show_header = False
+    return table
+
+
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 2), expand=False)

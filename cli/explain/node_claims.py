@@ -1,4 +1,4 @@
-"""How far a NodeClaim has come, what it waits for, and until when it is waited for."""
+"""How far a NodeClaim is in its lifecycle, what it waits for, and when it times out."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cli.cluster.observed_cluster import ObservedCluster
+    from shared.api.meta import Condition
     from shared.api.nodeclaim import NodeClaim
 
 _STEPS = (
-    (nodeclaim.LAUNCHED, "has no instance yet", "EC2 has given none so far"),
-    (nodeclaim.REGISTERED, "waits for its node", "the instance has not joined the cluster yet"),
-    (nodeclaim.INITIALIZED, "waits for its node to be ready", "the node isn't ready, or startup taints are left"),
+    (nodeclaim.LAUNCHED, "is not launched", "EC2 has not launched an instance yet"),
+    (nodeclaim.REGISTERED, "is not registered", "the node has not joined the cluster yet"),
+    (nodeclaim.INITIALIZED, "is not initialized", "the node is not ready, or has startup taints"),
 )
+_MAX_SIMILAR = 5
 _TIMEOUTS = {nodeclaim.LAUNCHED: LAUNCH_TIMEOUT, nodeclaim.REGISTERED: REGISTRATION_TIMEOUT}
-_TOLD = (
+_SHOWN_CONDITIONS = (
     nodeclaim.LAUNCHED, nodeclaim.REGISTERED, nodeclaim.INITIALIZED, nodeclaim.EMPTY, nodeclaim.DRIFTED,
     nodeclaim.DISRUPTION_REASON, nodeclaim.DRAINED, nodeclaim.VOLUMES_DETACHED, nodeclaim.INSTANCE_TERMINATING,
 )  # fmt: skip
 
 
 def explain(observed: ObservedCluster, name: str) -> Explanation:
-    """How the claim stands, and why it isn't further.
+    """The NodeClaim's state, and what it waits for.
 
     Raises:
-        UsageError: there is no such claim.
+        UsageError: the NodeClaim doesn't exist.
     """
     claim = next((c for c in observed.snapshot.node_claims if c.name == name), None)
     if claim is None:
-        there = ", ".join(sorted(c.name for c in observed.snapshot.node_claims)[:5]) or "none"
-        raise UsageError(f'there is no NodeClaim "{name}" (there: {there})')
-    state, reason, criterion = _standing(claim, observed.now)
+        claim_names = ", ".join(sorted(c.name for c in observed.snapshot.node_claims)[:_MAX_SIMILAR]) or "none"
+        raise UsageError(f'there is no NodeClaim "{name}" (there: {claim_names})')
+    state, reason, criterion = _state(claim, observed.now)
     decisions = observed.history.decisions(claim.status.node_name) if claim.status.node_name else ()
     return Explanation(
         subject=f"NodeClaim {name}",
@@ -50,39 +52,46 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
         reason=reason,
         criterion=criterion,
         sections=(
-            Section(title="The claim", checks=_about(claim)),
-            Section(title="How far it has come", checks=_conditions(claim, observed.now)),
+            Section(title="NodeClaim", checks=_about(claim)),
+            Section(title="Conditions", checks=_conditions(claim, observed.now)),
         ),
-    ).with_words(observed.history.events(claim.ref), decisions)
+    ).with_history(observed.history.events(claim.ref), decisions)
 
 
-def _standing(claim: NodeClaim, now: datetime) -> tuple[str, str, str]:
-    mark = queue_entry(claim)
-    conditions = claim.status.conditions
+def _state(claim: NodeClaim, now: datetime) -> tuple[str, str, str]:
+    """State, reason and criterion."""
+    entry = queue_entry(claim)
+    disruption = f"{entry.reason}: {entry.message}" if entry is not None else ""
     if claim.metadata.deletion_timestamp is not None:
-        why = f"{mark.reason}: {mark.message}" if mark is not None else "it was deleted"
-        left = ", ".join(claim.metadata.finalizers)
-        drained = is_true(conditions, nodeclaim.DRAINED)
-        waits = "its instance is being terminated" if drained else "its node is being drained"
-        return "is leaving", f"{why}; {waits}" + (f" (finalizers: {left})" if left else ""), "leaving"
-    for type_, state, otherwise in _STEPS:
-        if is_true(conditions, type_):
-            continue
-        found = condition(conditions, type_)
-        said = found.message if found is not None and found.message else otherwise
-        since = _since(claim, type_)
-        until = ""
-        if type_ in _TIMEOUTS and since is not None:
-            rest = since + _TIMEOUTS[type_] - now
-            until = f"; it is given up in {terminal.age(rest)}" if rest.total_seconds() > 0 else "; its time is over"
-        return state, said + until, type_
-    if mark is not None:
-        return "goes as soon as it is replaced", f"{mark.reason}: {mark.message}", "under way"
+        return "is being deleted", _deletion(claim, disruption or "it was deleted"), "leaving"
+    for type_, state, default_reason in _STEPS:
+        if not is_true(claim.status.conditions, type_):
+            return state, _step_reason(claim, type_, default_reason, now), type_
+    if entry is not None:
+        return "waits for its replacement", disruption, "under way"
     node = claim.status.node_name
-    return "is up", f"its node {node} is initialized; `tenon explain node {node}` says why it is kept", "up"
+    return "is initialized", f"its node is {node}; `tenon explain node {node}` says why it is kept", "up"
 
 
-def _since(claim: NodeClaim, type_: str) -> datetime | None:
+def _deletion(claim: NodeClaim, reason: str) -> str:
+    drained = is_true(claim.status.conditions, nodeclaim.DRAINED)
+    step = "its instance is being terminated" if drained else "its node is being drained"
+    finalizers = ", ".join(claim.metadata.finalizers)
+    return f"{reason}; {step}" + (f" (finalizers: {finalizers})" if finalizers else "")
+
+
+def _step_reason(claim: NodeClaim, type_: str, default_reason: str, now: datetime) -> str:
+    """The condition's message, and when the step times out."""
+    current = condition(claim.status.conditions, type_)
+    reason = current.message if current is not None and current.message else default_reason
+    started = _step_start(claim, type_)
+    if type_ not in _TIMEOUTS or started is None:
+        return reason
+    rest = started + _TIMEOUTS[type_] - now
+    return f"{reason}; it times out in {terminal.age(rest)}" if rest.total_seconds() > 0 else f"{reason}; it timed out"
+
+
+def _step_start(claim: NodeClaim, type_: str) -> datetime | None:
     if type_ == nodeclaim.REGISTERED:
         launched = condition(claim.status.conditions, nodeclaim.LAUNCHED)
         if launched is not None and launched.last_transition_time is not None:
@@ -92,31 +101,31 @@ def _since(claim: NodeClaim, type_: str) -> datetime | None:
 
 def _about(claim: NodeClaim) -> tuple[Check, ...]:
     labels = claim.metadata.labels
-    asked = next((r for r in claim.spec.requirements if r.key == names.INSTANCE_TYPE), None)
-    kind, zone, capacity = offering_key(labels)
-    machine = f"{kind}, {capacity}, {zone}" if claim.status.provider_id else "none yet"
-    return (
-        Check(what="pool", ok=None, detail=labels.get(names.NODEPOOL, "none")),
-        Check(
-            what="asks for",
-            ok=None,
-            detail=f"one of {len(asked.values)} instance types" if asked is not None else "any type",
-        ),
-        Check(what="machine", ok=None, detail=machine),
-        Check(what="instance", ok=None, detail=claim.status.provider_id.rpartition("/")[2] or "none yet"),
-        Check(what="node", ok=None, detail=claim.status.node_name or "none yet"),
-    )
+    requirement = next((r for r in claim.spec.requirements if r.key == names.INSTANCE_TYPE), None)
+    instance_type, zone, capacity_type = offering_key(labels)
+    launched = bool(claim.status.provider_id)
+    details = {
+        "pool": labels.get(names.NODEPOOL, "none"),
+        "requirement": f"one of {len(requirement.values)} instance types" if requirement is not None else "any type",
+        "offering": f"{instance_type}, {capacity_type}, {zone}" if launched else "none yet",
+        "instance": claim.status.provider_id.rpartition("/")[2] or "none yet",
+        "node": claim.status.node_name or "none yet",
+    }
+    return tuple(Check(name=name, ok=None, detail=detail) for name, detail in details.items())
 
 
 def _conditions(claim: NodeClaim, now: datetime) -> tuple[Check, ...]:
-    checks = []
-    for type_ in _TOLD:
-        found = condition(claim.status.conditions, type_)
-        if found is None:
-            continue
-        since = f"for {terminal.age(now - found.last_transition_time)}" if found.last_transition_time else ""
-        step = type_ in {s[0] for s in _STEPS}
-        ok = found.status == "True" if step else None
-        words = ", ".join(w for w in (found.reason if found.reason != type_ else "", found.message, since) if w)
-        checks.append(Check(what=type_ if step or found.status == "True" else f"not {type_}", ok=ok, detail=words))
-    return tuple(checks)
+    shown = [c for type_ in _SHOWN_CONDITIONS if (c := condition(claim.status.conditions, type_)) is not None]
+    return tuple(_condition(c, now) for c in shown)
+
+
+def _condition(current: Condition, now: datetime) -> Check:
+    is_step = current.type in {step[0] for step in _STEPS}
+    is_true_now = current.status == "True"
+    since = f"for {terminal.age(now - current.last_transition_time)}" if current.last_transition_time else ""
+    reason = current.reason if current.reason != current.type else ""
+    return Check(
+        name=current.type if is_step or is_true_now else f"not {current.type}",
+        ok=is_true_now if is_step else None,
+        detail=", ".join(part for part in (reason, current.message, since) if part),
+    )

@@ -1,6 +1,6 @@
-"""One NodePool, asked about one pod: each of the pod's constraints by itself, then what depends on several of them.
+"""Checks a pod against one NodePool: each constraint alone, then resources, then all of them together.
 
-The scheduling core answers, for a cluster that holds only what the question is about.
+The scheduler decides each check, for a cluster that only holds what the check is about.
 """
 
 from __future__ import annotations
@@ -10,9 +10,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.explain import pod_constraints
 from cli.explain.explanation import Check
-from cli.explain.pod_constraints import ABOUT_PODS, CAPACITY, LIMITS, OTHER_PODS, RESOURCES, TAINTS, TOGETHER, VOLUMES
+from cli.explain.pod_constraints import (
+    CAPACITY,
+    INTER_POD,
+    LIMITS,
+    OTHER_PODS,
+    RESOURCES,
+    TAINTS,
+    TOGETHER,
+    VOLUMES,
+    constraints_of,
+    requested,
+    unconstrained,
+    with_requests,
+)
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.daemonsets import daemon_set_pods
@@ -29,15 +41,15 @@ if TYPE_CHECKING:
     from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.decision import Decision
 
-_SAID_BY_ITSELF = frozenset({TAINTS, LIMITS, CAPACITY, TOGETHER, RESOURCES, OTHER_PODS}) | ABOUT_PODS
-"""Criteria whose reasons name what they are about."""
+_SELF_EXPLANATORY = frozenset({TAINTS, LIMITS, CAPACITY, TOGETHER, RESOURCES, OTHER_PODS}) | INTER_POD
+"""Criteria whose reasons name the constraint."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
-    """What one pool answered: its checks, and the criteria that failed, each with why.
+class NodePoolResult:
+    """The checks against one NodePool, and the failed criteria with their reasons.
 
-    ``blocked`` is why the pool launches nothing for anyone; empty if it does.
+    ``blocked`` is why the NodePool launches no nodes at all; empty if it can.
     """
 
     pool: str
@@ -46,149 +58,165 @@ class Tried:
     blocked: str = ""
 
 
-def interview(
-    observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod, pool: NodePool, wants: Sequence[Constraint]
-) -> Tried:
-    """What the pool answers about the pod, whose constraints are given."""
+def check_node_pool(
+    observed: ObservedCluster,
+    resolved_pools: ResolvedNodePools,
+    pod: Pod,
+    pool: NodePool,
+    constraints: Sequence[Constraint],
+) -> NodePoolResult:
+    """Check the pod, whose constraints are given, against the NodePool."""
     blocked = ""
     if pool.name in resolved_pools.not_ready or not resolved_pools.instance_types.get(pool.name):
         blocked = resolved_pools.not_ready.get(pool.name) or "it has no instance types"
-    asked = Asked(observed, resolved_pools, pool)
-    blocked = blocked or asked.refusal(pod_constraints.bare(pod)) or ""
+    trial = SchedulingTrial(observed, resolved_pools, pool)
+    blocked = blocked or trial.refusal(unconstrained(pod)) or ""
     if blocked:
-        return Tried(pool=pool.name, checks=(Check(what="may launch", ok=False, detail=blocked),), blocked=blocked)
-    found = _Interview(asked, pod, wants)
-    found.one_by_one()
-    found.room()
-    if not found.failed:
-        found.altogether()
-    return Tried(pool=pool.name, checks=tuple(found.checks), failed=tuple(found.failed))
+        checks = (Check(name="can launch nodes", ok=False, detail=blocked),)
+        return NodePoolResult(pool=pool.name, checks=checks, blocked=blocked)
+    pool_checks = _NodePoolChecks(trial, pod, constraints)
+    pool_checks.check_each_constraint()
+    pool_checks.check_resources()
+    if not pool_checks.failed:
+        pool_checks.check_together()
+    return NodePoolResult(pool=pool.name, checks=tuple(pool_checks.checks), failed=tuple(pool_checks.failed))
 
 
 @dataclass
-class _Interview:
-    """The questions in their order, and what came of them."""
+class _NodePoolChecks:
+    """The checks in their order, and the failed ones."""
 
-    asked: Asked
+    trial: SchedulingTrial
     pod: Pod
-    wants: Sequence[Constraint]
+    constraints: Sequence[Constraint]
     checks: list[Check] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
 
-    def one_by_one(self) -> None:
+    def check_each_constraint(self) -> None:
         """Each constraint alone."""
-        for want in self.wants:
-            refused = self.asked.refusal(want.pod, among=want.criterion in ABOUT_PODS)
-            self._note(want.criterion, want.what, refused)
+        for constraint in self.constraints:
+            reason = self.trial.refusal(constraint.alone, other_pods=constraint.criterion in INTER_POD)
+            self._add(constraint.criterion, constraint.name, reason)
 
-    def room(self) -> None:
-        """All resources at once, and within limits; not asked where one alone is too much."""
-        amounts = pod_constraints.amounts(self.pod)
+    def check_resources(self) -> None:
+        """All resources together, and the limits; skipped if one resource alone is too much."""
+        amounts = requested(self.pod)
         if {criterion for criterion, _ in self.failed} & {RESOURCES, *amounts}:
             return
-        sized = pod_constraints.asking(pod_constraints.bare(self.pod), amounts)
+        sized = with_requests(unconstrained(self.pod), amounts)
         if len(amounts) > 1:
-            refused = self.asked.refusal(sized)
-            if refused is not None:
-                self._note(RESOURCES, "all of it on one machine", refused)
+            reason = self.trial.refusal(sized)
+            if reason is not None:
+                self._add(RESOURCES, "all resources on one node", reason)
                 return
-        if self.asked.pool.spec.limits:
-            self._note(LIMITS, "limits", self.asked.refusal(sized, limits=True))
+        if self.trial.pool.spec.limits:
+            self._add(LIMITS, "limits", self.trial.refusal(sized, limits=True))
 
-    def altogether(self) -> None:
-        """What depends on everything that the pod asks for; the first that fails."""
-        alone = _apart(self.pod)
-        if (refused := self.asked.refusal(alone)) is not None:
-            self._note(TOGETHER, "all of that together", refused)
-        elif self.asked.refusal(alone, available=False) is not None:
-            self._note(CAPACITY, "capacity now", self.asked.without_capacity())
-        elif (refused := self.asked.refusal(alone, limits=True)) is not None:
-            self._note(LIMITS, "limits", refused)
+    def check_together(self) -> None:
+        """The pod with all its constraints; only the first failed check is kept."""
+        single = _without_inter_pod_constraints(self.pod)
+        if (reason := self.trial.refusal(single)) is not None:
+            self._add(TOGETHER, "all constraints together", reason)
+        elif self.trial.refusal(single, all_available=False) is not None:
+            self._add(CAPACITY, "available capacity", self.trial.no_capacity())
+        elif (reason := self.trial.refusal(single, limits=True)) is not None:
+            self._add(LIMITS, "limits", reason)
         else:
-            refused = self.asked.refusal(self.pod, among=True, limits=True, available=False)
-            if refused is not None:
-                self._note(OTHER_PODS, "other pods", refused)
+            reason = self.trial.refusal(self.pod, other_pods=True, limits=True, all_available=False)
+            if reason is not None:
+                self._add(OTHER_PODS, "other pods", reason)
 
-    def _note(self, criterion: str, what: str, refused: str | None) -> None:
-        self.checks.append(Check(what=what, ok=refused is None, detail=refused or ""))
-        if refused is not None:
-            self.failed.append((criterion, _worded(criterion, what, refused)))
+    def _add(self, criterion: str, name: str, reason: str | None) -> None:
+        self.checks.append(Check(name=name, ok=reason is None, detail=reason or ""))
+        if reason is not None:
+            self.failed.append((criterion, _with_constraint_name(criterion, name, reason)))
 
 
-def _worded(criterion: str, what: str, why: str) -> str:
-    """The constraint and what is wrong with it; some reasons name it themselves."""
+def _with_constraint_name(criterion: str, name: str, reason: str) -> str:
+    """The reason, with the constraint's name in front unless the reason has it."""
     if criterion == VOLUMES:
-        return f"the pod's {what} can't be reached: {why}"
-    if criterion in _SAID_BY_ITSELF or what.split("=", maxsplit=1)[0].split(" ", maxsplit=1)[0] in why:
-        return why
-    return f"{what}: {why}"
+        return f"the pod's {name} can't be attached: {reason}"
+    if criterion in _SELF_EXPLANATORY or name.split("=", maxsplit=1)[0].split(" ", maxsplit=1)[0] in reason:
+        return reason
+    return f"{name}: {reason}"
 
 
-def _apart(pod: Pod) -> Pod:
-    """The pod without what depends on other pods."""
-    about = next((c for c in pod_constraints.of(pod) if c.criterion in ABOUT_PODS), None)
-    return pod if about is None else _apart(about.without)
+def _without_inter_pod_constraints(pod: Pod) -> Pod:
+    constraint = next((c for c in constraints_of(pod) if c.criterion in INTER_POD), None)
+    return pod if constraint is None else _without_inter_pod_constraints(constraint.without)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One pool, asked about one pod: ``None`` it has a machine, else the core's reason."""
+class SchedulingTrial:
+    """Schedules one pod to new nodes of one NodePool."""
 
     observed: ObservedCluster
     resolved_pools: ResolvedNodePools
     pool: NodePool
 
-    def decide(self, pod: Pod, *, among: bool = False, limits: bool = False, available: bool = True) -> Decision:
-        """``among``: other pods count; ``limits``: so do the pool's; ``available``: as if EC2 had all its offerings."""
+    def decide(
+        self, pod: Pod, *, other_pods: bool = False, limits: bool = False, all_available: bool = True
+    ) -> Decision:
+        """The decision for the pod.
+
+        ``other_pods``: with the cluster's other pods; ``limits``: with the NodePool's limits; ``all_available``: as if
+        EC2 had capacity for every offering.
+        """
         snapshot = self.observed.snapshot
         pool = self.pool
         if not limits:
             pool = msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, limits={}))
-        others = [p for p in snapshot.pods if p.key != pod.key] if among else []
+        others = [p for p in snapshot.pods if p.key != pod.key] if other_pods else []
         types = self.resolved_pools.instance_types[pool.name]
         return schedule(
             Problem(
                 snapshot=replace(
                     snapshot,
                     pods=(*others, pod),
-                    nodes=snapshot.nodes if among or limits else (),
-                    node_claims=snapshot.node_claims if among or limits else (),
+                    nodes=snapshot.nodes if other_pods or limits else (),
+                    node_claims=snapshot.node_claims if other_pods or limits else (),
                     node_pools=(pool,),
                 ),
-                instance_types={pool.name: _available(types) if available else types},
-                # nothing is placed on these: a new machine is what is asked about
-                leaving=frozenset() if among else frozenset(n.metadata.name for n in snapshot.nodes),
+                instance_types={pool.name: _all_available(types) if all_available else types},
+                # leaving nodes take no pods, so that the pod needs a new node
+                leaving=frozenset() if other_pods else frozenset(n.metadata.name for n in snapshot.nodes),
                 pods=frozenset({pod.key}),
                 policies=self.observed.policies,
             )
         )
 
-    def without_capacity(self) -> str:
-        """That EC2 lacks what would do, with how much of the pool's choice is out."""
+    def no_capacity(self) -> str:
+        """The reason if EC2 lacks capacity for every suitable offering."""
         types = self.resolved_pools.instance_types[self.pool.name]
-        gone = sum(not o.available for t in types for o in t.offerings)
+        count = sum(len(t.offerings) for t in types)
+        unavailable = sum(not o.available for t in types for o in t.offerings)
         return (
-            "EC2 has just had no capacity for any machine that would do "
-            f"({gone} offerings of {sum(len(t.offerings) for t in types)} are out); each is asked for again after "
-            "3 minutes"
+            f"EC2 has no capacity for any suitable offering ({unavailable} of {count} offerings are unavailable); "
+            "each is tried again after 3 minutes"
         )
 
-    def most(self, resource: str) -> int:
-        """The most that pods get of a resource on any machine of the pool."""
-        snapshot = self.observed.snapshot
+    def largest_amount(self, resource: str) -> int:
+        """The most of a resource that pods get on any node of the NodePool."""
         launch_options = build_launch_options(
-            [self.pool], self.resolved_pools.instance_types, daemon_set_pods(snapshot.daemon_sets), {}, {resource}
+            [self.pool],
+            self.resolved_pools.instance_types,
+            daemon_set_pods(self.observed.snapshot.daemon_sets),
+            {},
+            {resource},
         )
         column = launch_options.resources.index(resource)
         return int(launch_options.free[:, column].max(initial=0))
 
-    def refusal(self, pod: Pod, *, among: bool = False, limits: bool = False, available: bool = True) -> str | None:
-        """The reason against it, without the pool's name."""
-        found = self.decide(pod, among=among, limits=limits, available=available).pod_errors.get(pod.key)
-        return None if found is None else found.criteria.get(self.pool.name) or found.message
+    def refusal(
+        self, pod: Pod, *, other_pods: bool = False, limits: bool = False, all_available: bool = True
+    ) -> str | None:
+        """Why the pod can't be scheduled, without the NodePool's name; None if it can."""
+        decision = self.decide(pod, other_pods=other_pods, limits=limits, all_available=all_available)
+        error = decision.pod_errors.get(pod.key)
+        return None if error is None else error.criteria.get(self.pool.name) or error.message
 
 
-def _available(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+def _all_available(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
     if all(o.available for t in types for o in t.offerings):
         return types
     return tuple(replace(t, offerings=tuple(replace(o, available=True) for o in t.offerings)) for t in types)

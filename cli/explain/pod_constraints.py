@@ -1,6 +1,6 @@
-"""A pod's constraints, one at a time: the same pod asking for nothing else, so that each can be judged by itself.
+"""The scheduling constraints of a pod, one at a time: a pod with only that constraint, and the pod without it.
 
-The scheduling core is asked about such pods as about any other, so what is said here is what decides.
+The scheduler decides about these pods as about any other, so an explanation can't differ from the decision.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ RESOURCES, LIMITS, CAPACITY, TOGETHER, OTHER_PODS = (
     "resources", "limits", "capacity", "together", "other pods",
 )  # fmt: skip
 NODE_AFFINITY = "node affinity"
-ABOUT_PODS = frozenset({AFFINITY, ANTI_AFFINITY, SPREAD})
-"""Constraints that depend on where other pods are."""
-_KINDS = {
+INTER_POD = frozenset({AFFINITY, ANTI_AFFINITY, SPREAD})
+"""Constraints that depend on other pods."""
+_CRITERIA_BY_LABEL = {
     names.ARCH: "arch",
     names.ZONE: "zone",
     names.INSTANCE_TYPE: "instance type",
@@ -49,36 +49,34 @@ _KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """One thing that a pod asks for. ``criterion`` is what kind of thing; ``pod`` is the pod that asks only for it."""
+    """``criterion`` is the kind of constraint. ``alone`` is the pod with only it, ``without`` the pod without it."""
 
     criterion: str
-    what: str
-    pod: Pod
+    name: str
+    alone: Pod
     without: Pod
 
     @property
     def relief(self) -> str:
-        """How the pod would have to change to be ``without``, at the head of a sentence."""
+        """The change to the pod that makes it ``without``."""
         if self.criterion == TAINTS:
-            return "if it tolerated that"
-        return (
-            f"without its {self.what}"
-            if self.criterion in {AFFINITY, ANTI_AFFINITY, SPREAD, VOLUMES}
-            else f"without {self.what}"
-        )
+            return "with a toleration"
+        if self.criterion in {AFFINITY, ANTI_AFFINITY, SPREAD, VOLUMES}:
+            return f"without its {self.name}"
+        return f"without {self.name}"
 
 
-def of(pod: Pod) -> tuple[Constraint, ...]:
-    """What the pod asks for, in the order in which it is told: place first, then room.
+def constraints_of(pod: Pod) -> tuple[Constraint, ...]:
+    """The pod's constraints in the order in which they are checked, resources last.
 
     Raises:
-        QuantityError: a request is no quantity.
+        QuantityError: a request is not a quantity.
     """
-    return (*_volumes(pod), *_labels(pod), *_tolerations(pod), *_about_pods(pod), *_ports(pod), *_resources(pod))
+    return (*_volumes(pod), *_labels(pod), *_tolerations(pod), *_inter_pod(pod), *_ports(pod), *_resources(pod))
 
 
-def bare(pod: Pod) -> Pod:
-    """The pod, asking for nothing and tolerating everything."""
+def unconstrained(pod: Pod) -> Pod:
+    """The pod without constraints and requests; it tolerates all taints."""
     return msgspec.structs.replace(
         pod, spec=PodSpec(containers=[Container(name="main")], tolerations=[ANY_TAINT]), status=pod.status
     )
@@ -89,71 +87,71 @@ def _with(pod: Pod, **fields: object) -> Pod:
 
 
 def _volumes(pod: Pod) -> list[Constraint]:
-    mine = [v for v in pod.spec.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None]
-    if not mine:
+    claimed = [v for v in pod.spec.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None]
+    if not claimed:
         return []
-    named = [v.persistent_volume_claim.claim_name if v.persistent_volume_claim is not None else v.name for v in mine]
+    claim_names = [
+        v.persistent_volume_claim.claim_name if v.persistent_volume_claim is not None else v.name for v in claimed
+    ]
     return [
         Constraint(
             criterion=VOLUMES,
-            what=f"volume{'s' if len(mine) > 1 else ''} {', '.join(named)}",
-            pod=_with(bare(pod), volumes=mine),
-            without=_with(pod, volumes=[v for v in pod.spec.volumes if v not in mine]),
+            name=f"volume{'s' if len(claimed) > 1 else ''} {', '.join(claim_names)}",
+            alone=_with(unconstrained(pod), volumes=claimed),
+            without=_with(pod, volumes=[v for v in pod.spec.volumes if v not in claimed]),
         )
     ]
 
 
 def _labels(pod: Pod) -> list[Constraint]:
-    """Each label of the nodeSelector, and of a node affinity with one term; with more terms it counts as one."""
-    spec = pod.spec
-    found = [
+    """Each label of the nodeSelector and each expression of the node affinity; several terms are one constraint."""
+    selector = pod.spec.node_selector
+    constraints = [
         Constraint(
-            criterion=_kind(key),
-            what=f"{key}={value}",
-            pod=_with(bare(pod), node_selector={key: value}),
-            without=_with(pod, node_selector={k: v for k, v in spec.node_selector.items() if k != key}),
+            criterion=_criterion(key),
+            name=f"{key}={value}",
+            alone=_with(unconstrained(pod), node_selector={key: value}),
+            without=_with(pod, node_selector={k: v for k, v in selector.items() if k != key}),
         )
-        for key, value in sorted(spec.node_selector.items())
+        for key, value in sorted(selector.items())
     ]
-    node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    node_affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity is not None else None
-    if required is None:
-        return found
-    terms = required.node_selector_terms
+    return constraints if required is None else [*constraints, *_node_affinity(pod, required.node_selector_terms)]
+
+
+def _node_affinity(pod: Pod, terms: list[NodeSelectorTerm]) -> list[Constraint]:
     if len(terms) != 1 or terms[0].match_fields:
-        return [
-            *found,
+        name = f"node affinity (any of {len(terms)} terms)" if len(terms) != 1 else "node affinity"
+        alone = _with(unconstrained(pod), affinity=_affinity_to(terms))
+        return [Constraint(criterion=NODE_AFFINITY, name=name, alone=alone, without=_with_terms(pod, []))]
+    constraints = []
+    expressions = terms[0].match_expressions
+    for i, expression in enumerate(expressions):
+        rest = [*expressions[:i], *expressions[i + 1 :]]
+        constraints.append(
             Constraint(
-                criterion=NODE_AFFINITY,
-                what=f"node affinity (any of {len(terms)} terms)" if len(terms) != 1 else "node affinity",
-                pod=_with(bare(pod), affinity=_node_affinity(terms)),
-                without=_required(pod, []),
-            ),
-        ]
-    for i, expression in enumerate(terms[0].match_expressions):
-        alone = [NodeSelectorTerm(match_expressions=[expression])]
-        rest = [e for j, e in enumerate(terms[0].match_expressions) if j != i]
-        found.append(
-            Constraint(
-                criterion=_kind(expression.key),
-                what=f"{expression.key} {expression.operator} {', '.join(expression.values)}".strip(),
-                pod=_with(bare(pod), affinity=_node_affinity(alone)),
-                without=_required(pod, [NodeSelectorTerm(match_expressions=rest)] if rest else []),
+                criterion=_criterion(expression.key),
+                name=f"{expression.key} {expression.operator} {', '.join(expression.values)}".strip(),
+                alone=_with(
+                    unconstrained(pod), affinity=_affinity_to([NodeSelectorTerm(match_expressions=[expression])])
+                ),
+                without=_with_terms(pod, [NodeSelectorTerm(match_expressions=rest)] if rest else []),
             )
         )
-    return found
+    return constraints
 
 
-def _kind(key: str) -> str:
-    return _KINDS.get(names.normalize_key(key), "label")
+def _criterion(key: str) -> str:
+    return _CRITERIA_BY_LABEL.get(names.normalize_key(key), "label")
 
 
-def _node_affinity(terms: list[NodeSelectorTerm]) -> Affinity:
+def _affinity_to(terms: list[NodeSelectorTerm]) -> Affinity:
     selector = NodeSelector(node_selector_terms=terms)
     return Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=selector))
 
 
-def _required(pod: Pod, terms: list[NodeSelectorTerm]) -> Pod:
+def _with_terms(pod: Pod, terms: list[NodeSelectorTerm]) -> Pod:
     affinity = pod.spec.affinity
     assert affinity is not None
     assert affinity.node_affinity is not None
@@ -168,77 +166,85 @@ def _tolerations(pod: Pod) -> list[Constraint]:
     return [
         Constraint(
             criterion=TAINTS,
-            what="taints",
-            pod=_with(bare(pod), tolerations=pod.spec.tolerations),
+            name="taints",
+            alone=_with(unconstrained(pod), tolerations=pod.spec.tolerations),
             without=_with(pod, tolerations=[ANY_TAINT]),
         )
     ]
 
 
-def _about_pods(pod: Pod) -> list[Constraint]:
+def _inter_pod(pod: Pod) -> list[Constraint]:
+    return [
+        *_pod_affinity(pod, AFFINITY, "pod_affinity"),
+        *_pod_affinity(pod, ANTI_AFFINITY, "pod_anti_affinity"),
+        *_topology_spread(pod),
+    ]
+
+
+def _pod_affinity(pod: Pod, criterion: str, field: str) -> list[Constraint]:
+    """The required terms of podAffinity or podAntiAffinity, whose name is the criterion."""
     affinity = pod.spec.affinity
-    found = []
-    for criterion, what, field in (
-        (AFFINITY, "affinity", "pod_affinity"),
-        (ANTI_AFFINITY, "anti-affinity", "pod_anti_affinity"),
-    ):
-        rules: PodAffinity | None = getattr(affinity, field, None)
-        if affinity is None or rules is None or not rules.required_during_scheduling_ignored_during_execution:
-            continue
-        terms = rules.required_during_scheduling_ignored_during_execution
-        alone = PodAffinity(required_during_scheduling_ignored_during_execution=terms)
-        freed = msgspec.structs.replace(rules, required_during_scheduling_ignored_during_execution=[])
-        found.append(
-            Constraint(
-                criterion=criterion,
-                what=f"{what} to pods within {', '.join(sorted({t.topology_key for t in terms}))}",
-                pod=_with(bare(pod), affinity=msgspec.structs.replace(Affinity(), **{field: alone})),
-                without=_with(pod, affinity=msgspec.structs.replace(affinity, **{field: freed})),
-            )
+    rules: PodAffinity | None = getattr(affinity, field, None)
+    if affinity is None or rules is None or not rules.required_during_scheduling_ignored_during_execution:
+        return []
+    terms = rules.required_during_scheduling_ignored_during_execution
+    alone = PodAffinity(required_during_scheduling_ignored_during_execution=terms)
+    without = msgspec.structs.replace(rules, required_during_scheduling_ignored_during_execution=[])
+    return [
+        Constraint(
+            criterion=criterion,
+            name=f"{criterion} to pods within {', '.join(sorted({t.topology_key for t in terms}))}",
+            alone=_with(unconstrained(pod), affinity=msgspec.structs.replace(Affinity(), **{field: alone})),
+            without=_with(pod, affinity=msgspec.structs.replace(affinity, **{field: without})),
         )
-    spread = [s for s in pod.spec.topology_spread_constraints if s.when_unsatisfiable != "ScheduleAnyway"]
-    if spread:
-        rest = [s for s in pod.spec.topology_spread_constraints if s not in spread]
-        found.append(
-            Constraint(
-                criterion=SPREAD,
-                what=f"spread over {', '.join(sorted({s.topology_key for s in spread}))}",
-                pod=_with(bare(pod), topology_spread_constraints=spread),
-                without=_with(pod, topology_spread_constraints=rest),
-            )
+    ]
+
+
+def _topology_spread(pod: Pod) -> list[Constraint]:
+    constraints = pod.spec.topology_spread_constraints
+    required = [c for c in constraints if c.when_unsatisfiable != "ScheduleAnyway"]
+    if not required:
+        return []
+    return [
+        Constraint(
+            criterion=SPREAD,
+            name=f"topology spread over {', '.join(sorted({c.topology_key for c in required}))}",
+            alone=_with(unconstrained(pod), topology_spread_constraints=required),
+            without=_with(pod, topology_spread_constraints=[c for c in constraints if c not in required]),
         )
-    return found
+    ]
 
 
 def _ports(pod: Pod) -> list[Constraint]:
     ports = [port for c in pod.spec.containers for port in c.ports if port.host_port]
     if not ports:
         return []
-    freed = [msgspec.structs.replace(c, ports=[]) for c in pod.spec.containers]
+    without_ports = [msgspec.structs.replace(c, ports=[]) for c in pod.spec.containers]
     return [
         Constraint(
             criterion=PORTS,
-            what=f"host port{'s' if len(ports) > 1 else ''} {', '.join(str(p.host_port) for p in ports)}",
-            pod=_with(bare(pod), containers=[Container(name="main", ports=ports)]),
-            without=_with(pod, containers=freed),
+            name=f"host port{'s' if len(ports) > 1 else ''} {', '.join(str(p.host_port) for p in ports)}",
+            alone=_with(unconstrained(pod), containers=[Container(name="main", ports=ports)]),
+            without=_with(pod, containers=without_ports),
         )
     ]
 
 
 def _resources(pod: Pod) -> list[Constraint]:
-    asked = {name: amount for name, amount in requests(pod).items() if amount and name != PODS}
+    """Each requested resource, extended resources first."""
+    amounts = _requested(pod)
     return [
         Constraint(
             criterion=name if "/" in name else RESOURCES,
-            what=f"{name} {format_quantity(name, amount)}",
-            pod=asking(bare(pod), {name: amount}),
-            without=asking(pod, {k: v for k, v in asked.items() if k != name}),
+            name=f"{name} {format_quantity(name, amount)}",
+            alone=with_requests(unconstrained(pod), {name: amount}),
+            without=with_requests(pod, {k: v for k, v in amounts.items() if k != name}),
         )
-        for name, amount in sorted(asked.items(), key=lambda a: ("/" not in a[0], a[0]))
+        for name, amount in sorted(amounts.items(), key=lambda item: ("/" not in item[0], item[0]))
     ]
 
 
-def asking(pod: Pod, amounts: Resources) -> Pod:
+def with_requests(pod: Pod, amounts: Resources) -> Pod:
     """The pod with exactly these requests."""
     requirements = ResourceRequirements(requests={**format_resources(amounts)})
     ports = [port for c in pod.spec.containers for port in c.ports]
@@ -251,9 +257,13 @@ def asking(pod: Pod, amounts: Resources) -> Pod:
     )
 
 
-def amounts(pod: Pod) -> Resources:
-    """What the pod asks for; empty if that can't be read."""
+def requested(pod: Pod) -> Resources:
+    """The pod's requests; empty if one is not a quantity."""
     try:
-        return {name: amount for name, amount in requests(pod).items() if amount and name != PODS}
+        return _requested(pod)
     except QuantityError:
         return {}
+
+
+def _requested(pod: Pod) -> Resources:
+    return {name: amount for name, amount in requests(pod).items() if amount and name != PODS}

@@ -1,7 +1,7 @@
-"""Why a pod waits: each of its constraints asked of each NodePool by itself, then all together.
+"""Why a pod is pending: each of its constraints is checked against each NodePool alone, then all together.
 
-What a pool can't meet alone is the reason; the pool that fails least is the nearest, and what the pod would get there
-without its failing constraints is the nearest miss.
+The reason is that of the nearest NodePool, the one with the fewest failed checks. The explanation also says which
+single changes to the pod, the limits or the capacity would get it a node.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from cli import terminal
 from cli.errors import UsageError
-from cli.explain import existing_nodes, pod_constraints
+from cli.explain.existing_nodes import check_existing_nodes
 from cli.explain.explanation import Explanation, Section
-from cli.explain.node_pool_checks import Asked, Tried, interview
-from cli.explain.pod_constraints import CAPACITY, LIMITS, TOGETHER
+from cli.explain.node_pool_checks import SchedulingTrial, check_node_pool
+from cli.explain.pod_constraints import CAPACITY, LIMITS, TOGETHER, constraints_of, requested, with_requests
 from cli.plan.planning import plan_launches
 from shared.api.pods import is_daemon, is_pending, is_terminal, is_terminating
 from shared.api.quantity import QuantityError, format_quantity
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cli.cluster.observed_cluster import ObservedCluster
+    from cli.explain.node_pool_checks import NodePoolResult
     from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
     from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
 
-_NEAR = 3
+_MAX_SIMILAR = 3
 
 
 def explain(observed: ObservedCluster, key: str) -> Explanation:
-    """Why the pod (namespace/name) is where it is, or nowhere.
+    """Why the pod (namespace/name) is on its node, or pending.
 
     Raises:
-        UsageError: there is no such pod.
+        UsageError: the pod doesn't exist.
     """
     if key in observed.unreadable_pods:
         return Explanation(
@@ -46,160 +47,163 @@ def explain(observed: ObservedCluster, key: str) -> Explanation:
         )
     pod = next((p for p in observed.snapshot.pods if p.key == key), None)
     if pod is None:
-        raise UsageError(f"there is no pod {key}{_near(observed, key)}")
-    settled = _not_waiting(pod)
-    if settled is not None:
-        return replace(settled, said=observed.history.events(pod.ref))
+        raise UsageError(f"there is no pod {key}{_similar(observed, key)}")
+    not_pending = _not_pending(pod)
+    if not_pending is not None:
+        return replace(not_pending, history=observed.history.events(pod.ref))
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     decision = plan_launches(observed, resolved_pools)
-    refusal = decision.pod_errors.get(key)
-    answer = _placed(observed, pod, decision) if refusal is None else _refused(observed, resolved_pools, pod, refusal)
-    return answer.with_words(observed.history.events(pod.ref))
+    error = decision.pod_errors.get(key)
+    explanation = (
+        _schedulable(observed, pod, decision) if error is None else _unschedulable(observed, resolved_pools, pod, error)
+    )
+    return explanation.with_history(observed.history.events(pod.ref))
 
 
-def _near(observed: ObservedCluster, key: str) -> str:
-    space, _, name = key.partition("/")
-    like = [p.key for p in observed.snapshot.pods if p.metadata.name == name and p.key != key]
-    like += sorted(p.key for p in observed.snapshot.pods if is_pending(p) and p.key.startswith(f"{space}/"))
-    return f"; there is {', '.join(like[:_NEAR])}" if like else ""
+def _similar(observed: ObservedCluster, key: str) -> str:
+    namespace, _, name = key.partition("/")
+    pods = observed.snapshot.pods
+    similar = [p.key for p in pods if p.metadata.name == name and p.key != key]
+    similar += sorted(p.key for p in pods if is_pending(p) and p.key.startswith(f"{namespace}/"))
+    return f"; there is {', '.join(similar[:_MAX_SIMILAR])}" if similar else ""
 
 
-def _not_waiting(pod: Pod) -> Explanation | None:  # noqa: PLR0911 (one question after the other)
+def _not_pending(pod: Pod) -> Explanation | None:  # noqa: PLR0911 (one state after the other)
+    """The explanation if the scheduler has nothing to decide about the pod."""
     subject = f"Pod {pod.key}"
     if is_terminal(pod):
-        return Explanation(subject=subject, state="has ended", reason=f"its phase is {pod.status.phase}")
+        return Explanation(subject=subject, state="has terminated", reason=f"its phase is {pod.status.phase}")
     if is_terminating(pod):
-        return Explanation(subject=subject, state="is being deleted", reason="it takes no new place")
+        return Explanation(subject=subject, state="is being deleted", reason="terminating pods are not scheduled")
     if pod.spec.node_name:
         node = pod.spec.node_name
         return Explanation(
             subject=subject,
             state=f"is on {node}",
-            reason=f"it has its place; `tenon explain node {node}` says why the node is kept",
+            reason=f"it is scheduled; `tenon explain node {node}` says why the node is kept",
         )
     if pod.spec.scheduling_gates:
         gates = ", ".join(g.name for g in pod.spec.scheduling_gates)
-        reason = f"its scheduling gates hold it back: {gates}; whoever set them has to remove them"
-        return Explanation(subject=subject, state="waits", reason=reason, criterion="gates")
+        reason = f"it has scheduling gates: {gates}; the controllers that set them have to remove them"
+        return Explanation(subject=subject, state="is pending", reason=reason, criterion="gates")
     if is_daemon(pod):
         return Explanation(
             subject=subject,
-            state="waits",
-            reason="a DaemonSet owns it: it goes to the node that it was made for, and no node is bought for it",
+            state="is pending",
+            reason="it belongs to a DaemonSet: it runs on the node it was created for, and no node is launched for it",
             criterion="daemon",
         )
     if pod.status.nominated_node_name:
-        reason = f"it preempts others on {pod.status.nominated_node_name} and gets their place"
-        return Explanation(subject=subject, state="waits", reason=reason, criterion="nominated")
+        reason = f"kube-scheduler nominated {pod.status.nominated_node_name} and preempts pods there"
+        return Explanation(subject=subject, state="is pending", reason=reason, criterion="nominated")
     return None
 
 
-def _placed(observed: ObservedCluster, pod: Pod, decision: Decision) -> Explanation:
+def _schedulable(observed: ObservedCluster, pod: Pod, decision: Decision) -> Explanation:
     subject = f"Pod {pod.key}"
-    place = next((name for name, pods in decision.existing_nodes.items() if pod.key in pods), None)
-    if place is not None:
-        ready = {n.metadata.name for n in observed.snapshot.nodes}
-        what = f"node {place} has room for it" if place in ready else f"{place} is on its way for it"
-        return Explanation(subject=subject, state="waits for the scheduler", reason=what, criterion="room")
+    name = next((name for name, pods in decision.existing_nodes.items() if pod.key in pods), None)
+    if name is not None:
+        has_joined = name in {n.metadata.name for n in observed.snapshot.nodes}
+        reason = f"node {name} has enough resources" if has_joined else f"{name} is being launched for it"
+        return Explanation(subject=subject, state="waits for kube-scheduler", reason=reason, criterion="room")
     claim = next(c for c in decision.new_node_claims if pod.key in c.pods)
-    reason = f"nothing is in its way: the next decision asks for {_machine(claim)} for it"
+    reason = f"it is schedulable: the next decision launches {_new_node(claim)}"
     others = len(claim.pods) - 1
-    more = f" and {terminal.plural(others, 'other pod')}" if others else ""
-    return Explanation(subject=subject, state="waits for a new node", reason=reason + more, criterion="launch")
+    for_others = f" for it and {terminal.plural(others, 'other pod')}" if others else ""
+    return Explanation(subject=subject, state="waits for a new node", reason=reason + for_others, criterion="launch")
 
 
-def _machine(claim: PlannedNodeClaim) -> str:
+def _new_node(claim: PlannedNodeClaim) -> str:
     c = claim.cheapest
     price = f"{terminal.usd(c.price)}/h"
     return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {price}) of NodePool {claim.node_pool}"
 
 
-def _refused(
-    observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod, refusal: UnschedulableReason
+def _unschedulable(
+    observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod, error: UnschedulableReason
 ) -> Explanation:
-    subject = f"Pod {pod.key}"
+    subject, state = f"Pod {pod.key}", "is unschedulable"
     try:
-        wants = pod_constraints.of(pod)
+        constraints = constraints_of(pod)
     except QuantityError:
-        return Explanation(subject=subject, state="has no place", reason=refusal.message, criterion="unreadable")
-    there = existing_nodes.survey(observed, resolved_pools, pod)
-    if not observed.snapshot.node_pools:
+        return Explanation(subject=subject, state=state, reason=error.message, criterion="unreadable")
+    existing = check_existing_nodes(observed, resolved_pools, pod)
+    pools = observed.snapshot.node_pools
+    if not pools:
         return Explanation(
             subject=subject,
-            state="has no place",
-            reason=f"there is no NodePool that could launch a node for it; {there.summary}",
+            state=state,
+            reason=f"there is no NodePool that could launch a node; {existing.summary}",
             criterion="no pool",
-            sections=there.sections,
+            sections=existing.sections,
         )
-    tried = sorted(
-        (interview(observed, resolved_pools, pod, pool, wants) for pool in observed.snapshot.node_pools), key=_farness
+    results = sorted(
+        (check_node_pool(observed, resolved_pools, pod, pool, constraints) for pool in pools), key=_distance
     )
-    nearest = tried[0]
+    nearest = results[0]
     if nearest.blocked:
-        criterion, reason = "pool", f"NodePool {nearest.pool} can't launch: {nearest.blocked}"
+        criterion, reason = "pool", f"NodePool {nearest.pool} can't launch nodes: {nearest.blocked}"
     elif nearest.failed:
         criterion, reason = nearest.failed[0]
-        among = f" (the nearest of {len(tried)})" if len(tried) > 1 else ""
+        among = f" (the nearest of {len(results)})" if len(results) > 1 else ""
         reason = f"NodePool {nearest.pool}{among}: {reason}"
     else:
-        criterion, reason = "rule", refusal.message
+        criterion, reason = "rule", error.message
     return Explanation(
         subject=subject,
-        state="has no place",
+        state=state,
         reason=reason,
         criterion=criterion,
-        nearest=_nearest(observed, resolved_pools, pod, wants, nearest, there),
-        sections=(*(Section(title=f"NodePool {t.pool}", checks=t.checks) for t in tried), *there.sections),
+        nearest=(*_changes(observed, resolved_pools, pod, constraints, nearest), *existing.nearest),
+        sections=(*(Section(title=f"NodePool {r.pool}", checks=r.checks) for r in results), *existing.sections),
     )
 
 
-def _farness(tried: Tried) -> tuple[bool, int, str]:
-    return bool(tried.blocked), len(tried.failed), tried.pool
+def _distance(result: NodePoolResult) -> tuple[bool, int, str]:
+    return bool(result.blocked), len(result.failed), result.pool
 
 
-def _nearest(
+def _changes(
     observed: ObservedCluster,
     resolved_pools: ResolvedNodePools,
     pod: Pod,
-    wants: Sequence[Constraint],
-    nearest: Tried,
-    there: existing_nodes.Rooms,
-) -> tuple[str, ...]:
-    """What would give it a place: each single change that does, or all that are needed; and the nearest node."""
-    lines: list[str] = []
+    constraints: Sequence[Constraint],
+    nearest: NodePoolResult,
+) -> list[str]:
+    """The single changes that would get the pod a node of the nearest NodePool, one a line."""
+    if nearest.blocked:
+        return []
     pool = next(p for p in observed.snapshot.node_pools if p.name == nearest.pool)
-    if not nearest.blocked:
-        ask = Asked(observed, resolved_pools, pool)
-        criteria = {c for c, _ in nearest.failed}
-        for want in wants:
-            if criteria and want.criterion not in criteria and TOGETHER not in criteria:
-                continue
-            lines += _way(ask, pod, want)
-        if LIMITS in criteria:
-            claim = _first(ask.decide(pod, among=True, available=False))
-            if claim is not None:
-                lines.append(f"with higher limits it would get {_machine(claim)}")
-        if CAPACITY in criteria:
-            claim = _first(ask.decide(pod, among=True, limits=True))
-            if claim is not None:
-                lines.append(f"with capacity it would get {_machine(claim)}")
-    lines += there.nearest
-    return tuple(lines)
+    trial = SchedulingTrial(observed, resolved_pools, pool)
+    failed = {criterion for criterion, _ in nearest.failed}
+    lines: list[str] = []
+    for constraint in constraints:
+        if not failed or constraint.criterion in failed or TOGETHER in failed:
+            lines += _relaxed(trial, pod, constraint)
+    if LIMITS in failed:
+        lines += _outcome("with higher limits", trial.decide(pod, other_pods=True, all_available=False))
+    if CAPACITY in failed:
+        lines += _outcome("with capacity", trial.decide(pod, other_pods=True, limits=True))
+    return lines
 
 
-def _way(ask: Asked, pod: Pod, want: Constraint) -> list[str]:
-    """What the pod would get if it asked for less of that: of a resource as much as there is, else none at all."""
-    most = ask.most(want.criterion if "/" in want.criterion else want.what.split(" ")[0])
-    amounts = pod_constraints.amounts(pod)
-    name = next((n for n in amounts if want.what == f"{n} {format_quantity(n, amounts[n])}"), "")
-    if name and 0 < most < amounts[name]:
-        less = pod_constraints.asking(pod, {**amounts, name: most})
-        claim = _first(ask.decide(less, among=True, limits=True, available=False))
-        if claim is not None:
-            return [f"with {name} {format_quantity(name, most)} it would get {_machine(claim)}"]
-    claim = _first(ask.decide(want.without, among=True, limits=True, available=False))
-    return [] if claim is None else [f"{want.relief} it would get {_machine(claim)}"]
+def _relaxed(trial: SchedulingTrial, pod: Pod, constraint: Constraint) -> list[str]:
+    """The outcome with the largest possible request of the resource, or without the constraint."""
+    largest = trial.largest_amount(
+        constraint.criterion if "/" in constraint.criterion else constraint.name.split(" ")[0]
+    )
+    amounts = requested(pod)
+    name = next((n for n in amounts if constraint.name == f"{n} {format_quantity(n, amounts[n])}"), "")
+    if name and 0 < largest < amounts[name]:
+        smaller = with_requests(pod, {**amounts, name: largest})
+        decision = trial.decide(smaller, other_pods=True, limits=True, all_available=False)
+        lines = _outcome(f"with {name} {format_quantity(name, largest)}", decision)
+        if lines:
+            return lines
+    decision = trial.decide(constraint.without, other_pods=True, limits=True, all_available=False)
+    return _outcome(constraint.relief, decision)
 
 
-def _first(decision: Decision) -> PlannedNodeClaim | None:
-    return decision.new_node_claims[0] if decision.new_node_claims else None
+def _outcome(change: str, decision: Decision) -> list[str]:
+    claims = decision.new_node_claims
+    return [f"{change} it would get {_new_node(claims[0])}"] if claims else []

@@ -37,7 +37,7 @@ def test_a_used_node_is_kept_by_its_pools_policy(busy: Desk) -> None:
     told = busy.tenon("explain", "node", _node(busy).partition(".")[0])
     assert told.code == 0, told.err
     assert told.lines[0] == f"Node {_node(busy)} is kept"
-    assert told.lines[1] == "  consolidationPolicy: WhenEmpty: NodePool default lets only empty nodes go"
+    assert told.lines[1] == "  consolidationPolicy: WhenEmpty: NodePool default only consolidates empty nodes"
 
 
 def test_an_empty_node_waits_and_then_goes(busy: Desk) -> None:
@@ -45,12 +45,12 @@ def test_an_empty_node_waits_and_then_goes(busy: Desk) -> None:
     world.scale("default", "inflate", 0)
     world.run_for(timedelta(seconds=12))
     waits = busy.tenon("explain", "node", node)
-    assert waits.lines[0].endswith(" waits to go"), waits.out
-    assert "it is empty, and goes in" in waits.lines[1]
+    assert waits.lines[0].endswith(" waits for consolidateAfter"), waits.out
+    assert "it is empty and is disrupted in" in waits.lines[1]
     assert "(consolidateAfter 30s)" in waits.lines[1]
     world.run_until(lambda: any(h.type == "claim leaving" for h in world.timeline.all))
     leaves = busy.tenon("explain", "node", node)
-    assert leaves.lines[0].endswith(" is leaving"), leaves.out
+    assert leaves.lines[0].endswith(" is being deleted"), leaves.out
     assert leaves.lines[1].startswith("  Empty: empty for 3")
     assert f"{EMPTY} taken" in leaves.out, "the decision log's last words"
 
@@ -62,10 +62,10 @@ def test_a_claim_says_how_far_it_has_come(desk: Desk) -> None:
     world.run_until(lambda: bool(world.timeline.of("claim launched")))
     name = world.claims()[0]["metadata"]["name"]
     told = desk.tenon("explain", "nodeclaim", name)
-    assert told.lines[0] == f"NodeClaim {name} waits for its node"
-    assert "it is given up in 14m" in told.lines[1]
+    assert told.lines[0] == f"NodeClaim {name} is not registered"
+    assert "it times out in 14m" in told.lines[1]
     world.run_until_idle()
-    assert desk.tenon("explain", f"nc/{name}").lines[0] == f"NodeClaim {name} is up"
+    assert desk.tenon("explain", f"nc/{name}").lines[0] == f"NodeClaim {name} is initialized"
     missing = desk.tenon("explain", "nodeclaim", "nope")
     assert missing.code == 2
     assert f"(there: {name})" in missing.err
@@ -75,13 +75,13 @@ def test_a_pool_that_can_launch_and_one_that_cant(busy: Desk) -> None:
     world = busy.world
     able = busy.tenon("explain", "nodepool", "default")
     assert able.code == 0, able.err
-    assert able.lines[0] == "Provisioner default can launch"
-    assert able.lines[1] == "  no pod waits for a node of it"
+    assert able.lines[0] == "Provisioner default can launch nodes"
+    assert able.lines[1] == "  no pending pod needs a node of it"
     pool = world.store.list(world.store.kind("karpenter.sh/v1alpha5", "Provisioner"))[0]
     kind = world.store.kind("karpenter.sh/v1alpha5", "Provisioner")
     world.store.patch(kind, "default", {"spec": {"limits": {"resources": {"cpu": "1"}}}})
     full = busy.tenon("explain", "nodepool", "default")
-    assert full.lines[0] == "Provisioner default launches nothing"
+    assert full.lines[0] == "Provisioner default can't launch nodes"
     assert full.lines[1].startswith("  limit on cpu: ")
     wanted = "providerRef" if "providerRef" in pool["spec"] else "provider"
     world.store.patch(kind, "default", {"spec": {wanted: {"name": "nowhere"}}})

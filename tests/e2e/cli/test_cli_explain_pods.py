@@ -107,7 +107,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]
     ),
     "taint": (
         pod(), [pool(taint="dedicated")], TYPES,
-        "taints", ["did not tolerate", "dedicated=yes:NoSchedule"], "if it tolerated that it would get",
+        "taints", ["did not tolerate", "dedicated=yes:NoSchedule"], "with a toleration it would get",
     ),
     "affinity to a missing app": (
         pod(affinity=beside("cache")), [pool()], TYPES,
@@ -119,7 +119,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]
     ),
     "no capacity": (
         pod(), [pool()], [machine("m5.large", 2, available=False), machine("m5.xlarge", 4, available=False)],
-        "capacity", ["EC2 has just had no capacity", "8 offerings of 8"], "with capacity it would get",
+        "capacity", ["EC2 has no capacity for any suitable offering", "8 of 8 offerings"], "with capacity it would get",
     ),
     "pod-eni": (
         pod(requests={"cpu": "1", "vpc.amazonaws.com/pod-eni": "1"}), [pool()], TYPES,
@@ -139,7 +139,7 @@ def test_the_reason_comes_first_with_the_nearest_miss(case: str, tmp_path: Path,
     file.write_text(json.dumps({"objects": [asked, *others], "instanceTypes": types}))
     told = tenon("explain", "pod", "web", "-n", "shop", "-f", str(file))
     assert told.code == 0, told.err
-    assert told.lines[0] == "Pod shop/web has no place"
+    assert told.lines[0] == "Pod shop/web is unschedulable"
     for word in words:
         assert word in told.lines[1]
     assert nearest in told.lines[2]
@@ -207,5 +207,5 @@ def test_what_ec2_has_just_lacked_is_the_reason_in_a_living_cluster(desk: Desk) 
     waiting = world.pending()[0]["metadata"]["name"]
     told = desk.tenon("explain", "pod", waiting)
     assert told.code == 0, told.err
-    assert told.lines[0] == f"Pod default/{waiting} has no place"
-    assert told.lines[1].startswith("  NodePool default: EC2 has just had no capacity for any machine that would do")
+    assert told.lines[0] == f"Pod default/{waiting} is unschedulable"
+    assert told.lines[1].startswith("  NodePool default: EC2 has no capacity for any suitable offering")

@@ -1,0 +1,125 @@
+"""The checks of disruption for one node: what allows it, what blocks it, and what consolidation would save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cli import terminal
+from cli.explain.explanation import Check
+from shared.api import nodeclaim
+from shared.api.meta import condition
+from shared.api.pods import is_daemon, is_mirror
+from shared.disruption import candidates, drift, expiration, savings
+from shared.disruption.budgets import allowed_disruptions
+from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
+from shared.disruption.simulated_scheduling import simulate_scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from shared.api.kubernetes import Pod
+    from shared.disruption.candidates import Candidate
+    from shared.disruption.cluster_state import ClusterState
+
+_MAX_INSTANCE_TYPES = 5
+_MAX_PODS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeChecks:
+    """One candidate for disruption, and the cluster that it is checked in."""
+
+    view: ClusterState
+    candidate: Candidate
+
+    def all(self) -> tuple[Check, ...]:
+        """All checks, in the order in which disruption makes them."""
+        pods = [p for p in self.view.pods.get(self.candidate.name, ()) if not (is_daemon(p) or is_mirror(p))]
+        expires = expiration.expiration_time(self.candidate.claim)
+        drifted = drift.disruption_message(self.view, self.candidate)
+        checks = [
+            self._blocked(),
+            Check(name="expires", ok=None, detail=_expiration(expires, self.view.now)),
+            Check(name="drifted", ok=None, detail=drifted or "no, it matches its NodePool and node class"),
+            Check(name="empty", ok=None, detail=f"no: {_names(pods)}" if pods else "yes"),
+        ]
+        is_expired = expires is not None and expires <= self.view.now
+        checks += self._budgets(is_expired=is_expired, is_drifted=bool(drifted), is_empty=not pods)
+        if pods:
+            checks += [self._policy(), self._savings()]
+        elif self.candidate.pool.spec.disruption.consolidate_after == "Never":
+            checks.append(Check(name="consolidateAfter", ok=False, detail="Never: empty nodes are kept"))
+        return tuple(checks)
+
+    def _blocked(self) -> Check:
+        blocker = candidates.disruption_blocker(self.view, self.candidate)
+        detail = blocker.message if blocker is not None else "nothing blocks it"
+        return Check(name="may be disrupted", ok=blocker is None, detail=detail)
+
+    def _budgets(self, *, is_expired: bool, is_drifted: bool, is_empty: bool) -> list[Check]:
+        pool = self.candidate.pool
+        reasons = [EXPIRED] if is_expired else []
+        reasons += [DRIFTED] if is_drifted else []
+        reasons.append(EMPTY if is_empty else UNDERUTILIZED)
+        checks = []
+        for reason in reasons:
+            allowed = allowed_disruptions(pool, self.view.snapshot, reason=reason, now=self.view.now)
+            detail = f"NodePool {pool.name} allows {allowed} more now"
+            checks.append(Check(name=f"budgets for {reason}", ok=allowed > 0, detail=detail))
+        return checks
+
+    def _policy(self) -> Check:
+        disruption = self.candidate.pool.spec.disruption
+        policy, after = disruption.consolidation_policy, disruption.consolidate_after
+        if policy == "WhenEmpty":
+            detail = f"WhenEmpty: NodePool {self.candidate.pool.name} only consolidates empty nodes"
+            return Check(name="consolidationPolicy", ok=False, detail=detail)
+        if after == "Never":
+            return Check(name="consolidateAfter", ok=False, detail="Never: nodes are not consolidated")
+        initialized = condition(self.candidate.claim.status.conditions, nodeclaim.INITIALIZED)
+        pod_starts = [p.status.start_time or p.metadata.creation_timestamp for p in self.candidate.pods]
+        times = [t for t in (initialized.last_transition_time if initialized else None, *pod_starts) if t is not None]
+        age = terminal.age(self.view.now - max(times)) if times else "?"
+        return Check(
+            name="consolidationPolicy", ok=True, detail=f"{policy}, after {after} without a new pod (now {age})"
+        )
+
+    def _savings(self) -> Check:
+        """What the disruption of this node alone would save."""
+        price = self.view.price(self.candidate.claim)
+        if price is None:
+            return Check(name="saves", ok=False, detail="the node's price is unknown")
+        simulation = simulate_scheduling(self.view, [self.candidate])
+        if simulation.unschedulable:
+            pod, reason = next(iter(simulation.unschedulable.items()))
+            return Check(name="its pods can be rescheduled", ok=False, detail=f"pod {pod} can't: {reason}")
+        pods = terminal.plural(len(self.candidate.pods), "pod")
+        if not simulation.node_claims:
+            return Check(name="saves", ok=True, detail=f"{terminal.usd(price)}/h: its {pods} fit on other nodes")
+        replacements = ", ".join(
+            f"{c.cheapest.instance_type} {c.cheapest.capacity_type}"
+            for c in simulation.node_claims[:_MAX_INSTANCE_TYPES]
+        )
+        detail = (
+            f"its {pods} would need {replacements} for {terminal.usd(simulation.price)}/h; "
+            f"the node costs {terminal.usd(price)}/h"
+        )
+        if simulation.price > price * (1 - savings.MIN_PRICE_IMPROVEMENT):
+            detail += f", and savings of at least {savings.MIN_PRICE_IMPROVEMENT:.0%} are required"
+            return Check(name="saves", ok=False, detail=detail)
+        return Check(name="saves", ok=True, detail=detail)
+
+
+def _expiration(expires: datetime | None, now: datetime) -> str:
+    if expires is None:
+        return "never"
+    if expires > now:
+        return f"in {terminal.age(expires - now)}"
+    return f"{terminal.age(now - expires)} ago: it may be replaced"
+
+
+def _names(pods: Sequence[Pod]) -> str:
+    keys = sorted(p.key for p in pods)
+    return f"{', '.join(keys[:_MAX_PODS])}{f' and {len(keys) - _MAX_PODS} more' if len(keys) > _MAX_PODS else ''}"
