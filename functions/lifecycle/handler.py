@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 
 from functions.lifecycle import cluster_metrics
-from functions.lifecycle.reconcile import reconcile
+from functions.lifecycle.controller import reconcile
 from functions.lifecycle.settings import LifecycleSettings
 from shared import hints, metrics, runtime
 from shared.settings import read

@@ -1,1 +1,1 @@
-"""Nodes are drained and their instances terminated."""
+"""The termination function: drains nodes, evicts pods, terminates instances and removes finalizers."""

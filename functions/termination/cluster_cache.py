@@ -1,4 +1,4 @@
-"""What one invocation of termination reads of the cluster and of EC2: each list once, for all claims it follows."""
+"""Objects and instances that one invocation of the termination function reads: each list once, for all NodeClaims."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Listings:
-    """Lists that are made when they are first asked for. ``cluster`` is the cluster's name."""
+class ClusterCache:
+    """Lists that are read at their first use. ``cluster`` is the cluster's name."""
 
     def __init__(self, client: Client, cluster: str) -> None:
         self._client = client
         self._cluster = cluster
-        self._kept: dict[str, Any] = {}
+        self._lists: dict[str, Any] = {}
 
     def node_of(self, claim: NodeClaim) -> Node | None:
-        """The claim's node as it is now."""
+        """The NodeClaim's node, not from the cache if its name is known."""
         if not claim.status.provider_id:
             return None
         if claim.status.node_name:
@@ -43,49 +43,50 @@ class Listings:
                     return node
         return next((n for n in self.nodes() if n.spec.provider_id == claim.status.provider_id), None)
 
-    def claim_of(self, node: Node) -> NodeClaim | None:
-        """The claim whose instance the node runs on."""
-        identity = node.spec.provider_id
-        return next((c for c in self.claims() if identity and c.status.provider_id == identity), None)
+    def nodeclaim_of(self, node: Node) -> NodeClaim | None:
+        """The NodeClaim with the node's providerID."""
+        provider_id = node.spec.provider_id
+        return next((c for c in self.nodeclaims() if provider_id and c.status.provider_id == provider_id), None)
 
     def nodes(self) -> tuple[Node, ...]:
         """Every node."""
-        return self._once("nodes", lambda: list_objects(self._client, resources.NODES, Node).objects)
+        return self._read_once("nodes", lambda: list_objects(self._client, resources.NODES, Node).objects)
 
-    def claims(self) -> tuple[NodeClaim, ...]:
-        """Every claim that can be read."""
-        return self._claims().objects
+    def nodeclaims(self) -> tuple[NodeClaim, ...]:
+        """Every NodeClaim that can be decoded."""
+        return self._nodeclaim_list().objects
 
     def instances(self) -> tuple[Instance, ...]:
-        """Every instance that carries the cluster's tag."""
-        return self._once("instances", lambda: describe_cluster_instances(self._cluster))
+        """Every instance with the cluster's tag."""
+        return self._read_once("instances", lambda: describe_cluster_instances(self._cluster))
 
-    def readable_instances(self) -> tuple[Instance, ...]:
-        """Those whose claim could be read, if they have one."""
-        return garbage.without_undecoded_nodeclaims(self.instances(), {bad.ref.name for bad in self._claims().invalid})
+    def instances_without_undecoded_nodeclaims(self) -> tuple[Instance, ...]:
+        """Every instance with the cluster's tag, without those whose NodeClaim can't be decoded."""
+        undecoded = {invalid.ref.name for invalid in self._nodeclaim_list().invalid}
+        return garbage.without_undecoded_nodeclaims(self.instances(), undecoded)
 
     def attachments(self, node: Node) -> tuple[VolumeAttachment, ...]:
-        """What is attached to the node."""
-        found = self._once(
+        """The node's VolumeAttachments."""
+        attachments = self._read_once(
             "attachments", lambda: list_objects(self._client, resources.VOLUME_ATTACHMENTS, VolumeAttachment).objects
         )
-        return tuple(a for a in found if a.spec.node_name == node.metadata.name)
+        return tuple(a for a in attachments if a.spec.node_name == node.metadata.name)
 
     def volumes(self, node: Node) -> dict[str, str]:
-        """The volumes of volume claims ("namespace/name"), where anything is attached to the node at all."""
+        """PersistentVolumes by PersistentVolumeClaim ("namespace/name"); none if nothing is attached to the node."""
         if not self.attachments(node):
             return {}
-        found = self._once(
+        volume_claims = self._read_once(
             "volumes",
             lambda: list_objects(self._client, resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim).objects,
         )
-        return {f"{c.metadata.namespace}/{c.metadata.name}": c.spec.volume_name for c in found}
+        return {f"{c.metadata.namespace}/{c.metadata.name}": c.spec.volume_name for c in volume_claims}
 
-    def _claims(self) -> ObjectList[NodeClaim]:
-        return self._once("claims", lambda: list_objects(self._client, resources.NODE_CLAIMS, NodeClaim))
+    def _nodeclaim_list(self) -> ObjectList[NodeClaim]:
+        return self._read_once("nodeclaims", lambda: list_objects(self._client, resources.NODE_CLAIMS, NodeClaim))
 
-    def _once(self, what: str, make: Callable[[], T]) -> T:
-        if what not in self._kept:
-            self._kept[what] = make()
-        kept: T = self._kept[what]
-        return kept
+    def _read_once(self, key: str, read: Callable[[], T]) -> T:
+        if key not in self._lists:
+            self._lists[key] = read()
+        cached: T = self._lists[key]
+        return cached

@@ -1,12 +1,12 @@
-"""How a node is emptied: what to do now, and what is waited for.
+"""How a node is drained: which pods are evicted or deleted now, and what the drain waits for.
 
-Pure: the claim, its node and the pods there, in; one :class:`Step`, out. Carrying a step out and asking again is all
-there is to a drain, so it survives any crash. Groups leave one after the other, critical daemons last, so that pods
-can still reach DNS and write their logs. Rules: Karpenter's terminator (reference: karpenter.md, section 6).
+Pure: the NodeClaim, its node's pods and volume attachments, in; one :class:`DrainStep`, out. A drain is a repetition of
+such steps, so it survives any crash. Pods are evicted in groups, critical daemons last, so that the others can still
+resolve names and write their logs. Rules: Karpenter's node/termination/terminator (docs/facts/karpenter.md, section 6).
 
-A pod that is not to be disrupted is never evicted: the drain waits for it to end by itself, for its protection to run
-out, or for the claim's deadline, which overrides it like any budget (Karpenter's ``IsEvictable`` and ``IsDrainable``,
-pkg/utils/pod/scheduling.go). Karpenter goes on to the next group meanwhile; here daemons stay as long as it does.
+A pod that is not to be disrupted is never evicted: the drain waits until it terminates by itself, until its annotation
+expires, or for the NodeClaim's deadline, which overrides it like any budget (Karpenter's ``IsEvictable`` and
+``IsDrainable``, pkg/utils/pod/scheduling.go). Karpenter evicts the next group meanwhile; Tenon evicts it later.
 """
 
 from __future__ import annotations
@@ -31,48 +31,47 @@ from shared.api.taints import DISRUPTED, tolerates
 from shared.termination import delayed_eviction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.storage import VolumeAttachment
 
-STUCK_AFTER = timedelta(minutes=1)
-"""A pod that long past its deletion is passed over: its kubelet won't confirm any more."""
-_CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
+STUCK_TERMINATING_AFTER = timedelta(minutes=1)
+"""A pod this long past its deletion is ignored: its kubelet no longer confirms it."""
+_CRITICAL_PRIORITY_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 _DEFAULT_GRACE_SECONDS = 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
-    """What to do now, in this order; ``terminate`` only when nothing else is left.
+class DrainStep:
+    """What to do now, in this order; ``terminate`` only when nothing else is left to do.
 
-    ``evict`` are pods to evict, ``force`` pods to delete outright with so many seconds of grace because the claim's
-    deadline leaves no more, ``waiting_for`` says in words what the drain waits for. ``stay`` are pods that would be
-    evicted now if there were a place for them, ``protected`` those that are not to be disrupted. ``latest`` is the next
-    moment at which time itself has something to be done: a pod whose own grace begins to run, that stays or is
-    protected no longer, or the deadline.
+    ``evict`` are pods to evict. ``delayed`` are pods whose eviction waits for a replacement node, ``protected`` pods
+    that are not to be disrupted. ``delete`` are pods to delete over their budgets, with the seconds of grace that the
+    deadline leaves. ``waiting_for`` is a message. ``requeue_by`` is when the step changes by time alone: a pod must be
+    deleted, a delay or a protection ends, or the deadline is reached.
     """
 
     evict: tuple[Pod, ...] = ()
-    stay: tuple[Pod, ...] = ()
+    delayed: tuple[Pod, ...] = ()
     protected: tuple[Pod, ...] = ()
-    force: tuple[tuple[Pod, int], ...] = ()
+    delete: tuple[tuple[Pod, int], ...] = ()
     waiting_for: str = ""
     drained: bool = False
     terminate: bool = False
-    latest: datetime | None = None
+    requeue_by: datetime | None = None
 
 
-def deadline(claim: NodeClaim) -> datetime | None:
-    """When the claim's terminationGracePeriod ends, or None when it has none.
+def termination_deadline(claim: NodeClaim) -> datetime | None:
+    """When the NodeClaim's terminationGracePeriod ends, or None when it has none.
 
-    The annotation wins over the spec: whoever deletes in a hurry sets it.
+    The annotation overrides the spec: interruption and repair set it to an earlier time.
     """
-    stamped = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP)
-    if stamped is not None:
+    timestamp = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP)
+    if timestamp is not None:
         try:
-            moment = datetime.fromisoformat(stamped)
+            moment = datetime.fromisoformat(timestamp)
         except ValueError:
             moment = None
         if moment is not None and moment.tzinfo is not None:
@@ -86,87 +85,98 @@ def deadline(claim: NodeClaim) -> datetime | None:
     return None if grace is None else claim.metadata.deletion_timestamp + grace
 
 
-def next_step(
+def drain_step(
     claim: NodeClaim,
     pods: Iterable[Pod],
     attachments: Iterable[VolumeAttachment],
     volume_of: Mapping[str, str],
     *,
     now: datetime,
-) -> Step:
-    """What to do now for a claim that is being deleted, given the pods and volume attachments of its node.
+) -> DrainStep:
+    """What to do now for a NodeClaim that is being deleted, given the pods and volume attachments of its node.
 
-    ``volume_of`` maps a volume claim ("namespace/name") to its PersistentVolume.
+    ``volume_of`` maps PersistentVolumeClaims ("namespace/name") to PersistentVolumes.
     """
     pods = tuple(pods)
-    end = deadline(claim)
-    remaining = [p for p in pods if _must_leave(p, now)]
-    if end is not None and now >= end:
-        return Step(force=tuple((p, 0) for p in remaining), terminate=True)
-    force = tuple((p, _grace_left(p, end, now)) for p in remaining if _is_out_of_time(p, end, now))
-    forced = {p.key for p, _ in force}
-    rest = [p for p in remaining if p.key not in forced]
-    group = [p for p in _first_group(rest) if not is_terminating(p)]
-    protected = tuple(p for p in group if is_protected(p.metadata.annotations, since=p.status.start_time, now=now))
-    group = [p for p in group if p not in protected]
-    stay = _staying(claim, group, end, now)
-    if remaining:
-        return Step(
-            evict=tuple(p for p in group if p.key not in stay),
-            stay=tuple(p for p in group if p.key in stay),
-            protected=protected,
-            force=force,
-            waiting_for=_in_words([p.key for p in remaining], stay),
-            latest=min((*stay.values(), *_protection_ends(protected), *_ends(rest, end)), default=None),
-        )
-    attached = sorted(_detachable(attachments, pods, volume_of))
+    deadline = termination_deadline(claim)
+    drainable = [p for p in pods if _is_drainable(p, now)]
+    if deadline is not None and now >= deadline:
+        return DrainStep(delete=tuple((p, 0) for p in drainable), terminate=True)
+    if drainable:
+        return _step_for_pods(claim, drainable, deadline, now)
+    attached = sorted(_detachable_volumes(attachments, pods, volume_of))
     if attached:
-        return Step(waiting_for=f"volume {attached[0]} to be detached", drained=True, latest=end)
-    return Step(drained=True, terminate=True)
+        waiting_for = f"volume {attached[0]} is waiting to be detached"
+        return DrainStep(waiting_for=waiting_for, drained=True, requeue_by=deadline)
+    return DrainStep(drained=True, terminate=True)
 
 
-def _must_leave(pod: Pod, now: datetime) -> bool:
+def _step_for_pods(claim: NodeClaim, drainable: list[Pod], deadline: datetime | None, now: datetime) -> DrainStep:
+    """The step while pods are left: deletions by the deadline, and evictions of the first group."""
+    delete = tuple((p, _remaining_grace(p, deadline, now)) for p in drainable if _is_due_by(p, deadline, now))
+    deleted = {p.key for p, _ in delete}
+    others = [p for p in drainable if p.key not in deleted]
+    group = [p for p in _first_group(others) if not is_terminating(p)]
+    protected = tuple(p for p in group if is_protected(p.metadata.annotations, since=p.status.start_time, now=now))
+    evictable = [p for p in group if p not in protected]
+    delayed_until = _delays(claim, evictable, deadline, now)
+    return DrainStep(
+        evict=tuple(p for p in evictable if p.key not in delayed_until),
+        delayed=tuple(p for p in evictable if p.key in delayed_until),
+        protected=protected,
+        delete=delete,
+        waiting_for=_waiting_for([p.key for p in drainable], delayed_until),
+        requeue_by=min(
+            (*delayed_until.values(), *_protection_ends(protected), *_deletion_times(others, deadline)), default=None
+        ),
+    )
+
+
+def _is_drainable(pod: Pod, now: datetime) -> bool:
     if is_terminal(pod) or is_mirror(pod) or is_owned_by_node(pod) or tolerates(pod.spec.tolerations, DISRUPTED):
         return False
-    deleted = pod.metadata.deletion_timestamp
-    return deleted is None or now - deleted < STUCK_AFTER
+    deleted_at = pod.metadata.deletion_timestamp
+    return deleted_at is None or now - deleted_at < STUCK_TERMINATING_AFTER
 
 
-def _is_out_of_time(pod: Pod, end: datetime | None, now: datetime) -> bool:
-    """Whether the pod must be deleted now: it keeps just its own grace before the deadline, or would outstay it."""
-    if end is None:
+def _is_due_by(pod: Pod, deadline: datetime | None, now: datetime) -> bool:
+    """Whether the pod must be deleted now to meet the deadline: its grace period would end after it otherwise."""
+    if deadline is None:
         return False
     if pod.metadata.deletion_timestamp is not None:
-        return pod.metadata.deletion_timestamp > end
-    return now >= end - _grace(pod)
+        return pod.metadata.deletion_timestamp > deadline
+    return now >= deadline - _grace(pod)
 
 
-def _staying(claim: NodeClaim, pods: list[Pod], end: datetime | None, now: datetime) -> dict[str, datetime]:
-    """Which of the pods stay for a place that is still to come, each with the moment until which it does at most."""
-    waiting = frozenset[str]().union(*delayed_eviction.delayed_pods(claim).values())
-    ends = {p.key: delayed_eviction.delayed_until(claim, end, _grace(p), now=now) for p in pods if p.key in waiting}
-    return {key: moment for key, moment in ends.items() if now < moment}
+def _delays(claim: NodeClaim, pods: list[Pod], deadline: datetime | None, now: datetime) -> dict[str, datetime]:
+    """The pods whose eviction is delayed now, each with the moment until which it is at most."""
+    annotated = frozenset[str]().union(*delayed_eviction.delayed_pods(claim).values())
+    ends = {
+        p.key: delayed_eviction.delayed_until(claim, deadline, _grace(p), now=now) for p in pods if p.key in annotated
+    }
+    return {key: end for key, end in ends.items() if now < end}
 
 
-def _in_words(pods: list[str], stay: Iterable[str]) -> str:
-    first = min(stay, default="") or min(pods)
-    what = f"{len(pods)} pods, such as {first}" if len(pods) > 1 else f"pod {first}"
-    return f"{what}, which stays until there is a place for it" if stay else what
+def _waiting_for(pods: list[str], delayed: Collection[str]) -> str:
+    example = min(delayed, default="") or min(pods)
+    subject = f"{len(pods)} pods, such as {example}, are" if len(pods) > 1 else f"pod {example} is"
+    delay = f"; eviction of {example} is delayed until its replacement node registers" if delayed else ""
+    return f"{subject} waiting to terminate{delay}"
 
 
 def _protection_ends(pods: Iterable[Pod]) -> Iterator[datetime]:
-    """When each of these protected pods is protected no longer, where that is known."""
+    """When the do-not-disrupt annotations of these pods expire, for those that do."""
     for pod in pods:
         duration = do_not_disrupt(pod.metadata.annotations)
         if duration is not None and duration != FOREVER and pod.status.start_time is not None:
             yield pod.status.start_time + duration
 
 
-def _ends(pods: list[Pod], end: datetime | None) -> tuple[datetime, ...]:
-    """When each of the pods runs out of time, and the deadline itself."""
-    if end is None:
+def _deletion_times(pods: list[Pod], deadline: datetime | None) -> tuple[datetime, ...]:
+    """When each of the pods must be deleted to meet the deadline, and the deadline itself."""
+    if deadline is None:
         return ()
-    return (end, *(end - _grace(p) for p in pods if not is_terminating(p)))
+    return (deadline, *(deadline - _grace(p) for p in pods if not is_terminating(p)))
 
 
 def _grace(pod: Pod) -> timedelta:
@@ -174,23 +184,25 @@ def _grace(pod: Pod) -> timedelta:
     return timedelta(seconds=_DEFAULT_GRACE_SECONDS if seconds is None else seconds)
 
 
-def _grace_left(pod: Pod, end: datetime | None, now: datetime) -> int:
-    left = _grace(pod) if end is None else min(_grace(pod), max(end - now, timedelta()))
-    return int(left.total_seconds())
+def _remaining_grace(pod: Pod, deadline: datetime | None, now: datetime) -> int:
+    grace = _grace(pod) if deadline is None else min(_grace(pod), max(deadline - now, timedelta()))
+    return int(grace.total_seconds())
 
 
 def _first_group(pods: list[Pod]) -> list[Pod]:
-    """The pods that leave next: noncritical, noncritical daemons, critical, critical daemons."""
+    """The pods that are evicted next: noncritical, noncritical daemons, critical, critical daemons."""
     groups: dict[int, list[Pod]] = {}
     for pod in pods:
-        rank = 2 * (pod.spec.priority_class_name in _CRITICAL) + is_daemon(pod)
+        rank = 2 * (pod.spec.priority_class_name in _CRITICAL_PRIORITY_CLASSES) + is_daemon(pod)
         groups.setdefault(rank, []).append(pod)
     return groups[min(groups)] if groups else []
 
 
-def _detachable(attachments: Iterable[VolumeAttachment], pods: Iterable[Pod], volume_of: Mapping[str, str]) -> set[str]:
-    """Volumes that will be detached: all but those of pods that stay on the node to its end."""
-    staying = {
+def _detachable_volumes(
+    attachments: Iterable[VolumeAttachment], pods: Iterable[Pod], volume_of: Mapping[str, str]
+) -> set[str]:
+    """Attached volumes, without those of pods that are not drained."""
+    kept = {
         volume_of.get(f"{p.metadata.namespace}/{v.persistent_volume_claim.claim_name}")
         for p in pods
         if not is_terminal(p)
@@ -198,4 +210,4 @@ def _detachable(attachments: Iterable[VolumeAttachment], pods: Iterable[Pod], vo
         if v.persistent_volume_claim is not None
     }
     attached = {a.spec.source.persistent_volume_name or a.metadata.name for a in attachments}
-    return {volume for volume in attached if volume not in staying}
+    return {volume for volume in attached if volume not in kept}

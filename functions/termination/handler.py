@@ -1,4 +1,4 @@
-"""Termination: woken by deletions, by what frees a drain, by its own delayed messages, and by orphans."""
+"""Termination function: invoked by messages about deletions, unblocked drains, requeues and garbage."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger
 from botocore.exceptions import BotoCoreError, ClientError
 
+from functions.termination.controller import TerminationController
 from functions.termination.settings import TerminationSettings
-from functions.termination.terminator import Drain
 from shared import aws, hints, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.settings import read
@@ -21,7 +21,7 @@ logger = Logger(service="termination")
 
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
-    """Go on with every claim, node and instance that is named; answers which messages should come back."""
+    """Reconcile each NodeClaim, node and instance of the batch; returns the messages to redeliver."""
     settings = read(TerminationSettings, runtime.current().environ)
     messages = queues.parse_batch(
         event,
@@ -32,32 +32,33 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # 
     )
     if not messages:
         return queues.partial_batch_response(())
-    drain = Drain(settings, logger=logger)
+    controller = TerminationController(settings, logger=logger)
     failed = []
     for message in messages:
         try:
-            _follow(drain, message.hint)
+            _reconcile(controller, message.hint)
         except (ApiError, BotoCoreError, ClientError) as error:
             logger.warning(
-                "Termination will be tried again",
+                "Termination failed, will retry",
                 extra={"keys": message.hint.keys, "error": type(error).__name__, "why": str(error)},
             )
             failed.append(message.id)
     try:
-        drain.finish()
+        controller.finish()
     except (ApiError, BotoCoreError, ClientError) as error:
-        # who of the batch was concerned doesn't matter: looking again at what is done costs one request
-        logger.warning("Termination will be tried again", extra={"error": type(error).__name__, "why": str(error)})
+        # All messages are redelivered: reconciling a NodeClaim that is done costs one request.
+        logger.warning("Termination failed, will retry", extra={"error": type(error).__name__, "why": str(error)})
         failed = [message.id for message in messages]
     return queues.retry_response(aws.sqs(), event, failed)
 
 
-def _follow(drain: Drain, hint: hints.Hint) -> None:
+def _reconcile(controller: TerminationController, hint: hints.Hint) -> None:
     if hint.detail_type == hints.INSTANCES_ORPHANED:
-        drain.terminate_orphans(hint.keys)
+        controller.terminate_instances_without_nodeclaim(hint.keys)
         return
-    follow = {hints.NODES_DELETING: drain.follow_node, hints.DRAINS_UNBLOCKED: drain.follow_freed}.get(
-        hint.detail_type, drain.follow
-    )
+    reconcile = {
+        hints.NODES_DELETING: controller.reconcile_node,
+        hints.DRAINS_UNBLOCKED: controller.reconcile_unblocked,
+    }.get(hint.detail_type, controller.reconcile_nodeclaim)
     for key in hint.keys:
-        follow(key)
+        reconcile(key)

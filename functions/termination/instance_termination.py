@@ -1,4 +1,4 @@
-"""The end of claims: instances terminated by one call for all, and what EC2 says is gone let go, finalizers last."""
+"""Terminates the instances of drained NodeClaims with one call, and finalizes NodeClaims whose instance is gone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from functions.termination.finalizer import finalize_nodeclaim
 from shared import runtime
-from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import with_condition
 from shared.cluster import resources, writes
@@ -20,62 +20,51 @@ from shared.termination.requeue import WaitReason
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
-    from functions.termination.requeue_sender import Looks
+    from functions.termination.requeue_sender import RequeueSender
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
 
-_GONE = "terminated"
-_LEAVING = frozenset({"shutting-down", _GONE})
+_TERMINATED = "terminated"
+_TERMINATING = frozenset({"shutting-down", _TERMINATED})
 
 
-class Ending:
-    """The claims of one invocation that nothing keeps any more."""
+class InstanceTermination:
+    """The drained NodeClaims of one invocation."""
 
-    def __init__(self, client: Client, looks: Looks, *, logger: Logger) -> None:
+    def __init__(self, client: Client, requeue_sender: RequeueSender, *, logger: Logger) -> None:
         self._client = client
-        self._looks = looks
+        self._requeue_sender = requeue_sender
         self._logger = logger
-        self._ready: dict[str, tuple[NodeClaim, Node | None]] = {}
+        self._drained: dict[str, tuple[NodeClaim, Node | None]] = {}
 
     def add(self, claim: NodeClaim, node: Node | None) -> None:
-        """The claim is up for its end; its node, if it has one, is empty or dead."""
-        self._ready[claim.name] = (claim, node)
+        """Add a NodeClaim whose node, if it has one, is drained or dead."""
+        self._drained[claim.name] = (claim, node)
 
-    def carry_out(self) -> None:
-        """Terminate what still lives, by one call; let go what EC2 says is gone; look again at the rest.
+    def terminate_all(self) -> None:
+        """Terminate living instances with one call, finalize NodeClaims without one, and requeue the others.
 
         Raises:
-            ClientError: EC2 refused; nothing was let go.
+            ClientError: EC2 returned an error; nothing was finalized.
         """
-        ids = {name: instance_id(claim.status.provider_id) for name, (claim, _) in self._ready.items()}
-        wanted = sorted({i for i in ids.values() if i})
-        known = {i.id: i.state for i in describe(wanted)} if wanted else {}
-        living = [i for i, state in known.items() if state not in _LEAVING]
+        instance_ids = {name: instance_id(claim.status.provider_id) for name, (claim, _) in self._drained.items()}
+        described = sorted({i for i in instance_ids.values() if i})
+        states = {i.id: i.state for i in describe(described)} if described else {}
+        living = [i for i, state in states.items() if state not in _TERMINATING]
         if living:
             terminate(living)
-            self._logger.info("Terminated instances", extra={"instances": living, "nodeclaims": sorted(ids)})
-        for name, (claim, node) in self._ready.items():
-            if known.get(ids[name], _GONE) == _GONE:
-                self._let_go(claim, node)
+            self._logger.info("Terminated instances", extra={"instances": living, "nodeclaims": sorted(instance_ids)})
+        for name, (claim, node) in self._drained.items():
+            if states.get(instance_ids[name], _TERMINATED) == _TERMINATED:
+                finalize_nodeclaim(self._client, claim, node)
                 continue
-            if ids[name] in living:
-                self._note(claim)
-            self._looks.again(claim, WaitReason.INSTANCE)
-        self._ready.clear()
+            if instance_ids[name] in living:
+                self._write_instance_terminating(claim)
+            self._requeue_sender.requeue(claim, WaitReason.INSTANCE)
+        self._drained.clear()
 
-    def remove(self, node: Node) -> None:
-        """Delete a node and take our finalizer off it."""
-        writes.delete(self._client, resources.NODES, node)
-        writes.remove_finalizer(self._client, resources.NODES, node, names.TERMINATION_FINALIZER)
-
-    def _let_go(self, claim: NodeClaim, node: Node | None) -> None:
-        if node is not None:
-            self.remove(node)
-        writes.remove_finalizer(self._client, resources.NODE_CLAIMS, claim, names.TERMINATION_FINALIZER)
-
-    def _note(self, claim: NodeClaim) -> None:
-        """Say on the claim that its instance is on its way out."""
+    def _write_instance_terminating(self, claim: NodeClaim) -> None:
         now = runtime.current().now()
 
         def change(current: NodeClaim) -> NodeClaim:

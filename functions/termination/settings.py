@@ -1,4 +1,4 @@
-"""What termination is told by its environment."""
+"""Settings of the termination function, from environment variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shared.settings import Settings
 
 
 class TerminationSettings(Settings, frozen=True, kw_only=True):
-    """Its own queue, for drains that go on."""
+    """``termination_queue_url`` is its own queue, for requeued drains."""
 
     termination_queue_url: str
     dead_letter_queue_url: str

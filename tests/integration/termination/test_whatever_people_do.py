@@ -86,7 +86,7 @@ def test_a_claim_deleted_by_force_has_its_node_drained_under_its_budgets_before_
     left = {p["metadata"]["name"] for p in rig.pods() if "deletionTimestamp" not in p["metadata"]}
     assert len(left) == 1
     assert rig.states()[instance] == "running"
-    (told,) = rig.events("ClaimGone")
+    (told,) = rig.events("NodeClaimGone")
     assert told["involvedObject"]["name"] == "old"
     for pod in ("web-1", "web-2"):
         rig.stop(pod)

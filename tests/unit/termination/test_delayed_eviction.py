@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.lifecycle.eviction_release import EvictionRelease, changed_delays
-from functions.termination.drain import Step, next_step
+from functions.termination.drain import DrainStep, drain_step
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod, PodSpec
 from shared.api.meta import ObjectMeta
@@ -36,8 +36,8 @@ def pod(name: str, *, node: str = "n", grace: int = 30, deleted: datetime | None
     )
 
 
-def step(of: NodeClaim, *pods: Pod, after: float = 0) -> Step:
-    return next_step(of, pods, (), {}, now=NOW + timedelta(seconds=after))
+def step(of: NodeClaim, *pods: Pod, after: float = 0) -> DrainStep:
+    return drain_step(of, pods, (), {}, now=NOW + timedelta(seconds=after))
 
 
 def keys(pods: tuple[Pod, ...]) -> list[str]:
@@ -46,35 +46,35 @@ def keys(pods: tuple[Pod, ...]) -> list[str]:
 
 def test_a_pod_that_waits_for_a_place_stays_and_one_that_has_a_place_leaves() -> None:
     now = step(claim(stay='{"new": ["default/a"]}'), pod("a"), pod("b"))
-    assert (keys(now.stay), keys(now.evict)) == (["a"], ["b"])
-    assert "a, which stays until there is a place for it" in now.waiting_for
+    assert (keys(now.delayed), keys(now.evict)) == (["a"], ["b"])
+    assert "eviction of default/a is delayed until its replacement node registers" in now.waiting_for
 
 
 def test_it_stays_no_longer_than_its_grace_and_some_turns_of_its_budget_fit_before_the_deadline() -> None:
     old = claim(stay='{"new": ["default/a"]}')
     last = 105 - 30 - BUDGET_MARGIN.total_seconds()
-    assert step(old, pod("a")).latest == NOW + timedelta(seconds=last)
-    assert keys(step(old, pod("a"), after=last - 1).stay) == ["a"]
+    assert step(old, pod("a")).requeue_by == NOW + timedelta(seconds=last)
+    assert keys(step(old, pod("a"), after=last - 1).delayed) == ["a"]
     assert keys(step(old, pod("a"), after=last).evict) == ["a"]
 
 
 def test_a_pod_with_a_grace_that_fills_the_notice_leaves_at_once() -> None:
     old = claim(stay='{"new": ["default/patient", "default/short"]}')
     now = step(old, pod("patient", grace=95), pod("short", grace=5))
-    assert (keys(now.evict), keys(now.stay)) == (["patient"], ["short"])
+    assert (keys(now.evict), keys(now.delayed)) == (["patient"], ["short"])
     forced = step(old, pod("patient", grace=300))
-    assert [(p.metadata.name, grace) for p, grace in forced.force] == [("patient", 105)]
+    assert [(p.metadata.name, grace) for p, grace in forced.delete] == [("patient", 105)]
 
 
 def test_without_a_deadline_it_stays_for_some_minutes_at_most() -> None:
     old = claim(stay='{"new": ["default/a"]}', end=None)
-    assert keys(step(old, pod("a"), after=299).stay) == ["a"]
+    assert keys(step(old, pod("a"), after=299).delayed) == ["a"]
     assert keys(step(old, pod("a"), after=300).evict) == ["a"]
 
 
 def test_critical_pods_wait_for_those_that_stay() -> None:
     now = step(claim(stay='{"new": ["default/a"]}'), pod("a"), pod("dns", priority="system-cluster-critical"))
-    assert (keys(now.stay), keys(now.evict)) == (["a"], [])
+    assert (keys(now.delayed), keys(now.evict)) == (["a"], [])
 
 
 @pytest.mark.parametrize("garbled", ["", "[]", "new", '{"new": "default/a"}', '{"new": [7]}'])

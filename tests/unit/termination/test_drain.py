@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from functions.termination.drain import deadline, next_step
+from functions.termination.drain import drain_step, termination_deadline
 from shared.api import labels as names
 from shared.api.kubernetes import PersistentVolumeClaimSource, Pod, PodSpec, PodStatus, Toleration, Volume
 from shared.api.meta import ObjectMeta, OwnerReference
@@ -56,7 +56,7 @@ def pod(
 
 
 def evicted(*pods: Pod, at: datetime = NOW, of: NodeClaim | None = None) -> list[str]:
-    return sorted(p.metadata.name for p in next_step(of or claim(), pods, (), {}, now=at).evict)
+    return sorted(p.metadata.name for p in drain_step(of or claim(), pods, (), {}, now=at).evict)
 
 
 def test_ordinary_pods_leave_before_daemons_and_critical_ones_last() -> None:
@@ -71,7 +71,7 @@ def test_ordinary_pods_leave_before_daemons_and_critical_ones_last() -> None:
 
 def test_the_next_group_waits_until_the_pods_before_it_are_gone() -> None:
     going = pod("web", deleted=NOW - timedelta(seconds=5))
-    step = next_step(claim(), [going, pod("log", daemon=True)], (), {}, now=NOW)
+    step = drain_step(claim(), [going, pod("log", daemon=True)], (), {}, now=NOW)
     assert step.evict == ()
     assert not step.terminate
     assert "default/log" in step.waiting_for
@@ -88,39 +88,39 @@ def test_pods_that_nobody_can_move_are_passed_over() -> None:
         pod("done", phase="Succeeded"),
         pod("stuck", deleted=NOW - timedelta(minutes=2)),
     )
-    step = next_step(claim(), staying, (), {}, now=NOW)
+    step = drain_step(claim(), staying, (), {}, now=NOW)
     assert step.drained
     assert step.terminate
 
 
 def test_a_pod_not_to_be_disrupted_is_waited_for_and_its_nodes_daemons_stay_as_long() -> None:
     kept, web, log = pod("kept", annotations={names.DO_NOT_DISRUPT: "true"}), pod("web"), pod("log", daemon=True)
-    step = next_step(claim(), [kept, web, log], (), {}, now=NOW)
+    step = drain_step(claim(), [kept, web, log], (), {}, now=NOW)
     assert step.evict == (web,)
     assert step.protected == (kept,)
-    alone = next_step(claim(), [kept, log], (), {}, now=NOW)
-    assert (alone.evict, alone.protected, alone.terminate, alone.latest) == ((), (kept,), False, None)
+    alone = drain_step(claim(), [kept, log], (), {}, now=NOW)
+    assert (alone.evict, alone.protected, alone.terminate, alone.requeue_by) == ((), (kept,), False, None)
     assert "default/kept" in alone.waiting_for
 
 
 def test_a_pod_protected_for_a_while_is_evicted_once_that_is_over_and_looked_at_again_just_then() -> None:
     kept = pod("kept", annotations={names.DO_NOT_DISRUPT: "1h"}, started=NOW - timedelta(minutes=50))
-    step = next_step(claim(), [kept], (), {}, now=NOW)
-    assert (step.evict, step.protected, step.latest) == ((), (kept,), NOW + timedelta(minutes=10))
+    step = drain_step(claim(), [kept], (), {}, now=NOW)
+    assert (step.evict, step.protected, step.requeue_by) == ((), (kept,), NOW + timedelta(minutes=10))
     assert evicted(kept, at=NOW + timedelta(minutes=10)) == ["kept"]
 
 
 def test_the_deadline_overrides_a_pods_protection_and_leaves_it_its_own_grace() -> None:
     kept = pod("kept", annotations={names.DO_NOT_DISRUPT: "true"}, grace=60)
     ec2_short_timeout = claim(grace="10m")
-    early = next_step(ec2_short_timeout, [kept], (), {}, now=NOW)
-    assert (early.force, early.latest) == ((), NOW + timedelta(minutes=9))
-    late = next_step(ec2_short_timeout, [kept], (), {}, now=NOW + timedelta(minutes=9))
-    assert (late.force, late.protected) == (((kept, 60),), ())
+    early = drain_step(ec2_short_timeout, [kept], (), {}, now=NOW)
+    assert (early.delete, early.requeue_by) == ((), NOW + timedelta(minutes=9))
+    late = drain_step(ec2_short_timeout, [kept], (), {}, now=NOW + timedelta(minutes=9))
+    assert (late.delete, late.protected) == (((kept, 60),), ())
 
 
 def test_an_empty_node_is_terminated_at_once() -> None:
-    step = next_step(claim(), (), (), {}, now=NOW)
+    step = drain_step(claim(), (), (), {}, now=NOW)
     assert step.terminate
     assert step.drained
 
@@ -130,36 +130,40 @@ def test_the_instance_waits_for_volumes_to_be_detached_but_not_for_those_of_pods
         source = VolumeAttachmentSource(persistent_volume_name=volume)
         return VolumeAttachment(spec=VolumeAttachmentSpec(node_name="n", source=source))
 
-    step = next_step(claim(), (), [attachment("pv-1")], {}, now=NOW)
+    step = drain_step(claim(), (), [attachment("pv-1")], {}, now=NOW)
     assert step.drained
     assert not step.terminate
     assert "pv-1" in step.waiting_for
     data = Volume(name="data", persistent_volume_claim=PersistentVolumeClaimSource(claim_name="data"))
     staying = pod("agent", tolerations=[Toleration(operator="Exists")], volumes=[data])
-    assert next_step(claim(), [staying], [attachment("pv-1")], {"default/data": "pv-1"}, now=NOW).terminate
+    assert drain_step(claim(), [staying], [attachment("pv-1")], {"default/data": "pv-1"}, now=NOW).terminate
 
 
 def test_a_termination_grace_period_leaves_every_pod_its_own_grace() -> None:
     ends_soon = claim(grace="10m", deleted=NOW)
     slow, quick = pod("slow", grace=300), pod("quick", grace=10)
-    early = next_step(ends_soon, [slow, quick], (), {}, now=NOW + timedelta(minutes=4))
-    assert early.force == ()
-    late = next_step(ends_soon, [slow, quick], (), {}, now=NOW + timedelta(minutes=5, seconds=1))
-    assert [(p.metadata.name, grace) for p, grace in late.force] == [("slow", 299)]
+    early = drain_step(ends_soon, [slow, quick], (), {}, now=NOW + timedelta(minutes=4))
+    assert early.delete == ()
+    late = drain_step(ends_soon, [slow, quick], (), {}, now=NOW + timedelta(minutes=5, seconds=1))
+    assert [(p.metadata.name, grace) for p, grace in late.delete] == [("slow", 299)]
     assert [p.metadata.name for p in late.evict] == ["quick"]
 
 
 def test_past_the_deadline_the_instance_goes_with_whatever_is_left() -> None:
-    step = next_step(claim(grace="1m"), [pod("web")], (), {}, now=NOW + timedelta(minutes=1))
-    assert [(p.metadata.name, grace) for p, grace in step.force] == [("web", 0)]
+    step = drain_step(claim(grace="1m"), [pod("web")], (), {}, now=NOW + timedelta(minutes=1))
+    assert [(p.metadata.name, grace) for p, grace in step.delete] == [("web", 0)]
     assert step.terminate
 
 
-def test_a_stamped_deadline_wins_over_the_spec_and_a_garbled_one_doesnt() -> None:
+def test_a_valid_termination_timestamp_overrides_the_spec() -> None:
     stamp = (NOW + timedelta(seconds=90)).isoformat()
-    assert deadline(claim(grace="1h", annotations={names.TERMINATION_TIMESTAMP: stamp})) == NOW + timedelta(seconds=90)
-    assert deadline(claim(grace="1h", annotations={names.TERMINATION_TIMESTAMP: "soon"})) == NOW + timedelta(hours=1)
-    assert deadline(claim()) is None
+    assert termination_deadline(claim(grace="1h", annotations={names.TERMINATION_TIMESTAMP: stamp})) == NOW + timedelta(
+        seconds=90
+    )
+    assert termination_deadline(
+        claim(grace="1h", annotations={names.TERMINATION_TIMESTAMP: "soon"})
+    ) == NOW + timedelta(hours=1)
+    assert termination_deadline(claim()) is None
 
 
 def test_the_disrupted_taint_is_added_once_and_removed_whole() -> None:

@@ -1,0 +1,208 @@
+"""Termination of NodeClaims that are being deleted: their nodes are drained, their instances terminated.
+
+All state is in the cluster, so an invocation may die at any point and the next one continues. The NodeClaims of one
+invocation share the call that terminates their instances. Karpenter: node/termination and nodeclaim/termination.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from functions.termination.cluster_cache import ClusterCache
+from functions.termination.drain import drain_step, termination_deadline
+from functions.termination.eviction import Evictor
+from functions.termination.finalizer import finalize_node
+from functions.termination.instance_termination import InstanceTermination
+from functions.termination.requeue_sender import RequeueSender
+from functions.termination.terminator import Terminator
+from shared import runtime
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.kubernetes import Node
+from shared.api.meta import ObjectMeta, condition, is_true
+from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.api.pods import is_terminating
+from shared.cluster import resources, writes
+from shared.cluster.connect import connect
+from shared.cluster.errors import NotFoundError
+from shared.cluster.events import recorder
+from shared.cluster.snapshot_reader import list_pods_on_node
+from shared.launch.instances import describe, instance_id
+from shared.launch.termination import terminate
+from shared.termination import garbage, requeue
+from shared.termination.requeue import WaitReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from aws_lambda_powertools import Logger
+
+    from functions.termination.settings import TerminationSettings
+
+
+class TerminationController:
+    """One invocation, for any number of NodeClaims, nodes and instances."""
+
+    def __init__(self, settings: TerminationSettings, *, logger: Logger) -> None:
+        self._logger = logger
+        self._client = connect(settings)
+        self._recorder = recorder(self._client)
+        self._cache = ClusterCache(self._client, settings.cluster_name)
+        self._requeue_sender = RequeueSender(self._client, settings)
+        self._terminator = Terminator(
+            client=self._client,
+            recorder=self._recorder,
+            evictor=Evictor(client=self._client, recorder=self._recorder),
+            logger=logger,
+        )
+        self._instance_termination = InstanceTermination(self._client, self._requeue_sender, logger=logger)
+        self._unblocked: set[str] = set()
+
+    def reconcile_nodeclaim(self, claim_name: str) -> None:
+        """Continue a NodeClaim's drain if it is being deleted and its requeue time has come; else one request."""
+        self._reconcile_nodeclaim(claim_name, is_unblocked=False)
+
+    def reconcile_unblocked(self, claim_name: str) -> None:
+        """Continue a drain that has begun, due or not, because what blocked it has changed. Once an invocation."""
+        if claim_name not in self._unblocked:
+            self._unblocked.add(claim_name)
+            self._reconcile_nodeclaim(claim_name, is_unblocked=True)
+
+    def reconcile_node(self, node_name: str) -> None:
+        """Delete the NodeClaim of a node that is being deleted, and drain; a node without NodeClaim is garbage."""
+        try:
+            node = writes.read(self._client, resources.NODES, node_name, Node)
+        except NotFoundError:
+            return
+        claim = self._cache.nodeclaim_of(node)
+        if claim is None:
+            self._reconcile_node_without_nodeclaim(node)
+            return
+        if node.metadata.deletion_timestamp is None:
+            return
+        if claim.metadata.deletion_timestamp is None:
+            writes.delete(self._client, resources.NODE_CLAIMS, claim)
+        self.reconcile_nodeclaim(claim.name)
+
+    def terminate_instances_without_nodeclaim(self, instance_ids: Iterable[str]) -> None:
+        """Terminate those of the instances that still have no NodeClaim: the message may be old."""
+        candidates = set(instance_ids)
+        without_nodeclaim = garbage.instances_without_nodeclaim(
+            self._cache.instances_without_undecoded_nodeclaims(),
+            self._cache.nodeclaims(),
+            self._cache.nodes(),
+            now=runtime.current().now(),
+        )
+        confirmed = [i for i in without_nodeclaim if i in candidates]
+        if confirmed:
+            self._logger.warning("Terminating instances without a NodeClaim", extra={"instances": confirmed})
+            terminate(confirmed)
+
+    def finish(self) -> None:
+        """Terminate the instances of all drained NodeClaims with one call, and send the requeues.
+
+        Raises:
+            ClientError: EC2 returned an error; nothing was finalized, and each NodeClaim is due as before.
+        """
+        try:
+            self._instance_termination.terminate_all()
+        finally:
+            self._requeue_sender.send()
+
+    def _reconcile_nodeclaim(self, claim_name: str, *, is_unblocked: bool) -> None:
+        now = runtime.current().now()
+        try:
+            claim = writes.read(self._client, resources.NODE_CLAIMS, claim_name, NodeClaim)
+        except NotFoundError:
+            return
+        if claim.metadata.deletion_timestamp is None:
+            return
+        has_begun = condition(claim.status.conditions, nodeclaim.DRAINED) is not None
+        if not (requeue.is_due(claim, now=now) or (is_unblocked and has_begun)):
+            return
+        try:
+            claim = writes.update(self._client, resources.NODE_CLAIMS, claim, _with_termination_timestamp)
+        except NotFoundError:
+            return
+        self._drain(claim, self._cache.node_of(claim))
+
+    def _drain(self, claim: NodeClaim, node: Node | None) -> None:
+        """Carry out one step of the drain; a NodeClaim without a node to drain goes to instance termination."""
+        if node is None or self._is_instance_gone(claim, node):
+            self._instance_termination.add(claim, node)
+            return
+        node = self._terminator.taint(node)
+        pods = list_pods_on_node(self._client, node.metadata.name).objects
+        step = drain_step(
+            claim, pods, self._cache.attachments(node), self._cache.volumes(node), now=runtime.current().now()
+        )
+        wait_reason = self._terminator.carry_out(claim, node, step)
+        if step.terminate:
+            self._instance_termination.add(claim, node)
+            return
+        if any(is_terminating(p) for p in pods):
+            wait_reason = WaitReason.PODS
+        self._requeue_sender.requeue(claim, wait_reason, latest=step.requeue_by)
+
+    def _is_instance_gone(self, claim: NodeClaim, node: Node) -> bool:
+        """Whether the node's instance is gone, so that its pods can be neither evicted nor waited for."""
+        if is_true(node.status.conditions, "Ready"):
+            return False
+        known_id = instance_id(claim.status.provider_id)
+        if known_id and any(garbage.is_alive(i) for i in describe([known_id])):
+            return False
+        message = f"instance {known_id} is gone; removing node {node.metadata.name} without draining it"
+        self._recorder.record(node.ref, "Warning", "InstanceGone", message)
+        return True
+
+    def _reconcile_node_without_nodeclaim(self, node: Node) -> None:
+        """Remove a node whose instance is gone, and drain one whose instance lives; other nodes are not Tenon's."""
+        now, cache = runtime.current().now(), self._cache
+        if garbage.nodes_without_nodeclaim_and_instance([node], cache.nodeclaims(), cache.instances(), now=now):
+            message = "removing the node: its NodeClaim and its instance are gone"
+            self._recorder.record(node.ref, "Warning", "NodeGarbageCollected", message)
+            self._logger.info("Removing a node", extra={"node": node.metadata.name, "why": message})
+            finalize_node(self._client, node)
+            return
+        instances = cache.instances_without_undecoded_nodeclaims()
+        if not garbage.nodes_without_nodeclaim([node], cache.nodeclaims(), instances, now=now):
+            return
+        self._recorder.record(
+            node.ref, "Warning", "NodeClaimGone", "draining and removing the node: its NodeClaim is gone"
+        )
+        if node.metadata.deletion_timestamp is None:
+            node = writes.update(self._client, resources.NODES, node, _with_finalizer)
+            writes.delete(self._client, resources.NODES, node)
+        self._drain(_substitute_nodeclaim(node, now=now), node)
+
+
+def _with_termination_timestamp(claim: NodeClaim) -> NodeClaim:
+    """The NodeClaim with the annotation that says when its terminationGracePeriod ends."""
+    deadline = termination_deadline(claim)
+    if deadline is None or names.TERMINATION_TIMESTAMP in claim.metadata.annotations:
+        return claim
+    timestamp = deadline.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    annotations = {**claim.metadata.annotations, names.TERMINATION_TIMESTAMP: timestamp}
+    return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+
+
+def _with_finalizer(node: Node) -> Node:
+    if names.TERMINATION_FINALIZER in node.metadata.finalizers:
+        return node
+    finalizers = [*node.metadata.finalizers, names.TERMINATION_FINALIZER]
+    return replace(node, metadata=replace(node.metadata, finalizers=finalizers))
+
+
+def _substitute_nodeclaim(node: Node, *, now: datetime) -> NodeClaim:
+    """A NodeClaim in place of the node's, which is gone.
+
+    Writes to it find nothing, so it is not requeued; lifecycle's next garbage collection continues its drain.
+    """
+    return NodeClaim(
+        metadata=ObjectMeta(name=node.metadata.name, deletion_timestamp=node.metadata.deletion_timestamp or now),
+        status=NodeClaimStatus(provider_id=node.spec.provider_id, node_name=node.metadata.name),
+    )
