@@ -89,13 +89,13 @@ class Carrying:
     def _mark(self, claim: NodeClaim, mark: QueueEntry, now: datetime) -> None:
         with contextlib.suppress(NotFoundError):
             marked = writes.update(
-                self.client, resources.NODE_CLAIMS, claim, partial(disruption_queue.with_queue_entry, mark=mark)
+                self.client, resources.NODE_CLAIMS, claim, partial(disruption_queue.with_queue_entry, entry=mark)
             )
             writes.update_status(
                 self.client,
                 resources.NODE_CLAIMS,
                 marked,
-                partial(disruption_queue.with_disruption_condition, mark=mark, now=now),
+                partial(disruption_queue.with_disruption_condition, entry=mark, now=now),
             )
 
     def _used_again(self, removal: Removal) -> str:

@@ -1,7 +1,7 @@
-"""The cluster as arrays: what each candidate costs, holds and needs, and the room that all nodes have left.
+"""The candidates as arrays: what each costs, what its pods request, and what all nodes have available.
 
-Only for finding sets of nodes that are worth asking the scheduling core about: constraints other than size are its
-business.
+Only for finding sets of candidates that are worth simulating: it considers resources alone. The scheduler checks all
+other constraints.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError
-from shared.disruption import disruption_cost
+from shared.disruption.disruption_cost import RESTART_COST, pod_disruption_cost
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.offerings import catalog_of
 from shared.scheduling.state.state_nodes import build_cluster_state
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,11 +37,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateMatrix:
-    """Rows are candidates, in the order given, and places.
+    """Candidates in the order given, and initialized nodes; the columns of requests and resources are the same.
 
-    ``price`` is USD per hour; ``worth`` is the least that machines for just its pods could cost; ``moving`` is USD to
-    restart its pods; ``needs`` are its pods' requests, largest first; ``room`` is what places have left, ``at`` the
-    row of each candidate's own place (-1: none).
+    ``price`` is USD per hour of each candidate, ``resource_value`` the lowest USD per hour that capacity for just its
+    pods could cost, ``disruption_cost`` USD to move its pods. ``pod_requests`` are (pods, resources), largest pod
+    first. ``free`` is (nodes, resources); ``node_rows`` is the row of each candidate's own node in it (-1: none).
     """
 
     price: Floats
@@ -52,131 +52,130 @@ class CandidateMatrix:
     node_rows: Ints
 
     def excess_price_ratio(self) -> Floats:
-        """How much more than its pods are worth each candidate costs, by USD of moving them; the larger the better."""
-        found: Floats = (self.price - self.resource_value) / (self.disruption_cost + disruption_cost.RESTART_COST)
-        return found
+        """Each candidate's price in excess of its resource value, per USD of disruption cost."""
+        ratio: Floats = (self.price - self.resource_value) / (self.disruption_cost + RESTART_COST)
+        return ratio
 
 
 def build_candidate_matrix(
-    view: ClusterState, candidates: Sequence[Candidate], prices: Sequence[float]
+    state: ClusterState, candidates: Sequence[Candidate], prices: Sequence[float]
 ) -> CandidateMatrix:
-    """The ground for these candidates."""
-    daemons = daemon_set_pods(view.snapshot.daemon_sets)
-    inventory = build_cluster_state(view.snapshot, view.instance_types, daemons, view.disrupting_nodes)
-    known: dict[bytes, Resources] = {}
-    asked = [[_requests(p, known) for p in c.pods] for c in candidates]
-    resources = tuple(sorted({r for pods in asked for one in pods for r in one} | {"cpu", "memory", "pods"}))
-    column = {r: i for i, r in enumerate(resources)}
-    places = [p for p in inventory.nodes if p.initialized]
-    room = np.array([[p.available.get(r, 0) for r in resources] for p in places], np.int64).reshape(-1, len(resources))
-    row = {p.name: i for i, p in enumerate(places)}
-    sizes, costs = _machines(view, resources)
-    needs = []
-    for pods in asked:
-        matrix = np.zeros((len(pods), len(resources)), np.int64)
-        for i, one in enumerate(pods):
-            for name, amount in one.items():
-                matrix[i, column[name]] = amount
-        needs.append(matrix[np.lexsort(matrix.T[::-1])[::-1]] if len(pods) else matrix)
-    total = np.array([n.sum(0) for n in needs], np.int64).reshape(len(needs), len(resources))
-    worth = np.array([_worth(t, sizes, costs) for t in total]) if len(total) else np.zeros(0)
-    moving = [
-        sum(disruption_cost.pod_disruption_cost(p, w / max(1, len(c.pods))) for p in c.pods)
-        for c, w in zip(candidates, worth.tolist(), strict=True)
+    """The matrix of these candidates; ``prices`` are theirs in USD per hour."""
+    daemons = daemon_set_pods(state.snapshot.daemon_sets)
+    state_nodes = build_cluster_state(state.snapshot, state.instance_types, daemons, state.disrupting_nodes).nodes
+    nodes = [n for n in state_nodes if n.initialized]
+    cache: dict[bytes, Resources] = {}
+    requests = [[_requests(p, cache) for p in c.pods] for c in candidates]
+    requested = {resource for pods in requests for pod in pods for resource in pod}
+    resources = tuple(sorted(requested | {"cpu", "memory", "pods"}))
+    free = np.array([[n.available.get(r, 0) for r in resources] for n in nodes], np.int64)
+    row_of = {n.name: i for i, n in enumerate(nodes)}
+    allocatable, type_prices = _cheapest_prices(state, resources)
+    pod_requests = tuple(_request_rows(pods, resources) for pods in requests)
+    totals = np.array([r.sum(0) for r in pod_requests], np.int64).reshape(len(pod_requests), len(resources))
+    values = [_resource_value(total, allocatable, type_prices) for total in totals]
+    costs = [
+        sum(pod_disruption_cost(p, value / max(1, len(c.pods))) for p in c.pods)
+        for c, value in zip(candidates, values, strict=True)
     ]
     return CandidateMatrix(
         price=np.array(prices, np.float64),
-        resource_value=worth,
-        disruption_cost=np.array(moving, np.float64),
-        pod_requests=tuple(needs),
-        free=room,
-        node_rows=np.array([row.get(c.name, -1) for c in candidates], np.int64),
+        resource_value=np.array(values, np.float64),
+        disruption_cost=np.array(costs, np.float64),
+        pod_requests=pod_requests,
+        free=free.reshape(-1, len(resources)),
+        node_rows=np.array([row_of.get(c.name, -1) for c in candidates], np.int64),
     )
 
 
-def _requests(pod: Pod, known: dict[bytes, Resources]) -> Resources:
+def _requests(pod: Pod, cache: dict[bytes, Resources]) -> Resources:
+    """The pod's requests; pods with equal containers share them by the cache."""
     spec = pod.spec
     key = _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
-    found = known.get(key)
-    if found is None:
+    requests = cache.get(key)
+    if requests is None:
         try:
-            found = spec_requests(spec)
+            requests = spec_requests(spec)
         except QuantityError:
-            found = {"pods": 1}
-        known[key] = found
-    return found
+            requests = {"pods": 1}
+        cache[key] = requests
+    return requests
 
 
-def _machines(view: ClusterState, resources: Sequence[str]) -> tuple[Floats, Floats]:
-    """What every type of any pool holds, and the least it costs."""
-    sizes: list[Floats] = [np.zeros((0, len(resources)))]
-    costs: list[Floats] = [np.zeros(0)]
-    for types in {id(t): t for t in view.instance_types.values() if t}.values():
+def _request_rows(pods: Sequence[Resources], resources: Sequence[str]) -> Ints:
+    """The requests as (pods, resources), the largest pod first."""
+    column_of = {r: i for i, r in enumerate(resources)}
+    rows = np.zeros((len(pods), len(resources)), np.int64)
+    for i, requests in enumerate(pods):
+        for resource, amount in requests.items():
+            rows[i, column_of[resource]] = amount
+    return rows[np.lexsort(rows.T[::-1])[::-1]] if len(pods) else rows
+
+
+def _cheapest_prices(state: ClusterState, resources: Sequence[str]) -> tuple[Floats, Floats]:
+    """The allocatable resources of all instance types of any pool, and their lowest USD per hour."""
+    allocatable: list[Floats] = [np.zeros((0, len(resources)))]
+    prices: list[Floats] = [np.zeros(0)]
+    for types in {id(t): t for t in state.instance_types.values() if t}.values():
         catalog = catalog_of(types)
-        wide = np.zeros((len(catalog.names), len(resources)))
-        for i, name in enumerate(resources):
-            if name in catalog.resources:
-                wide[:, i] = catalog.allocatable[:, catalog.resources.index(name)]
-        least = catalog.price.min(1)
-        sizes.append(wide[np.isfinite(least)])
-        costs.append(least[np.isfinite(least)])
-    return np.concatenate(sizes), np.concatenate(costs)
+        rows = np.zeros((len(catalog.names), len(resources)))
+        for i, resource in enumerate(resources):
+            if resource in catalog.resources:
+                rows[:, i] = catalog.allocatable[:, catalog.resources.index(resource)]
+        lowest = catalog.price.min(1)
+        available = np.isfinite(lowest)
+        allocatable.append(rows[available])
+        prices.append(lowest[available])
+    return np.concatenate(allocatable), np.concatenate(prices)
 
 
-def _worth(total: Ints, sizes: Floats, costs: Floats) -> float:
-    """The least price of any type times the part of it that the pods take."""
-    asked = np.flatnonzero(total)
-    if not len(asked) or not len(costs):
+def _resource_value(total: Ints, allocatable: Floats, prices: Floats) -> float:
+    """USD per hour: the lowest price of any type, times the share of the type that ``total`` takes."""
+    requested = np.flatnonzero(total)
+    if not len(requested) or not len(prices):
         return 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = (total[asked] / sizes[:, asked]).max(1)
-    priced = np.where(np.isfinite(share), share * costs, np.inf)
-    return float(priced.min())
+        share = (total[requested] / allocatable[:, requested]).max(1)
+    return float(np.where(np.isfinite(share), share * prices, np.inf).min())
 
 
-def deletable_candidates(ground: CandidateMatrix, order: Sequence[int], *, at_most: int) -> list[int]:
-    """Candidates whose pods fit into room that others have, first fit into the fullest place, in the given order.
+def deletable_candidates(matrix: CandidateMatrix, order: Sequence[int], *, at_most: int) -> list[int]:
+    """Candidates whose pods fit on the other nodes, by first fit on the fullest node, in the given order.
 
-    Sizes alone count. A place that has taken pods is no longer given up.
+    Considers resources alone. A node that has taken pods is no longer deleted.
     """
-    room = ground.free.copy()
-    given = np.zeros(len(room), np.bool_)
-    took = np.zeros(len(room), np.bool_)
-    fullness = np.argsort(room[:, 0] if room.shape[1] else np.zeros(len(room)), kind="stable")
+    free = matrix.free.copy()
+    deleted = np.zeros(len(free), np.bool_)
+    filled = np.zeros(len(free), np.bool_)
+    fullest_first = np.argsort(free[:, 0] if free.shape[1] else np.zeros(len(free)), kind="stable")
     chosen: list[int] = []
     for i in order:
         if len(chosen) >= at_most:
             break
-        own = int(ground.node_rows[i])
-        if own < 0 or took[own]:
+        own_node = int(matrix.node_rows[i])
+        if own_node < 0 or filled[own_node]:
             continue
-        given[own] = True
-        placed = _place(ground.pod_requests[i], room, given, fullness)
-        if placed is None:
-            given[own] = False
+        deleted[own_node] = True
+        placements = _first_fit(matrix.pod_requests[i], free, fullest_first[~deleted[fullest_first]])
+        if placements is None:
+            deleted[own_node] = False
             continue
-        for place, need in placed:
-            room[place] -= need
-            took[place] = True
+        for node, request in placements:
+            free[node] -= request
+            filled[node] = True
         chosen.append(i)
     return chosen
 
 
-def _place(needs: Ints, room: Ints, given: NDArray[np.bool_], order: NDArray[np.intp]) -> list[tuple[int, Ints]] | None:
-    """Places for all of these pods, or None; room is left as it was."""
-    placed: list[tuple[int, Ints]] = []
+def _first_fit(requests: Iterable[Ints], free: Ints, nodes: NDArray[np.intp]) -> list[tuple[int, Ints]] | None:
+    """A node for each of the requests, or None when one fits nowhere; ``free`` isn't changed."""
+    placements: list[tuple[int, Ints]] = []
     taken: dict[int, Ints] = {}
-    open_ = order[~given[order]]
-    for need in needs:
-        fits = (room[open_] >= need).all(1)
-        found = -1
-        for at in np.flatnonzero(fits).tolist():
-            place = int(open_[at])
-            if place not in taken or (room[place] - taken[place] >= need).all():
-                found = place
-                break
-        if found < 0:
+    for request in requests:
+        fitting = nodes[(free[nodes] >= request).all(1)].tolist()
+        node = next((n for n in fitting if n not in taken or (free[n] - taken[n] >= request).all()), None)
+        if node is None:
             return None
-        taken[found] = taken.get(found, 0) + need
-        placed.append((found, need))
-    return placed
+        taken[node] = taken.get(node, 0) + request
+        placements.append((node, request))
+    return placements

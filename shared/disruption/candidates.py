@@ -1,7 +1,8 @@
-"""Which nodes may be chosen at all: the rules that hold for every voluntary disruption.
+"""Disruption candidates: the rules that every voluntary disruption checks, and why a node isn't a candidate.
 
-Reference: karpenter.md, section 5. A node without a valid pool is nobody's to decide about; what is told to users is
-what they can change.
+A candidate is an initialized node with a NodeClaim of a valid NodePool (:func:`all_candidates`). Even so, it may be
+blocked (:func:`disruption_blocker`): by a nomination, a do-not-disrupt annotation, a PodDisruptionBudget, or a pod
+without a controller. Reference: karpenter.md, section 5.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api.pods import controller, is_mirror, is_protected, is_reschedulable
-from shared.disruption.command import Blocker
+from shared.disruption.command import BlockedCandidate, Blocker, Removal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A node that is in use or could be: initialized, not going, of a valid pool.
+    """An initialized node of a valid NodePool that isn't being disrupted.
 
-    ``pods`` are those that need a place elsewhere when it goes.
+    ``pods`` are the reschedulable pods on it.
     """
 
     claim: NodeClaim
@@ -39,51 +40,67 @@ class Candidate:
         """The node's name."""
         return self.node.metadata.name
 
+    def removal(self, *, reason: str, message: str) -> Removal:
+        """Its removal, with the pods that move."""
+        pods = tuple(p.key for p in self.pods)
+        return Removal(claim=self.claim.name, node=self.name, reason=reason, message=message, pods=pods)
 
-def all_candidates(view: ClusterState) -> Iterator[Candidate]:
-    """All candidates, by claim; nothing is said yet about what stands in their way."""
-    for claim, node in view.initialized:
-        pool = view.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
+    def blocked(self, blocker: Blocker, *, reason: str, savings: float | None = None) -> BlockedCandidate:
+        """The candidate as blocked; ``savings`` is USD per hour that its removal would save."""
+        return BlockedCandidate(
+            claim=self.claim.name,
+            node=self.name,
+            reason=reason,
+            blocker=blocker,
+            savings=savings,
+            pods=len(self.pods),
+        )
+
+
+def all_candidates(state: ClusterState) -> Iterator[Candidate]:
+    """All candidates, sorted by claim, blocked ones too."""
+    for claim, node in state.initialized:
+        pool = state.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
         if pool is None or pool.metadata.deletion_timestamp is not None:
             continue
-        pods = view.pods.get(node.metadata.name, ())
+        pods = state.pods.get(node.metadata.name, ())
         yield Candidate(claim=claim, node=node, pool=pool, pods=tuple(p for p in pods if is_reschedulable(p)))
 
 
-def dynamic_candidates(view: ClusterState) -> Iterator[Candidate]:
-    """Those whose pools follow pods, by claim."""
-    return (c for c in all_candidates(view) if c.pool.spec.replicas is None)
+def dynamic_candidates(state: ClusterState) -> Iterator[Candidate]:
+    """The candidates of dynamic pools, whose size follows their pods, sorted by claim."""
+    return (c for c in all_candidates(state) if c.pool.spec.replicas is None)
 
 
-def static_candidates(view: ClusterState) -> Iterator[Candidate]:
-    """Those whose pools have a fixed number of nodes (``replicas``), by claim."""
-    return (c for c in all_candidates(view) if c.pool.spec.replicas is not None)
+def static_candidates(state: ClusterState) -> Iterator[Candidate]:
+    """The candidates of static pools, which have a fixed number of nodes (``replicas``), sorted by claim."""
+    return (c for c in all_candidates(state) if c.pool.spec.replicas is not None)
 
 
-def do_not_disrupt_blocker(view: ClusterState, candidate: Candidate) -> Blocker | None:
-    """By which annotation a user keeps the node; None when by none."""
-    for o, by in ((candidate.node, f"Node {candidate.name}"), (candidate.claim, f"NodeClaim {candidate.claim.name}")):
-        if is_protected(o.metadata.annotations, since=o.metadata.creation_timestamp, now=view.now):
+def do_not_disrupt_blocker(state: ClusterState, candidate: Candidate) -> Blocker | None:
+    """The do-not-disrupt annotation on the node, its claim or a pod that blocks disruption; None without one."""
+    owners = ((candidate.node, f"Node {candidate.name}"), (candidate.claim, f"NodeClaim {candidate.claim.name}"))
+    for owner, by in owners:
+        if is_protected(owner.metadata.annotations, since=owner.metadata.creation_timestamp, now=state.now):
             return Blocker(message=f"annotation {names.DO_NOT_DISRUPT} is set", by=by)
-    for pod in view.pods.get(candidate.name, ()):
+    for pod in state.pods.get(candidate.name, ()):
         since = pod.status.start_time or pod.metadata.creation_timestamp
-        if not is_mirror(pod) and is_protected(pod.metadata.annotations, since=since, now=view.now):
+        if not is_mirror(pod) and is_protected(pod.metadata.annotations, since=since, now=state.now):
             return Blocker(message=f"pod {pod.key} has annotation {names.DO_NOT_DISRUPT}", by=f"Pod {pod.key}")
     return None
 
 
-def disruption_blocker(view: ClusterState, candidate: Candidate) -> Blocker | None:
-    """What stands in the way of moving the node's pods; None when nothing does."""
-    if {candidate.name, candidate.claim.name} & view.nominated:
-        return Blocker(message="pods are about to use it", by=f"Node {candidate.name}")
-    kept = do_not_disrupt_blocker(view, candidate)
-    if kept is not None:
-        return kept
+def disruption_blocker(state: ClusterState, candidate: Candidate) -> Blocker | None:
+    """What blocks moving the node's pods; None when nothing does."""
+    if {candidate.name, candidate.claim.name} & state.nominated:
+        return Blocker(message="nominated for pending pods", by=f"Node {candidate.name}")
+    do_not_disrupt = do_not_disrupt_blocker(state, candidate)
+    if do_not_disrupt is not None:
+        return do_not_disrupt
     for pod in candidate.pods:
         if controller(pod.metadata) is None:
-            message = f"pod {pod.key} has no controller, so nobody would bring it back"
-            return Blocker(message=message, by=f"Pod {pod.key}")
-        held = view.pod_disruption_budgets.eviction_blocker(pod)
-        if held is not None:
-            return held
+            return Blocker(message=f"pod {pod.key} has no controller to recreate it", by=f"Pod {pod.key}")
+        eviction_blocker = state.pod_disruption_budgets.eviction_blocker(pod)
+        if eviction_blocker is not None:
+            return eviction_blocker
     return None

@@ -1,4 +1,4 @@
-"""What all methods decide from: a snapshot, what can be bought, and the figures that each of them needs of both."""
+"""The cluster state that all disruption methods decide from: a snapshot, instance types, and what follows from both."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 
 
 def workload_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """The pods that hold a node: not finished, not a daemon's, not the node's own. One that is going still holds it."""
+    """The pods that keep a node from being empty: all but terminal, DaemonSet and mirror pods.
+
+    A pod that is being deleted still counts.
+    """
     return tuple(p for p in pods if not (is_terminal(p) or is_daemon(p) or is_mirror(p)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceNetwork:
-    """Where an instance stands: ids of its subnet and of its security groups; empty: not known."""
+    """The ids of an instance's subnet and security groups; empty: not known."""
 
     subnet: str = ""
     security_groups: frozenset[str] = frozenset()
@@ -44,9 +47,10 @@ class InstanceNetwork:
 class ClusterState:
     """A snapshot at ``now``.
 
-    ``chosen`` names claims that this look has already decided to give up. ``awaited`` names nodes and claims that pods
-    are about to use. ``instance_types`` and ``not_ready`` are as in :class:`~shared.scheduling.decision.Problem`;
-    ``node_classes`` are by pool, as AWS has them now; ``networks`` are by provider id, of the instances that are known.
+    ``selected`` names claims that this reconcile has already chosen for disruption. ``nominated`` names nodes and
+    claims that pods are expected on. ``instance_types`` and ``not_ready`` are as in
+    :class:`~shared.scheduling.decision.Problem`. ``node_classes`` are by pool, as resolved now. ``instance_networks``
+    are by provider id, of the instances that are known.
     """
 
     snapshot: Snapshot
@@ -65,51 +69,54 @@ class ClusterState:
 
     @cached_property
     def pods(self) -> Mapping[str, tuple[Pod, ...]]:
-        """The unfinished pods of each node, by its name."""
-        found: dict[str, list[Pod]] = {}
+        """The pods that aren't terminal, by node name."""
+        pods_by_node: dict[str, list[Pod]] = {}
         for pod in self.snapshot.pods:
             if pod.spec.node_name and not is_terminal(pod):
-                found.setdefault(pod.spec.node_name, []).append(pod)
-        return {name: tuple(pods) for name, pods in found.items()}
+                pods_by_node.setdefault(pod.spec.node_name, []).append(pod)
+        return {name: tuple(pods) for name, pods in pods_by_node.items()}
 
     @cached_property
     def initialized(self) -> tuple[tuple[NodeClaim, Node], ...]:
-        """Initialized claims that aren't going and aren't about to, each with its node, by name."""
+        """Initialized claims that are neither deleted nor being disrupted, each with its node, sorted by claim."""
         nodes = {n.spec.provider_id: n for n in self.snapshot.nodes if n.metadata.deletion_timestamp is None}
         return tuple(
             (claim, nodes[claim.status.provider_id])
             for claim in sorted(self.snapshot.node_claims, key=lambda c: c.name)
             if claim.metadata.deletion_timestamp is None
-            and not self._goes(claim)
+            and not self._is_disrupting(claim)
             and claim.status.provider_id in nodes
             and is_true(claim.status.conditions, nodeclaim.INITIALIZED)
         )
 
     @cached_property
     def disrupting_nodes(self) -> frozenset[str]:
-        """Nodes that are about to go: nothing is placed there, and their pods need their places elsewhere."""
-        return frozenset(c.status.node_name for c in self.snapshot.node_claims if self._goes(c) and c.status.node_name)
+        """Nodes that are about to be deleted: they take no pods, and their pods need capacity elsewhere."""
+        return frozenset(
+            c.status.node_name for c in self.snapshot.node_claims if self._is_disrupting(c) and c.status.node_name
+        )
 
-    def _goes(self, claim: NodeClaim) -> bool:
+    def _is_disrupting(self, claim: NodeClaim) -> bool:
         return claim.name in self.selected or is_queued(claim)
 
-    def with_selected(self, command: MethodResult) -> ClusterState:
-        """The view once a command of this look is decided: its nodes are about to go."""
-        return replace(self, selected=self.selected | {r.claim for a in command.commands for r in a.removals})
+    def with_selected(self, result: MethodResult) -> ClusterState:
+        """The state after a method's commands are chosen: their nodes count as being disrupted."""
+        claims = {removal.claim for command in result.commands for removal in command.removals}
+        return replace(self, selected=self.selected | claims)
 
     @cached_property
-    def _bought(self) -> Mapping[str, datetime]:
-        """By pool: when it last bought a machine that replaces none."""
-        found: dict[str, datetime] = {}
+    def _last_launches(self) -> Mapping[str, datetime]:
+        """By pool: when it last launched a node that isn't a replacement."""
+        last: dict[str, datetime] = {}
         for claim in self.snapshot.node_claims:
             pool, created = claim.metadata.labels.get(names.NODEPOOL, ""), claim.metadata.creation_timestamp
             if created is not None and names.REPLACES not in claim.metadata.annotations:
-                found[pool] = max(created, found.get(pool, created))
-        return found
+                last[pool] = max(created, last.get(pool, created))
+        return last
 
     def time_since_launch(self, pool: str) -> timedelta:
-        """For how long the pool has bought no machine but replacements."""
-        return self.now - self._bought[pool] if pool in self._bought else timedelta.max
+        """How long ago the pool last launched a node that isn't a replacement."""
+        return self.now - self._last_launches[pool] if pool in self._last_launches else timedelta.max
 
     @cached_property
     def pod_disruption_budgets(self) -> PodDisruptionBudgets:
@@ -126,8 +133,8 @@ class ClusterState:
         }
 
     def price(self, claim: NodeClaim) -> float | None:
-        """USD per hour of the claim's machine as it is sold now; None where nobody knows."""
+        """USD per hour of the claim's offering now; None where it isn't known."""
         labels = claim.metadata.labels
-        pool = labels.get(names.NODEPOOL, "")
-        kind = labels.get(names.INSTANCE_TYPE, ""), labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
-        return self._prices.get((pool, *kind))
+        keys = names.NODEPOOL, names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE
+        pool, instance_type, zone, capacity_type = (labels.get(key, "") for key in keys)
+        return self._prices.get((pool, instance_type, zone, capacity_type))

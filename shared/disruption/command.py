@@ -1,8 +1,8 @@
-"""What disruption decides: which nodes go together, what replaces them, why, and when to look again.
+"""Disruption commands: which nodes are removed together, what replaces them, and why.
 
 Every method (emptiness, static pools, expiration, drift, consolidation) answers the same three questions: which nodes
-are candidates, what command follows, and is it still valid right before it is carried out. They are listed in order in
-``shared.disruption.methods``.
+are candidates, what command follows, and is it still valid right before it is executed. ``shared.disruption.methods``
+lists them in order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SURPLUS = "Surplus"
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """One claim to give up; the message says why, for a person. ``pods`` are those that move (namespace/name)."""
+    """One NodeClaim to delete. ``message`` says why, for users. ``pods`` are the keys (namespace/name) that move."""
 
     claim: str
     node: str
@@ -35,9 +35,10 @@ class Removal:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Claims that go together, once all that replaces them is initialized; without replacements they go at once.
+    """NodeClaims that are deleted together, once all replacements are initialized; at once without replacements.
 
-    ``savings`` is USD per hour (negative: it costs), ``forced`` an action that waits for nothing and nobody.
+    ``savings`` is USD per hour (negative: the command costs money). A ``forced`` command ignores blockers and isn't
+    validated.
     """
 
     removals: tuple[Removal, ...]
@@ -47,28 +48,31 @@ class Command:
 
     @property
     def reason(self) -> str:
-        """The reason, which is the same for all its claims."""
+        """The reason, which is the same for all removals."""
         return self.removals[0].reason
 
     @property
     def message(self) -> str:
-        """Why, for a person."""
+        """Why, for users."""
         return self.removals[0].message
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes that go."""
+        """The names of the nodes that are removed."""
         return tuple(r.node for r in self.removals)
 
     @property
     def pod_count(self) -> int:
-        """How many pods have to move."""
+        """How many pods move."""
         return sum(len(r.pods) for r in self.removals)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blocker:
-    """What stands in the way, as a sentence for a person, and who: kind and name, empty where it just doesn't pay."""
+    """What blocks a disruption: a message for users, and the blocking object (kind and name).
+
+    ``by`` is empty where no object blocks it: the disruption just doesn't save enough.
+    """
 
     message: str
     by: str = ""
@@ -76,9 +80,9 @@ class Blocker:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockedCandidate:
-    """A claim that could go but may not.
+    """A candidate that has a reason to be disrupted, but is blocked.
 
-    ``savings`` is USD per hour that its going would save (None: not known), ``pods`` how many would move.
+    ``savings`` is USD per hour that removing it would save (None: not known), ``pods`` how many would move.
     """
 
     claim: str
@@ -90,13 +94,16 @@ class BlockedCandidate:
 
     @property
     def message(self) -> str:
-        """Why not, for a person."""
+        """Why it isn't disrupted, for users."""
         return self.blocker.message
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodResult:
-    """What to do now; ``look_again`` is when the next claim's time is up, None when nothing is waiting."""
+    """The commands to execute now, and the candidates that are blocked.
+
+    ``requeue_at`` is when the next candidate becomes due (None: none is waiting).
+    """
 
     commands: tuple[Command, ...] = ()
     blocked: tuple[BlockedCandidate, ...] = ()

@@ -1,10 +1,9 @@
-"""Fewer or cheaper nodes for the same pods: one search over the whole cluster.
+"""Consolidation: fewer or cheaper nodes for the same pods, by one search over the whole cluster.
 
-A set of nodes to remove is proposed from arrays (:mod:`shared.disruption.candidate_matrix`), and the scheduling core
-says what their pods would need: room elsewhere (delete), one machine (replace one) or several (m for n). The set with
-the highest net savings (:mod:`shared.disruption.savings`) is kept, so the search may be stopped at any moment; with the
-same number of steps it gives the same answer. The result is within budgets and PodDisruptionBudgets, and cheaper
-whatever EC2 launches.
+Sets of candidates (:mod:`shared.disruption.candidate_sets`) are evaluated by simulated scheduling: their pods need
+other nodes (delete), one new node (replace one) or several (m for n). The set with the highest net savings
+(:mod:`shared.disruption.savings`) is kept, so the search may be stopped at any moment; with the same number of steps it
+gives the same result. The command is within budgets and PodDisruptionBudgets, and saves money whatever EC2 launches.
 """
 
 from __future__ import annotations
@@ -16,11 +15,13 @@ from typing import TYPE_CHECKING
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
-from shared.disruption import candidate_sets, candidates, graceful_replacement, savings
+from shared.disruption import graceful_replacement
 from shared.disruption.candidate_matrix import build_candidate_matrix
+from shared.disruption.candidate_sets import BudgetedCandidates, candidate_sets
+from shared.disruption.candidates import disruption_blocker, dynamic_candidates
 from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, MethodResult
 from shared.disruption.consolidation_search import BALANCED, ConsolidationSearch
-from shared.disruption.savings import BalancedTotals
+from shared.disruption.savings import NO_SAVINGS, BalancedTotals, savings_duration
 from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
@@ -34,157 +35,161 @@ if TYPE_CHECKING:
     from shared.disruption.savings import NetSavings
 
 REASON = UNDERUTILIZED
-_EMPTY_ONLY = "WhenEmpty"
-_ROUNDING = 1e-9
+_WHEN_EMPTY = "WhenEmpty"
+_PRICE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """The best set found, what it is worth and how many sets were asked about."""
+    """The command for the best set, its net savings, and how many sets were evaluated."""
 
     command: Command | None = None
-    net_savings: NetSavings = savings.NO_SAVINGS
+    net_savings: NetSavings = NO_SAVINGS
     evaluated: int = 0
     blocked: tuple[BlockedCandidate, ...] = ()
     requeue_at: datetime | None = None
 
 
-def due_candidates(view: ClusterState) -> tuple[Candidate, ...]:
-    """The nodes of pools that want it, left alone by pods for consolidateAfter, by claim."""
-    return tuple(c for c in candidates.dynamic_candidates(view) if (w := _due(c)) is not None and w <= view.now)
+def due_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+    """The candidates whose policy allows consolidation and whose consolidateAfter is over, sorted by claim."""
+    return tuple(c for c in dynamic_candidates(state) if (due := _due_time(c)) is not None and due <= state.now)
 
 
-def find_candidates(view: ClusterState) -> tuple[Candidate, ...]:
-    """Those of a known price: without one, nobody knows what would be saved."""
-    return tuple(c for c in due_candidates(view) if view.price(c.claim) is not None)
+def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+    """The due candidates with a known price; without it, savings can't be computed."""
+    return tuple(c for c in due_candidates(state) if state.price(c.claim) is not None)
 
 
 def search(
-    view: ClusterState,
-    slots: BudgetTracker,
+    state: ClusterState,
+    budgets: BudgetTracker,
     should_stop: Callable[[], bool],
     *,
     on_improvement: Callable[[NetSavings], None] | None = None,
 ) -> SearchResult:
-    """The best action found before ``should_stop``, asked before each step; nothing is taken from the slots.
+    """The best command until ``should_stop``, which is called before each step; consumes nothing from the budgets.
 
-    ``told`` hears the value of each best set as soon as it is found.
+    ``on_improvement`` is called with the net savings of each new best set.
     """
-    open_, refused = _open(view, slots)
-    waits = [w for c in candidates.dynamic_candidates(view) if (w := _due(c)) is not None and w > view.now]
-    look_again = min(waits, default=None)
-    if not open_ or _is_short(view):
-        return SearchResult(blocked=refused, requeue_at=look_again)
-    prices = [view.price(c.claim) or 0.0 for c in open_]
-    ground = build_candidate_matrix(view, open_, prices)
-    state = ConsolidationSearch(
-        cluster_state=view,
-        candidates=open_,
-        matrix=ground,
-        durations=[savings.savings_duration(c, quiet=view.time_since_launch(c.pool.name), now=view.now) for c in open_],
-        balanced_totals=_balanced(view),
+    candidates, blocked = _unblocked(state, budgets)
+    due_times = (_due_time(c) for c in dynamic_candidates(state))
+    requeue_at = min((t for t in due_times if t is not None and t > state.now), default=None)
+    if not candidates or _pending_pods_need_nodes(state):
+        return SearchResult(blocked=blocked, requeue_at=requeue_at)
+    matrix = build_candidate_matrix(state, candidates, [state.price(c.claim) or 0.0 for c in candidates])
+    consolidation = ConsolidationSearch(
+        state=state,
+        candidates=candidates,
+        matrix=matrix,
+        durations=[savings_duration(c, quiet=state.time_since_launch(c.pool.name), now=state.now) for c in candidates],
+        balanced_totals=_balanced_totals(state),
     )
-    room = {c.pool.name: slots.remaining(c.pool.name, UNDERUTILIZED) for c in open_}
-    asked = candidate_sets.BudgetedCandidates(pools=[c.pool.name for c in open_], remaining=room, matrix=ground)
-    for chosen in candidate_sets.candidate_sets(asked, lambda: state.best, state.blockers.keys):
+    pools = [c.pool.name for c in candidates]
+    remaining = {pool: budgets.remaining(pool, UNDERUTILIZED) for pool in pools}
+    budgeted = BudgetedCandidates(pools=pools, remaining=remaining, matrix=matrix)
+    for rows in candidate_sets(budgeted, lambda: consolidation.best, consolidation.blockers.keys):
         if should_stop():
             break
-        if state.evaluate(chosen) and on_improvement is not None:
-            on_improvement(state.net_savings)
+        if consolidation.evaluate(rows) and on_improvement is not None:
+            on_improvement(consolidation.net_savings)
     return SearchResult(
-        command=state.command,
-        net_savings=state.net_savings,
-        evaluated=len(state.evaluated),
-        blocked=(*refused, *state.blocked_candidates),
-        requeue_at=look_again,
+        command=consolidation.command,
+        net_savings=consolidation.net_savings,
+        evaluated=len(consolidation.evaluated),
+        blocked=(*blocked, *consolidation.blocked_candidates),
+        requeue_at=requeue_at,
     )
 
 
-def compute(view: ClusterState, slots: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
-    """The best action there is time to find."""
-    found = search(view, slots, should_stop)
-    if found.command is not None:
-        pools = {c.name: c.pool.name for c in candidates.dynamic_candidates(view)}
-        for node in found.command.nodes:
-            slots.consume(pools[node])
-    actions = (found.command,) if found.command is not None else ()
-    return MethodResult(commands=actions, blocked=found.blocked, requeue_at=found.requeue_at)
+def compute(state: ClusterState, budgets: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
+    """The best command there is time to find."""
+    result = search(state, budgets, should_stop)
+    if result.command is None:
+        return MethodResult(blocked=result.blocked, requeue_at=result.requeue_at)
+    pools = {c.name: c.pool.name for c in dynamic_candidates(state)}
+    for node in result.command.nodes:
+        budgets.consume(pools[node])
+    return MethodResult(commands=(result.command,), blocked=result.blocked, requeue_at=result.requeue_at)
 
 
-def validate(action: Command, view: ClusterState, slots: BudgetTracker) -> str:
-    """Why it can't be carried out on the cluster as it is now; empty when it can, at no higher price."""
-    obstacle = graceful_replacement.validate(action, view)
-    if obstacle:
-        return obstacle
-    by_claim = {c.claim.name: c for c in find_candidates(view)}
-    leaving = [by_claim[r.claim] for r in action.removals if r.claim in by_claim]
-    if len(leaving) < len(action.removals):
-        return "a node was used or changed meanwhile"
-    return _lack(action, view, slots, leaving)
+def validate(command: Command, state: ClusterState, budgets: BudgetTracker) -> str:
+    """Why the command can't be executed on the cluster as it is now; empty when it can, at no higher price."""
+    message = graceful_replacement.validate(command, state)
+    if message:
+        return message
+    by_claim = {c.claim.name: c for c in find_candidates(state)}
+    removed = [by_claim[r.claim] for r in command.removals if r.claim in by_claim]
+    if len(removed) < len(command.removals):
+        return "a node is no longer a candidate for consolidation"
+    return _validate_budgets(state, budgets, removed) or _validate_simulation(command, state, removed)
 
 
-def _lack(action: Command, view: ClusterState, slots: BudgetTracker, leaving: Sequence[Candidate]) -> str:
-    """What budgets or the scheduling core no longer grant; empty when they grant all of it."""
-    for pool, count in Counter(c.pool.name for c in leaving).items():
-        if slots.remaining(pool, UNDERUTILIZED) < count:
-            return f"the disruption budgets of NodePool {pool} allow less than before"
-    if not view.pod_disruption_budgets.allow_together([c.pods for c in leaving]):
-        return "PodDisruptionBudgets allow less than before"
-    if _is_short(view):
-        return "pending pods need new nodes first"
-    placing = simulate_scheduling(view, leaving)
-    if placing.unschedulable or placing.needs_uninitialized_nodes:
-        return "its pods no longer have places elsewhere"
-    planned = sum(c.cheapest.price for c in action.replacements)
-    if len(placing.node_claims) > len(action.replacements) or placing.price > planned + _ROUNDING:
-        return "its pods would need more than was planned"
+def _validate_budgets(state: ClusterState, budgets: BudgetTracker, removed: Sequence[Candidate]) -> str:
+    for pool, count in Counter(c.pool.name for c in removed).items():
+        if budgets.remaining(pool, UNDERUTILIZED) < count:
+            return f"disruption budgets of NodePool {pool} allow fewer disruptions than before"
+    if not state.pod_disruption_budgets.allow_together([c.pods for c in removed]):
+        return "PodDisruptionBudgets allow fewer evictions than before"
     return ""
 
 
-def _open(view: ClusterState, slots: BudgetTracker) -> tuple[list[Candidate], tuple[BlockedCandidate, ...]]:
-    """The candidates that may go, and what holds the others."""
-    open_: list[Candidate] = []
-    refused: list[BlockedCandidate] = []
-    for candidate in find_candidates(view):
-        obstacle = candidates.disruption_blocker(view, candidate)
-        obstacle = obstacle or slots.blocker(candidate.pool.name, UNDERUTILIZED)
-        if obstacle is not None:
-            claim, node, moved = candidate.claim.name, candidate.name, len(candidate.pods)
-            refused.append(BlockedCandidate(claim=claim, node=node, reason=UNDERUTILIZED, blocker=obstacle, pods=moved))
+def _validate_simulation(command: Command, state: ClusterState, removed: Sequence[Candidate]) -> str:
+    if _pending_pods_need_nodes(state):
+        return "pending pods need new nodes first"
+    simulation = simulate_scheduling(state, removed)
+    if not simulation.all_scheduled:
+        return "pods can no longer be scheduled on other nodes"
+    planned_price = sum(c.cheapest.price for c in command.replacements)
+    more_claims = len(simulation.node_claims) > len(command.replacements)
+    if more_claims or simulation.price > planned_price + _PRICE_TOLERANCE:
+        return "pods need more or more expensive replacements than planned"
+    return ""
+
+
+def _unblocked(state: ClusterState, budgets: BudgetTracker) -> tuple[list[Candidate], tuple[BlockedCandidate, ...]]:
+    """The candidates that aren't blocked, and those that are."""
+    unblocked: list[Candidate] = []
+    blocked: list[BlockedCandidate] = []
+    for candidate in find_candidates(state):
+        blocker = disruption_blocker(state, candidate) or budgets.blocker(candidate.pool.name, UNDERUTILIZED)
+        if blocker is not None:
+            blocked.append(candidate.blocked(blocker, reason=UNDERUTILIZED))
         else:
-            open_.append(candidate)
-    return open_, tuple(refused)
+            unblocked.append(candidate)
+    return unblocked, tuple(blocked)
 
 
-def _balanced(view: ClusterState) -> BalancedTotals:
-    """What all nodes of pools that ask for it cost, and cost to move, whether or not they may go."""
-    rows = [c for c in candidates.dynamic_candidates(view) if c.pool.spec.disruption.consolidation_policy == BALANCED]
-    if not rows:
+def _balanced_totals(state: ClusterState) -> BalancedTotals:
+    """The price and disruption cost of all nodes of pools with policy Balanced, whether or not they are blocked."""
+    nodes = [c for c in dynamic_candidates(state) if c.pool.spec.disruption.consolidation_policy == BALANCED]
+    if not nodes:
         return BalancedTotals(price=0.0, disruption_cost=0.0)
-    ground = build_candidate_matrix(view, rows, [view.price(c.claim) or 0.0 for c in rows])
-    return BalancedTotals(price=float(ground.price.sum()), disruption_cost=float(ground.disruption_cost.sum()))
+    matrix = build_candidate_matrix(state, nodes, [state.price(c.claim) or 0.0 for c in nodes])
+    return BalancedTotals(price=float(matrix.price.sum()), disruption_cost=float(matrix.disruption_cost.sum()))
 
 
-def _is_short(view: ClusterState) -> bool:
-    """Whether pending pods need new nodes: they come first, and what they get changes everything."""
-    return bool(simulate_scheduling(view, ()).node_claims)
+def _pending_pods_need_nodes(state: ClusterState) -> bool:
+    """Whether pending pods need new nodes: they come first, and their nodes change what can be consolidated."""
+    return bool(simulate_scheduling(state, ()).node_claims)
 
 
-def _due(candidate: Candidate) -> datetime | None:
-    """From when on the node may be considered; None: never."""
+def _due_time(candidate: Candidate) -> datetime | None:
+    """When the node may be consolidated, consolidateAfter after its last pod came; None: never."""
     disruption = candidate.pool.spec.disruption
-    if disruption.consolidation_policy == _EMPTY_ONLY:
+    if disruption.consolidation_policy == _WHEN_EMPTY:
         return None
     try:
-        after = parse_duration(disruption.consolidate_after)
+        delay = parse_duration(disruption.consolidate_after)
     except DurationError:
         return None
-    settled = condition(candidate.claim.status.conditions, nodeclaim.INITIALIZED)
-    since = settled.last_transition_time if settled is not None else None
-    if after is None or since is None:
-        return None if after is None else candidate.claim.metadata.creation_timestamp
+    if delay is None:
+        return None
+    initialized = condition(candidate.claim.status.conditions, nodeclaim.INITIALIZED)
+    last_change = initialized.last_transition_time if initialized is not None else None
+    if last_change is None:
+        return candidate.claim.metadata.creation_timestamp
     for pod in candidate.pods:
-        came = pod.status.start_time or pod.metadata.creation_timestamp
-        if came is not None and came > since:
-            since = came
-    return since + after
+        started = pod.status.start_time or pod.metadata.creation_timestamp
+        if started is not None and started > last_change:
+            last_change = started
+    return last_change + delay

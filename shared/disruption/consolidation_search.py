@@ -1,6 +1,6 @@
-"""What giving up a set of nodes is worth: its pods are placed by the scheduling core, and the best set is kept.
+"""The consolidation search: evaluates sets of candidates by simulated scheduling, and keeps the best.
 
-Every set that is asked about is asked once. Of a single node that doesn't pay it is remembered why, for people.
+Each set is evaluated once. For a single node that doesn't save enough, it keeps why, for users.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.disruption import price_filter, savings
-from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, Blocker, Command, Removal
+from shared.disruption import price_filter
+from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, Blocker, Command
+from shared.disruption.savings import MIN_PRICE_IMPROVEMENT, NO_SAVINGS, ConsolidationOption, combined_duration
 from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
@@ -27,134 +28,130 @@ BALANCED = "Balanced"
 
 @dataclass(kw_only=True)
 class ConsolidationSearch:
-    """The candidates and what has been found among them so far. ``spans`` are theirs, ``balanced`` is all they have."""
+    """The candidates, and the best set of them so far with its replacements.
 
-    cluster_state: ClusterState
+    ``durations`` are the candidates' own, ``balanced_totals`` those of all nodes of pools with policy Balanced. Sets
+    are sorted rows of ``candidates``.
+    """
+
+    state: ClusterState
     candidates: Sequence[Candidate]
     matrix: CandidateMatrix
     durations: Sequence[SavingsDuration]
     balanced_totals: BalancedTotals
     best: tuple[int, ...] = ()
     replacements: tuple[PlannedNodeClaim, ...] = ()
-    net_savings: NetSavings = savings.NO_SAVINGS
+    net_savings: NetSavings = NO_SAVINGS
     evaluated: set[tuple[int, ...]] = field(default_factory=set)
     blockers: dict[int, Blocker] = field(default_factory=dict)
     unprofitable: dict[int, BlockedCandidate] = field(default_factory=dict)
 
-    def evaluate(self, chosen: Sequence[int]) -> bool:
-        """Weigh giving up these rows; whether it is the best so far."""
-        key = tuple(sorted(chosen))
+    def evaluate(self, rows: Sequence[int]) -> bool:
+        """Simulate removing these candidates; whether that is the best set so far."""
+        key = tuple(sorted(rows))
         if not key or key in self.evaluated:
             return False
         self.evaluated.add(key)
-        leaving = [self.candidates[i] for i in key]
-        if not self.cluster_state.pod_disruption_budgets.allow_together([c.pods for c in leaving]):
+        removed = [self.candidates[i] for i in key]
+        if not self.state.pod_disruption_budgets.allow_together([c.pods for c in removed]):
             return False
-        placing = simulate_scheduling(self.cluster_state, leaving)
-        if placing.unschedulable or placing.needs_uninitialized_nodes:
-            found = {i: o for i in key if (o := placing.blocker(self.candidates[i])) is not None}
-            self.blockers.update(found)
+        simulation = simulate_scheduling(self.state, removed)
+        if not simulation.all_scheduled:
+            blockers = ((i, simulation.blocker(self.candidates[i])) for i in key)
+            self.blockers.update({i: blocker for i, blocker in blockers if blocker is not None})
             return False
-        return self._weigh(key, leaving, placing.node_claims)
+        return self._compare(key, simulation.node_claims)
 
-    def _weigh(self, key: tuple[int, ...], leaving: Sequence[Candidate], planned: tuple[PlannedNodeClaim, ...]) -> bool:
-        prices = [float(self.matrix.price[i]) for i in key]
-        balanced = any(c.pool.spec.disruption.consolidation_policy == BALANCED for c in leaving)
-        deal = savings.ConsolidationOption(
-            price=sum(prices),
-            replacement_price=sum(c.cheapest.price for c in planned),
-            duration=savings.combined_duration([self.durations[i] for i in key], prices),
-            pod_count=sum(len(c.pods) for c in leaving),
-            disruption_cost=float(self.matrix.disruption_cost[list(key)].sum()),
-            balanced_totals=self.balanced_totals if balanced else None,
-        )
-        value = deal.net_savings
-        obstacle = deal.blocker
-        claims: tuple[PlannedNodeClaim, ...] | None = ()
-        if value > savings.NO_SAVINGS and planned:
-            claims = affordable_replacements(self.cluster_state, leaving, planned, deal.price)
-            if claims is None:
-                value, obstacle = (
-                    savings.NO_SAVINGS,
-                    Blocker(message="too few types are cheap enough for what might be launched"),
-                )
-        if value == savings.NO_SAVINGS or claims is None:
-            if len(key) == 1:
-                self._refuse(key[0], obstacle, deal)
+    def _compare(self, key: tuple[int, ...], planned: tuple[PlannedNodeClaim, ...]) -> bool:
+        """Keep the set if its net savings are higher than the best's; whether they are."""
+        option = self._option(key, planned)
+        net_savings = option.net_savings
+        if net_savings == NO_SAVINGS:
+            return self._reject(key, option, option.blocker)
+        replacements = affordable_replacements(self.state, [self.candidates[i] for i in key], planned, option.price)
+        if replacements is None:
+            blocker = Blocker(message="too few instance types are cheap enough for the replacements")
+            return self._reject(key, option, blocker)
+        if net_savings <= self.net_savings:
             return False
-        if value <= self.net_savings:
-            return False
-        self.best, self.claims, self.net_savings = key, claims, value
+        self.best, self.replacements, self.net_savings = key, replacements, net_savings
         return True
 
-    def _refuse(self, row: int, obstacle: Blocker, deal: savings.ConsolidationOption) -> None:
-        candidate = self.candidates[row]
-        self.unprofitable[row] = BlockedCandidate(
-            claim=candidate.claim.name,
-            node=candidate.name,
-            reason=UNDERUTILIZED,
-            blocker=obstacle,
-            savings=deal.savings,
-            pods=deal.pod_count,
+    def _option(self, key: tuple[int, ...], planned: tuple[PlannedNodeClaim, ...]) -> ConsolidationOption:
+        removed = [self.candidates[i] for i in key]
+        prices = [float(self.matrix.price[i]) for i in key]
+        is_balanced = any(c.pool.spec.disruption.consolidation_policy == BALANCED for c in removed)
+        return ConsolidationOption(
+            price=sum(prices),
+            replacement_price=sum(c.cheapest.price for c in planned),
+            duration=combined_duration([self.durations[i] for i in key], prices),
+            pod_count=sum(len(c.pods) for c in removed),
+            disruption_cost=float(self.matrix.disruption_cost[list(key)].sum()),
+            balanced_totals=self.balanced_totals if is_balanced else None,
         )
+
+    def _reject(self, key: tuple[int, ...], option: ConsolidationOption, blocker: Blocker) -> bool:
+        """Keep why a single node isn't consolidated; always False."""
+        if len(key) == 1:
+            self.unprofitable[key[0]] = self.candidates[key[0]].blocked(
+                blocker, reason=UNDERUTILIZED, savings=option.savings
+            )
+        return False
 
     @property
     def blocked_candidates(self) -> tuple[BlockedCandidate, ...]:
-        """The rows that can't go, and, where nothing pays, those that were asked about alone."""
-        stuck = tuple(
-            BlockedCandidate(
-                claim=self.candidates[i].claim.name, node=self.candidates[i].name, reason=UNDERUTILIZED, blocker=why
-            )
-            for i, why in sorted(self.blockers.items())
+        """The blocked candidates, and, where no set saves enough, those that were evaluated alone."""
+        blocked = tuple(
+            self.candidates[i].blocked(blocker, reason=UNDERUTILIZED) for i, blocker in sorted(self.blockers.items())
         )
-        alone = () if self.best else tuple(r for i, r in sorted(self.unprofitable.items()) if i not in self.blockers)
-        return (*stuck, *alone)
+        unprofitable = sorted(self.unprofitable.items()) if not self.best else []
+        return (*blocked, *(candidate for i, candidate in unprofitable if i not in self.blockers))
 
     @property
     def command(self) -> Command | None:
-        """The best found; None while nothing pays."""
+        """The command for the best set; None while no set saves enough."""
         if not self.best:
             return None
-        leaving = [self.candidates[i] for i in self.best]
-        before = float(self.matrix.price[list(self.best)].sum())
-        after = sum(c.cheapest.price for c in self.claims)
-        pods = sum(len(c.pods) for c in leaving)
-        came = f"{len(self.claims)} cheaper" if self.claims else "none"
-        message = f"{len(leaving)} of ${before:.4f}/h can be replaced by {came}: "
-        message += f"saves ${before - after:.4f}/h for {pods} moved pods"
-        removals = tuple(
-            Removal(
-                claim=c.claim.name,
-                node=c.name,
-                reason=UNDERUTILIZED,
-                message=message,
-                pods=tuple(p.key for p in c.pods),
-            )
-            for c in leaving
-        )
-        return Command(removals=removals, replacements=self.claims, savings=before - after)
+        removed = [self.candidates[i] for i in self.best]
+        price = float(self.matrix.price[list(self.best)].sum())
+        replacement_price = sum(c.cheapest.price for c in self.replacements)
+        savings = price - replacement_price
+        nodes = f"{len(removed)} node{'s' if len(removed) > 1 else ''} at ${price:.4f}/h"
+        verb = f"replaced by {len(self.replacements)} at ${replacement_price:.4f}/h" if self.replacements else "deleted"
+        pod_count = sum(len(c.pods) for c in removed)
+        message = f"{nodes} {verb}: saves ${savings:.4f}/h, moves {pod_count} pod{'' if pod_count == 1 else 's'}"
+        removals = tuple(c.removal(reason=UNDERUTILIZED, message=message) for c in removed)
+        return Command(removals=removals, replacements=self.replacements, savings=savings)
 
 
 def affordable_replacements(
-    view: ClusterState, leaving: Sequence[Candidate], claims: Sequence[PlannedNodeClaim], price: float
+    state: ClusterState, removed: Sequence[Candidate], planned: Sequence[PlannedNodeClaim], price: float
 ) -> tuple[PlannedNodeClaim, ...] | None:
-    """The claims with only such types as keep the whole a saving, whatever is launched; None: there is no such choice.
+    """The planned claims with only those types that save money whatever is launched; None: that isn't possible.
 
-    Each may cost as much more than its cheapest as the improvement that is asked for leaves, in proportion.
+    ``price`` is USD per hour of the removed nodes. Each claim may cost more than its cheapest offering by the same
+    factor, up to what the minimum price improvement leaves.
     """
-    planned = sum(c.cheapest.price for c in claims)
-    limit = price * (1 - savings.MIN_PRICE_IMPROVEMENT)
-    if planned > limit or planned <= 0:
+    if not planned:
+        return ()
+    planned_price = sum(c.cheapest.price for c in planned)
+    limit = price * (1 - MIN_PRICE_IMPROVEMENT)
+    if planned_price > limit or planned_price <= 0:
         return None
-    kept: list[PlannedNodeClaim] = []
-    for claim in claims:
-        types = view.instance_types.get(claim.node_pool, ())
-        trimmed = price_filter.filter_by_price(claim, types, claim.cheapest.price * limit / planned)
-        if trimmed is None:
+    replacements: list[PlannedNodeClaim] = []
+    for claim in planned:
+        types = state.instance_types.get(claim.node_pool, ())
+        filtered = price_filter.filter_by_price(claim, types, claim.cheapest.price * limit / planned_price)
+        if filtered is None:
             return None
-        kept.append(trimmed)
-    if len(leaving) == 1 and len(kept) == 1 and kept[0].cheapest.capacity_type == names.SPOT:
-        was_spot = leaving[0].claim.metadata.labels.get(names.CAPACITY_TYPE) == names.SPOT
-        if was_spot and len(kept[0].instance_types) < price_filter.MIN_SPOT_INSTANCE_TYPES:
-            return None
-    return tuple(kept)
+        replacements.append(filtered)
+    if len(removed) == 1 and len(replacements) == 1 and _is_spot_to_spot(removed[0], replacements[0]):
+        return (
+            tuple(replacements) if len(replacements[0].instance_types) >= price_filter.MIN_SPOT_INSTANCE_TYPES else None
+        )
+    return tuple(replacements)
+
+
+def _is_spot_to_spot(removed: Candidate, replacement: PlannedNodeClaim) -> bool:
+    is_spot = removed.claim.metadata.labels.get(names.CAPACITY_TYPE) == names.SPOT
+    return is_spot and replacement.cheapest.capacity_type == names.SPOT

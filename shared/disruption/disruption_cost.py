@@ -1,7 +1,8 @@
-"""What moving a pod costs: a price in USD, so that it can be set against what is saved.
+"""Disruption cost: what moving a pod costs in USD, so that it can be compared with savings.
 
-A moved pod starts anew somewhere else, and what it did meanwhile is lost. That is reckoned as a little for the restart
-itself and some minutes of its resources, weighted by Karpenter's eviction cost (reference: karpenter.md, section 5).
+A moved pod restarts on another node and loses its work in progress. Its disruption cost is a fixed amount for the
+restart plus the price of some minutes of its resources, weighted by Karpenter's eviction cost (reference: karpenter.md,
+section 5).
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
 
 RESTART_COST = 0.02
-"""USD: what a restart costs even the smallest pod's owner. Ours: bench/steady_load.py says what it comes to."""
+"""USD that a restart costs even for the smallest pod. Tenon's figure: bench/steady_load.py measures its effect."""
 LOST_WORK_HOURS = 10 / 60
-"""How much of a pod's resources a restart loses: ten minutes. Ours."""
-_LEAST, _MOST = -10.0, 10.0
-_LEAST_WEIGHT = 0.1
+"""Hours of a pod's resources that a restart loses: ten minutes. Tenon's figure."""
+_MIN_EVICTION_COST, _MAX_EVICTION_COST = -10.0, 10.0
+_MIN_WEIGHT = 0.1
 
 
 def eviction_cost(pod: Pod) -> float:
-    """Karpenter's eviction cost: 1, more or less by the pod's deletion cost and priority, between -10 and 10."""
-    found = 1.0
-    with contextlib.suppress(ValueError):  # what is no number counts for nothing, as with ReplicaSets
-        found += int(pod.metadata.annotations.get(POD_DELETION_COST, "0")) / 2**27
-    found += (pod.spec.priority or 0) / 2**25
-    return min(max(found, _LEAST), _MOST)
+    """Karpenter's eviction cost: 1, adjusted by the pod's deletion cost and priority, between -10 and 10."""
+    cost = 1.0
+    with contextlib.suppress(ValueError):  # a value that isn't a number is ignored, as by ReplicaSets
+        cost += int(pod.metadata.annotations.get(POD_DELETION_COST, "0")) / 2**27
+    cost += (pod.spec.priority or 0) / 2**25
+    return min(max(cost, _MIN_EVICTION_COST), _MAX_EVICTION_COST)
 
 
-def pod_disruption_cost(pod: Pod, value: float) -> float:
-    """USD to move the pod; ``value`` is what its resources are worth, in USD per hour."""
-    return max(eviction_cost(pod), _LEAST_WEIGHT) * (RESTART_COST + LOST_WORK_HOURS * value)
+def pod_disruption_cost(pod: Pod, resource_price: float) -> float:
+    """USD to move the pod; ``resource_price`` is the price of its resources in USD per hour."""
+    return max(eviction_cost(pod), _MIN_WEIGHT) * (RESTART_COST + LOST_WORK_HOURS * resource_price)

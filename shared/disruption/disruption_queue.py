@@ -1,8 +1,8 @@
-"""What is under way: claims that go when their replacements are up, and what to do about them now.
+"""The disruption queue: NodeClaims that are deleted once their replacements are initialized.
 
-It stands on the claims that go: the condition ``DisruptionReason`` and an annotation that names the replacements. They
-are marked before anything else is done, so a run may die between any two steps: the next one finds the marks, and
-either all that was asked for, which it goes on with, or not, and then everything is put back.
+The queue is kept on the claims themselves: in the condition ``DisruptionReason`` and in an annotation that names the
+replacements. Claims are annotated before anything else is done, so a run may die between any two steps. The next run
+finds the annotations: with all replacements there it continues, otherwise it rolls the command back.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from shared.api import nodeclaim
 from shared.api.meta import is_true, with_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from shared.api.nodeclaim import NodeClaim
 
 QUEUE_ANNOTATION = "tenon.sh/disruption"
-"""Annotation on a NodeClaim that is to go: a :class:`QueueEntry`."""
+"""Annotation on a NodeClaim in the queue: a :class:`QueueEntry` as JSON."""
 REPLACEMENT_TIMEOUT = timedelta(minutes=20)
-"""How long replacements may take; the liveness of claims gives them up before that."""
+"""How long replacements may take to initialize. Liveness deletes claims that don't register before that."""
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One action on one of its claims: all of them carry the same ``id`` and replacements (names of claims)."""
+    """A command, as noted on each of its claims, with the same ``id`` and ``replacements`` (names of claims)."""
 
     id: str
     reason: str
@@ -40,7 +40,7 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback:
-    """A claim to put back as it was, and the replacements that came of it, which nobody needs now."""
+    """A claim to take out of the queue, why, and the names of its replacements, which are no longer needed."""
 
     claim: NodeClaim
     why: str
@@ -49,7 +49,7 @@ class Rollback:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueStatus:
-    """What to do: claims to give up now, claims to put back; ``waiting`` says whether anything is waited for."""
+    """``completed`` claims can be deleted now, ``rollbacks`` have failed; ``waiting``: some wait for replacements."""
 
     completed: tuple[tuple[NodeClaim, QueueEntry], ...] = ()
     rollbacks: tuple[Rollback, ...] = ()
@@ -57,7 +57,7 @@ class QueueStatus:
 
 
 def queue_entry(claim: NodeClaim) -> QueueEntry | None:
-    """The claim's mark; None where there is none, or none that can be read."""
+    """The claim's queue entry; None where it has none, or none that can be parsed."""
     try:
         return msgspec.json.decode(claim.metadata.annotations.get(QUEUE_ANNOTATION, ""), type=QueueEntry)
     except msgspec.DecodeError:
@@ -65,46 +65,48 @@ def queue_entry(claim: NodeClaim) -> QueueEntry | None:
 
 
 def is_queued(claim: NodeClaim) -> bool:
-    """Whether the claim is to go, and hasn't been deleted yet."""
+    """Whether the claim is in the queue, and hasn't been deleted yet."""
     return claim.metadata.deletion_timestamp is None and (
         QUEUE_ANNOTATION in claim.metadata.annotations or is_true(claim.status.conditions, nodeclaim.DISRUPTION_REASON)
     )
 
 
-def is_replaced(claim: NodeClaim, there: Collection[str]) -> bool:
-    """Whether all that replaces the claim is there (names of claims), so that it only waits for its end."""
-    mark = queue_entry(claim)
-    return mark is not None and bool(mark.replacements) and set(mark.replacements) <= set(there)
+def replaced_claims(claims: Iterable[NodeClaim]) -> frozenset[str]:
+    """The names of queued claims whose replacements all exist, so that they only wait for their deletion."""
+    claims = tuple(claims)
+    existing = {c.name for c in claims}
+    replacements = {c.name: entry.replacements for c in claims if (entry := queue_entry(c)) is not None}
+    return frozenset(name for name, needed in replacements.items() if needed and existing.issuperset(needed))
 
 
 def replacement_names(claims: Iterable[NodeClaim]) -> frozenset[str]:
-    """Claims and nodes that replace others which are still there: pods are about to come to them."""
+    """The names of claims and nodes that replace claims in the queue: pods are expected on them."""
     claims = tuple(claims)
-    names = {name for c in claims if (mark := queue_entry(c)) is not None for name in mark.replacements}
+    names = {name for c in claims if (entry := queue_entry(c)) is not None for name in entry.replacements}
     return frozenset(names | {c.status.node_name for c in claims if c.name in names and c.status.node_name})
 
 
-def with_queue_entry(claim: NodeClaim, mark: QueueEntry) -> NodeClaim:
-    """The claim with its mark."""
-    annotations = {**claim.metadata.annotations, QUEUE_ANNOTATION: msgspec.json.encode(mark).decode()}
+def with_queue_entry(claim: NodeClaim, entry: QueueEntry) -> NodeClaim:
+    """The claim with the queue entry in its annotation."""
+    annotations = {**claim.metadata.annotations, QUEUE_ANNOTATION: msgspec.json.encode(entry).decode()}
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
 
 
-def with_disruption_condition(claim: NodeClaim, mark: QueueEntry, *, now: datetime) -> NodeClaim:
-    """The claim with its condition: the part of the mark that Karpenter's users know."""
+def with_disruption_condition(claim: NodeClaim, entry: QueueEntry, *, now: datetime) -> NodeClaim:
+    """The claim with Karpenter's condition ``DisruptionReason``."""
     conditions = with_condition(
         claim.status.conditions,
         nodeclaim.DISRUPTION_REASON,
         status=True,
-        reason=mark.reason,
-        message=mark.message,
+        reason=entry.reason,
+        message=entry.message,
         now=now,
     )
     return replace(claim, status=replace(claim.status, conditions=conditions))
 
 
 def without_queue_entry(claim: NodeClaim) -> NodeClaim:
-    """The claim without a mark."""
+    """The claim without the annotation."""
     annotations = {k: v for k, v in claim.metadata.annotations.items() if k != QUEUE_ANNOTATION}
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
 
@@ -116,33 +118,33 @@ def without_disruption_condition(claim: NodeClaim) -> NodeClaim:
 
 
 def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
-    """What to do about everything that is under way."""
+    """Which claims of the queue can be deleted now, which must be rolled back, and whether others wait."""
     by_name = {c.name: c for c in claims}
-    finish: list[tuple[NodeClaim, QueueEntry]] = []
-    undo: list[Rollback] = []
+    completed: list[tuple[NodeClaim, QueueEntry]] = []
+    rollbacks: list[Rollback] = []
     waiting = False
     for claim in sorted((c for c in by_name.values() if is_queued(c)), key=lambda c: c.name):
-        mark = queue_entry(claim)
-        if mark is None or not mark.replacements:
-            # It died before it was carried out; whether it should be is decided anew.
-            undo.append(Rollback(claim=claim, why="it was not carried through"))
+        entry = queue_entry(claim)
+        if entry is None or not entry.replacements:
+            # The run died before it executed the command. A later reconcile decides anew.
+            rollbacks.append(Rollback(claim=claim, why="the command was interrupted before it was executed"))
             continue
-        failed = next((name for name in mark.replacements if _is_lost(by_name.get(name))), None)
-        if failed is None and now - mark.since > REPLACEMENT_TIMEOUT:
-            failed = next((n for n in mark.replacements if not _is_up(by_name[n])), None)
+        failed = next((name for name in entry.replacements if _is_lost(by_name.get(name))), None)
+        if failed is None and now - entry.since > REPLACEMENT_TIMEOUT:
+            failed = next((n for n in entry.replacements if not _is_initialized(by_name[n])), None)
         if failed is not None:
-            why = f"replacement {failed} did not come up"
-            undo.append(Rollback(claim=claim, why=why, replacements=tuple(mark.replacements)))
-        elif all(_is_up(by_name[name]) for name in mark.replacements):
-            finish.append((claim, mark))
+            why = f"replacement {failed} was not initialized"
+            rollbacks.append(Rollback(claim=claim, why=why, replacements=tuple(entry.replacements)))
+        elif all(_is_initialized(by_name[name]) for name in entry.replacements):
+            completed.append((claim, entry))
         else:
             waiting = True
-    return QueueStatus(completed=tuple(finish), rollbacks=tuple(undo), waiting=waiting)
+    return QueueStatus(completed=tuple(completed), rollbacks=tuple(rollbacks), waiting=waiting)
 
 
 def _is_lost(claim: NodeClaim | None) -> bool:
     return claim is None or claim.metadata.deletion_timestamp is not None
 
 
-def _is_up(claim: NodeClaim) -> bool:
+def _is_initialized(claim: NodeClaim) -> bool:
     return is_true(claim.status.conditions, nodeclaim.INITIALIZED)

@@ -1,8 +1,8 @@
-"""Nodes that are no longer what their pool and class say: replaced, within budgets.
+"""Drift: nodes that no longer match their NodePool or node class. They are replaced, within budgets.
 
-Compared by fingerprints of the template and the class, where both are of the same version (another version says
-nothing, the object is stamped anew), and by what requirements and selectors select now. Rules: Karpenter's drift
-(reference: karpenter.md, section 5).
+Drift is found by comparing hashes of the template and of the class, where both have the same hash version (hashes of
+other versions prove nothing; lifecycle stamps those objects again), and by what requirements and selectors select now.
+Rules: Karpenter's drift (reference: karpenter.md, section 5).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.hash import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, hash_node_class, hash_node_pool
 from shared.api.meta import is_true, with_condition
-from shared.disruption import candidates, graceful_replacement
+from shared.disruption import graceful_replacement
+from shared.disruption.candidates import all_candidates, dynamic_candidates
 from shared.disruption.command import DRIFTED, MethodResult
 from shared.scheduling.rules.requirements import RequirementError, parse
 
@@ -34,52 +35,48 @@ if TYPE_CHECKING:
 REASON = DRIFTED
 
 
-def disruption_message(view: ClusterState, candidate: Candidate) -> str:
-    """How the node has drifted, in words; empty when it has not."""
-    node_class = view.node_classes.get(candidate.pool.name)
-    return (
-        _template(candidate.claim, candidate.pool)
-        or _requirements(candidate)
-        or (
-            ""
-            if node_class is None
-            else _class(candidate, node_class, view.instance_networks.get(candidate.claim.status.provider_id))
-        )
-    )
+def disruption_message(state: ClusterState, candidate: Candidate) -> str:
+    """How the node has drifted; empty when it hasn't."""
+    message = _template_drift(candidate.claim, candidate.pool) or _requirement_drift(candidate)
+    node_class = state.node_classes.get(candidate.pool.name)
+    if message or node_class is None:
+        return message
+    network = state.instance_networks.get(candidate.claim.status.provider_id)
+    return _node_class_drift(candidate.claim, node_class, network)
 
 
-def find_candidates(view: ClusterState) -> tuple[Candidate, ...]:
-    """The nodes that have drifted, by claim, those of static pools too."""
-    return tuple(c for c in candidates.all_candidates(view) if disruption_message(view, c))
+def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+    """The nodes that have drifted, sorted by claim, those of static pools too."""
+    return tuple(c for c in all_candidates(state) if disruption_message(state, c))
 
 
-def compute(view: ClusterState, slots: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
-    """The first that budgets allow, replaced together (static pools have a way of their own)."""
-    wanted = [(c, said) for c in candidates.dynamic_candidates(view) if (said := disruption_message(view, c))]
-    return graceful_replacement.compute(view, slots, wanted, reason=DRIFTED)
+def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
+    """One command for the first that budgets allow (static pools: :mod:`shared.disruption.static_disruption`)."""
+    drifted = [(c, message) for c in dynamic_candidates(state) if (message := disruption_message(state, c))]
+    return graceful_replacement.compute(state, budgets, drifted, reason=DRIFTED)
 
 
-def validate(action: Command, view: ClusterState, _slots: BudgetTracker) -> str:
-    """Why it can't go after all; empty when it can."""
-    return graceful_replacement.validate(action, view)
+def validate(command: Command, state: ClusterState, _budgets: BudgetTracker) -> str:
+    """Why the command can't be executed; empty when it can."""
+    return graceful_replacement.validate(command, state)
 
 
 def with_drifted_condition(claim: NodeClaim, message: str, *, now: datetime) -> NodeClaim:
-    """The claim with its ``Drifted`` condition as it should be."""
+    """The claim with its ``Drifted`` condition set by ``message`` (empty: not drifted)."""
     if not message and not is_true(claim.status.conditions, nodeclaim.DRIFTED):
         return claim
     conditions = with_condition(
         claim.status.conditions,
         nodeclaim.DRIFTED,
         status=bool(message),
-        reason="Drifted" if message else "AsAsked",
+        reason="Drifted" if message else "NotDrifted",
         message=message,
         now=now,
     )
     return replace(claim, status=replace(claim.status, conditions=conditions))
 
 
-def _template(claim: NodeClaim, pool: NodePool) -> str:
+def _template_drift(claim: NodeClaim, pool: NodePool) -> str:
     annotations = claim.metadata.annotations
     if annotations.get(names.NODEPOOL_HASH_VERSION) != NODEPOOL_HASH_VERSION:
         return ""
@@ -88,46 +85,42 @@ def _template(claim: NodeClaim, pool: NodePool) -> str:
     return f"the template of NodePool {pool.name} has changed"
 
 
-def _requirements(candidate: Candidate) -> str:
+def _requirement_drift(candidate: Candidate) -> str:
     labels = {**candidate.node.metadata.labels, **candidate.claim.metadata.labels}
     try:
-        wanted = parse(candidate.pool.spec.template.spec.requirements)
+        requirements = parse(candidate.pool.spec.template.spec.requirements)
     except RequirementError:
         return ""
-    for key, allowed in sorted(wanted.items()):
+    for key, allowed in sorted(requirements.items()):
         value = labels.get(key)
         if not allowed.has(value):
-            said = f"is {value}" if value is not None else "is missing"
-            return f"label {key} {said}, which NodePool {candidate.pool.name} no longer allows"
+            actual = f"is {value}" if value is not None else "is missing"
+            return f"label {key} {actual}, which NodePool {candidate.pool.name} no longer allows"
     return ""
 
 
-def _class(candidate: Candidate, node_class: EC2NodeClass, network: InstanceNetwork | None) -> str:
-    claim = candidate.claim
+def _node_class_drift(claim: NodeClaim, node_class: EC2NodeClass, network: InstanceNetwork | None) -> str:
     annotations, status = claim.metadata.annotations, node_class.status
-    if annotations.get(names.NODECLASS_HASH_VERSION) == NODECLASS_HASH_VERSION and annotations.get(
-        names.NODECLASS_HASH
-    ) != hash_node_class(node_class):
+    same_version = annotations.get(names.NODECLASS_HASH_VERSION) == NODECLASS_HASH_VERSION
+    if same_version and annotations.get(names.NODECLASS_HASH) != hash_node_class(node_class):
         return f"{node_class.ref} has changed"
     if status.amis and claim.status.image_id and claim.status.image_id not in {a.id for a in status.amis}:
-        return f"image {claim.status.image_id} is no longer one of {node_class.ref}"
-    moved = _network(network, node_class) if network is not None else ""
-    if moved:
-        return moved
+        return f"AMI {claim.status.image_id} is no longer selected by {node_class.ref}"
+    if network is not None and (message := _network_drift(network, node_class)):
+        return message
     reservation = claim.metadata.labels.get(names.RESERVATION_LABELS[0])
     reserved = claim.metadata.labels.get(names.CAPACITY_TYPE) == names.RESERVED
     if reserved and reservation and reservation not in {r.id for r in status.capacity_reservations}:
-        return f"capacity reservation {reservation} is no longer one of {node_class.ref}"
+        return f"capacity reservation {reservation} is no longer selected by {node_class.ref}"
     return ""
 
 
-def _network(network: InstanceNetwork, node_class: EC2NodeClass) -> str:
-    """How the instance's place in the network differs from what the class selects, in words; empty when not."""
+def _network_drift(network: InstanceNetwork, node_class: EC2NodeClass) -> str:
     status = node_class.status
     if status.subnets and network.subnet and network.subnet not in {s.id for s in status.subnets}:
-        return f"subnet {network.subnet} is no longer one of {node_class.ref}"
-    groups = {g.id for g in status.security_groups}
-    if groups and network.security_groups and groups != network.security_groups:
-        has, wants = ", ".join(sorted(network.security_groups)), ", ".join(sorted(groups))
-        return f"it has security groups {has}, and {node_class.ref} selects {wants}"
+        return f"subnet {network.subnet} is no longer selected by {node_class.ref}"
+    selected = {g.id for g in status.security_groups}
+    if selected and network.security_groups and selected != network.security_groups:
+        actual, expected = ", ".join(sorted(network.security_groups)), ", ".join(sorted(selected))
+        return f"the instance has security groups {actual}; {node_class.ref} selects {expected}"
     return ""

@@ -1,7 +1,7 @@
-"""Nodes that run nothing but daemons, for as long as their pool's consolidateAfter says.
+"""Emptiness: nodes without workload pods for longer than their pool's consolidateAfter.
 
-Since when a node has been empty is kept on its claim as the condition ``Empty``, so that any function, warm or new,
-knows it, and a hint that comes twice doesn't start the time anew. A node that pods are about to use isn't empty.
+The condition ``Empty`` on the claim keeps since when a node has been empty. So every function knows it, warm or cold,
+and a message that arrives twice doesn't restart the time. A node that is nominated for pods isn't empty.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from shared.api import nodeclaim
 from shared.api.duration import parse_duration
 from shared.api.meta import condition, with_condition
-from shared.disruption import candidates
+from shared.disruption.candidates import do_not_disrupt_blocker, dynamic_candidates
 from shared.disruption.cluster_state import workload_pods
-from shared.disruption.command import EMPTY, BlockedCandidate, Command, MethodResult, Removal
+from shared.disruption.command import EMPTY, BlockedCandidate, Command, MethodResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,20 +38,19 @@ class EmptyConditionChange:
     is_empty: bool
 
 
-def empty_condition_changes(view: ClusterState) -> tuple[EmptyConditionChange, ...]:
-    """Which claims' ``Empty`` condition has to change."""
-    changed = []
-    for claim, node in view.initialized:
-        held = workload_pods(view.pods.get(node.metadata.name, ()))
-        is_empty = not held and not {node.metadata.name, claim.name} & view.nominated
-        before = condition(claim.status.conditions, nodeclaim.EMPTY)
-        if is_empty != (before is not None and before.status == "True"):
-            changed.append(EmptyConditionChange(claim=claim, is_empty=is_empty))
-    return tuple(changed)
+def empty_condition_changes(state: ClusterState) -> tuple[EmptyConditionChange, ...]:
+    """The claims whose ``Empty`` condition has to change."""
+    changes = []
+    for claim, node in state.initialized:
+        is_empty = _is_empty(state, node.metadata.name, claim.name)
+        current = condition(claim.status.conditions, nodeclaim.EMPTY)
+        if is_empty != (current is not None and current.status == "True"):
+            changes.append(EmptyConditionChange(claim=claim, is_empty=is_empty))
+    return tuple(changes)
 
 
 def with_empty_condition(claim: NodeClaim, *, is_empty: bool, now: datetime) -> NodeClaim:
-    """The claim with its ``Empty`` condition set, and the time of its last pod event where Karpenter looks for it."""
+    """The claim with its ``Empty`` condition, and ``now`` as Karpenter's time of the last pod event."""
     conditions = with_condition(
         claim.status.conditions,
         nodeclaim.EMPTY,
@@ -62,51 +61,50 @@ def with_empty_condition(claim: NodeClaim, *, is_empty: bool, now: datetime) -> 
     return replace(claim, status=replace(claim.status, conditions=conditions, last_pod_event_time=now))
 
 
-def find_candidates(view: ClusterState) -> tuple[Candidate, ...]:
-    """The nodes that are empty and have been told so on their claims (:func:`empty_condition_changes`)."""
+def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+    """The nodes that are empty and whose claims have the condition ``Empty``."""
     return tuple(
         c
-        for c in candidates.dynamic_candidates(view)
-        if not workload_pods(view.pods.get(c.name, ()))
-        and not {c.name, c.claim.name} & view.nominated
-        and _since(c.claim) is not None
+        for c in dynamic_candidates(state)
+        if _is_empty(state, c.name, c.claim.name) and _empty_since(c.claim) is not None
     )
 
 
-def compute(view: ClusterState, slots: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
-    """Which empty nodes go now, each by itself, which may not, and when the next one's time is up."""
-    actions: list[Command] = []
-    refused: list[BlockedCandidate] = []
-    waits: list[datetime] = []
-    for candidate in find_candidates(view):
-        since = _since(candidate.claim)
-        after = parse_duration(candidate.pool.spec.disruption.consolidate_after)
-        if after is None or since is None:
+def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
+    """One command for each empty node whose consolidateAfter is over and that isn't blocked."""
+    commands: list[Command] = []
+    blocked: list[BlockedCandidate] = []
+    due_times: list[datetime] = []
+    for candidate in find_candidates(state):
+        since = _empty_since(candidate.claim)
+        consolidate_after = candidate.pool.spec.disruption.consolidate_after
+        delay = parse_duration(consolidate_after)
+        if delay is None or since is None:
             continue
-        claim, node = candidate.claim.name, candidate.name
-        if since + after > view.now:
-            waits.append(since + after)
+        if since + delay > state.now:
+            due_times.append(since + delay)
             continue
-        obstacle = candidates.do_not_disrupt_blocker(view, candidate)
-        obstacle = obstacle or slots.blocker(candidate.pool.name, EMPTY)
-        if obstacle is not None:
-            price = view.price(candidate.claim)
-            refused.append(BlockedCandidate(claim=claim, node=node, reason=EMPTY, blocker=obstacle, savings=price))
+        price = state.price(candidate.claim)
+        blocker = do_not_disrupt_blocker(state, candidate) or budgets.blocker(candidate.pool.name, EMPTY)
+        if blocker is not None:
+            blocked.append(candidate.blocked(blocker, reason=EMPTY, savings=price))
             continue
-        slots.consume(candidate.pool.name)
-        message = f"empty for {(view.now - since).total_seconds():.0f} s (consolidateAfter "
-        message += f"{candidate.pool.spec.disruption.consolidate_after})"
-        removal = Removal(claim=claim, node=node, reason=EMPTY, message=message)
-        actions.append(Command(removals=(removal,), savings=view.price(candidate.claim) or 0.0))
-    return MethodResult(commands=tuple(actions), blocked=tuple(refused), requeue_at=min(waits, default=None))
+        budgets.consume(candidate.pool.name)
+        message = f"empty for {(state.now - since).total_seconds():.0f} s (consolidateAfter {consolidate_after})"
+        commands.append(Command(removals=(candidate.removal(reason=EMPTY, message=message),), savings=price or 0.0))
+    return MethodResult(commands=tuple(commands), blocked=tuple(blocked), requeue_at=min(due_times, default=None))
 
 
-def validate(action: Command, view: ClusterState, _slots: BudgetTracker) -> str:
-    """Why it can't go after all; empty when it can."""
-    empty = {c.name for c in find_candidates(view)}
-    return next((f"node {name} is in use again" for name in action.nodes if name not in empty), "")
+def validate(command: Command, state: ClusterState, _budgets: BudgetTracker) -> str:
+    """Why the command can't be executed; empty when it can."""
+    empty = {c.name for c in find_candidates(state)}
+    return next((f"node {name} is no longer empty" for name in command.nodes if name not in empty), "")
 
 
-def _since(claim: NodeClaim) -> datetime | None:
-    found = condition(claim.status.conditions, nodeclaim.EMPTY)
-    return found.last_transition_time if found is not None and found.status == "True" else None
+def _is_empty(state: ClusterState, node: str, claim: str) -> bool:
+    return not workload_pods(state.pods.get(node, ())) and not {node, claim} & state.nominated
+
+
+def _empty_since(claim: NodeClaim) -> datetime | None:
+    empty = condition(claim.status.conditions, nodeclaim.EMPTY)
+    return empty.last_transition_time if empty is not None and empty.status == "True" else None

@@ -1,9 +1,9 @@
-"""Nodes that are older than their claim's expireAfter.
+"""Expiration: nodes older than their claim's expireAfter.
 
-They go gracefully: replaced first, within budgets and their windows, and not while a pod or a user keeps them. Only a
-claim with a terminationGracePeriod has an end to that: so long after it expired it goes, whatever stands in the way,
-and its drain has the same time once more. Karpenter deletes expired claims at once; waiting for the window is what its
-users ask for.
+They are replaced gracefully: replacements first, within budgets and their schedules, and not while a pod or an
+annotation blocks it. A claim with a terminationGracePeriod has a deadline: that long after it expired it is deleted
+regardless of blockers, and its drain may take the same time again. Karpenter deletes expired claims at once; Tenon
+waits for the budgets' windows, as its users ask.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api.duration import DurationError, parse_duration
-from shared.disruption import candidates, graceful_replacement
-from shared.disruption.command import EXPIRED, Command, MethodResult, Removal
+from shared.disruption import graceful_replacement
+from shared.disruption.candidates import all_candidates
+from shared.disruption.command import EXPIRED, Command, MethodResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,73 +29,59 @@ REASON = EXPIRED
 
 def expiration_time(claim: NodeClaim) -> datetime | None:
     """When the claim expires; None: never."""
-    after = _duration(claim.spec.expire_after)
+    expire_after = _duration(claim.spec.expire_after)
     created = claim.metadata.creation_timestamp
-    return None if after is None or created is None else created + after
+    return None if expire_after is None or created is None else created + expire_after
 
 
 def forced_expiration_time(claim: NodeClaim) -> datetime | None:
-    """When the claim goes, whatever stands in the way; None: never."""
+    """When the expired claim is deleted regardless of blockers; None: never."""
     expires = expiration_time(claim)
     grace = _duration(claim.spec.termination_grace_period or "Never")
     return None if expires is None or grace is None else expires + grace
 
 
-def disruption_message(view: ClusterState, candidate: Candidate) -> str:
-    """How the node has expired, in words; empty when it has not."""
-    when = expiration_time(candidate.claim)
-    expired = when is not None and when <= view.now
+def disruption_message(state: ClusterState, candidate: Candidate) -> str:
+    """That the node has expired; empty when it hasn't."""
+    expires = expiration_time(candidate.claim)
+    expired = expires is not None and expires <= state.now
     return f"older than expireAfter {candidate.claim.spec.expire_after}" if expired else ""
 
 
-def find_candidates(view: ClusterState) -> tuple[Candidate, ...]:
-    """The nodes that have expired, the longest expired first."""
-    found = [
-        (when, c)
-        for c in candidates.all_candidates(view)
-        if (when := expiration_time(c.claim)) is not None and when <= view.now
-    ]
-    return tuple(c for _, c in sorted(found, key=lambda f: (f[0], f[1].name)))
+def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+    """The nodes that have expired, in the order in which they expired."""
+    times = ((expiration_time(c.claim), c) for c in all_candidates(state))
+    expired = [(expires, c) for expires, c in times if expires is not None and expires <= state.now]
+    return tuple(c for _, c in sorted(expired, key=lambda item: (item[0], item[1].name)))
 
 
-def compute(view: ClusterState, slots: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
-    """Those whose time is over at once, the others in succession (static pools have a way of their own)."""
+def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
+    """Forced commands for claims past their deadline; one graceful command for the first others that budgets allow.
+
+    Static pools replace their expired nodes in :mod:`shared.disruption.static_disruption`.
+    """
     forced: list[Command] = []
-    graceful: list[Candidate] = []
-    for candidate in find_candidates(view):
-        last = forced_expiration_time(candidate.claim)
-        if last is not None and last <= view.now:
-            message = disruption_message(view, candidate)
-            message += f", and terminationGracePeriod ended at {last:%Y-%m-%d %H:%M:%S} UTC"
-            removal = Removal(
-                claim=candidate.claim.name,
-                node=candidate.name,
-                reason=EXPIRED,
-                message=message,
-                pods=tuple(p.key for p in candidate.pods),
-            )
-            forced.append(Command(removals=(removal,), forced=True))
+    graceful: list[tuple[Candidate, str]] = []
+    for candidate in find_candidates(state):
+        deadline = forced_expiration_time(candidate.claim)
+        message = disruption_message(state, candidate)
+        if deadline is not None and deadline <= state.now:
+            message += f", and terminationGracePeriod ended at {deadline:%Y-%m-%d %H:%M:%S} UTC"
+            forced.append(Command(removals=(candidate.removal(reason=EXPIRED, message=message),), forced=True))
         elif candidate.pool.spec.replicas is None:
-            graceful.append(candidate)
-    found = graceful_replacement.compute(
-        view, slots, [(c, disruption_message(view, c)) for c in graceful], reason=EXPIRED
-    )
-    moments = [
-        m
-        for c in candidates.all_candidates(view)
-        for m in (expiration_time(c.claim), forced_expiration_time(c.claim))
-        if m is not None
-    ]
+            graceful.append((candidate, message))
+    replaced = graceful_replacement.compute(state, budgets, graceful, reason=EXPIRED)
+    times = (t for c in all_candidates(state) for t in (expiration_time(c.claim), forced_expiration_time(c.claim)))
     return MethodResult(
-        commands=(*forced, *found.commands),
-        blocked=found.blocked,
-        requeue_at=min((m for m in moments if m > view.now), default=None),
+        commands=(*forced, *replaced.commands),
+        blocked=replaced.blocked,
+        requeue_at=min((t for t in times if t is not None and t > state.now), default=None),
     )
 
 
-def validate(action: Command, view: ClusterState, _slots: BudgetTracker) -> str:
-    """Why it can't go after all; empty when it can."""
-    return "" if action.forced else graceful_replacement.validate(action, view)
+def validate(command: Command, state: ClusterState, _budgets: BudgetTracker) -> str:
+    """Why the command can't be executed; empty when it can."""
+    return "" if command.forced else graceful_replacement.validate(command, state)
 
 
 def _duration(text: str) -> timedelta | None:

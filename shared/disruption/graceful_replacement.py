@@ -1,15 +1,16 @@
-"""Nodes that must be replaced by others of their kind, whatever that costs: the way of expiration and drift.
+"""Graceful replacement: nodes that must be replaced whatever that costs, as expiration and drift do it.
 
-As many at once as budgets allow, a few at most, so that one that can't be replaced doesn't hold up many.
+Replacements are launched first. One command covers as many nodes as budgets allow, up to a limit, so that a node that
+can't be replaced doesn't delay many others.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.disruption import candidates
 from shared.disruption.budgets import budget_blocker
-from shared.disruption.command import BlockedCandidate, Blocker, Command, MethodResult, Removal
+from shared.disruption.candidates import all_candidates, disruption_blocker
+from shared.disruption.command import Blocker, Command, MethodResult
 from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
@@ -18,70 +19,86 @@ if TYPE_CHECKING:
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
     from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.command import BlockedCandidate
+    from shared.disruption.simulated_scheduling import SimulationResult
+
+    Reasons = Sequence[tuple[Candidate, str]]
+    """Candidates, each with the message that says why it is replaced."""
 
 MAX_CANDIDATES = 10
+"""How many nodes one command replaces at most."""
 
 
-def compute(
-    view: ClusterState, slots: BudgetTracker, wanted: Sequence[tuple[Candidate, str]], *, reason: str
-) -> MethodResult:
-    """One action for the first that may go, in their order; the others are told why not. ``wanted``: with the why."""
-    refused: list[BlockedCandidate] = []
-    chosen: list[tuple[Candidate, str]] = []
-    room: dict[str, int] = {}
-    for candidate, why in wanted:
-        pool = candidate.pool.name
-        room.setdefault(pool, slots.remaining(pool, reason))
-        obstacle = candidates.disruption_blocker(view, candidate)
-        if obstacle is None and room[pool] < 1:
-            obstacle = budget_blocker(pool, reason)
-        if obstacle is None and not view.pod_disruption_budgets.allow_together(
-            [c.pods for c, _ in (*chosen, (candidate, why))]
-        ):
-            obstacle = Blocker(message="PodDisruptionBudgets let it go only after others", by="PodDisruptionBudgets")
-        if obstacle is not None:
-            refused.append(_refused(candidate, reason, obstacle))
-        elif len(chosen) < MAX_CANDIDATES:
-            room[pool] -= 1
-            chosen.append((candidate, why))
-    placing = simulate_scheduling(view, [c for c, _ in chosen]) if chosen else None
-    while placing is not None and (placing.unschedulable or placing.needs_uninitialized_nodes):
-        stuck = {c.name: found for c, _ in chosen if (found := placing.blocker(c)) is not None}
-        kept = [(c, w) for c, w in chosen if c.name not in stuck]
-        refused += [_refused(c, reason, stuck[c.name]) for c, _ in chosen if c.name in stuck]
-        # Nobody in particular is stuck, but a node on its way is counted on: it is waited for.
-        chosen = kept if len(kept) < len(chosen) else []
-        placing = simulate_scheduling(view, [c for c, _ in chosen]) if chosen else None
-    if placing is None or not chosen:
-        return MethodResult(blocked=tuple(refused))
+def compute(state: ClusterState, budgets: BudgetTracker, wanted: Reasons, *, reason: str) -> MethodResult:
+    """One command for the first candidates that aren't blocked, in the order given."""
+    chosen, blocked = _unblocked(state, budgets, wanted, reason)
+    chosen, unschedulable, simulation = _schedulable(state, chosen, reason)
+    blocked += unschedulable
+    if simulation is None or not chosen:
+        return MethodResult(blocked=tuple(blocked))
     for candidate, _ in chosen:
-        slots.consume(candidate.pool.name)
-    removals = tuple(
-        Removal(claim=c.claim.name, node=c.name, reason=reason, message=why, pods=tuple(p.key for p in c.pods))
-        for c, why in chosen
+        budgets.consume(candidate.pool.name)
+    price = sum(state.price(c.claim) or 0.0 for c, _ in chosen)
+    command = Command(
+        removals=tuple(c.removal(reason=reason, message=message) for c, message in chosen),
+        replacements=simulation.node_claims,
+        savings=price - simulation.price,
     )
-    before = sum(view.price(c.claim) or 0.0 for c, _ in chosen)
-    action = Command(removals=removals, replacements=placing.node_claims, savings=before - placing.price)
-    return MethodResult(commands=(action,), blocked=tuple(refused))
+    return MethodResult(commands=(command,), blocked=tuple(blocked))
 
 
-def validate(action: Command, view: ClusterState) -> str:
-    """Why the action can't be carried out on the cluster as it is now; empty when it can."""
-    found = {c.claim.name: c for c in candidates.all_candidates(view)}
-    for removal in action.removals:
-        candidate = found.get(removal.claim)
+def _unblocked(
+    state: ClusterState, budgets: BudgetTracker, wanted: Reasons, reason: str
+) -> tuple[list[tuple[Candidate, str]], list[BlockedCandidate]]:
+    """The first candidates that neither a blocker nor a budget keeps, and those that are blocked."""
+    chosen: list[tuple[Candidate, str]] = []
+    blocked: list[BlockedCandidate] = []
+    remaining: dict[str, int] = {}
+    for candidate, message in wanted:
+        pool = candidate.pool.name
+        remaining.setdefault(pool, budgets.remaining(pool, reason))
+        blocker = disruption_blocker(state, candidate)
+        if blocker is None and remaining[pool] < 1:
+            blocker = budget_blocker(pool, reason)
+        if blocker is None:
+            together = [*(c.pods for c, _ in chosen), candidate.pods]
+            if not state.pod_disruption_budgets.allow_together(together):
+                text = "PodDisruptionBudgets allow evicting its pods only after those of other nodes"
+                blocker = Blocker(message=text, by="PodDisruptionBudgets")
+        if blocker is not None:
+            blocked.append(candidate.blocked(blocker, reason=reason))
+        elif len(chosen) < MAX_CANDIDATES:
+            remaining[pool] -= 1
+            chosen.append((candidate, message))
+    return chosen, blocked
+
+
+def _schedulable(
+    state: ClusterState, chosen: list[tuple[Candidate, str]], reason: str
+) -> tuple[list[tuple[Candidate, str]], list[BlockedCandidate], SimulationResult | None]:
+    """The candidates whose pods can all be scheduled elsewhere, the others, and the simulation without the others."""
+    blocked: list[BlockedCandidate] = []
+    while chosen:
+        simulation = simulate_scheduling(state, [c for c, _ in chosen])
+        if simulation.all_scheduled:
+            return chosen, blocked, simulation
+        blockers = {c.name: blocker for c, _ in chosen if (blocker := simulation.blocker(c)) is not None}
+        blocked += [c.blocked(blockers[c.name], reason=reason) for c, _ in chosen if c.name in blockers]
+        # Without a blocker the pods need a node that isn't initialized yet: wait for it.
+        chosen = [(c, message) for c, message in chosen if c.name not in blockers] if blockers else []
+    return [], blocked, None
+
+
+def validate(command: Command, state: ClusterState) -> str:
+    """Why the command can't be executed on the cluster as it is now; empty when it can."""
+    candidates = {c.claim.name: c for c in all_candidates(state)}
+    for removal in command.removals:
+        candidate = candidates.get(removal.claim)
         if candidate is None:
-            return f"node {removal.node} is no candidate any more"
-        obstacle = candidates.disruption_blocker(view, candidate)
-        if obstacle is not None:
-            return f"node {removal.node}: {obstacle.message}"
+            return f"node {removal.node} is no longer a candidate"
+        blocker = disruption_blocker(state, candidate)
+        if blocker is not None:
+            return f"node {removal.node}: {blocker.message}"
         if {p.key for p in candidate.pods} - set(removal.pods):
-            return f"node {removal.node} has got new pods"
+            return f"node {removal.node} has new pods"
     return ""
-
-
-def _refused(candidate: Candidate, reason: str, obstacle: Blocker) -> BlockedCandidate:
-    moved = len(candidate.pods)
-    return BlockedCandidate(
-        claim=candidate.claim.name, node=candidate.name, reason=reason, blocker=obstacle, pods=moved
-    )

@@ -1,6 +1,6 @@
-"""The methods in the order in which they are asked, and the three questions that each of them answers.
+"""The disruption methods in order of priority, and the three questions that each of them answers.
 
-What nobody needs goes first, what must be replaced next; savings are looked for last, in what is left of the budgets.
+Empty nodes come first, then nodes that must be replaced. Consolidation comes last, with what the budgets still allow.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class Method(Protocol):
 
     REASON: str
 
-    def find_candidates(self, view: ClusterState) -> tuple[Candidate, ...]:
-        """The nodes that it concerns, whether or not they may go."""
+    def find_candidates(self, state: ClusterState) -> tuple[Candidate, ...]:
+        """The nodes that should be disrupted, blocked or not."""
         ...
 
-    def compute(self, view: ClusterState, slots: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
-        """What to do with them now; what it chooses is taken from the slots."""
+    def compute(self, state: ClusterState, budgets: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
+        """The commands to execute now; nodes that they disrupt are consumed from the budgets."""
         ...
 
-    def validate(self, action: Command, view: ClusterState, slots: BudgetTracker) -> str:
-        """Why an action can't be carried out on the cluster as it is now; empty when it can."""
+    def validate(self, command: Command, state: ClusterState, budgets: BudgetTracker) -> str:
+        """Why a command can't be executed on the cluster as it is now; empty when it can."""
         ...
 
 
 METHODS: tuple[Method, ...] = (emptiness, static_disruption, expiration, drift, consolidation)
 FAST_METHODS: tuple[Method, ...] = METHODS[:4]
-"""Those that answer at once, so that they may be asked under the lease."""
+"""Those that compute in milliseconds, so that they run while the lease is held."""
 BY_REASON: Mapping[str, Method] = {m.REASON: m for m in METHODS}

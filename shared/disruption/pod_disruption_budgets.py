@@ -1,7 +1,6 @@
-"""What PodDisruptionBudgets leave: which pods can't be evicted now, and how many of a budget's may move together.
+"""PodDisruptionBudgets: which pods can't be evicted now, and how many of a budget's pods may move together.
 
-Eviction itself is held to them by the API server, one pod after the other; here they keep nodes from being chosen
-whose drain would stand still.
+The API server enforces them at each eviction. Here they keep nodes from being chosen whose drain would be stuck.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PodDisruptionBudgets:
-    """The budgets of a snapshot, found by pod."""
+    """The PodDisruptionBudgets of a snapshot, looked up by pod."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
         self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
@@ -27,46 +26,47 @@ class PodDisruptionBudgets:
             self._by_namespace.setdefault(budget.metadata.namespace or "default", []).append(budget)
 
     def matching(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The budgets that hold for a pod; one that can't be read holds for every pod of its namespace."""
-        found = self._by_namespace.get(pod.metadata.namespace or "default")
-        return [b for b in found if _holds(b, pod)] if found else []
+        """The budgets that select the pod; an invalid selector selects every pod of its namespace."""
+        budgets = self._by_namespace.get(pod.metadata.namespace or "default")
+        return [b for b in budgets if _selects(b, pod)] if budgets else []
 
     def eviction_blocker(self, pod: Pod) -> Blocker | None:
         """Why the pod can't be evicted now; None when it can."""
         budgets = self.matching(pod)
         if len(budgets) > 1:
-            message = f"pod {pod.key} has {len(budgets)} PodDisruptionBudgets, so it can't be evicted at all"
+            message = f"pod {pod.key} matches {len(budgets)} PodDisruptionBudgets, so it can't be evicted"
             return Blocker(message=message, by=f"Pod {pod.key}")
         for budget in budgets:
             name = budget.metadata.name
-            always = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-            if budget.status.disruptions_allowed < 1 and not (always and not is_true(pod.status.conditions, "Ready")):
-                message = f"PodDisruptionBudget {name} lets none of its pods go now, such as {pod.key}"
+            always_allow = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+            is_ready = is_true(pod.status.conditions, "Ready")
+            if budget.status.disruptions_allowed < 1 and not (always_allow and not is_ready):
+                message = f"PodDisruptionBudget {name} blocks the eviction of pod {pod.key}"
                 return Blocker(message=message, by=f"PodDisruptionBudget {budget.metadata.namespace}/{name}")
         return None
 
     def allow_together(self, nodes: Iterable[Iterable[Pod]]) -> bool:
         """Whether the pods of these nodes may move at the same time.
 
-        A single node's may whenever each of them may: they leave one after the other, as the budget allows.
+        A budget's pods on a single node always may: its drain evicts them one after the other, as the budget allows.
         """
-        moved: dict[tuple[str, str], int] = {}
-        holding: dict[tuple[str, str], int] = {}
+        pod_counts: dict[tuple[str, str], int] = {}
+        node_counts: dict[tuple[str, str], int] = {}
         allowed: dict[tuple[str, str], int] = {}
         for pods in nodes:
-            seen: set[tuple[str, str]] = set()
+            keys_of_node: set[tuple[str, str]] = set()
             for pod in pods:
                 for budget in self.matching(pod):
                     key = budget.metadata.namespace, budget.metadata.name
                     allowed[key] = budget.status.disruptions_allowed
-                    moved[key] = moved.get(key, 0) + 1
-                    seen.add(key)
-            for key in seen:
-                holding[key] = holding.get(key, 0) + 1
-        return all(holding[key] == 1 or count <= allowed[key] for key, count in moved.items())
+                    pod_counts[key] = pod_counts.get(key, 0) + 1
+                    keys_of_node.add(key)
+            for key in keys_of_node:
+                node_counts[key] = node_counts.get(key, 0) + 1
+        return all(node_counts[key] == 1 or count <= allowed[key] for key, count in pod_counts.items())
 
 
-def _holds(budget: PodDisruptionBudget, pod: Pod) -> bool:
+def _selects(budget: PodDisruptionBudget, pod: Pod) -> bool:
     try:
         return matches(budget.spec.selector, pod.metadata.labels)
     except SelectorError:

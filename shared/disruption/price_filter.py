@@ -1,8 +1,8 @@
-"""Which of the types that a planned replacement lists it may keep, so that whatever EC2 gives is a saving.
+"""The price filter for replacements: which instance types a replacement may keep so that it saves money in any case.
 
-The launch picks among a claim's types by capacity as well as by price, so a type stays only if its dearest allowed
-offering is within the claim's share of what may be spent. Spot for spot on one node needs enough types left, or each
-replacement would be likelier to be taken back than what it replaced (Karpenter's rule: 15).
+CreateFleet chooses among a claim's types by capacity as well as by price. A type is kept only if its most expensive
+allowed offering is within the price limit. Replacing one spot node by another needs at least 15 types, or each
+replacement would be likelier to be interrupted than the node it replaces (Karpenter's rule).
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from shared.scheduling.decision import PlannedNodeClaim
 
 MIN_SPOT_INSTANCE_TYPES = 15
+"""How many types a spot-to-spot replacement of one node needs at least. Source: Karpenter."""
 
 
 def highest_prices(claim: PlannedNodeClaim, types: Iterable[InstanceType]) -> Mapping[str, float]:
-    """By type that the claim lists: USD per hour of its dearest offering that the claim allows and that is available.
+    """By instance type of the claim: USD per hour of its most expensive available offering that the claim allows.
 
-    Only offerings of the claim's cheapest capacity type count, because :func:`filter_by_price` asks for no other.
+    Only offerings of the claim's cheapest capacity type count, because :func:`filter_by_price` pins that type.
     """
     listed = set(claim.instance_types)
-    wanted = {k: v for k, v in parse(claim.requirements).items() if k in {names.ZONE, names.CAPACITY_TYPE}}
-    kind = claim.cheapest.capacity_type
-    found: dict[str, float] = {}
+    required = {k: v for k, v in parse(claim.requirements).items() if k in {names.ZONE, names.CAPACITY_TYPE}}
+    capacity_type = claim.cheapest.capacity_type
+    highest: dict[str, float] = {}
     for instance_type in types:
         if instance_type.name not in listed:
             continue
@@ -41,50 +42,51 @@ def highest_prices(claim: PlannedNodeClaim, types: Iterable[InstanceType]) -> Ma
             o.price
             for o in instance_type.offerings
             if o.available
-            and o.capacity_type == kind
-            and (names.ZONE not in wanted or wanted[names.ZONE].has(o.zone))
-            and (names.CAPACITY_TYPE not in wanted or wanted[names.CAPACITY_TYPE].has(o.capacity_type))
+            and o.capacity_type == capacity_type
+            and (names.ZONE not in required or required[names.ZONE].has(o.zone))
+            and (names.CAPACITY_TYPE not in required or required[names.CAPACITY_TYPE].has(o.capacity_type))
         ]
         if prices:
-            found[instance_type.name] = max(prices)
-    return found
+            highest[instance_type.name] = max(prices)
+    return highest
 
 
 def filter_by_price(claim: PlannedNodeClaim, types: tuple[InstanceType, ...], limit: float) -> PlannedNodeClaim | None:
-    """The claim with its capacity type said and only types that cost at most ``limit``; None if nothing is left.
+    """The claim with its capacity type pinned and only types that cost at most ``limit`` (USD per hour).
 
-    Nothing is left, too, when the pool's minValues no longer hold.
+    None when no type remains, or when the pool's minValues no longer hold.
     """
     prices = highest_prices(claim, types)
-    kept = tuple(name for name in claim.instance_types if prices.get(name, float("inf")) <= limit)
-    if not kept:
+    remaining = tuple(name for name in claim.instance_types if prices.get(name, float("inf")) <= limit)
+    if not remaining:
         return None
     by_name = {t.name: t for t in types}
-    requirements = [r for r in claim.requirements if r.key != names.CAPACITY_TYPE]
+    if not claim.min_values_relaxed:
+        for requirement in claim.requirements:
+            min_values = requirement.min_values
+            if min_values is not None and _value_count(requirement.key, remaining, by_name, claim) < min_values:
+                return None
+    requirements = [
+        with_fields(r, values=list(remaining)) if r.key == names.INSTANCE_TYPE and r.operator == "In" else r
+        for r in claim.requirements
+        if r.key != names.CAPACITY_TYPE
+    ]
     requirements.append(
         NodeSelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=[claim.cheapest.capacity_type])
     )
-    if not claim.min_values_relaxed:
-        for one in claim.requirements:
-            if one.min_values is not None and _variety(one.key, kept, by_name, claim) < one.min_values:
-                return None
-    trimmed = [
-        with_fields(r, values=list(kept)) if r.key == names.INSTANCE_TYPE and r.operator == "In" else r
-        for r in requirements
-    ]
-    return replace(claim, instance_types=kept, requirements=tuple(trimmed))
+    return replace(claim, instance_types=remaining, requirements=tuple(requirements))
 
 
-def _variety(key: str, kept: Iterable[str], types: Mapping[str, InstanceType], claim: PlannedNodeClaim) -> int:
-    """How many values of the label the kept types leave to choose from."""
+def _value_count(key: str, remaining: Iterable[str], types: Mapping[str, InstanceType], claim: PlannedNodeClaim) -> int:
+    """How many values of the label the remaining types have."""
     match key:
         case names.INSTANCE_TYPE:
-            return len(set(kept))
+            return len(set(remaining))
         case names.CAPACITY_TYPE:
             return 1
         case names.ZONE:
-            kind = claim.cheapest.capacity_type
-            zones = {o.zone for n in kept for o in types[n].offerings if o.available and o.capacity_type == kind}
-            return len(zones)
+            capacity_type = claim.cheapest.capacity_type
+            offerings = (o for name in remaining for o in types[name].offerings)
+            return len({o.zone for o in offerings if o.available and o.capacity_type == capacity_type})
         case _:
-            return len({types[n].labels[key] for n in kept if key in types[n].labels})
+            return len({types[name].labels[key] for name in remaining if key in types[name].labels})

@@ -1,9 +1,9 @@
-"""Whether consolidation pays: what is saved for as long as that is likely to last, against what moving costs.
+"""Net savings of consolidation: what is saved for as long as that is likely to last, minus the disruption cost.
 
-A node is expected to be needed for as long again as it has been there, within bounds. What pays back soon comes before
-everything that only pays back later: so few pods move for most of the money, and the rest is put right when nothing
-better is left and the pool has bought nothing for as long. That, and a threshold on the improvement, is what keeps a
-cluster from being churned. The figures are ours; bench/consolidation.py and bench/steady_load.py measure what they do.
+A node is expected to be needed for as long again as it has existed, within bounds. Commands that pay back soon come
+before all that pay back later, so few pods move for most of the money. The others follow when nothing better is left
+and the pool hasn't launched nodes for as long. That, and a minimum price improvement, prevents churn. The figures are
+Tenon's; bench/consolidation.py and bench/steady_load.py measure their effect.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from shared.disruption import expiration
 from shared.disruption.command import Blocker
+from shared.disruption.expiration import expiration_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
     from shared.disruption.candidates import Candidate
 
 MIN_PRICE_IMPROVEMENT = 0.05
-"""A replacement must be cheaper than what it replaces by at least this share."""
+"""Replacements must be cheaper than what they replace by at least this share."""
 MIN_SAVINGS_DURATION = timedelta(minutes=20)
-"""For so long a saving is expected to last even on a node that was bought just now."""
+"""Savings are expected to last at least so long, even on a node that was just launched."""
 SHORT_PAYBACK, LONG_PAYBACK = timedelta(minutes=60), timedelta(hours=6)
-"""Within which a move must pay back: soon as a rule, because loads that follow the day turn within hours; later where
-nothing pays back soon and the pool has been quiet for so long."""
+"""The time within which a command must pay back. The short one comes first, because loads that follow the day change
+within hours. The long one holds where nothing pays back soon and the pool hasn't launched nodes for so long."""
 REPLACEMENT_OVERLAP = timedelta(minutes=3)
-"""How long old and new run side by side: a boot and a drain."""
+"""How long the old and the new node run side by side: a boot and a drain."""
 MIN_BALANCED_RATIO = 0.5
-"""``consolidationPolicy: Balanced``: the share of the pools' price that is saved must be at least half of the share of
-their pods' cost of moving that is spent. Source: Karpenter's Balanced policy."""
+"""``consolidationPolicy: Balanced``: the share of the pools' price that is saved must be at least half the share of
+their disruption cost that is spent. Source: Karpenter's Balanced policy."""
 _HOUR = timedelta(hours=1)
 
 
 class NetSavings(NamedTuple):
-    """USD that an action is worth, 0 for none; what pays back soon is more than whatever pays back later."""
+    """Net savings in USD, 0 for none. Short-term savings rank above all long-term ones."""
 
     short_term: bool
     usd: float
 
 
 NO_SAVINGS = NetSavings(short_term=False, usd=0.0)
-"""What doesn't pay is worth."""
+"""The net savings of a command that doesn't pay."""
 
 
 class SavingsDuration(NamedTuple):
-    """For how many hours a saving is reckoned to last: ``soon`` for what comes first, ``later`` for what comes last."""
+    """How many hours savings are expected to last, bounded by the short and by the long payback time."""
 
     short_term: float
     long_term: float
@@ -56,7 +56,7 @@ class SavingsDuration(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BalancedTotals:
-    """What the pools that ask for ``Balanced`` have in all, USD per hour and USD to move everything."""
+    """What all nodes of pools with policy ``Balanced`` cost: USD per hour, and USD to move all of their pods."""
 
     price: float
     disruption_cost: float
@@ -64,9 +64,10 @@ class BalancedTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsolidationOption:
-    """Nodes that cost ``price`` go, ``replacements`` come (USD per hour), ``pods`` move, which costs ``moving`` USD.
+    """Nodes of ``price`` are replaced by others of ``replacement_price`` (USD per hour).
 
-    ``balanced`` is given where one of the nodes' pools asks for it.
+    ``pod_count`` pods move, for ``disruption_cost`` USD. ``balanced_totals`` is given where the policy of one of the
+    nodes' pools is ``Balanced``.
     """
 
     price: float
@@ -83,64 +84,69 @@ class ConsolidationOption:
 
     @property
     def net_savings(self) -> NetSavings:
-        """What it is worth: nothing where it doesn't pay, or a rule forbids it."""
-        if self._forbidden():
+        """Savings minus costs; none where that is negative or a rule forbids the option."""
+        if self._rule_violation():
             return NO_SAVINGS
-        once = self.disruption_cost + self.replacement_price * (REPLACEMENT_OVERLAP / _HOUR)
-        for soon, hours in ((True, self.duration.short_term), (False, self.duration.long_term)):
-            usd = self.savings * hours - once
+        for is_short_term, hours in ((True, self.duration.short_term), (False, self.duration.long_term)):
+            usd = self.savings * hours - self._cost
             if usd > 0:
-                return NetSavings(soon, usd)
+                return NetSavings(is_short_term, usd)
         return NO_SAVINGS
 
     @property
     def blocker(self) -> Blocker:
-        """Why it isn't done, for a person; what pays isn't done when something else pays more."""
-        hours = max(self.duration)
-        cost = self.disruption_cost + self.replacement_price * (REPLACEMENT_OVERLAP / _HOUR)
-        message = self._forbidden() or (
-            f"saving ${self.savings:.4f}/h for an expected {hours:.1f} h is less than the disruption cost of "
-            f"${cost:.4f} (moving {self.pod_count} pods, and running both for a while)"
+        """Why the option isn't chosen, for users; call it only where there are no net savings."""
+        message = self._rule_violation() or (
+            f"saving ${self.savings:.4f}/h for an expected {max(self.duration):.1f} h is less than the disruption cost "
+            f"of ${self._cost:.4f} (moving {self.pod_count} pods, and running both nodes for a while)"
         )
         return Blocker(message=message)
 
-    def _forbidden(self) -> str:
+    @property
+    def _cost(self) -> float:
+        """USD, once: moving the pods, and running the replacements beside the old nodes."""
+        return self.disruption_cost + self.replacement_price * (REPLACEMENT_OVERLAP / _HOUR)
+
+    def _rule_violation(self) -> str:
+        """The rule that forbids the option; empty when none does."""
         if self.savings <= 0:
-            return f"its pods would cost ${self.replacement_price:.4f}/h elsewhere; here they cost ${self.price:.4f}/h"
+            return f"replacements cost ${self.replacement_price:.4f}/h, which is not less than ${self.price:.4f}/h"
         if self.replacement_price and self.savings < MIN_PRICE_IMPROVEMENT * self.price:
             return (
-                f"replacements at ${self.replacement_price:.4f}/h are less than {MIN_PRICE_IMPROVEMENT:.0%} cheaper "
-                f"than ${self.price:.4f}/h"
+                f"replacements cost ${self.replacement_price:.4f}/h, which is less than {MIN_PRICE_IMPROVEMENT:.0%} "
+                f"cheaper than ${self.price:.4f}/h"
             )
-        if self.balanced_totals is not None and self._score(self.balanced_totals) < MIN_BALANCED_RATIO:
+        totals = self.balanced_totals
+        if totals is not None and self._balanced_ratio(totals) < MIN_BALANCED_RATIO:
             return (
-                "consolidationPolicy Balanced: the share of the price saved "
-                f"({self.savings / self.balanced_totals.price:.1%}) is too small for the share of the disruption cost "
-                f"({self.disruption_cost / self.balanced_totals.disruption_cost:.1%})"
+                f"consolidationPolicy Balanced: saving {self.savings / totals.price:.1%} of the price is too little "
+                f"for {self.disruption_cost / totals.disruption_cost:.1%} of the disruption cost"
             )
         return ""
 
-    def _score(self, all_: BalancedTotals) -> float:
-        if not self.disruption_cost or all_.price <= 0 or all_.disruption_cost <= 0:
+    def _balanced_ratio(self, totals: BalancedTotals) -> float:
+        if not self.disruption_cost or totals.price <= 0 or totals.disruption_cost <= 0:
             return float("inf")
-        return (self.savings / all_.price) / (self.disruption_cost / all_.disruption_cost)
+        return (self.savings / totals.price) / (self.disruption_cost / totals.disruption_cost)
 
 
 def savings_duration(candidate: Candidate, *, quiet: timedelta, now: datetime) -> SavingsDuration:
-    """For how long what is saved on the node is expected to last; its pool has bought nothing for ``quiet``."""
+    """How long savings on the node are expected to last; ``quiet`` is the time since its pool launched a node."""
     age = now - (candidate.claim.metadata.creation_timestamp or now)
-    expires = expiration.expiration_time(candidate.claim)
-    most = LONG_PAYBACK if expires is None else min(LONG_PAYBACK, max(expires - now, timedelta()))
-    soon = min(max(age, MIN_SAVINGS_DURATION), SHORT_PAYBACK, most)
-    return SavingsDuration(short_term=soon / _HOUR, long_term=max(soon, min(age, quiet, most)) / _HOUR)
+    expires = expiration_time(candidate.claim)
+    longest = LONG_PAYBACK if expires is None else min(LONG_PAYBACK, max(expires - now, timedelta()))
+    short_term = min(max(age, MIN_SAVINGS_DURATION), SHORT_PAYBACK, longest)
+    long_term = max(short_term, min(age, quiet, longest))
+    return SavingsDuration(short_term=short_term / _HOUR, long_term=long_term / _HOUR)
 
 
-def combined_duration(spans: Sequence[SavingsDuration], prices: Sequence[float]) -> SavingsDuration:
-    """The span of several nodes, weighted by their prices."""
+def combined_duration(durations: Sequence[SavingsDuration], prices: Sequence[float]) -> SavingsDuration:
+    """The duration for several nodes, weighted by their prices (USD per hour)."""
     total = sum(prices)
     if total <= 0:
         return SavingsDuration(0.0, 0.0)
-    pairs = list(zip(spans, prices, strict=True))
+    weighted = list(zip(durations, prices, strict=True))
     return SavingsDuration(
-        sum(s.short_term * p for s, p in pairs) / total, sum(s.long_term * p for s, p in pairs) / total
+        short_term=sum(d.short_term * price for d, price in weighted) / total,
+        long_term=sum(d.long_term * price for d, price in weighted) / total,
     )

@@ -1,7 +1,7 @@
-"""What the pods of nodes that go need: places on other nodes and, where those don't do, new claims.
+"""Simulated scheduling: where the pods of removed nodes would go, on other nodes or new NodeClaims.
 
-Asked of the scheduling core, so that what holds for pending pods holds for moved ones. Nodes that are about to go
-already are asked for together with them, so no room is given away twice.
+It calls the scheduler itself, so the rules for pending pods hold for moved ones. Nodes that are already being disrupted
+are part of each simulation, so no capacity is promised twice.
 """
 
 from __future__ import annotations
@@ -24,51 +24,57 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationResult:
-    """Where the pods go. ``claims`` are to be asked for; ``stuck`` is why pods (namespace/name) have no place.
+    """The new ``node_claims`` that are needed, and why pods (namespace/name) are ``unschedulable``.
 
-    ``waiting`` says that a pod's place is on a node that isn't up yet, so it isn't known to come.
+    ``needs_uninitialized_nodes``: a pod would go to a node that isn't initialized yet, and may never be.
     """
 
     node_claims: tuple[PlannedNodeClaim, ...] = ()
     unschedulable: Mapping[str, str] = field(default_factory=dict)
     needs_uninitialized_nodes: bool = False
 
+    @property
+    def all_scheduled(self) -> bool:
+        """Whether all pods have a node that is initialized or will be launched for them."""
+        return not self.unschedulable and not self.needs_uninitialized_nodes
+
     def blocker(self, candidate: Candidate) -> Blocker | None:
-        """Which of the node's pods has no place elsewhere, and why; None when all have."""
+        """The first of the candidate's pods that can't be scheduled elsewhere, and why; None when all can."""
         for pod in candidate.pods:
             if pod.key in self.unschedulable:
-                message = f"pod {pod.key} has no place elsewhere: {self.unschedulable[pod.key]}"
+                message = f"pod {pod.key} can't be scheduled on another node: {self.unschedulable[pod.key]}"
                 return Blocker(message=message, by=f"Pod {pod.key}")
         return None
 
     @property
     def price(self) -> float:
-        """USD per hour of the new claims, if each comes up as its cheapest."""
+        """USD per hour of the new claims, each at its cheapest offering."""
         return sum(c.cheapest.price for c in self.node_claims)
 
 
-def simulate_scheduling(view: ClusterState, leaving: Collection[Candidate]) -> SimulationResult:
-    """Where the pods of these nodes go if they all leave at once."""
-    nodes = frozenset(c.name for c in leaving)
+def simulate_scheduling(state: ClusterState, candidates: Collection[Candidate]) -> SimulationResult:
+    """Schedule the pods of these candidates as if all of the nodes were removed at once."""
+    removed_nodes = frozenset(c.name for c in candidates)
     decision = schedule(
         Problem(
-            snapshot=view.snapshot,
-            instance_types=view.instance_types,
-            not_ready=view.not_ready,
-            leaving=nodes | view.disrupting_nodes,
+            snapshot=state.snapshot,
+            instance_types=state.instance_types,
+            not_ready=state.not_ready,
+            leaving=removed_nodes | state.disrupting_nodes,
         )
     )
-    moved = {p.key for c in leaving for p in c.pods}
-    ready = {n.metadata.name for n in view.snapshot.nodes if _is_up(n.metadata.labels)}
+    moved_pods = {p.key for c in candidates for p in c.pods}
+    initialized = {n.metadata.name for n in state.snapshot.nodes if _is_initialized(n.metadata.labels)}
+    errors = decision.pod_errors
     return SimulationResult(
         node_claims=decision.new_node_claims,
-        unschedulable={key: decision.pod_errors[key].message for key in sorted(moved & decision.pod_errors.keys())},
+        unschedulable={key: errors[key].message for key in sorted(moved_pods & errors.keys())},
         needs_uninitialized_nodes=any(
-            name not in ready and moved.intersection(pods) for name, pods in decision.existing_nodes.items()
+            name not in initialized and moved_pods.intersection(pods) for name, pods in decision.existing_nodes.items()
         ),
     )
 
 
-def _is_up(labels: Mapping[str, str]) -> bool:
-    """Whether pods can run on the node; one that no pool made is up when it is there."""
+def _is_initialized(labels: Mapping[str, str]) -> bool:
+    """Whether pods can run on the node; nodes without a NodePool count as initialized."""
     return names.NODEPOOL not in labels or labels.get(names.INITIALIZED) == "true"

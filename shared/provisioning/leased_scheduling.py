@@ -16,10 +16,11 @@ from shared.api.meta import is_true
 from shared.cluster import resources, writes
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
-from shared.disruption import static_disruption as static_pools
+from shared.disruption.disruption_queue import replaced_claims
 from shared.provisioning.nodeclaim_creation import batch_launches, gather_supply, new_node_claims
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
+from shared.scheduling.static_pools import missing_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,9 +126,8 @@ class LeasedScheduler:
         self, lease: Lease, snapshot: Snapshot, resolved_pools: ResolvedNodePools, attempt: int
     ) -> tuple[tuple[NodeClaim, ...], Mapping[str, str]]:
         """What static pools lack, written first, so that pending pods count on it."""
-        machines, lacks = static_pools.missing_replicas(
-            snapshot, resolved_pools.instance_types, resolved_pools.not_ready
-        )
+        replaced = replaced_claims(snapshot.node_claims)
+        machines, lacks = missing_replicas(snapshot, resolved_pools.instance_types, resolved_pools.not_ready, replaced)
         if not machines:
             return (), lacks
         lease.check()

@@ -64,7 +64,7 @@ def test_fewer_replicas_leave_nodes_to_remove(tenon: Callable[..., Said], small:
     assert {a["reason"] for a in plain["disruption"]["actions"]} == {"Empty"}
     assert len(plain["disruption"]["actions"]) == 2
     assert {k["message"] for k in plain["disruption"]["kept"]} >= {
-        "the disruption budgets of NodePool default allow no more Empty nodes now"
+        "disruption budgets of NodePool default allow no more disruptions for reason Empty now"
     }
 
 

@@ -169,7 +169,7 @@ def test_what_changed_meanwhile_makes_an_action_invalid(cluster: Cluster) -> Non
     cluster.disruption(budgets=[Budget(nodes="0")])
     assert "budgets" in validate(found, cluster.view(), cluster.slots())
     cluster.nodes.clear()
-    assert "no candidate" in validate(found, cluster.view(), cluster.slots())
+    assert "no longer a candidate" in validate(found, cluster.view(), cluster.slots())
 
 
 def test_the_search_can_be_cut_at_any_moment_and_repeats_itself(cluster: Cluster) -> None:

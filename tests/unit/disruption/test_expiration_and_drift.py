@@ -80,7 +80,7 @@ def test_nodes_whose_pods_have_no_other_place_stay(cluster: Cluster) -> None:
     cluster.pod("q", "other")
     found = expired(cluster)
     assert [a.nodes for a in found.commands] == [("other",)]
-    assert "no place elsewhere" in found.blocked[0].message
+    assert "can't be scheduled on another node" in found.blocked[0].message
 
 
 def stamped(cluster: Cluster, version: str) -> None:

@@ -18,6 +18,7 @@ from shared.api.nodeclaim import INITIALIZED, NodeClaimSpec
 from shared.api.nodepool import Budget, TemplateMetadata
 from shared.disruption import consolidation, disruption_queue, drift, emptiness, expiration, static_disruption
 from shared.disruption.command import SURPLUS
+from shared.scheduling import static_pools
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -45,7 +46,9 @@ def look(cluster: Cluster) -> MethodResult:
 
 
 def missing(cluster: Cluster) -> tuple[tuple[PlannedNodeClaim, ...], str]:
-    planned, lacks = static_disruption.missing_replicas(cluster.snapshot, {"default": cluster.types}, {})
+    planned, lacks = static_pools.missing_replicas(
+        cluster.snapshot, {"default": cluster.types}, {}, disruption_queue.replaced_claims(cluster.claims)
+    )
     return planned, lacks.get("default", "")
 
 
