@@ -1,7 +1,7 @@
-"""All kubelets of the local world as one actor: machines become nodes, pods on them run and stop.
+"""All kubelets of the local world as one actor: machines register as nodes, and their pods start and stop.
 
-A kubelet learns everything from the API and its machine, as a real one does. Each machine's durations are drawn by its
-place in the order of launches, so that one seed gives one course of events.
+A kubelet knows only the API and its machine, as a real one does. The durations of a machine are drawn from a seed and
+its place in the order of launches, so that one seed gives one sequence of events.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from local.kubelets import node_objects as written
-from local.kubelets import pod_status as told
+from local.kubelets import node_objects, pod_status
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.kubelets.kubelet_configuration import JoinError
 from local.kubelets.node_resources import allocatable, capacity
 from local.kubelets.user_data import kubelet_configuration
 from local.kubernetes import kinds
+from local.kubernetes.conditions import condition_status
 from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.node_lifecycle import RENEWED
-from local.kubernetes.controllers.object_updates import condition_status, remove, rewrite
+from local.kubernetes.controllers.node_lifecycle import RENEWED_CONTINUOUSLY
+from local.kubernetes.controllers.object_updates import delete, update
 from local.kubernetes.errors import ApiError
 from shared.api.quantity import QuantityError, format_resources
 
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from local.kubernetes.registry.store import Store
     from shared.cluster.info import ClusterInfo
 
-INITIALIZED_AFTER = timedelta(seconds=0.5)
-"""How long the cloud provider takes to look at a new node."""
-INSTANCE_GONE_AFTER = timedelta(seconds=5)
-"""How long the cloud provider takes to delete an unreachable node whose instance is gone."""
-_MEMORY_LOST = (0.05, 0.07)
+INITIALIZATION_DELAY = timedelta(seconds=0.5)
+"""How long the cloud provider takes to initialize a new node."""
+NODE_DELETION_DELAY = timedelta(seconds=5)
+"""How long the cloud provider takes to delete an unreachable node without an instance."""
+_MEMORY_OVERHEAD = (0.05, 0.07)
 _NODE_LEASES = "kube-node-lease"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(eq=False)
 class _Kubelet:
-    """One machine's kubelet. ``pods`` are those bound to its node, by uid; ``taken`` those it has begun to start."""
+    """A machine's kubelet. ``pods`` are those bound to its node, by uid; ``started`` those it has begun to start."""
 
     machine: Machine
     index: int
     rng: random.Random
     behavior: MachineBehavior
-    settings: KubeletConfiguration | None = None
+    configuration: KubeletConfiguration | None = None
     ready: bool = False
-    silent: bool = False
+    stopped: bool = False
     pods: dict[str, Obj] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
+    started: set[str] = field(default_factory=set)
     stopping: dict[str, datetime] = field(default_factory=dict)
     addresses: int = 1
 
@@ -66,7 +66,7 @@ class _Kubelet:
 
 
 class Kubelets:
-    """Nodes for the machines; ``failures`` says of each machine that never became a node, why."""
+    """The kubelets of all machines; ``failures`` has the reason for each machine that did not become a node."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Kubelets:
         timing: Timing | None = None,
         behavior: Callable[[Machine], MachineBehavior] = lambda _machine: NORMAL,
     ) -> None:
-        """``behavior`` is asked once for each machine, when it is first seen."""
+        """``behavior`` is called once for each machine."""
         self.failures: dict[str, str] = {}
         self._store = store
         self._machines = machines
@@ -86,143 +86,150 @@ class Kubelets:
         self._seed = seed
         self._timing = timing or Timing()
         self._behavior = behavior
-        self._feed = Informer(store, kinds.NODES, kinds.PODS)
+        self._informer = Informer(store, kinds.NODES, kinds.PODS)
         self._by_instance: dict[str, _Kubelet] = {}
         self._by_node: dict[str, _Kubelet] = {}
-        self._unclaimed: dict[str, dict[str, Obj]] = {}
+        self._pods_of_unknown_nodes: dict[str, dict[str, Obj]] = {}
         self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
         self._entries = 0
-        self._seen = 0
+        self._machines_seen = 0
 
     def due(self) -> datetime | None:
-        """When the next thing that takes its time is done."""
+        """When the next delayed action is due."""
         return self._agenda[0][0] if self._agenda else None
 
     def step(self, now: datetime) -> bool:
-        """See which machines there are, what changed in the API, and do what is due."""
+        """Take in new machines and changes in the API, and do what is due."""
         before, entries = self._store.version, self._entries
-        self._meet(now)
-        for change in self._feed.take():
-            self._learn(change, now)
+        self._update_machines(now)
+        for change in self._informer.pop_changes():
+            self._handle(change, now)
         while self._agenda and self._agenda[0][0] <= now:
             heapq.heappop(self._agenda)[2](now)
         return self._store.version != before or self._entries != entries
 
     def set_ready(self, node: str, now: datetime, *, ready: bool) -> None:
-        """Make a registered node Ready or NotReady, as a broken network plugin does.
+        """Set a registered node Ready or NotReady, as a failing network plugin does.
 
         Raises:
-            KeyError: no kubelet has that node.
+            KeyError: no kubelet has registered that node.
         """
-        self._report(self._by_node[node], now, ready=ready)
+        self._set_ready(self._by_node[node], now, ready=ready)
 
     def stop_heartbeat(self, node: str, now: datetime) -> None:
-        """Make a node's kubelet fall silent while its machine runs on.
+        """Stop a node's kubelet while its machine keeps running.
 
         Raises:
-            KeyError: no kubelet has that node.
+            KeyError: no kubelet has registered that node.
         """
-        self._fall_silent(self._by_node[node], now)
+        self._stop_kubelet(self._by_node[node], now)
 
-    def _later(self, when: datetime, do: Callable[[datetime], None]) -> None:
+    def _at(self, time: datetime, action: Callable[[datetime], None]) -> None:
         self._entries += 1
-        heapq.heappush(self._agenda, (when, self._entries, do))
+        heapq.heappush(self._agenda, (time, self._entries, action))
 
     # Machines
 
-    def _meet(self, now: datetime) -> None:
+    def _update_machines(self, now: datetime) -> None:
         running = self._machines.running()
         present = {machine.instance_id for machine in running}
-        for instance_id in [known for known in self._by_instance if known not in present]:
-            self._fall_silent(self._by_instance.pop(instance_id), now)
+        for instance_id in [instance_id for instance_id in self._by_instance if instance_id not in present]:
+            self._stop_kubelet(self._by_instance.pop(instance_id), now)
         for machine in running:
             if machine.instance_id not in self._by_instance:
-                self._seen += 1
-                rng = random.Random(f"{self._seed}/{self._seen}")  # noqa: S311 (durations of a simulation)
-                kubelet = _Kubelet(machine, self._seen, rng, self._behavior(machine))
+                self._machines_seen += 1
+                rng = random.Random(f"{self._seed}/{self._machines_seen}")  # noqa: S311 (durations of a simulation)
+                kubelet = _Kubelet(machine, self._machines_seen, rng, self._behavior(machine))
                 self._by_instance[machine.instance_id] = kubelet
                 self._boot(kubelet, now)
 
     def _boot(self, kubelet: _Kubelet, now: datetime) -> None:
         machine = kubelet.machine
         if kubelet.behavior.never_joins:
-            self.failures[machine.instance_id] = "the machine was told never to join"
+            self.failures[machine.instance_id] = "the machine's behavior is never to join"
             return
         try:
-            kubelet.settings = kubelet_configuration(machine.user_data, self._cluster)
+            kubelet.configuration = kubelet_configuration(machine.user_data, self._cluster)
         except JoinError as error:
             self.failures[machine.instance_id] = str(error)
             return
         boot = Timing.draw(self._timing.boot, kubelet.rng) + kubelet.behavior.join_delay
-        self._later(max(machine.launched_at + boot, now), lambda at: self._register(kubelet, at))
+        self._at(max(machine.launched_at + boot, now), lambda at: self._register(kubelet, at))
 
-    def _fall_silent(self, kubelet: _Kubelet, now: datetime) -> None:
-        if kubelet.silent:
+    def _stop_kubelet(self, kubelet: _Kubelet, now: datetime) -> None:
+        if kubelet.stopped:
             return
-        kubelet.silent = True
+        kubelet.stopped = True
 
         def change(lease: Obj) -> Obj:
-            annotations = {k: v for k, v in lease["metadata"].get("annotations", {}).items() if k != RENEWED}
+            annotations = dict(lease["metadata"].get("annotations", {}))
+            annotations.pop(RENEWED_CONTINUOUSLY, None)
             return {
                 **lease,
                 "metadata": {**lease["metadata"], "annotations": annotations},
-                "spec": {**lease["spec"], "renewTime": written.micro_time(now)},
+                "spec": {**lease["spec"], "renewTime": node_objects.micro_time(now)},
             }
 
         lease = self._store.find(kinds.LEASES, kubelet.name, namespace=_NODE_LEASES)
         if lease is not None and self._by_node.get(kubelet.name) is kubelet:
-            rewrite(self._store, kinds.LEASES, lease, change)
+            update(self._store, kinds.LEASES, lease, change)
 
     # The node
 
     def _register(self, kubelet: _Kubelet, now: datetime) -> None:
-        machine, settings = kubelet.machine, kubelet.settings
-        if kubelet.silent or settings is None:
+        machine, configuration = kubelet.machine, kubelet.configuration
+        if kubelet.stopped or configuration is None:
             return
-        lost = Fraction(int(kubelet.rng.uniform(*_MEMORY_LOST) * 10_000), 10_000) + kubelet.behavior.missing_memory
-        size = capacity(machine, settings, memory_lost=lost)
+        drawn = Fraction(int(kubelet.rng.uniform(*_MEMORY_OVERHEAD) * 10_000), 10_000)
+        node_capacity = capacity(machine, configuration, memory_overhead=drawn + kubelet.behavior.missing_memory)
         try:
-            usable = allocatable(size, machine, settings)
+            node_allocatable = allocatable(node_capacity, machine, configuration)
             node = self._store.create(
                 kinds.NODES,
-                written.registration(
-                    machine, settings, capacity=size, allocatable=usable, version=self._cluster.version, now=now
+                node_objects.registration(
+                    machine,
+                    configuration,
+                    capacity=node_capacity,
+                    allocatable=node_allocatable,
+                    version=self._cluster.version,
+                    now=now,
                 ),
             )
         except (ApiError, QuantityError) as error:
             self.failures[machine.instance_id] = f"the node can't register: {error}"
             return
-        self._store.create(kinds.LEASES, written.lease(node, now), namespace=_NODE_LEASES)
-        self._store.create(kinds.CSI_NODES, written.csi_node(machine, node))
+        self._store.create(kinds.LEASES, node_objects.lease(node, now), namespace=_NODE_LEASES)
+        self._store.create(kinds.CSI_NODES, node_objects.csi_node(machine, node))
         self._by_node[kubelet.name] = kubelet
-        for pod in self._unclaimed.pop(kubelet.name, {}).values():
-            self._take(kubelet, pod, now)
-        self._later(now + INITIALIZED_AFTER, lambda _at: self._initialize(node))
+        for pod in self._pods_of_unknown_nodes.pop(kubelet.name, {}).values():
+            self._sync_pod(kubelet, pod, now)
+        self._at(now + INITIALIZATION_DELAY, lambda _at: self._initialize(node))
         if not kubelet.behavior.never_ready:
             ready = Timing.draw(self._timing.ready, kubelet.rng)
-            self._later(now + ready, lambda at: self._report(kubelet, at, ready=True))
+            self._at(now + ready, lambda at: self._set_ready(kubelet, at, ready=True))
 
     def _initialize(self, node: Obj) -> None:
-        """The cloud provider has seen the node, and takes its taint away."""
+        """Remove the taint of nodes that the cloud provider has not initialized."""
 
         def change(latest: Obj) -> Obj:
-            taints = [t for t in latest["spec"].get("taints") or [] if t["key"] != written.UNINITIALIZED]
+            taints = [t for t in latest["spec"].get("taints") or [] if t["key"] != node_objects.UNINITIALIZED]
             return {**latest, "spec": {**latest["spec"], "taints": taints}}
 
-        rewrite(self._store, kinds.NODES, node, change)
+        update(self._store, kinds.NODES, node, change)
 
-    def _report(self, kubelet: _Kubelet, now: datetime, *, ready: bool) -> None:
-        """Post the node's Ready condition; devices are reported with the first that is True."""
+    def _set_ready(self, kubelet: _Kubelet, now: datetime, *, ready: bool) -> None:
+        """Update the node's Ready condition; its devices are reported once it is True."""
         node = self._store.find(kinds.NODES, kubelet.name)
-        if kubelet.silent or node is None or node["spec"].get("providerID") != kubelet.machine.provider_id:
+        if kubelet.stopped or node is None or node["spec"].get("providerID") != kubelet.machine.provider_id:
             return
         devices = format_resources(kubelet.machine.devices) if ready else {}
 
         def change(latest: Obj) -> Obj:
             status = latest["status"]
-            wanted = written.ready_condition(now, ready=ready)
+            condition = node_objects.ready_condition(now, ready=ready)
             conditions = [
-                wanted if c["type"] == "Ready" and c["status"] != wanted["status"] else c for c in status["conditions"]
+                condition if c["type"] == "Ready" and c["status"] != condition["status"] else c
+                for c in status["conditions"]
             ]
             return {
                 **latest,
@@ -234,17 +241,17 @@ class Kubelets:
                 },
             }
 
-        rewrite(self._store, kinds.NODES, node, change)
+        update(self._store, kinds.NODES, node, change)
         kubelet.ready = ready
         for pod in list(kubelet.pods.values()):
-            self._take(kubelet, pod, now)
+            self._sync_pod(kubelet, pod, now)
 
-    # What the API says
+    # Changes in the API
 
-    def _learn(self, change: Change, now: datetime) -> None:
+    def _handle(self, change: Change, now: datetime) -> None:
         obj = change.object
         if change.kind.plural == "nodes":
-            self._learn_node(obj, now, gone=change.type == "DELETED")
+            self._handle_node(obj, now, deleted=change.type == "DELETED")
             return
         node = obj["spec"].get("nodeName")
         if not node:
@@ -252,89 +259,91 @@ class Kubelets:
         uid = obj["metadata"]["uid"]
         kubelet = self._by_node.get(node)
         if change.type == "DELETED" or obj["status"].get("phase") in _ENDED:
-            self._unclaimed.get(node, {}).pop(uid, None)
+            self._pods_of_unknown_nodes.get(node, {}).pop(uid, None)
             if kubelet is not None:
                 kubelet.pods.pop(uid, None)
-                kubelet.taken.discard(uid)
+                kubelet.started.discard(uid)
                 kubelet.stopping.pop(uid, None)
         if change.type == "DELETED":
             return
         if kubelet is None:
-            self._unclaimed.setdefault(node, {})[uid] = obj
+            self._pods_of_unknown_nodes.setdefault(node, {})[uid] = obj
         else:
-            self._take(kubelet, obj, now)
+            self._sync_pod(kubelet, obj, now)
 
-    def _learn_node(self, node: Obj, now: datetime, *, gone: bool) -> None:
+    def _handle_node(self, node: Obj, now: datetime, *, deleted: bool) -> None:
         name = node["metadata"]["name"]
         kubelet = self._by_node.get(name)
         if kubelet is None or node["spec"].get("providerID") != kubelet.machine.provider_id:
             return
         if (
-            kubelet.silent
-            and not gone
+            kubelet.stopped
+            and not deleted
             and kubelet.machine.instance_id not in self._by_instance
             and condition_status(node, "Ready") == "Unknown"
             and "deletionTimestamp" not in node["metadata"]
         ):
-            self._later(now + INSTANCE_GONE_AFTER, lambda _at: remove(self._store, kinds.NODES, node))
+            self._at(now + NODE_DELETION_DELAY, lambda _at: delete(self._store, kinds.NODES, node))
 
     # Pods
 
-    def _take(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
-        """Start or stop the pod, whichever it needs; a silent kubelet does neither."""
+    def _sync_pod(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
+        """Start or stop the pod, unless the kubelet has stopped."""
         uid = pod["metadata"]["uid"]
         if pod["status"].get("phase") not in _ENDED:
             kubelet.pods[uid] = pod
-        if kubelet.silent:
+        if kubelet.stopped:
             return
         if "deletionTimestamp" in pod["metadata"]:
             self._stop(kubelet, pod, now)
-        elif uid not in kubelet.taken and uid in kubelet.pods and (kubelet.ready or not told.needs_network(pod)):
-            kubelet.taken.add(uid)
+        elif (
+            uid not in kubelet.started and uid in kubelet.pods and (kubelet.ready or not pod_status.needs_network(pod))
+        ):
+            kubelet.started.add(uid)
             if pod["status"].get("phase") == "Pending":
                 pull = Timing.draw(self._timing.pull, kubelet.rng)
-                self._later(now + pull, lambda at: self._start(kubelet, pod, now, at))
+                self._at(now + pull, lambda at: self._start(kubelet, pod, now, at))
 
     def _start(self, kubelet: _Kubelet, pod: Obj, arrived: datetime, now: datetime) -> None:
         uid = pod["metadata"]["uid"]
-        if kubelet.silent or uid not in kubelet.pods or "deletionTimestamp" in kubelet.pods[uid]["metadata"]:
+        if kubelet.stopped or uid not in kubelet.pods or "deletionTimestamp" in kubelet.pods[uid]["metadata"]:
             return
         host_ip = kubelet.machine.private_ip
         kubelet.addresses += 1
-        pod_ip = host_ip if not told.needs_network(pod) else self._pod_ip(kubelet)
-        rewrite(
+        pod_ip = host_ip if not pod_status.needs_network(pod) else self._pod_ip(kubelet)
+        update(
             self._store,
             kinds.PODS,
             pod,
-            lambda latest: told.running(latest, host_ip=host_ip, pod_ip=pod_ip, started=arrived, now=now),
+            lambda latest: pod_status.running(latest, host_ip=host_ip, pod_ip=pod_ip, started=arrived, now=now),
         )
-        runs_for = told.seconds(pod, told.RUNS_FOR)
+        runs_for = pod_status.seconds(pod, pod_status.RUNS_FOR)
         if runs_for is not None:
-            self._later(now + timedelta(seconds=runs_for), lambda at: self._end(kubelet, pod, at))
+            self._at(now + timedelta(seconds=runs_for), lambda at: self._complete(kubelet, pod, at))
 
     @staticmethod
     def _pod_ip(kubelet: _Kubelet) -> str:
-        """An address nobody else has: a /22 of 100.64.0.0/10 for each machine, in order of arrival."""
+        """A unique address from the machine's /22 of 100.64.0.0/10."""
         number = (kubelet.index << 10) + kubelet.addresses
         return f"100.{64 + (number >> 16) % 64}.{(number >> 8) & 255}.{number & 255}"
 
-    def _end(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
-        if not kubelet.silent and pod["metadata"]["uid"] in kubelet.pods:
-            rewrite(self._store, kinds.PODS, pod, lambda latest: told.succeeded(latest, now=now))
+    def _complete(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
+        if not kubelet.stopped and pod["metadata"]["uid"] in kubelet.pods:
+            update(self._store, kinds.PODS, pod, lambda latest: pod_status.succeeded(latest, now=now))
 
     def _stop(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
-        """Confirm the deletion once the containers have stopped, at the end of the grace period at the latest."""
+        """Remove the pod once its containers have stopped, at the latest at the end of its grace period."""
         uid = pod["metadata"]["uid"]
-        own = told.seconds(pod, told.STOPS_AFTER)
-        known = kubelet.stopping.get(uid)
-        if known is None:
-            taken = Timing.draw(self._timing.stop, kubelet.rng) if own is None else timedelta(seconds=own)
-            known = now + taken
-        when = max(min(known, told.killed_at(pod)), now)
-        if kubelet.stopping.get(uid) != when:
-            kubelet.stopping[uid] = when
-            self._later(when, lambda _at: self._confirm(kubelet, pod))
+        own_seconds = pod_status.seconds(pod, pod_status.STOPS_AFTER)
+        stops_at = kubelet.stopping.get(uid)
+        if stops_at is None:
+            drawn = Timing.draw(self._timing.stop, kubelet.rng) if own_seconds is None else None
+            stops_at = now + (drawn or timedelta(seconds=own_seconds or 0))
+        stops_at = max(min(stops_at, pod_status.killed_at(pod)), now)
+        if kubelet.stopping.get(uid) != stops_at:
+            kubelet.stopping[uid] = stops_at
+            self._at(stops_at, lambda _at: self._remove_pod(kubelet, pod))
 
-    def _confirm(self, kubelet: _Kubelet, pod: Obj) -> None:
-        if not kubelet.silent and pod["metadata"]["uid"] in kubelet.stopping:
-            remove(self._store, kinds.PODS, pod, grace=0)
+    def _remove_pod(self, kubelet: _Kubelet, pod: Obj) -> None:
+        if not kubelet.stopped and pod["metadata"]["uid"] in kubelet.stopping:
+            delete(self._store, kinds.PODS, pod, grace_period=0)

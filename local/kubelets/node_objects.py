@@ -1,12 +1,12 @@
-"""The Node, CSINode and Lease that a kubelet writes for its machine, as objects; nothing here has an effect."""
+"""The Node, CSINode and Lease that a kubelet writes for its machine, as objects."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local.kubernetes.controllers.node_lifecycle import RENEWED
+from local.kubernetes.controllers.node_lifecycle import RENEWED_CONTINUOUSLY
 from local.kubernetes.registry.object_meta import timestamp
-from shared.api import labels as names
+from shared.api import labels
 from shared.api.quantity import format_resources
 
 if TYPE_CHECKING:
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 CONTINUOUSLY = "continuously"
-"""On a lease, stands for a renewal every 10 s, which would only be noise in a simulation."""
+"""Value of the lease's annotation; stands for a renewal every 10 s, which a simulation need not write."""
 
 EBS_DRIVER = "ebs.csi.aws.com"
 
 
-def labels_of(machine: Machine, settings: KubeletConfiguration) -> dict[str, str]:
-    """The user data's labels, and those that kubelet and cloud provider set."""
-    own = {
-        names.ARCH: machine.architecture,
-        names.OS: "linux",
-        names.HOSTNAME: machine.private_dns_name,
-        names.INSTANCE_TYPE: machine.instance_type,
-        names.REGION: machine.region,
-        names.ZONE: machine.zone,
+def labels_of(machine: Machine, configuration: KubeletConfiguration) -> dict[str, str]:
+    """The labels of the user data, the kubelet and the cloud provider."""
+    kubelet_labels = {
+        labels.ARCH: machine.architecture,
+        labels.OS: "linux",
+        labels.HOSTNAME: machine.private_dns_name,
+        labels.INSTANCE_TYPE: machine.instance_type,
+        labels.REGION: machine.region,
+        labels.ZONE: machine.zone,
         "beta.kubernetes.io/arch": machine.architecture,
         "beta.kubernetes.io/os": "linux",
         "beta.kubernetes.io/instance-type": machine.instance_type,
@@ -40,26 +40,26 @@ def labels_of(machine: Machine, settings: KubeletConfiguration) -> dict[str, str
         "failure-domain.beta.kubernetes.io/zone": machine.zone,
     }
     if machine.zone_id:
-        own[names.ZONE_ID] = machine.zone_id
-    return {**settings.labels, **own}
+        kubelet_labels[labels.ZONE_ID] = machine.zone_id
+    return {**configuration.labels, **kubelet_labels}
 
 
 def registration(
     machine: Machine,
-    settings: KubeletConfiguration,
+    configuration: KubeletConfiguration,
     *,
     capacity: Resources,
     allocatable: Resources,
     version: str,
     now: datetime,
 ) -> Obj:
-    """The node as it joins: not ready, its devices not reported yet. The API adds the not-ready taint."""
-    taints: list[Obj] = [dict(taint) for taint in settings.taints]
+    """The node as it registers: not ready and without its devices. The API adds the not-ready taint."""
+    taints: list[Obj] = [dict(taint) for taint in configuration.taints]
     taints.append({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"})
     return {
         "metadata": {
             "name": machine.private_dns_name,
-            "labels": labels_of(machine, settings),
+            "labels": labels_of(machine, configuration),
             "annotations": {"alpha.kubernetes.io/provided-node-ip": machine.private_ip},
         },
         "spec": {"providerID": machine.provider_id, "taints": taints},
@@ -90,21 +90,21 @@ def registration(
 
 
 def conditions(now: datetime) -> list[Obj]:
-    """A node's conditions before its network is there."""
-    fine = (
+    """A node's conditions before its network is ready."""
+    pressures = (
         ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
         ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     )
-    at = timestamp(now)
-    seen = {"lastHeartbeatTime": at, "lastTransitionTime": at}
-    found: list[Obj] = [{"type": t, "status": "False", "reason": r, "message": m, **seen} for t, r, m in fine]
-    return [*found, ready_condition(now, ready=False)]
+    time = timestamp(now)
+    times = {"lastHeartbeatTime": time, "lastTransitionTime": time}
+    false: list[Obj] = [{"type": t, "status": "False", "reason": r, "message": m, **times} for t, r, m in pressures]
+    return [*false, ready_condition(now, ready=False)]
 
 
 def ready_condition(now: datetime, *, ready: bool) -> Obj:
-    """The Ready condition, with the kubelet's words."""
-    at = timestamp(now)
+    """The Ready condition with the kubelet's reasons and messages."""
+    time = timestamp(now)
     return {
         "type": "Ready",
         "status": "True" if ready else "False",
@@ -112,23 +112,23 @@ def ready_condition(now: datetime, *, ready: bool) -> Obj:
         "message": "kubelet is posting ready status"
         if ready
         else "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady",
-        "lastHeartbeatTime": at,
-        "lastTransitionTime": at,
+        "lastHeartbeatTime": time,
+        "lastTransitionTime": time,
     }
 
 
 def owned_by(node: Obj) -> list[Obj]:
-    """The owner reference that makes an object go with its node."""
+    """The owner reference by which an object is deleted with its node."""
     meta = node["metadata"]
     return [{"apiVersion": "v1", "kind": "Node", "name": meta["name"], "uid": meta["uid"]}]
 
 
 def csi_node(machine: Machine, node: Obj) -> Obj:
-    """What the EBS driver says it can attach there."""
+    """The CSINode with the EBS driver's volume limit."""
     driver = {
         "name": EBS_DRIVER,
         "nodeID": machine.instance_id,
-        "topologyKeys": [names.ZONE],
+        "topologyKeys": [labels.ZONE],
         "allocatable": {"count": machine.max_volumes},
     }
     meta = {"name": machine.private_dns_name, "ownerReferences": owned_by(node)}
@@ -136,14 +136,18 @@ def csi_node(machine: Machine, node: Obj) -> Obj:
 
 
 def lease(node: Obj, now: datetime) -> Obj:
-    """The node's lease; it counts as renewed until the machine is gone."""
+    """The node's lease; it counts as renewed until its annotation is removed."""
     name = node["metadata"]["name"]
     return {
-        "metadata": {"name": name, "ownerReferences": owned_by(node), "annotations": {RENEWED: CONTINUOUSLY}},
+        "metadata": {
+            "name": name,
+            "ownerReferences": owned_by(node),
+            "annotations": {RENEWED_CONTINUOUSLY: CONTINUOUSLY},
+        },
         "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": micro_time(now)},
     }
 
 
-def micro_time(moment: datetime) -> str:
-    """A moment as ``metav1.MicroTime`` writes it."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def micro_time(time: datetime) -> str:
+    """The time as ``metav1.MicroTime`` writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

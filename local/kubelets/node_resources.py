@@ -1,4 +1,4 @@
-"""How big a node says it is: the machine, less what the hypervisor keeps, less what the kubelet keeps back.
+"""A node's capacity and allocatable: the machine, less what the hypervisor keeps, less the kubelet's reservations.
 
 Source of the reservations: docs/facts/karpenter.md, section 4, which is EKS's own defaults.
 """
@@ -21,48 +21,48 @@ _DEFAULT_EVICTION = {"memory.available": "100Mi", "nodefs.available": "10%"}
 _EPHEMERAL_RESERVED = "1Gi"
 
 
-def capacity(machine: Machine, settings: KubeletConfiguration, *, memory_lost: Fraction) -> Resources:
-    """What the node has. ``memory_lost`` is the share that hypervisor and kernel keep; EC2 keeps up to 7.5 %.
+def capacity(machine: Machine, configuration: KubeletConfiguration, *, memory_overhead: Fraction) -> Resources:
+    """The node's capacity without devices, which their plugins report later.
 
-    Devices are not in it: their plugins report them once they run.
+    ``memory_overhead`` is the share that hypervisor and kernel keep; on EC2 up to 7.5 %.
     """
     mib = machine.memory_mib - (_ARM_RESERVED_MIB if machine.architecture == "arm64" else 0)
-    disk = machine.nvme_gib if settings.raid0 and machine.nvme_gib else machine.root_gib
+    disk = machine.nvme_gib if configuration.raid0 and machine.nvme_gib else machine.root_gib
     return {
         CPU: machine.vcpus * 1000,
-        MEMORY: int(mib * 1024 * (1 - memory_lost)) * 1024,
+        MEMORY: int(mib * 1024 * (1 - memory_overhead)) * 1024,
         EPHEMERAL_STORAGE: disk * _GIB,
-        PODS: max_pods(machine, settings),
+        PODS: max_pods(machine, configuration),
     }
 
 
-def max_pods(machine: Machine, settings: KubeletConfiguration) -> int:
-    """The pods the kubelet takes: its setting or what the addresses are for, at most so many a core."""
-    pods = machine.max_pods if settings.max_pods is None else settings.max_pods
-    if settings.pods_per_core:
-        pods = min(pods, settings.pods_per_core * machine.vcpus)
+def max_pods(machine: Machine, configuration: KubeletConfiguration) -> int:
+    """The kubelet's pod limit: its setting, else what the addresses allow; at most podsPerCore."""
+    pods = machine.max_pods if configuration.max_pods is None else configuration.max_pods
+    if configuration.pods_per_core:
+        pods = min(pods, configuration.pods_per_core * machine.vcpus)
     return pods
 
 
-def allocatable(size: Resources, machine: Machine, settings: KubeletConfiguration) -> Resources:
-    """What of the capacity pods may use: less kube-reserved, system-reserved and the hard eviction thresholds.
+def allocatable(node_capacity: Resources, machine: Machine, configuration: KubeletConfiguration) -> Resources:
+    """The capacity less kube-reserved, system-reserved and the hard eviction thresholds.
 
     Raises:
-        QuantityError: a reservation is no quantity.
+        QuantityError: a reservation is not a quantity.
     """
-    pods = machine.max_pods if settings.reserves_by_interfaces else size[PODS]
+    pods = machine.max_pods if configuration.reserves_by_interfaces else node_capacity[PODS]
     kube = {CPU: _reserved_cpu(machine.vcpus), MEMORY: (11 * pods + 255) * _MIB}
     kube[EPHEMERAL_STORAGE] = parse_quantity(EPHEMERAL_STORAGE, _EPHEMERAL_RESERVED)
-    kube |= parse_resources(settings.kube_reserved)
-    system = parse_resources(settings.system_reserved)
-    hard = {**_DEFAULT_EVICTION, **settings.eviction_hard}
-    evicted = {
-        MEMORY: _threshold(hard["memory.available"], size[MEMORY]),
-        EPHEMERAL_STORAGE: _threshold(hard["nodefs.available"], size[EPHEMERAL_STORAGE]),
+    kube |= parse_resources(configuration.kube_reserved)
+    system = parse_resources(configuration.system_reserved)
+    thresholds = {**_DEFAULT_EVICTION, **configuration.eviction_hard}
+    eviction = {
+        MEMORY: _threshold(thresholds["memory.available"], node_capacity[MEMORY]),
+        EPHEMERAL_STORAGE: _threshold(thresholds["nodefs.available"], node_capacity[EPHEMERAL_STORAGE]),
     }
     return {
-        name: max(amount - kube.get(name, 0) - system.get(name, 0) - evicted.get(name, 0), 0)
-        for name, amount in size.items()
+        name: max(amount - kube.get(name, 0) - system.get(name, 0) - eviction.get(name, 0), 0)
+        for name, amount in node_capacity.items()
     }
 
 
@@ -72,8 +72,8 @@ def _reserved_cpu(cores: int) -> int:
     return (quarters + 10 * max(cores - 4, 0)) // 4
 
 
-def _threshold(text: str, whole: int) -> int:
+def _threshold(text: str, total: int) -> int:
     if text.endswith("%"):
         share = Fraction(text[:-1]) / 100
-        return -(-(whole * share.numerator) // share.denominator)
+        return -(-(total * share.numerator) // share.denominator)
     return parse_quantity(MEMORY, text)

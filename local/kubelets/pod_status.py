@@ -1,11 +1,11 @@
-"""What a kubelet writes of the pods it runs, as objects; nothing here has an effect."""
+"""The status that a kubelet writes for its pods, computed from objects only."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local.kubernetes.controllers.object_updates import parsed, with_condition
-from local.kubernetes.registry.object_meta import timestamp
+from local.kubernetes.conditions import with_condition
+from local.kubernetes.registry.object_meta import parse_timestamp, timestamp
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
 
 RUNS_FOR = "local.tenon.sh/runs-for-seconds"
-"""Annotation on a pod: its containers end well after so long. Without it they run until they are stopped."""
+"""Annotation on a pod: its containers succeed after so many seconds. Without it they run until they are stopped."""
 STOPS_AFTER = "local.tenon.sh/stops-after-seconds"
-"""Annotation on a pod: how long it takes to stop, instead of the kubelet's own time."""
+"""Annotation on a pod: how many seconds it takes to stop, instead of the drawn duration."""
 
 _READINESS = ("Initialized", "ContainersReady", "Ready")
 
@@ -26,7 +26,7 @@ def running(pod: Obj, *, host_ip: str, pod_ip: str, started: datetime, now: date
     conditions = status.get("conditions") or []
     for type_ in ("PodReadyToStartContainers", *_READINESS):
         conditions = with_condition(conditions, type_, status="True", now=now)
-    since = timestamp(now)
+    started_at = timestamp(now)
     containers = [
         {
             "name": container["name"],
@@ -35,7 +35,7 @@ def running(pod: Obj, *, host_ip: str, pod_ip: str, started: datetime, now: date
             "ready": True,
             "started": True,
             "restartCount": 0,
-            "state": {"running": {"startedAt": since}},
+            "state": {"running": {"startedAt": started_at}},
         }
         for container in pod["spec"].get("containers") or []
     ]
@@ -56,14 +56,14 @@ def running(pod: Obj, *, host_ip: str, pod_ip: str, started: datetime, now: date
 
 
 def succeeded(pod: Obj, *, now: datetime) -> Obj:
-    """The pod with all its containers ended well."""
+    """The pod with all its containers completed."""
     status = pod["status"]
     conditions = status.get("conditions") or []
     for type_ in ("ContainersReady", "Ready"):
         conditions = with_condition(conditions, type_, status="False", reason="PodCompleted", now=now)
-    ended = {"exitCode": 0, "reason": "Completed", "finishedAt": timestamp(now)}
+    terminated = {"exitCode": 0, "reason": "Completed", "finishedAt": timestamp(now)}
     containers = [
-        {**container, "ready": False, "started": False, "state": {"terminated": ended}}
+        {**container, "ready": False, "started": False, "state": {"terminated": terminated}}
         for container in status.get("containerStatuses") or []
     ]
     return {
@@ -73,7 +73,7 @@ def succeeded(pod: Obj, *, now: datetime) -> Obj:
 
 
 def seconds(pod: Obj, annotation: str) -> float | None:
-    """A duration from the pod's annotations; None if there is none that can be read."""
+    """The seconds in an annotation of the pod; None if it is absent or malformed."""
     text = (pod["metadata"].get("annotations") or {}).get(annotation, "")
     try:
         return max(float(text), 0.0)
@@ -82,10 +82,10 @@ def seconds(pod: Obj, annotation: str) -> float | None:
 
 
 def killed_at(pod: Obj) -> datetime:
-    """When the grace period is over."""
-    return parsed(pod["metadata"]["deletionTimestamp"])
+    """When the grace period ends."""
+    return parse_timestamp(pod["metadata"]["deletionTimestamp"])
 
 
 def needs_network(pod: Obj) -> bool:
-    """Whether the pod has to wait for the node's network plugin."""
+    """Whether the pod needs the node's network plugin."""
     return not pod["spec"].get("hostNetwork")

@@ -1,10 +1,12 @@
-"""Objects as the structs that decisions read; fields given as null are fields that are not given, as in the API."""
+"""Objects as structs of ``shared.api``. A field that is null counts as absent, as in the API."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+
+from local.kubernetes.registry.object_meta import without_nulls
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
@@ -12,19 +14,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def typed(obj: Obj, kind: type[T]) -> T:
+def convert(obj: Obj, struct: type[T]) -> T:
     """The object as that struct.
 
     Raises:
         msgspec.ValidationError: a field has a value of a wrong type.
     """
     try:
-        return msgspec.convert(obj, kind)
+        return msgspec.convert(obj, struct)
     except msgspec.ValidationError:
-        return msgspec.convert(_without_nulls(obj), kind)
-
-
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 (JSON in, JSON out)
-    if isinstance(value, dict):
-        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+        return msgspec.convert(without_nulls(obj), struct)

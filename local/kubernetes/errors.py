@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
 
 
+FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+
+
 @dataclass(frozen=True)
 class Cause:
     """One field at fault: its path, a machine's word for why, and a sentence."""

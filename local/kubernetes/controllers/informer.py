@@ -1,6 +1,6 @@
-"""What changed in the store since a controller last looked: the informer of the local world.
+"""The informer of a controller: the changes in the store since it last asked.
 
-Every controller works on changes, never on full lists, so that thousands of pods cost only what happens to them.
+Controllers work on changes, never on full lists, so the cost of thousands of pods is that of their changes.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class Informer:
-    """Changes of some kinds, oldest first; at first everything that is there, as ADDED, kind by kind as asked for."""
+    """Changes of some kinds, oldest first. It begins with every present object as ADDED, in the order of the kinds."""
 
     def __init__(self, store: Store, *kinds: Kind) -> None:
-        self._kinds = frozenset(kind.resource for kind in kinds)
+        self._resources = frozenset(kind.resource for kind in kinds)
         self._changes: deque[Change] = deque()
         with store.lock:
             for kind in kinds:
                 self._changes.extend(Change("ADDED", obj, store.version, kind, None) for obj in store.list(kind))
-            self.close = store.subscribe(self._observe)
+            self.close = store.subscribe(self._enqueue)
 
-    def _observe(self, change: Change) -> None:
-        if change.kind.resource in self._kinds:
+    def _enqueue(self, change: Change) -> None:
+        if change.kind.resource in self._resources:
             self._changes.append(change)
 
-    def take(self) -> list[Change]:
+    def pop_changes(self) -> list[Change]:
         """All changes since the last call."""
-        taken: list[Change] = []
+        changes: list[Change] = []
         while self._changes:
-            taken.append(self._changes.popleft())
-        return taken
+            changes.append(self._changes.popleft())
+        return changes

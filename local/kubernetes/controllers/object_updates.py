@@ -1,57 +1,38 @@
-"""How controllers write what they saw: conditions and status fields, only when they change.
+"""How controllers write: updates of objects and status, deletions, and events.
 
-A write that changes nothing would wake every watcher for nothing, so all of these compare first. Times are whole
-seconds, as the API writes them.
+An update that changes nothing would wake every watcher, so updates compare first. Times are whole seconds, as the API
+writes them.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.errors import ApiError
+from local.kubernetes.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError
 from local.kubernetes.registry.object_meta import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
 
-CONFLICT, NOT_FOUND = 409, 404
+
+def create(store: Store, kind: Kind, obj: Obj, namespace: str) -> Obj | None:
+    """Create the object; None when the API refuses it (a terminating namespace, a name that exists)."""
+    try:
+        return store.create(kind, obj, namespace=namespace)
+    except ApiError as error:
+        if error.status not in {FORBIDDEN, NOT_FOUND, CONFLICT}:
+            raise
+        return None
 
 
-def parsed(text: str) -> datetime:
-    """The moment of a timestamp of the API (RFC 3339, Z)."""
-    return datetime.fromisoformat(text)
-
-
-def with_condition(
-    conditions: list[Obj], type_: str, *, status: str, now: datetime, reason: str = "", message: str = ""
-) -> list[Obj]:
-    """The conditions with one set; ``lastTransitionTime`` moves only with the status."""
-    before = next((c for c in conditions if c["type"] == type_), None)
-    since = before["lastTransitionTime"] if before and before["status"] == status else timestamp(now)
-    after: Obj = {"type": type_, "status": status, "lastTransitionTime": since}
-    if reason:
-        after["reason"] = reason
-    if message:
-        after["message"] = message
-    if before is None:
-        return [*conditions, after]
-    return [after if c["type"] == type_ else c for c in conditions]
-
-
-def condition_status(obj: Obj, type_: str) -> str:
-    """The condition's status, or "" when it isn't there."""
-    conditions = (obj.get("status") or {}).get("conditions") or []
-    return next((c["status"] for c in conditions if c["type"] == type_), "")
-
-
-def rewrite(store: Store, kind: Kind, obj: Obj, change: Callable[[Obj], Obj]) -> Obj | None:
-    """Write ``change(latest state)`` of that very object (same uid), unless it is equal; None when it is gone."""
+def update(store: Store, kind: Kind, obj: Obj, change: Callable[[Obj], Obj]) -> Obj | None:
+    """Write ``change(latest state)`` of the object with this uid unless it is equal; None if the object is gone."""
     meta = obj["metadata"]
     with store.lock:
         latest = store.find(kind, meta["name"], namespace=meta.get("namespace", ""))
@@ -60,25 +41,25 @@ def rewrite(store: Store, kind: Kind, obj: Obj, change: Callable[[Obj], Obj]) ->
         return store.write(kind, change(latest), latest)
 
 
-def set_status(store: Store, kind: Kind, obj: Obj, **fields: object) -> Obj | None:
-    """Set some fields of the status, leaving the others; a field given as None is removed."""
+def update_status(store: Store, kind: Kind, obj: Obj, **fields: object) -> Obj | None:
+    """Set fields of the status and keep the others; a field that is None is removed."""
 
     def change(latest: Obj) -> Obj:
         status = {**(latest.get("status") or {}), **fields}
         return {**latest, "status": {name: value for name, value in status.items() if value is not None}}
 
-    return rewrite(store, kind, obj, change)
+    return update(store, kind, obj, change)
 
 
-def remove(store: Store, kind: Kind, obj: Obj, *, grace: int | None = None) -> None:
-    """Delete that very object (same uid); one that is gone already is fine."""
+def delete(store: Store, kind: Kind, obj: Obj, *, grace_period: int | None = None) -> None:
+    """Delete the object with this uid, if it still exists. ``grace_period`` in seconds."""
     meta = obj["metadata"]
     try:
         store.delete(
             kind,
             meta["name"],
             namespace=meta.get("namespace", ""),
-            grace_period_seconds=grace,
+            grace_period_seconds=grace_period,
             preconditions={"uid": meta["uid"]},
         )
     except ApiError as error:
@@ -86,17 +67,17 @@ def remove(store: Store, kind: Kind, obj: Obj, *, grace: int | None = None) -> N
             raise
 
 
-def emit(
-    store: Store, about: Obj, *, reason: str, message: str, now: datetime, component: str, warning: bool = False
+def record_event(
+    store: Store, involved: Obj, *, reason: str, message: str, now: datetime, component: str, warning: bool = False
 ) -> None:
-    """Record an event on the object, as controllers do for people; a namespace that is going takes none."""
-    meta = about["metadata"]
+    """Record an event on the object, unless its namespace is terminating or gone."""
+    meta = involved["metadata"]
     namespace = meta.get("namespace", "")
     event = {
         "metadata": {"generateName": f"{meta['name'][:200]}.", "namespace": namespace or "default"},
         "involvedObject": {
-            "apiVersion": about["apiVersion"],
-            "kind": about["kind"],
+            "apiVersion": involved["apiVersion"],
+            "kind": involved["kind"],
             "name": meta["name"],
             "namespace": namespace,
             "uid": meta["uid"],
@@ -114,5 +95,5 @@ def emit(
     try:
         store.create(kinds.EVENTS, event, namespace=namespace or "default")
     except ApiError as error:
-        if error.status not in {403, NOT_FOUND}:
+        if error.status not in {FORBIDDEN, NOT_FOUND}:
             raise

@@ -1,7 +1,6 @@
-"""The pods that workloads own, counted as they change, and how a workload makes a pod.
+"""The pods that workloads own, counted as they change, and how a workload creates a pod.
 
-Workload controllers ask how many of their pods there are and are ready at every change; these answers are kept, not
-counted anew.
+A workload's controller needs the numbers of its pods at every change, so they are kept instead of counted again.
 """
 
 from __future__ import annotations
@@ -10,26 +9,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.object_updates import condition_status
-from local.kubernetes.errors import ApiError
+from local.kubernetes.conditions import condition_status
+from local.kubernetes.controllers.object_updates import create
 
 if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Change, Obj
     from local.kubernetes.registry.store import Store
 
-_ENDED = frozenset({"Succeeded", "Failed"})
-FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+ENDED = frozenset({"Succeeded", "Failed"})
+"""Phases of pods whose containers have ended for good."""
 
 
 def controller_of(obj: Obj) -> Obj | None:
-    """The owner reference that controls the object."""
+    """The owner reference of the object's controller."""
     owners = obj["metadata"].get("ownerReferences") or []
     return next((owner for owner in owners if owner.get("controller")), None)
 
 
-def reference(kind: Kind, owner: Obj) -> Obj:
-    """The owner reference of what the owner makes."""
+def controller_reference(kind: Kind, owner: Obj) -> Obj:
+    """The owner reference in objects that the owner controls."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -41,67 +40,66 @@ def reference(kind: Kind, owner: Obj) -> Obj:
 
 
 def is_ready(pod: Obj) -> bool:
-    """Whether the pod says Ready."""
+    """Whether the pod's Ready condition is True."""
     return condition_status(pod, "Ready") == "True"
 
 
+def is_terminating(obj: Obj) -> bool:
+    """Whether the object is being deleted."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
 @dataclass(eq=False)
-class Family:
-    """The pods of one owner, by uid: active (neither ended nor being deleted), ready ones of them, ended, leaving."""
+class OwnedPods:
+    """The pods of one owner by uid. Active pods are neither ended nor terminating; ``ready`` are active ones."""
 
     active: dict[str, Obj] = field(default_factory=dict)
     ready: set[str] = field(default_factory=set)
     ended: dict[str, Obj] = field(default_factory=dict)
-    leaving: dict[str, Obj] = field(default_factory=dict)
+    terminating: dict[str, Obj] = field(default_factory=dict)
 
 
-class Families:
+class PodsByOwner:
     """The pods of all owners of one kind."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind.kind
-        self._families: dict[str, Family] = {}
+        self._owners: dict[str, OwnedPods] = {}
 
-    def of(self, uid: str) -> Family:
+    def of(self, uid: str) -> OwnedPods:
         """The pods of that owner."""
-        return self._families.get(uid) or Family()
+        return self._owners.get(uid) or OwnedPods()
 
-    def learn(self, change: Change) -> str:
-        """Take one change of a pod. Returns the uid of the owner it concerns, "" for none of this kind."""
+    def update(self, change: Change) -> str:
+        """Take in a change of a pod. Returns its owner's uid, "" for an owner of another kind."""
         pod = change.object
         owner = controller_of(pod)
         if owner is None or owner["kind"] != self._kind:
             return ""
         uid: str = pod["metadata"]["uid"]
-        family = self._families.setdefault(owner["uid"], Family())
-        for kept in (family.active, family.ended, family.leaving):
-            kept.pop(uid, None)
-        family.ready.discard(uid)
+        owned = self._owners.setdefault(owner["uid"], OwnedPods())
+        for pods in (owned.active, owned.ended, owned.terminating):
+            pods.pop(uid, None)
+        owned.ready.discard(uid)
         if change.type != "DELETED":
-            if pod["status"].get("phase") in _ENDED:
-                family.ended[uid] = pod
-            elif "deletionTimestamp" in pod["metadata"]:
-                family.leaving[uid] = pod
-            else:
-                family.active[uid] = pod
-                if is_ready(pod):
-                    family.ready.add(uid)
-        elif not (family.active or family.ended or family.leaving):
-            del self._families[owner["uid"]]
+            _add(owned, uid, pod)
+        elif not (owned.active or owned.ended or owned.terminating):
+            del self._owners[owner["uid"]]
         return str(owner["uid"])
 
 
-def make(store: Store, kind: Kind, obj: Obj, namespace: str) -> Obj | None:
-    """Create the object; None when the API refuses it (a namespace that goes, a name that is taken)."""
-    try:
-        return store.create(kind, obj, namespace=namespace)
-    except ApiError as error:
-        if error.status not in {FORBIDDEN, NOT_FOUND, CONFLICT}:
-            raise
-        return None
+def _add(owned: OwnedPods, uid: str, pod: Obj) -> None:
+    if pod["status"].get("phase") in ENDED:
+        owned.ended[uid] = pod
+    elif is_terminating(pod):
+        owned.terminating[uid] = pod
+    else:
+        owned.active[uid] = pod
+        if is_ready(pod):
+            owned.ready.add(uid)
 
 
-def make_pod(
+def create_pod(
     store: Store,
     kind: Kind,
     owner: Obj,
@@ -111,7 +109,7 @@ def make_pod(
     labels: dict[str, str] | None = None,
     spec: dict[str, Any] | None = None,
 ) -> Obj | None:
-    """Make a pod of the owner's template, or of the one given; None when the API refuses it."""
+    """Create a pod from the owner's template, or from the given one; None when the API refuses it."""
     template = template or owner["spec"]["template"]
     meta = template.get("metadata") or {}
     pod = {
@@ -119,8 +117,8 @@ def make_pod(
             "name": name,
             "labels": {**(meta.get("labels") or {}), **(labels or {})},
             "annotations": meta.get("annotations") or {},
-            "ownerReferences": [reference(kind, owner)],
+            "ownerReferences": [controller_reference(kind, owner)],
         },
         "spec": {**template["spec"], **(spec or {})},
     }
-    return make(store, kinds.PODS, pod, owner["metadata"]["namespace"])
+    return create(store, kinds.PODS, pod, owner["metadata"]["namespace"])

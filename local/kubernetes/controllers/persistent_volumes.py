@@ -1,7 +1,7 @@
-"""Volumes come to be for claims, are attached to the nodes of the pods that mount them, and go with their claims.
+"""Volumes are provisioned and bound for claims, attached to the nodes of pods, and reclaimed with their claims.
 
-What the volume controller, the EBS driver's provisioner and its attacher do together, each after a moment: a claim
-that waits for its first pod gets a volume in the zone of the node that the scheduler selected.
+The work of the volume controllers, the EBS driver's provisioner and its attacher, each after a delay: a claim that
+waits for its first consumer gets a volume in the zone of the node that the scheduler selected.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import remove, rewrite
-from local.kubernetes.controllers.owned_pods import make
-from local.kubernetes.conversion import typed
-from local.kubernetes.scheduler.node_info import Place
+from local.kubernetes.controllers.object_updates import create, delete, update
+from local.kubernetes.controllers.owned_pods import ENDED
+from local.kubernetes.conversion import convert
+from local.kubernetes.scheduler.node_info import NodeInfo
 from local.kubernetes.scheduler.volume_plugins import (
     NO_PROVISIONER,
     SELECTED_NODE,
-    WAITS,
-    Storage,
+    WAIT_FOR_FIRST_CONSUMER,
+    VolumeBinder,
     driver_of,
     is_bound,
 )
@@ -36,13 +36,12 @@ if TYPE_CHECKING:
     from local.kubernetes.registry.store import Store
     from shared.api.storage import StorageClass
 
-PROVISIONED_AFTER = timedelta(seconds=1)
-ATTACHED_AFTER = timedelta(seconds=1)
-DETACHED_AFTER = timedelta(seconds=2)
-"""From the end of the last pod that mounts a volume on a node to the end of its VolumeAttachment."""
+PROVISIONING_DELAY = timedelta(seconds=1)
+ATTACH_DELAY = timedelta(seconds=1)
+DETACH_DELAY = timedelta(seconds=2)
+"""From the end of the last pod that mounts a volume on a node to the removal of its VolumeAttachment."""
 
-_ENDED = frozenset({"Succeeded", "Failed"})
-Mount = tuple[str, str]
+Attachment = tuple[str, str]
 """Node and volume."""
 
 
@@ -51,7 +50,7 @@ class PersistentVolumes:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._feed = Informer(
+        self._informer = Informer(
             store,
             kinds.NODES,
             kinds.STORAGE_CLASSES,
@@ -59,84 +58,84 @@ class PersistentVolumes:
             kinds.PERSISTENT_VOLUME_CLAIMS,
             kinds.PODS,
         )
-        self._storage = Storage()
+        self._volumes = VolumeBinder()
         self._nodes: dict[str, Node] = {}
-        self._mounting: dict[str, tuple[str, str, tuple[str, ...]]] = {}
-        self._attached: dict[Mount, set[str]] = {}
-        self._in_work: set[str] = set()
+        self._claims_of_pod: dict[str, tuple[str, str, tuple[str, ...]]] = {}
+        self._attached: dict[Attachment, set[str]] = {}
+        self._provisioning: set[str] = set()
         self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
         self._entries = 0
 
     def due(self) -> datetime | None:
-        """When the next volume is ready, attached or detached."""
+        """When the next volume is provisioned, attached or detached."""
         return self._agenda[0][0] if self._agenda else None
 
     def step(self, now: datetime) -> bool:
-        """Take note of what changed, and do what is due."""
+        """Take in all changes, and do what is due."""
         version, entries = self._store.version, self._entries
-        storage_changed = False
-        for change in self._feed.take():
-            storage_changed |= change.kind.plural.startswith(("persistent", "storage"))
-            self._learn(change, now)
-        if storage_changed:
-            for claim in list(self._storage.claims.values()):
-                self._serve(claim, now)
+        volumes_changed = False
+        for change in self._informer.pop_changes():
+            volumes_changed |= change.kind.plural.startswith(("persistent", "storage"))
+            self._handle(change, now)
+        if volumes_changed:
+            for claim in list(self._volumes.claims.values()):
+                self._bind_or_provision(claim, now)
         while self._agenda and self._agenda[0][0] <= now:
             heapq.heappop(self._agenda)[2](now)
         return self._store.version != version or self._entries != entries
 
-    def _later(self, when: datetime, do: Callable[[datetime], None]) -> None:
+    def _at(self, time: datetime, action: Callable[[datetime], None]) -> None:
         self._entries += 1
-        heapq.heappush(self._agenda, (when, self._entries, do))
+        heapq.heappush(self._agenda, (time, self._entries, action))
 
-    def _learn(self, change: Change, now: datetime) -> None:
-        obj, gone = change.object, change.type == "DELETED"
+    def _handle(self, change: Change, now: datetime) -> None:
+        obj, deleted = change.object, change.type == "DELETED"
         match change.kind.plural:
             case "nodes":
                 self._nodes.pop(obj["metadata"]["name"], None)
-                if not gone:
-                    self._nodes[obj["metadata"]["name"]] = typed(obj, Node)
+                if not deleted:
+                    self._nodes[obj["metadata"]["name"]] = convert(obj, Node)
             case "pods":
-                self._learn_pod(obj, now, gone=gone)
+                self._handle_pod(obj, now, deleted=deleted)
             case plural:
-                self._storage.record(plural, obj, gone=gone)
-                if gone and plural == "persistentvolumeclaims":
+                self._volumes.update(plural, obj, deleted=deleted)
+                if deleted and plural == "persistentvolumeclaims":
                     self._reclaim(obj)
                 elif plural == "persistentvolumeclaims":
-                    self._attach_waiting(now)
+                    self._attach_all(now)
 
     # Claims
 
-    def _serve(self, claim: Obj, now: datetime) -> None:
-        """Begin what the claim needs: a volume that is there, or one that is made."""
+    def _bind_or_provision(self, claim: Obj, now: datetime) -> None:
+        """Bind the claim to a present volume, or start to provision one."""
         uid = claim["metadata"]["uid"]
-        if is_bound(claim) or uid in self._in_work or "deletionTimestamp" in claim["metadata"]:
+        if is_bound(claim) or uid in self._provisioning or "deletionTimestamp" in claim["metadata"]:
             return
-        named = claim["spec"].get("volumeName")
-        if named:
-            if (volume := self._storage.volumes.get(named)) is not None:
+        volume_name = claim["spec"].get("volumeName")
+        if volume_name:
+            if (volume := self._volumes.volumes.get(volume_name)) is not None:
                 self._bind(claim, volume)
             return
-        storage_class = self._storage.class_of(claim)
-        waits = storage_class is not None and storage_class.volume_binding_mode == WAITS
+        storage_class = self._volumes.class_of(claim)
+        waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
         node = self._nodes.get((claim["metadata"].get("annotations") or {}).get(SELECTED_NODE, ""))
         if waits and node is None:
             return
-        static = self._static(claim, node)
-        if static is not None:
-            self._bind(claim, static)
+        static_volume = self._static_volume(claim, node)
+        if static_volume is not None:
+            self._bind(claim, static_volume)
         elif storage_class is not None and storage_class.provisioner != NO_PROVISIONER:
-            self._in_work.add(uid)
-            self._later(now + PROVISIONED_AFTER, lambda _at: self._provision(claim, storage_class, node))
+            self._provisioning.add(uid)
+            self._at(now + PROVISIONING_DELAY, lambda _at: self._provision(claim, storage_class, node))
 
-    def _static(self, claim: Obj, node: Node | None) -> Obj | None:
-        places = [node] if node is not None else list(self._nodes.values())
-        found = (self._storage.static_volume(claim, Place(n, 0)) for n in places)
-        return next((volume for volume in found if volume is not None), None)
+    def _static_volume(self, claim: Obj, node: Node | None) -> Obj | None:
+        nodes = [node] if node is not None else list(self._nodes.values())
+        volumes = (self._volumes.find_matching_volume(claim, NodeInfo(n, 0)) for n in nodes)
+        return next((volume for volume in volumes if volume is not None), None)
 
     def _provision(self, claim: Obj, storage_class: StorageClass, node: Node | None) -> None:
         meta = claim["metadata"]
-        self._in_work.discard(meta["uid"])
+        self._provisioning.discard(meta["uid"])
         if self._store.find(kinds.PERSISTENT_VOLUME_CLAIMS, meta["name"], namespace=meta["namespace"]) is None:
             return
         zone = node.metadata.labels.get(ZONE, "") if node is not None else self._zone_for(claim, storage_class)
@@ -153,14 +152,14 @@ class PersistentVolumes:
                     "storageClassName": storage_class.metadata.name,
                     "persistentVolumeReclaimPolicy": "Delete",
                     "csi": {"driver": storage_class.provisioner, "volumeHandle": f"vol-{_digest(meta['uid'])}"},
-                    **(_in_zone(zone) if zone else {}),
+                    **(_zone_affinity(zone) if zone else {}),
                 },
             },
         )
         self._bind(claim, volume)
 
     def _zone_for(self, claim: Obj, storage_class: StorageClass) -> str:
-        """An immediate volume's zone: one that the class allows or that has nodes, the same for the same claim."""
+        """The zone of a volume that is bound immediately: one that the class allows, else one with nodes."""
         allowed = {
             value
             for term in storage_class.allowed_topologies
@@ -181,19 +180,19 @@ class PersistentVolumes:
             "namespace": meta["namespace"],
             "uid": meta["uid"],
         }
-        taken = volume["spec"].get("claimRef")
-        if taken and taken.get("uid", meta["uid"]) != meta["uid"]:
+        claim_ref = volume["spec"].get("claimRef")
+        if claim_ref and claim_ref.get("uid", meta["uid"]) != meta["uid"]:
             return
-        written = rewrite(
+        bound_volume = update(
             self._store,
             kinds.PERSISTENT_VOLUMES,
             volume,
             lambda latest: {**latest, "spec": {**latest["spec"], "claimRef": reference}, "status": {"phase": "Bound"}},
         )
-        if written is None:
+        if bound_volume is None:
             return
-        self._storage.record("persistentvolumes", written, gone=False)
-        bound = rewrite(
+        self._volumes.update("persistentvolumes", bound_volume, deleted=False)
+        bound_claim = update(
             self._store,
             kinds.PERSISTENT_VOLUME_CLAIMS,
             claim,
@@ -208,18 +207,18 @@ class PersistentVolumes:
                 },
             },
         )
-        if bound is not None:
-            self._storage.record("persistentvolumeclaims", bound, gone=False)
+        if bound_claim is not None:
+            self._volumes.update("persistentvolumeclaims", bound_claim, deleted=False)
 
     def _reclaim(self, claim: Obj) -> None:
-        """The claim is gone: its volume goes too, or is Released, as its policy says."""
-        volume = self._storage.volumes.get(claim["spec"].get("volumeName") or "")
+        """Delete or release the volume of a deleted claim, by its reclaim policy."""
+        volume = self._volumes.volumes.get(claim["spec"].get("volumeName") or "")
         if volume is None:
             return
         if volume["spec"].get("persistentVolumeReclaimPolicy", "Retain") == "Delete":
-            remove(self._store, kinds.PERSISTENT_VOLUMES, volume)
+            delete(self._store, kinds.PERSISTENT_VOLUMES, volume)
         else:
-            rewrite(
+            update(
                 self._store,
                 kinds.PERSISTENT_VOLUMES,
                 volume,
@@ -228,27 +227,27 @@ class PersistentVolumes:
 
     # Pods
 
-    def _learn_pod(self, pod: Obj, now: datetime, *, gone: bool) -> None:
+    def _handle_pod(self, pod: Obj, now: datetime, *, deleted: bool) -> None:
         uid, spec = pod["metadata"]["uid"], pod["spec"]
-        if not gone and any("ephemeral" in volume for volume in spec.get("volumes") or []):
-            self._make_ephemeral(pod)
-        if gone or pod["status"].get("phase") in _ENDED:
-            if self._mounting.pop(uid, None) is not None:
-                for mount, pods in list(self._attached.items()):
+        if not deleted and any("ephemeral" in volume for volume in spec.get("volumes") or []):
+            self._create_ephemeral_claims(pod)
+        if deleted or pod["status"].get("phase") in ENDED:
+            if self._claims_of_pod.pop(uid, None) is not None:
+                for attachment, pods in list(self._attached.items()):
                     if uid in pods:
                         pods.discard(uid)
-                        self._later(now + DETACHED_AFTER, partial(self._detach, mount))
-        elif spec.get("nodeName") and uid not in self._mounting:
-            claims = tuple(_claims(pod))
+                        self._at(now + DETACH_DELAY, partial(self._detach, attachment))
+        elif spec.get("nodeName") and uid not in self._claims_of_pod:
+            claims = tuple(_claim_names(pod))
             if claims:
-                self._mounting[uid] = (spec["nodeName"], pod["metadata"]["namespace"], claims)
+                self._claims_of_pod[uid] = (spec["nodeName"], pod["metadata"]["namespace"], claims)
                 self._attach(uid, now)
 
-    def _make_ephemeral(self, pod: Obj) -> None:
-        """Make the claims of the pod's generic ephemeral volumes; they belong to the pod."""
+    def _create_ephemeral_claims(self, pod: Obj) -> None:
+        """Create the claims of the pod's generic ephemeral volumes; the pod owns them."""
         meta = pod["metadata"]
-        present = self._store.find(kinds.PODS, meta["name"], namespace=meta["namespace"])
-        if present is None or present["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in present["metadata"]:
+        latest = self._store.find(kinds.PODS, meta["name"], namespace=meta["namespace"])
+        if latest is None or latest["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in latest["metadata"]:
             return
         for volume in pod["spec"].get("volumes") or []:
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
@@ -260,51 +259,52 @@ class PersistentVolumes:
                 "metadata": {**(template.get("metadata") or {}), "name": name, "ownerReferences": [owner]},
                 "spec": template["spec"],
             }
-            make(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, claim, meta["namespace"])
+            create(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, claim, meta["namespace"])
 
-    def _attach_waiting(self, now: datetime) -> None:
-        for uid in self._mounting:
+    def _attach_all(self, now: datetime) -> None:
+        for uid in self._claims_of_pod:
             self._attach(uid, now)
 
     def _attach(self, uid: str, now: datetime) -> None:
-        """Attach what the pod mounts to its node, as far as its claims are bound."""
-        node, namespace, claims = self._mounting[uid]
+        """Attach the volumes of the pod's bound claims to its node."""
+        node, namespace, claims = self._claims_of_pod[uid]
         for name in claims:
-            claim = self._storage.claims.get((namespace, name))
+            claim = self._volumes.claims.get((namespace, name))
             if claim is None or not is_bound(claim):
                 continue
-            mount = (node, claim["spec"]["volumeName"])
-            pods = self._attached.setdefault(mount, set())
+            attachment = (node, claim["spec"]["volumeName"])
+            pods = self._attached.setdefault(attachment, set())
             if not pods:
-                self._later(now + ATTACHED_AFTER, partial(self._make_attachment, mount))
+                self._at(now + ATTACH_DELAY, partial(self._create_attachment, attachment))
             pods.add(uid)
 
-    def _make_attachment(self, mount: Mount, _now: datetime) -> None:
-        node, name = mount
-        volume = self._storage.volumes.get(name)
+    def _create_attachment(self, attachment: Attachment, _now: datetime) -> None:
+        node, name = attachment
+        volume = self._volumes.volumes.get(name)
         driver = driver_of(volume) if volume else ""
-        attachment = _attachment_name(mount)
-        if not driver or not self._attached.get(mount) or self._store.find(kinds.VOLUME_ATTACHMENTS, attachment):
+        object_name = _attachment_name(attachment)
+        attached = self._store.find(kinds.VOLUME_ATTACHMENTS, object_name)
+        if not driver or not self._attached.get(attachment) or attached:
             return
-        made = self._store.create(
+        created = self._store.create(
             kinds.VOLUME_ATTACHMENTS,
             {
-                "metadata": {"name": attachment},
+                "metadata": {"name": object_name},
                 "spec": {"attacher": driver, "nodeName": node, "source": {"persistentVolumeName": name}},
             },
         )
-        rewrite(self._store, kinds.VOLUME_ATTACHMENTS, made, lambda latest: {**latest, "status": {"attached": True}})
+        update(self._store, kinds.VOLUME_ATTACHMENTS, created, lambda latest: {**latest, "status": {"attached": True}})
 
-    def _detach(self, mount: Mount, _now: datetime) -> None:
-        if self._attached.get(mount):
+    def _detach(self, attachment: Attachment, _now: datetime) -> None:
+        if self._attached.get(attachment):
             return
-        self._attached.pop(mount, None)
-        found = self._store.find(kinds.VOLUME_ATTACHMENTS, _attachment_name(mount))
-        if found is not None:
-            remove(self._store, kinds.VOLUME_ATTACHMENTS, found)
+        self._attached.pop(attachment, None)
+        obj = self._store.find(kinds.VOLUME_ATTACHMENTS, _attachment_name(attachment))
+        if obj is not None:
+            delete(self._store, kinds.VOLUME_ATTACHMENTS, obj)
 
 
-def _claims(pod: Obj) -> list[str]:
+def _claim_names(pod: Obj) -> list[str]:
     names: list[str] = []
     for volume in pod["spec"].get("volumes") or []:
         if claim := volume.get("persistentVolumeClaim"):
@@ -314,7 +314,7 @@ def _claims(pod: Obj) -> list[str]:
     return names
 
 
-def _in_zone(zone: str) -> Obj:
+def _zone_affinity(zone: str) -> Obj:
     term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
     return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
 
@@ -323,5 +323,5 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:17]
 
 
-def _attachment_name(mount: Mount) -> str:
-    return f"csi-{hashlib.sha256('/'.join(mount).encode()).hexdigest()}"
+def _attachment_name(attachment: Attachment) -> str:
+    return f"csi-{hashlib.sha256('/'.join(attachment).encode()).hexdigest()}"

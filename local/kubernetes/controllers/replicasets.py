@@ -1,4 +1,4 @@
-"""ReplicaSets: so many pods of one template, made and deleted in the order a real cluster chooses."""
+"""ReplicaSets: a number of pods from one template, deleted in the order of a real cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import emit, remove, set_status
-from local.kubernetes.controllers.owned_pods import Families, is_ready, make_pod
+from local.kubernetes.controllers.object_updates import delete, record_event, update_status
+from local.kubernetes.controllers.owned_pods import PodsByOwner, create_pod, is_ready, is_terminating
 from local.kubernetes.registry.object_meta import generated_name
 from shared.api.labels import POD_DELETION_COST
 
@@ -19,77 +19,77 @@ if TYPE_CHECKING:
     from local.kubernetes.registry.store import Store
 
 RETRY_AFTER = timedelta(seconds=10)
-"""How long after a refused pod the next is tried."""
+"""From a refused pod to the next attempt."""
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 class ReplicaSets:
-    """Keeps every ReplicaSet at its number of pods, and its status true."""
+    """Keeps the number of pods and the status of every ReplicaSet."""
 
     def __init__(self, store: Store, *, seed: int) -> None:
         self._store = store
         self._rng = random.Random(f"replicasets/{seed}")  # noqa: S311 (names in a simulation)
-        self._feed = Informer(store, kinds.REPLICA_SETS, kinds.PODS)
-        self._sets: dict[str, Obj] = {}
-        self._families = Families(kinds.REPLICA_SETS)
-        self._refused: dict[str, datetime] = {}
+        self._informer = Informer(store, kinds.REPLICA_SETS, kinds.PODS)
+        self._replica_sets: dict[str, Obj] = {}
+        self._pods = PodsByOwner(kinds.REPLICA_SETS)
+        self._retries: dict[str, datetime] = {}
 
     def due(self) -> datetime | None:
-        """When a refused pod is tried again."""
-        return min(self._refused.values(), default=None)
+        """When the next refused pod is tried again."""
+        return min(self._retries.values(), default=None)
 
     def step(self, now: datetime) -> bool:
-        """Bring the ReplicaSets that something happened to back to what they ask for."""
+        """Reconcile the ReplicaSets with changes or due retries."""
         version = self._store.version
-        affected: dict[str, None] = {}
-        for change in self._feed.take():
+        changed: dict[str, None] = {}
+        for change in self._informer.pop_changes():
             if change.kind.plural == "pods":
-                affected[self._families.learn(change)] = None
+                changed[self._pods.update(change)] = None
                 continue
             uid = change.object["metadata"]["uid"]
-            affected[uid] = None
+            changed[uid] = None
             if change.type == "DELETED":
-                self._sets.pop(uid, None)
-                self._refused.pop(uid, None)
+                self._replica_sets.pop(uid, None)
+                self._retries.pop(uid, None)
             else:
-                self._sets[uid] = change.object
-        affected |= dict.fromkeys(uid for uid, when in self._refused.items() if when <= now)
-        for uid in affected:
-            self._refused.pop(uid, None)
-            if (replica_set := self._sets.get(uid)) is not None:
+                self._replica_sets[uid] = change.object
+        changed |= dict.fromkeys(uid for uid, when in self._retries.items() if when <= now)
+        for uid in changed:
+            self._retries.pop(uid, None)
+            if (replica_set := self._replica_sets.get(uid)) is not None:
                 self._reconcile(replica_set, now)
         return self._store.version != version
 
     def _reconcile(self, replica_set: Obj, now: datetime) -> None:
         meta = replica_set["metadata"]
-        family = self._families.of(meta["uid"])
-        if "deletionTimestamp" not in meta:
-            missing = replica_set["spec"].get("replicas", 1) - len(family.active)
+        pods = self._pods.of(meta["uid"])
+        if not is_terminating(replica_set):
+            missing = replica_set["spec"].get("replicas", 1) - len(pods.active)
             if missing > 0:
-                self._make(replica_set, missing, now)
+                self._create_pods(replica_set, missing, now)
             elif missing < 0:
-                for pod in sorted(family.active.values(), key=_dispensable(family.active))[:-missing]:
-                    remove(self._store, kinds.PODS, pod)
-        set_status(
+                for pod in sorted(pods.active.values(), key=_DeletionOrder(pods.active))[:-missing]:
+                    delete(self._store, kinds.PODS, pod)
+        update_status(
             self._store,
             kinds.REPLICA_SETS,
             replica_set,
-            replicas=len(family.active),
-            fullyLabeledReplicas=len(family.active) or None,
-            readyReplicas=len(family.ready) or None,
-            availableReplicas=len(family.ready) or None,
+            replicas=len(pods.active),
+            fullyLabeledReplicas=len(pods.active) or None,
+            readyReplicas=len(pods.ready) or None,
+            availableReplicas=len(pods.ready) or None,
             observedGeneration=meta.get("generation", 1),
         )
 
-    def _make(self, replica_set: Obj, many: int, now: datetime) -> None:
+    def _create_pods(self, replica_set: Obj, number: int, now: datetime) -> None:
         meta = replica_set["metadata"]
-        for _ in range(many):
+        for _ in range(number):
             name = generated_name(f"{meta['name']}-", self._rng)
-            if make_pod(self._store, kinds.REPLICA_SETS, replica_set, name=name) is None:
-                self._refused[meta["uid"]] = now + RETRY_AFTER
+            if create_pod(self._store, kinds.REPLICA_SETS, replica_set, name=name) is None:
+                self._retries[meta["uid"]] = now + RETRY_AFTER
                 message = f'Error creating: the API refused pod "{name}"'
-                emit(
+                record_event(
                     self._store,
                     replica_set,
                     reason="FailedCreate",
@@ -101,14 +101,15 @@ class ReplicaSets:
                 return
 
 
-class _dispensable:  # noqa: N801 (a sort key, used as a function)
-    """What is deleted first; source: kube-controller-manager's ``ActivePodsWithRanks``.
+class _DeletionOrder:
+    """The sort key by which pods are deleted; source: kube-controller-manager's ``ActivePodsWithRanks``.
 
-    Without a node, pending, not ready, of lower deletion cost, on the node with more of them, younger.
+    First those without a node, then pending, not ready, of lower deletion cost, on nodes with more of them, and
+    younger.
     """
 
     def __init__(self, pods: dict[str, Obj]) -> None:
-        self._crowd = Counter(pod["spec"].get("nodeName", "") for pod in pods.values())
+        self._pods_on_node = Counter(pod["spec"].get("nodeName", "") for pod in pods.values())
 
     def __call__(self, pod: Obj) -> tuple[object, ...]:
         node = pod["spec"].get("nodeName", "")
@@ -121,7 +122,7 @@ class _dispensable:  # noqa: N801 (a sort key, used as a function)
             _PHASES.get(pod["status"].get("phase", ""), 1),
             is_ready(pod),
             int(cost) if cost.removeprefix("-").isdigit() else 0,
-            -self._crowd[node],
+            -self._pods_on_node[node],
             _Latest(ready_since),
             _Latest(pod["metadata"]["creationTimestamp"]),
             pod["metadata"]["name"],

@@ -1,4 +1,4 @@
-"""StatefulSets: pods with lasting names and volumes, made and deleted one after the other."""
+"""StatefulSets: pods with stable names and volumes, created and deleted one after the other."""
 
 from __future__ import annotations
 
@@ -7,113 +7,122 @@ from typing import TYPE_CHECKING
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
 from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import remove, set_status
-from local.kubernetes.controllers.owned_pods import Families, is_ready, make, make_pod
+from local.kubernetes.controllers.object_updates import create, delete, update_status
+from local.kubernetes.controllers.owned_pods import PodsByOwner, create_pod, is_ready, is_terminating
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from local.kubernetes.controllers.owned_pods import Family
+    from local.kubernetes.controllers.owned_pods import OwnedPods
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
 
-HASH = "controller-revision-hash"
+REVISION_HASH = "controller-revision-hash"
 POD_NAME, POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 
 
 class StatefulSets:
-    """Keeps every StatefulSet's pods, in order unless it asks for Parallel."""
+    """Keeps every StatefulSet's pods, in order unless its policy is Parallel."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._feed = Informer(store, kinds.STATEFUL_SETS, kinds.PODS)
-        self._sets: dict[str, Obj] = {}
-        self._families = Families(kinds.STATEFUL_SETS)
+        self._informer = Informer(store, kinds.STATEFUL_SETS, kinds.PODS)
+        self._stateful_sets: dict[str, Obj] = {}
+        self._pods = PodsByOwner(kinds.STATEFUL_SETS)
 
     def due(self) -> datetime | None:
         """Never by itself."""
         return None
 
     def step(self, now: datetime) -> bool:  # noqa: ARG002 (nothing here depends on time)
-        """Take the StatefulSets that something happened to one step on."""
+        """Reconcile the StatefulSets with changes."""
         version = self._store.version
-        affected: dict[str, None] = {}
-        for change in self._feed.take():
+        changed: dict[str, None] = {}
+        for change in self._informer.pop_changes():
             if change.kind.plural == "pods":
-                affected[self._families.learn(change)] = None
+                changed[self._pods.update(change)] = None
                 continue
             uid = change.object["metadata"]["uid"]
-            affected[uid] = None
+            changed[uid] = None
             if change.type == "DELETED":
-                self._sets.pop(uid, None)
+                self._stateful_sets.pop(uid, None)
             else:
-                self._sets[uid] = change.object
-        for uid in affected:
-            if (stateful_set := self._sets.get(uid)) is not None:
-                self._reconcile(stateful_set, self._families.of(uid))
+                self._stateful_sets[uid] = change.object
+        for uid in changed:
+            if (stateful_set := self._stateful_sets.get(uid)) is not None:
+                self._reconcile(stateful_set, self._pods.of(uid))
         return self._store.version != version
 
-    def _reconcile(self, stateful_set: Obj, family: Family) -> None:
+    def _reconcile(self, stateful_set: Obj, pods: OwnedPods) -> None:
         meta, spec = stateful_set["metadata"], stateful_set["spec"]
-        hashed = template_hash(spec["template"])
-        if "deletionTimestamp" not in meta:
-            self._settle(stateful_set, family, hashed)
-        updated = sum(p["metadata"]["labels"].get(HASH) == hashed for p in family.active.values())
-        set_status(
+        revision = template_hash(spec["template"])
+        if not is_terminating(stateful_set):
+            self._reconcile_pods(stateful_set, pods, revision)
+        updated = sum(_revision(pod) == revision for pod in pods.active.values())
+        update_status(
             self._store,
             kinds.STATEFUL_SETS,
             stateful_set,
             observedGeneration=meta.get("generation", 1),
-            replicas=len(family.active),
-            readyReplicas=len(family.ready) or None,
-            availableReplicas=len(family.ready),
-            currentReplicas=len(family.active) or None,
+            replicas=len(pods.active),
+            readyReplicas=len(pods.ready) or None,
+            availableReplicas=len(pods.ready),
+            currentReplicas=len(pods.active) or None,
             updatedReplicas=updated or None,
         )
 
-    def _settle(self, stateful_set: Obj, family: Family, hashed: str) -> None:
-        """Make what is missing from the lowest name on, then delete what is too many from the highest, then update."""
+    def _reconcile_pods(self, stateful_set: Obj, pods: OwnedPods, revision: str) -> None:
+        """Create missing pods in ascending order, delete surplus ones in descending order, then update old ones."""
         spec = stateful_set["spec"]
         replicas, ordered = spec.get("replicas", 1), spec.get("podManagementPolicy", "OrderedReady") != "Parallel"
-        by_index = {_index(pod): pod for pod in (*family.active.values(), *family.leaving.values())}
-        for pod in family.ended.values():
-            remove(self._store, kinds.PODS, pod)
+        by_index = {_index(pod): pod for pod in (*pods.active.values(), *pods.terminating.values())}
+        for pod in pods.ended.values():
+            delete(self._store, kinds.PODS, pod)
             by_index[_index(pod)] = pod
         for index in range(replicas):
-            present = by_index.get(index)
-            if present is None:
-                self._make(stateful_set, index, hashed)
-            if ordered and (present is None or not is_ready(present) or "deletionTimestamp" in present["metadata"]):
+            pod_at_index = by_index.get(index)
+            if pod_at_index is None:
+                self._create_pod(stateful_set, index, revision)
+            if ordered and (pod_at_index is None or not is_ready(pod_at_index) or is_terminating(pod_at_index)):
                 return
         for index in sorted((i for i in by_index if i >= replicas), reverse=True):
-            remove(self._store, kinds.PODS, by_index[index])
+            delete(self._store, kinds.PODS, by_index[index])
             if ordered:
                 return
-        if (spec.get("updateStrategy") or {}).get("type") != "OnDelete":
-            old = [i for i, pod in by_index.items() if pod["metadata"]["labels"].get(HASH) != hashed]
-            if old and not family.leaving:
-                remove(self._store, kinds.PODS, by_index[max(old)])
+        if not pods.terminating and (spec.get("updateStrategy") or {}).get("type") != "OnDelete":
+            self._update_last(by_index, revision)
 
-    def _make(self, stateful_set: Obj, index: int, hashed: str) -> None:
+    def _update_last(self, by_index: dict[int, Obj], revision: str) -> None:
+        """Delete the last pod of an older revision; it is created again from the new template."""
+        outdated = [index for index, pod in by_index.items() if _revision(pod) != revision]
+        if outdated:
+            delete(self._store, kinds.PODS, by_index[max(outdated)])
+
+    def _create_pod(self, stateful_set: Obj, index: int, revision: str) -> None:
         meta, spec = stateful_set["metadata"], stateful_set["spec"]
         name = f"{meta['name']}-{index}"
         volumes = list(spec["template"]["spec"].get("volumes") or [])
         for template in spec.get("volumeClaimTemplates") or []:
             volume = template["metadata"]["name"]
-            claim = f"{volume}-{name}"
-            if self._store.find(kinds.PERSISTENT_VOLUME_CLAIMS, claim, namespace=meta["namespace"]) is None:
-                wanted = {"metadata": {**template["metadata"], "name": claim}, "spec": template["spec"]}
-                make(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, wanted, meta["namespace"])
+            claim_name = f"{volume}-{name}"
+            if self._store.find(kinds.PERSISTENT_VOLUME_CLAIMS, claim_name, namespace=meta["namespace"]) is None:
+                claim = {"metadata": {**template["metadata"], "name": claim_name}, "spec": template["spec"]}
+                create(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, claim, meta["namespace"])
             volumes = [v for v in volumes if v["name"] != volume]
-            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim}})
-        make_pod(
+            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}})
+        create_pod(
             self._store,
             kinds.STATEFUL_SETS,
             stateful_set,
             name=name,
-            labels={POD_NAME: name, POD_INDEX: str(index), HASH: hashed},
+            labels={POD_NAME: name, POD_INDEX: str(index), REVISION_HASH: revision},
             spec={"hostname": name, "subdomain": spec.get("serviceName", ""), "volumes": volumes},
         )
+
+
+def _revision(pod: Obj) -> str | None:
+    revision: str | None = pod["metadata"]["labels"].get(REVISION_HASH)
+    return revision
 
 
 def _index(pod: Obj) -> int:

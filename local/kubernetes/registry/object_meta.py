@@ -7,6 +7,7 @@ Clients can't set uids, versions or deletion times; names and labels have a gram
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import errors
@@ -14,7 +15,6 @@ from local.kubernetes.errors import Cause
 
 if TYPE_CHECKING:
     import random
-    from datetime import datetime
 
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
@@ -39,9 +39,14 @@ _LABEL_RULE = (
 )
 
 
-def timestamp(moment: datetime) -> str:
-    """A moment as ``metav1.Time`` writes it: RFC 3339 in UTC, whole seconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def timestamp(time: datetime) -> str:
+    """The time as ``metav1.Time`` writes it: RFC 3339 in UTC, whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """The time of a timestamp of the API (RFC 3339, UTC)."""
+    return datetime.fromisoformat(text)
 
 
 def generated_name(prefix: str, rng: random.Random) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import errors, kinds, selectors
-from local.kubernetes.registry import pod_strategy
+from local.kubernetes.conditions import condition_status, replace_condition
 from local.kubernetes.registry.object_meta import timestamp
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ class _Budget:
         return self.selector is not None and selectors.matches(self.selector, labels)
 
     def count(self, key: Key, pod: Obj) -> None:
-        self.healthy[key] = (
-            pod_strategy.condition_is(pod, "Ready", "True") and "deletionTimestamp" not in pod["metadata"]
-        )
+        self.healthy[key] = condition_status(pod, "Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
         owners = pod["metadata"].get("ownerReferences") or []
         owner = next((o for o in owners if o.get("controller")), None)
         self.controllers[key] = (owner["kind"], owner["name"]) if owner else None
@@ -125,7 +123,7 @@ class Budgets:
             "observedGeneration": figures["observedGeneration"],
             "lastTransitionTime": timestamp(self._store.now()),
         }
-        status = {**before, **figures, "conditions": pod_strategy.with_condition(obj, condition)}
+        status = {**before, **figures, "conditions": replace_condition(before.get("conditions") or [], condition)}
         self._store.write(kinds.POD_DISRUPTION_BUDGETS, {**obj, "status": status}, obj)
 
     def _desired(self, namespace: str, spec: Obj, budget: _Budget) -> tuple[int, int]:
@@ -183,8 +181,9 @@ class Budgets:
         store.check(kinds.PODS, pod, options.get("preconditions"))
         if options.get("dryRun"):
             return
-        if not pod_strategy.condition_is(pod, "DisruptionTarget", "True"):
-            status = {**pod["status"], "conditions": pod_strategy.with_condition(pod, condition)}
+        if condition_status(pod, "DisruptionTarget") != "True":
+            conditions = replace_condition(pod["status"].get("conditions") or [], condition)
+            status = {**pod["status"], "conditions": conditions}
             pod = store.write(kinds.PODS, {**pod, "status": status}, pod)
         store.delete(kinds.PODS, name, namespace=namespace, grace_period_seconds=options.get("gracePeriodSeconds"))
 
@@ -198,7 +197,7 @@ def _check(budget: Obj, pod: Obj) -> None:
     """Raise 429 unless the budget lets the pod go."""
     status = budget.get("status") or {}
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-    if not pod_strategy.condition_is(pod, "Ready", "True"):
+    if condition_status(pod, "Ready") != "True":
         always = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
         if always or (desired > 0 and healthy >= desired):
             return

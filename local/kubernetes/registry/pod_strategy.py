@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import errors, kinds
+from local.kubernetes.conditions import replace_condition
 from local.kubernetes.errors import Cause
 from local.kubernetes.registry.object_meta import timestamp
 from shared.api.quantity import QuantityError, parse_quantity
@@ -213,22 +214,8 @@ def bound(pod: Obj, node: str, now: datetime) -> Obj:
     return {
         **pod,
         "spec": {**pod["spec"], "nodeName": node},
-        "status": {**pod["status"], "conditions": with_condition(pod, condition)},
+        "status": {**pod["status"], "conditions": replace_condition(pod["status"].get("conditions") or [], condition)},
     }
-
-
-def with_condition(obj: Obj, condition: Obj) -> list[Obj]:
-    """The object's conditions with one set."""
-    before: list[Obj] = obj.get("status", {}).get("conditions") or []
-    if any(c["type"] == condition["type"] for c in before):
-        return [condition if c["type"] == condition["type"] else c for c in before]
-    return [*before, condition]
-
-
-def condition_is(obj: Obj, type_: str, status: str) -> bool:
-    """Whether the condition is there with that status."""
-    conditions = (obj.get("status") or {}).get("conditions") or []
-    return any(c.get("type") == type_ and c.get("status") == status for c in conditions)
 
 
 def grace_period(pod: Obj, asked: int | None) -> int:

@@ -1,125 +1,121 @@
-"""All nodes with what stands on them, and which of them changed when: what searches for a place look at."""
+"""kube-scheduler's cache: all nodes with their bound and assumed pods, and when each node last changed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local.kubernetes.scheduler.node_info import Place, Tenant
-from local.kubernetes.scheduler.pod_counts import Census
+from local.kubernetes.scheduler.node_info import NodeInfo, PodInfo
+from local.kubernetes.scheduler.pod_counts import PodCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from local.kubernetes.scheduler.pod_counts import Group, Guard, Pick
+    from local.kubernetes.scheduler.pod_counts import AntiAffinityTerm, MatchingPods, PodSelector
     from shared.api.kubernetes import Node
 
 
-class Board:
-    """Nodes by name. Every change moves ``revision``, so that a search looks only at what is new to it."""
+class Cache:
+    """Nodes by name. Every change increments ``generation``, so that a scheduling cycle updates changed nodes only."""
 
     def __init__(self) -> None:
-        self.places: dict[str, Place] = {}
+        self.nodes: dict[str, NodeInfo] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
-        self.revision = 0
-        self._changed: dict[str, int] = {}
-        self._strays: dict[str, dict[str, Tenant]] = {}
-        self._where: dict[str, str] = {}
-        self._arrivals = 0
-        self._census = Census(self.namespaces)
+        """The labels of each namespace."""
+        self.generation = 0
+        self._node_generations: dict[str, int] = {}
+        self._pods_of_missing_nodes: dict[str, dict[str, PodInfo]] = {}
+        self._node_of_pod: dict[str, str] = {}
+        self._nodes_added = 0
+        self._pod_counts = PodCounts(self.namespaces)
 
-    def put_node(self, node: Node) -> None:
-        """A node is there, or changed; pods bound to it before it was seen are put on it."""
+    def update_node(self, node: Node) -> None:
+        """Add or update a node. Pods that were bound to it before it was known are added to it."""
         name = node.metadata.name
-        place = self.places.get(name)
-        if place is None:
-            self._arrivals += 1
-            place = self.places[name] = Place(node, self._arrivals)
-            for tenant in self._strays.pop(name, {}).values():
-                self._settle(place, tenant)
+        node_info = self.nodes.get(name)
+        if node_info is None:
+            self._nodes_added += 1
+            node_info = self.nodes[name] = NodeInfo(node, self._nodes_added)
+            for pod in self._pods_of_missing_nodes.pop(name, {}).values():
+                self._add_to_node(node_info, pod)
         else:
-            place.renew(node)
-        self._touch(name)
+            node_info.set_node(node)
+        self._mark_changed(name)
 
-    def drop_node(self, name: str) -> None:
-        """A node is gone; pods bound to it count nowhere until they are gone too, or it comes back."""
-        place = self.places.pop(name, None)
-        if place is None:
+    def remove_node(self, name: str) -> None:
+        """Remove a node. Its pods count nowhere until they are removed or the node is added again."""
+        node_info = self.nodes.pop(name, None)
+        if node_info is None:
             return
-        for uid in list(place.tenants):
-            self._strays.setdefault(name, {})[uid] = self._unsettle(place, uid)
-        self._touch(name)
+        for uid in list(node_info.pods):
+            self._pods_of_missing_nodes.setdefault(name, {})[uid] = self._remove_from_node(node_info, uid)
+        self._mark_changed(name)
 
-    def put_pod(self, node: str, tenant: Tenant) -> None:
-        """A pod stands on a node; the same pod in the same state changes nothing."""
-        place = self.places.get(node)
-        if self._where.get(tenant.uid) == node and place is not None:
-            present = place.tenants.get(tenant.uid)
-            same = present is not None and present.shape.key == tenant.shape.key
-            if same and present is not None and present.terminating == tenant.terminating:
+    def add_pod(self, node: str, pod: PodInfo) -> None:
+        """Add a bound or assumed pod to a node; the same pod in the same state changes nothing."""
+        node_info = self.nodes.get(node)
+        if self._node_of_pod.get(pod.uid) == node and node_info is not None:
+            known = node_info.pods.get(pod.uid)
+            same = known is not None and known.signature.key == pod.signature.key
+            if same and known is not None and known.terminating == pod.terminating:
                 return
-        self.drop_pod(tenant.uid)
-        self._where[tenant.uid] = node
-        if place is None:
-            self._strays.setdefault(node, {})[tenant.uid] = tenant
+        self.remove_pod(pod.uid)
+        self._node_of_pod[pod.uid] = node
+        if node_info is None:
+            self._pods_of_missing_nodes.setdefault(node, {})[pod.uid] = pod
             return
-        self._settle(place, tenant)
-        self._touch(node)
+        self._add_to_node(node_info, pod)
+        self._mark_changed(node)
 
-    def drop_pod(self, uid: str) -> None:
-        """A pod takes no room any more."""
-        node = self._where.pop(uid, None)
+    def remove_pod(self, uid: str) -> None:
+        """Remove a pod from its node, if it has one."""
+        node = self._node_of_pod.pop(uid, None)
         if node is None:
             return
-        place = self.places.get(node)
-        if place is None or uid not in place.tenants:
-            self._strays.get(node, {}).pop(uid, None)
+        node_info = self.nodes.get(node)
+        if node_info is None or uid not in node_info.pods:
+            self._pods_of_missing_nodes.get(node, {}).pop(uid, None)
             return
-        self._unsettle(place, uid)
-        self._touch(node)
+        self._remove_from_node(node_info, uid)
+        self._mark_changed(node)
 
-    def node_of(self, uid: str) -> str:
-        """Where the pod stands, "" if nowhere."""
-        return self._where.get(uid, "")
+    def rebuild_pod_counts(self) -> None:
+        """Count all pods again: namespaces' labels changed, and with them the pods that namespaceSelectors select."""
+        self._pod_counts = PodCounts(self.namespaces)
+        for node_info in self.nodes.values():
+            for pod in node_info.pods.values():
+                self._pod_counts.count(node_info.name, pod, 1)
+        for name in self.nodes:
+            self._mark_changed(name)
 
-    def touch_all(self) -> None:
-        """Something outside the nodes changed that may matter for any of them."""
-        for name in self.places:
-            self._touch(name)
-
-    def recount(self) -> None:
-        """Forget all groups: namespaces' labels changed, and with them whom a namespaceSelector means."""
-        self._census = Census(self.namespaces)
-        for place in self.places.values():
-            for tenant in place.tenants.values():
-                self._census.count(place.name, tenant, 1)
-        self.touch_all()
-
-    def changed_since(self, revision: int) -> Iterator[tuple[str, Place | None]]:
-        """Nodes that changed after that revision, the latest first; None for those that are gone."""
-        for name, when in reversed(self._changed.items()):
-            if when <= revision:
+    def changed_since(self, generation: int) -> Iterator[tuple[str, NodeInfo | None]]:
+        """Nodes that changed after that generation, the latest first; None for removed nodes."""
+        for name, node_generation in reversed(self._node_generations.items()):
+            if node_generation <= generation:
                 return
-            yield name, self.places.get(name)
+            yield name, self.nodes.get(name)
 
-    def group(self, picks: tuple[Pick, ...], *, living: bool) -> Group:
-        """The pods on nodes that all of the picks take."""
-        return self._census.group(picks, living=living, places=self.places.values())
+    def matching_pods(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool) -> MatchingPods:
+        """The pods on nodes that all selectors select, counted by node."""
+        return self._pod_counts.matching_pods(
+            selectors, exclude_terminating=exclude_terminating, nodes=self.nodes.values()
+        )
 
     @property
-    def guards(self) -> list[Guard]:
-        """Every anti-affinity term that pods on nodes hold; the list only grows until ``recount``."""
-        return self._census.guards
+    def anti_affinity_terms(self) -> list[AntiAffinityTerm]:
+        """Every required anti-affinity term of pods on nodes; the list only grows until ``rebuild_pod_counts``."""
+        return self._pod_counts.anti_affinity_terms
 
-    def _settle(self, place: Place, tenant: Tenant) -> None:
-        place.add(tenant)
-        self._census.count(place.name, tenant, 1)
+    def _add_to_node(self, node_info: NodeInfo, pod: PodInfo) -> None:
+        node_info.add_pod(pod)
+        self._pod_counts.count(node_info.name, pod, 1)
 
-    def _unsettle(self, place: Place, uid: str) -> Tenant:
-        tenant = place.drop(uid)
-        self._census.count(place.name, tenant, -1)
-        return tenant
+    def _remove_from_node(self, node_info: NodeInfo, uid: str) -> PodInfo:
+        pod = node_info.remove_pod(uid)
+        self._pod_counts.count(node_info.name, pod, -1)
+        return pod
 
-    def _touch(self, name: str) -> None:
-        self.revision += 1
-        self._changed.pop(name, None)
-        self._changed[name] = self.revision
+    def _mark_changed(self, name: str) -> None:
+        self.generation += 1
+        # Moved to the end, so that the latest changes come last.
+        self._node_generations.pop(name, None)
+        self._node_generations[name] = self.generation

@@ -1,4 +1,4 @@
-"""A node and what stands on it: what is left of it, in exact integers."""
+"""A node and the pods on it, with their requests summed in exact integers: kube-scheduler's ``NodeInfo``."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING
 from shared.api.quantity import parse_resources
 
 if TYPE_CHECKING:
-    from local.kubernetes.scheduler.pod_signature import Port, Shape
+    from local.kubernetes.scheduler.pod_signature import PodSignature, Port
     from shared.api.kubernetes import Node
     from shared.api.quantity import Resources
 
 
 @dataclass(frozen=True, eq=False)
-class Tenant:
-    """A pod that has a node, or is about to."""
+class PodInfo:
+    """A pod that is bound to a node, or assumed there."""
 
     uid: str
-    shape: Shape
+    signature: PodSignature
     terminating: bool = False
 
 
 @dataclass(eq=False)
-class Place:
-    """One node; ``order`` says when it came, and decides ties."""
+class NodeInfo:
+    """One node; ``order`` is its order of arrival, which decides ties."""
 
     node: Node
     order: int
     allocatable: Resources = field(init=False)
     requested: Counter[str] = field(default_factory=Counter)
-    ports: Counter[Port] = field(default_factory=Counter)
-    tenants: dict[str, Tenant] = field(default_factory=dict)
+    used_ports: Counter[Port] = field(default_factory=Counter)
+    pods: dict[str, PodInfo] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.allocatable = parse_resources(self.node.status.allocatable)
@@ -47,20 +47,20 @@ class Place:
         """The node's labels."""
         return self.node.metadata.labels
 
-    def renew(self, node: Node) -> None:
-        """Take the node's new state, keeping what stands on it."""
+    def set_node(self, node: Node) -> None:
+        """Replace the node's state and keep its pods."""
         self.node = node
         self.allocatable = parse_resources(node.status.allocatable)
 
-    def add(self, tenant: Tenant) -> None:
-        """Put a pod there."""
-        self.tenants[tenant.uid] = tenant
-        self.requested.update(tenant.shape.requests)
-        self.ports.update(tenant.shape.ports)
+    def add_pod(self, pod: PodInfo) -> None:
+        """Add a pod and its requests."""
+        self.pods[pod.uid] = pod
+        self.requested.update(pod.signature.requests)
+        self.used_ports.update(pod.signature.ports)
 
-    def drop(self, uid: str) -> Tenant:
-        """Take a pod away."""
-        tenant = self.tenants.pop(uid)
-        self.requested.subtract(tenant.shape.requests)
-        self.ports.subtract(tenant.shape.ports)
-        return tenant
+    def remove_pod(self, uid: str) -> PodInfo:
+        """Remove a pod and its requests."""
+        pod = self.pods.pop(uid)
+        self.requested.subtract(pod.signature.requests)
+        self.used_ports.subtract(pod.signature.ports)
+        return pod

@@ -1,69 +1,74 @@
-"""The checks of one pod against one node that no other node matters for, in kube-scheduler's order and words.
+"""Filter plugins for which only the node itself matters, in kube-scheduler's order and with its messages.
 
 Source: ``pkg/scheduler/framework/plugins`` (nodeunschedulable, tainttoleration, nodeaffinity, nodeports,
-noderesources). The first check that fails gives the reasons.
+noderesources). The first plugin that rejects the node gives the reasons.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local.kubernetes.scheduler.pod_signature import clash
+from local.kubernetes.scheduler.pod_signature import ports_conflict
 from shared.api.kubernetes import Taint
 from shared.api.labels import UNSCHEDULABLE_TAINT
 from shared.api.selectors import SelectorError, matches_node
 from shared.api.taints import tolerates, untolerated
 
 if TYPE_CHECKING:
-    from local.kubernetes.scheduler.node_info import Place
-    from local.kubernetes.scheduler.pod_signature import Shape
+    from local.kubernetes.scheduler.node_info import NodeInfo
+    from local.kubernetes.scheduler.pod_signature import PodSignature
 
 UNSCHEDULABLE = "node(s) were unschedulable"
-AFFINITY = "node(s) didn't match Pod's node affinity/selector"
-PORTS = "node(s) didn't have free ports for the requested pod ports"
+NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+NODE_PORTS = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY_PODS = "Too many pods"
-NOT_READY = "node(s) were not ready"
 
-_CORDON = Taint(key=UNSCHEDULABLE_TAINT, effect="NoSchedule")
-_FIXED = (UNSCHEDULABLE, AFFINITY, "node(s) had untolerated taint", "node(s) had volume node affinity conflict")
+_UNSCHEDULABLE_NODE_TAINT = Taint(key=UNSCHEDULABLE_TAINT, effect="NoSchedule")
+_UNRESOLVABLE = (
+    UNSCHEDULABLE,
+    NODE_AFFINITY,
+    "node(s) had untolerated taint",
+    "node(s) had volume node affinity conflict",
+)
 
 
-def refusals(shape: Shape, place: Place) -> tuple[str, ...]:
-    """Why the pod can't go there for reasons of this node alone; empty: it can."""
-    spec = shape.spec
-    if place.node.spec.unschedulable and not tolerates(spec.tolerations, _CORDON):
+def filter_node(signature: PodSignature, node_info: NodeInfo) -> tuple[str, ...]:
+    """Why the node can't run the pod, for reasons of this node alone; empty: it can."""
+    spec = signature.spec
+    if node_info.node.spec.unschedulable and not tolerates(spec.tolerations, _UNSCHEDULABLE_NODE_TAINT):
         return (UNSCHEDULABLE,)
-    taint = untolerated(spec.tolerations, place.node.spec.taints)
+    taint = untolerated(spec.tolerations, node_info.node.spec.taints)
     if taint is not None:
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
-    if not chosen_by_pod(shape, place):
-        return (AFFINITY,)
-    if any(count and clash(taken, wanted) for taken, count in place.ports.items() for wanted in shape.ports):
-        return (PORTS,)
-    return _insufficient(shape, place)
+    if not matches_node_affinity(signature, node_info):
+        return (NODE_AFFINITY,)
+    used_ports = (port for port, count in node_info.used_ports.items() if count)
+    if any(ports_conflict(used, wanted) for used in used_ports for wanted in signature.ports):
+        return (NODE_PORTS,)
+    return _insufficient_resources(signature, node_info)
 
 
-def chosen_by_pod(shape: Shape, place: Place) -> bool:
-    """Whether nodeSelector and required node affinity allow the node; an expression nobody can read allows none."""
-    labels = place.labels
-    if any(labels.get(key) != value for key, value in shape.spec.node_selector.items()):
+def matches_node_affinity(signature: PodSignature, node_info: NodeInfo) -> bool:
+    """Whether nodeSelector and required node affinity match the node; an invalid expression matches none."""
+    labels = node_info.labels
+    if any(labels.get(key) != value for key, value in signature.spec.node_selector.items()):
         return False
-    affinity = shape.affinity.node_affinity
+    affinity = signature.affinity.node_affinity
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     try:
-        return matches_node(required, labels, name=place.name)
+        return matches_node(required, labels, name=node_info.name)
     except SelectorError:
         return False
 
 
-def _insufficient(shape: Shape, place: Place) -> tuple[str, ...]:
-    short: list[str] = []
-    for name, amount in shape.requests.items():
-        if amount > 0 and place.requested[name] + amount > place.allocatable.get(name, 0):
-            short.append(TOO_MANY_PODS if name == "pods" else f"Insufficient {name}")
-    return tuple(short)
+def _insufficient_resources(signature: PodSignature, node_info: NodeInfo) -> tuple[str, ...]:
+    insufficient: list[str] = []
+    for name, amount in signature.requests.items():
+        if amount > 0 and node_info.requested[name] + amount > node_info.allocatable.get(name, 0):
+            insufficient.append(TOO_MANY_PODS if name == "pods" else f"Insufficient {name}")
+    return tuple(insufficient)
 
 
-def is_final(reason: str) -> bool:
-    """Whether removing pods from the node could not help (UnschedulableAndUnresolvable): what preemption would ask."""
-    return reason.startswith(_FIXED) or reason.endswith("(missing required label)")
+def is_unresolvable(reason: str) -> bool:
+    """Whether preempting pods of the node could not help (UnschedulableAndUnresolvable)."""
+    return reason.startswith(_UNRESOLVABLE) or reason.endswith("(missing required label)")

@@ -1,6 +1,7 @@
-"""How many pods of which group stand where: the counts of spread and pod affinity, kept as pods come and go.
+"""How many pods that a selector selects are on each node and in each topology domain, updated as pods come and go.
 
-kube-scheduler counts anew for each pod; kept counts give the same figures and let a world have thousands of pods.
+PodTopologySpread and InterPodAffinity need these counts. kube-scheduler counts all pods for every pod that it
+schedules; updated counts are the same and allow clusters with thousands of pods.
 """
 
 from __future__ import annotations
@@ -17,60 +18,63 @@ from shared.api.selectors import SelectorError, matches
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from local.kubernetes.scheduler.node_info import Place, Tenant
-    from local.kubernetes.scheduler.pod_signature import Shape
+    from local.kubernetes.scheduler.node_info import NodeInfo, PodInfo
+    from local.kubernetes.scheduler.pod_signature import PodSignature
     from shared.api.kubernetes import PodAffinityTerm
 
 
 @dataclass(frozen=True, eq=False)
-class Pick:
-    """Pods of some namespaces (None: of all) that a selector selects."""
+class PodSelector:
+    """A label selector for pods of some namespaces (None: of all)."""
 
     namespaces: frozenset[str] | None
-    selector: LabelSelector | None
+    label_selector: LabelSelector | None
 
     @property
     def key(self) -> bytes:
-        """Equal for equal picks."""
+        """Equal for equal selectors."""
         names = None if self.namespaces is None else sorted(self.namespaces)
-        return msgspec.json.encode((names, self.selector))
+        return msgspec.json.encode((names, self.label_selector))
 
-    def takes(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether a pod is picked; a selector nobody can read picks none."""
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether it selects a pod; an invalid label selector selects none."""
         if self.namespaces is not None and namespace not in self.namespaces:
             return False
         try:
-            return matches(self.selector, labels)
+            return matches(self.label_selector, labels)
         except SelectorError:
             return False
 
 
-def pick_of(term: PodAffinityTerm, shape: Shape, namespaces: Mapping[str, Mapping[str, str]]) -> Pick:
-    """Which pods an affinity term of a pod of this shape means; ``namespaces`` maps each name to its labels.
+def affinity_selector(
+    term: PodAffinityTerm, signature: PodSignature, namespaces: Mapping[str, Mapping[str, str]]
+) -> PodSelector:
+    """The pods that an affinity term of a pod with this signature selects; ``namespaces`` has each one's labels.
 
-    Listed namespaces and selected ones are joined; with neither, it is the pod's own. Match and mismatch label keys
-    become expressions about the pod's own values.
+    Listed and selected namespaces are joined; without either, the term is for the pod's own namespace.
+    ``matchLabelKeys`` and ``mismatchLabelKeys`` become expressions with the pod's own values.
     """
-    chosen: frozenset[str] | None = frozenset(term.namespaces)
+    selected: frozenset[str] | None = frozenset(term.namespaces)
     if term.namespace_selector is not None:
-        picked = Pick(None, term.namespace_selector)
-        chosen = frozenset([*term.namespaces, *(n for n, labels in namespaces.items() if picked.takes(n, labels))])
+        by_labels = PodSelector(None, term.namespace_selector)
+        matching = (name for name, labels in namespaces.items() if by_labels.selects(name, labels))
+        selected = frozenset([*term.namespaces, *matching])
         if term.namespace_selector == LabelSelector():
-            chosen = None
+            selected = None
     elif not term.namespaces:
-        chosen = frozenset([shape.namespace])
-    selector = with_own_labels(term.label_selector, shape, term.match_label_keys, "In")
-    return Pick(chosen, with_own_labels(selector, shape, term.mismatch_label_keys, "NotIn"))
+        selected = frozenset([signature.namespace])
+    selector = with_own_labels(term.label_selector, signature, term.match_label_keys, "In")
+    return PodSelector(selected, with_own_labels(selector, signature, term.mismatch_label_keys, "NotIn"))
 
 
 def with_own_labels(
-    selector: LabelSelector | None, shape: Shape, keys: Sequence[str], operator: str
+    selector: LabelSelector | None, signature: PodSignature, keys: Sequence[str], operator: str
 ) -> LabelSelector | None:
-    """The selector narrowed by the pod's own values of those keys; keys it doesn't have are passed over."""
+    """The selector with an expression for each of the keys that the pod has; other keys are ignored."""
     own = [
-        LabelSelectorRequirement(key=key, operator=operator, values=[shape.labels[key]])
+        LabelSelectorRequirement(key=key, operator=operator, values=[signature.labels[key]])
         for key in keys
-        if key in shape.labels
+        if key in signature.labels
     ]
     if selector is None or not own:
         return selector
@@ -78,111 +82,117 @@ def with_own_labels(
 
 
 @dataclass(eq=False)
-class Group:
-    """Pods that every one of the picks takes, counted by node; ``living`` leaves out terminating ones."""
+class MatchingPods:
+    """The pods that all of the selectors select, counted by node."""
 
-    picks: tuple[Pick, ...]
-    living: bool
-    on: Counter[str] = field(default_factory=Counter)
-    _known: dict[bytes, bool] = field(default_factory=dict)
+    selectors: tuple[PodSelector, ...]
+    exclude_terminating: bool
+    by_node: Counter[str] = field(default_factory=Counter)
+    _selected: dict[bytes, bool] = field(default_factory=dict)
 
-    def takes(self, shape: Shape) -> bool:
-        """Whether pods of this shape belong to the group."""
-        known = self._known.get(shape.key)
-        if known is None:
-            known = self._known[shape.key] = all(p.takes(shape.namespace, shape.labels) for p in self.picks)
-        return known
+    def selects(self, signature: PodSignature) -> bool:
+        """Whether pods with this signature are selected."""
+        selected = self._selected.get(signature.key)
+        if selected is None:
+            selected = self._selected[signature.key] = all(
+                selector.selects(signature.namespace, signature.labels) for selector in self.selectors
+            )
+        return selected
 
-    def count(self, node: str, tenant: Tenant, by: int) -> None:
-        """A pod comes (+1) or goes (-1)."""
-        if not (self.living and tenant.terminating) and self.takes(tenant.shape):
-            self.on[node] += by
+    def count(self, node: str, pod: PodInfo, change: int) -> None:
+        """Count a pod that is added to (+1) or removed from (-1) a node."""
+        if not (self.exclude_terminating and pod.terminating) and self.selects(pod.signature):
+            self.by_node[node] += change
 
 
 @dataclass(eq=False)
-class Guard:
-    """One required anti-affinity term that pods on some nodes hold against others, wherever those others come from."""
+class AntiAffinityTerm:
+    """A required anti-affinity term of pods on nodes, counted by node. It also keeps other pods away from them."""
 
-    pick: Pick
+    selector: PodSelector
     topology_key: str
-    on: Counter[str] = field(default_factory=Counter)
+    by_node: Counter[str] = field(default_factory=Counter)
 
 
-class Census:
-    """All groups and guards anyone asked about."""
+class PodCounts:
+    """The counts for all selectors and anti-affinity terms that were requested."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self._namespaces = namespaces
-        self._groups: dict[tuple[tuple[bytes, ...], bool], Group] = {}
-        self._guards: dict[tuple[bytes, str], Guard] = {}
-        self._held: dict[bytes, list[Guard]] = {}
-        self.guards: list[Guard] = []
-        """In order of appearance; none is ever taken away."""
+        self._matching: dict[tuple[tuple[bytes, ...], bool], MatchingPods] = {}
+        self._terms: dict[tuple[bytes, str], AntiAffinityTerm] = {}
+        self._terms_of_signature: dict[bytes, list[AntiAffinityTerm]] = {}
+        self.anti_affinity_terms: list[AntiAffinityTerm] = []
+        """In order of appearance; none is ever removed."""
 
-    def group(self, picks: tuple[Pick, ...], *, living: bool, places: Iterable[Place]) -> Group:
-        """The group, counted over the places if it is new."""
-        key = (tuple(pick.key for pick in picks), living)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = Group(picks, living)
-            for place in places:
-                for tenant in place.tenants.values():
-                    group.count(place.name, tenant, 1)
-        return group
+    def matching_pods(
+        self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool, nodes: Iterable[NodeInfo]
+    ) -> MatchingPods:
+        """The pods that the selectors select; new selectors are counted over the nodes."""
+        key = (tuple(selector.key for selector in selectors), exclude_terminating)
+        matching = self._matching.get(key)
+        if matching is None:
+            matching = self._matching[key] = MatchingPods(selectors, exclude_terminating)
+            for node_info in nodes:
+                for pod in node_info.pods.values():
+                    matching.count(node_info.name, pod, 1)
+        return matching
 
-    def count(self, node: str, tenant: Tenant, by: int) -> None:
-        """A pod comes to a node (+1) or leaves it (-1)."""
-        for group in self._groups.values():
-            group.count(node, tenant, by)
-        if tenant.shape.apart:
-            for guard in self._guards_of(tenant.shape):
-                guard.on[node] += by
+    def count(self, node: str, pod: PodInfo, change: int) -> None:
+        """Count a pod that is added to (+1) or removed from (-1) a node."""
+        for matching in self._matching.values():
+            matching.count(node, pod, change)
+        if pod.signature.required_anti_affinity:
+            for term in self._anti_affinity_terms_of(pod.signature):
+                term.by_node[node] += change
 
-    def _guards_of(self, shape: Shape) -> list[Guard]:
-        held = self._held.get(shape.key)
-        if held is None:
-            held = self._held[shape.key] = [self._guard(term, shape) for term in shape.apart]
-        return held
+    def _anti_affinity_terms_of(self, signature: PodSignature) -> list[AntiAffinityTerm]:
+        terms = self._terms_of_signature.get(signature.key)
+        if terms is None:
+            terms = self._terms_of_signature[signature.key] = [
+                self._anti_affinity_term(term, signature) for term in signature.required_anti_affinity
+            ]
+        return terms
 
-    def _guard(self, term: PodAffinityTerm, shape: Shape) -> Guard:
-        pick = pick_of(term, shape, self._namespaces)
-        key = (pick.key, term.topology_key)
-        guard = self._guards.get(key)
-        if guard is None:
-            guard = self._guards[key] = Guard(pick, term.topology_key)
-            self.guards.append(guard)
-        return guard
+    def _anti_affinity_term(self, term: PodAffinityTerm, signature: PodSignature) -> AntiAffinityTerm:
+        selector = affinity_selector(term, signature, self._namespaces)
+        key = (selector.key, term.topology_key)
+        known = self._terms.get(key)
+        if known is None:
+            known = self._terms[key] = AntiAffinityTerm(selector, term.topology_key)
+            self.anti_affinity_terms.append(known)
+        return known
 
 
-class Tally:
-    """Counts by node, summed over the domains of a topology key, over the nodes that count."""
+class DomainCounts:
+    """Counts by node, summed over the domains of a topology key, for the nodes that are eligible."""
 
-    def __init__(self, topology_key: str, on: Mapping[str, int], counts: Callable[[Place], bool]) -> None:
+    def __init__(self, topology_key: str, by_node: Mapping[str, int], eligible: Callable[[NodeInfo], bool]) -> None:
         self._key = topology_key
-        self._on = on
-        self._counts = counts
-        self._held: dict[str, tuple[str, int]] = {}
+        self._by_node = by_node
+        self._eligible = eligible
+        self._counted: dict[str, tuple[str, int]] = {}
         self._nodes: Counter[str] = Counter()
         self.domains: dict[str, int] = {}
-        """Every domain that has a node that counts, and how many pods stand there."""
+        """Every domain with an eligible node, and its number of pods."""
 
-    def refresh(self, name: str, place: Place | None) -> None:
-        """Count a node anew; None: it is gone."""
-        before = self._held.pop(name, None)
+    def update_node(self, name: str, node_info: NodeInfo | None) -> None:
+        """Count a node again; None: it was removed."""
+        before = self._counted.pop(name, None)
         if before is not None:
             domain, count = before
             self.domains[domain] -= count
             self._nodes[domain] -= 1
             if not self._nodes[domain]:
                 del self._nodes[domain], self.domains[domain]
-        if place is None or self._key not in place.labels or not self._counts(place):
+        if node_info is None or self._key not in node_info.labels or not self._eligible(node_info):
             return
-        domain, count = place.labels[self._key], self._on[name]
-        self._held[name] = (domain, count)
+        domain, count = node_info.labels[self._key], self._by_node[name]
+        self._counted[name] = (domain, count)
         self._nodes[domain] += 1
         self.domains[domain] = self.domains.get(domain, 0) + count
 
-    def around(self, place: Place) -> int:
-        """How many stand in the node's domain; 0 for a node without one."""
-        value = place.labels.get(self._key)
-        return 0 if value is None else self.domains.get(value, 0)
+    def count_near(self, node_info: NodeInfo) -> int:
+        """The pods in the node's domain; 0 for a node without one."""
+        domain = node_info.labels.get(self._key)
+        return 0 if domain is None else self.domains.get(domain, 0)

@@ -1,6 +1,7 @@
-"""What of a pod decides where it may stand. Pods of one workload have one shape, and are judged together.
+"""The fields of a pod that decide where it can be scheduled. Pods of one workload share a signature.
 
-kube-scheduler judges pod by pod; with thousands of equal pods that is the same answer thousands of times.
+kube-scheduler evaluates pod by pod, or by signature with opportunistic batching. Here pods with one signature are
+always evaluated together, because thousands of equal pods get the same result.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104 (what an unset hostIP means to the schedul
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
-    """One kind of pod, as far as placement goes."""
+class PodSignature:
+    """What the scheduler reads of a pod."""
 
     key: bytes
     namespace: str
@@ -35,73 +36,73 @@ class Shape:
     ports: frozenset[Port]
     claims: tuple[str, ...]
     """Names of the volume claims, in the pod's namespace."""
-    only: frozenset[str] | None
+    node_names: frozenset[str] | None
     """The nodes that required affinity names by ``metadata.name`` (a DaemonSet's pods); None: any."""
 
     @property
-    def near(self) -> list[PodAffinityTerm]:
+    def required_affinity(self) -> list[PodAffinityTerm]:
         """The required pod affinity terms."""
-        return self._affinity.required_during_scheduling_ignored_during_execution
+        return self._pod_affinity.required_during_scheduling_ignored_during_execution
 
     @property
-    def apart(self) -> list[PodAffinityTerm]:
+    def required_anti_affinity(self) -> list[PodAffinityTerm]:
         """The required pod anti-affinity terms."""
-        return self._anti_affinity.required_during_scheduling_ignored_during_execution
+        return self._pod_anti_affinity.required_during_scheduling_ignored_during_execution
 
     @property
-    def likes_near(self) -> list[WeightedPodAffinityTerm]:
+    def preferred_affinity(self) -> list[WeightedPodAffinityTerm]:
         """The preferred pod affinity terms."""
-        return self._affinity.preferred_during_scheduling_ignored_during_execution
+        return self._pod_affinity.preferred_during_scheduling_ignored_during_execution
 
     @property
-    def likes_apart(self) -> list[WeightedPodAffinityTerm]:
+    def preferred_anti_affinity(self) -> list[WeightedPodAffinityTerm]:
         """The preferred pod anti-affinity terms."""
-        return self._anti_affinity.preferred_during_scheduling_ignored_during_execution
+        return self._pod_anti_affinity.preferred_during_scheduling_ignored_during_execution
 
     @property
-    def likes_nodes(self) -> list[PreferredSchedulingTerm]:
+    def preferred_node_affinity(self) -> list[PreferredSchedulingTerm]:
         """The preferred node affinity terms."""
-        node = self.affinity.node_affinity
-        return node.preferred_during_scheduling_ignored_during_execution if node else []
+        node_affinity = self.affinity.node_affinity
+        return node_affinity.preferred_during_scheduling_ignored_during_execution if node_affinity else []
 
     @property
     def affinity(self) -> Affinity:
-        """The pod's affinities, empty if it has none."""
+        """The pod's affinity, empty if it has none."""
         return self.spec.affinity or Affinity()
 
     @property
-    def _affinity(self) -> PodAffinity:
+    def _pod_affinity(self) -> PodAffinity:
         return self.affinity.pod_affinity or PodAffinity()
 
     @property
-    def _anti_affinity(self) -> PodAffinity:
+    def _pod_anti_affinity(self) -> PodAffinity:
         return self.affinity.pod_anti_affinity or PodAffinity()
 
 
-def shape_of(pod: Pod) -> Shape:
-    """The pod's shape; equal keys mean equal placement.
+def signature_of(pod: Pod) -> PodSignature:
+    """The pod's signature; pods with equal keys can be scheduled to the same nodes.
 
     Raises:
-        QuantityError: a request is no quantity.
+        QuantityError: a request is not a quantity.
     """
     meta, spec = pod.metadata, pod.spec
     claims = tuple(claim_names(pod))
-    plain = msgspec.structs.replace(spec, node_name="", scheduling_gates=[], volumes=[])
-    key = msgspec.json.encode((meta.namespace, sorted(meta.labels.items()), plain, claims))
-    return Shape(
+    comparable_spec = msgspec.structs.replace(spec, node_name="", scheduling_gates=[], volumes=[])
+    key = msgspec.json.encode((meta.namespace, sorted(meta.labels.items()), comparable_spec, claims))
+    return PodSignature(
         key=key,
         namespace=meta.namespace,
         labels=meta.labels,
         spec=spec,
         requests=requests(pod),
-        ports=_ports(spec),
+        ports=_host_ports(spec),
         claims=claims,
-        only=_named_nodes(spec),
+        node_names=_required_node_names(spec),
     )
 
 
 def claim_names(pod: Pod) -> list[str]:
-    """The volume claims the pod mounts; a generic ephemeral volume's claim is ``<pod>-<volume>``."""
+    """The volume claims that the pod mounts; a generic ephemeral volume's claim is ``<pod>-<volume>``."""
     names: list[str] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -111,8 +112,8 @@ def claim_names(pod: Pod) -> list[str]:
     return names
 
 
-def _ports(spec: PodSpec) -> frozenset[Port]:
-    """The ports of the node that the pod takes; sidecars' count too, other init containers' don't."""
+def _host_ports(spec: PodSpec) -> frozenset[Port]:
+    """The host ports of the pod's containers and sidecars; other init containers' don't count."""
     running = [*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always")]
     return frozenset(
         (port.host_ip or ANY_ADDRESS, port.protocol, port.host_port)
@@ -122,13 +123,13 @@ def _ports(spec: PodSpec) -> frozenset[Port]:
     )
 
 
-def clash(a: Port, b: Port) -> bool:
-    """Whether both can't be taken on one node; the unspecified address takes every address."""
+def ports_conflict(a: Port, b: Port) -> bool:
+    """Whether one node can't have both; the unspecified address conflicts with every address."""
     return a[1:] == b[1:] and (a[0] == b[0] or ANY_ADDRESS in {a[0], b[0]})
 
 
-def _named_nodes(spec: PodSpec) -> frozenset[str] | None:
-    """Every required term must name its nodes for the pod to be tied to them."""
+def _required_node_names(spec: PodSpec) -> frozenset[str] | None:
+    """The nodes that required affinity names, if each of its terms names nodes; else None."""
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     if required is None or not required.node_selector_terms:

@@ -1,83 +1,51 @@
-"""The cluster's scheduler: gives pods without a node to the best node, or tells why there is none.
+"""The scheduler: binds pending pods to their best nodes, or reports why no node is feasible.
 
-It keeps kube-scheduler's rules and words (docs/facts/kubernetes.md), and shares no placement code with Tenon: what
-Tenon plans has to hold here too. A pod that found no place is tried again when a place opens for pods of its shape.
+It has kube-scheduler's rules and messages (docs/facts/kubernetes.md) and shares no placement code with Tenon, so
+Tenon's plans are checked by it. An unschedulable pod is tried again as soon as something changes that may make a node
+feasible for its signature.
 """
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from local.kubernetes import kinds
+from local.kubernetes.conditions import with_condition
 from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import CONFLICT, NOT_FOUND, emit, parsed, rewrite, with_condition
-from local.kubernetes.conversion import typed
-from local.kubernetes.errors import ApiError
-from local.kubernetes.scheduler.cache import Board
-from local.kubernetes.scheduler.node_info import Tenant
-from local.kubernetes.scheduler.pod_signature import Shape, shape_of
-from local.kubernetes.scheduler.scheduling_cycle import Search
-from local.kubernetes.scheduler.volume_plugins import SELECTED_NODE, Storage, is_bound
+from local.kubernetes.controllers.object_updates import record_event, update
+from local.kubernetes.conversion import convert
+from local.kubernetes.errors import CONFLICT, NOT_FOUND, ApiError
+from local.kubernetes.scheduler.cache import Cache
+from local.kubernetes.scheduler.node_info import PodInfo
+from local.kubernetes.scheduler.pod_signature import PodSignature, signature_of
+from local.kubernetes.scheduler.scheduling_cycle import SchedulingCycle
+from local.kubernetes.scheduler.scheduling_queue import QueuedPod, SchedulingQueue, SignatureQueue, in_order
+from local.kubernetes.scheduler.volume_plugins import SELECTED_NODE, VolumeBinder, is_bound
 from shared.api.kubernetes import Node, Pod
 from shared.api.quantity import QuantityError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from local.kubernetes.objects import Change, Obj
     from local.kubernetes.registry.store import Store
 
 NAME = "default-scheduler"
-RETELL = timedelta(minutes=1)
-"""A pod that waits is told a changed reason no more often than this."""
+REPORT_INTERVAL = timedelta(minutes=1)
+"""A pending pod gets a changed message at most this often."""
 
-_STORAGE = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"})
+_VOLUME_KINDS = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"})
 _ENDED = frozenset({"Succeeded", "Failed"})
-
-_Rank = tuple[int, datetime, str, str]
-"""Priority (negated), creation, namespace, name."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Waiting:
-    """A pod that needs a node."""
-
-    pod: Obj
-    shape: Shape
-    rank: _Rank
-    message: str = ""
-    """What it was told last, "" before the first time."""
-
-
-@dataclass(eq=False)
-class _Queue:
-    """The waiting pods of one shape. ``fresh`` are those that were told nothing yet."""
-
-    search: Search
-    waiting: dict[str, _Waiting] = field(default_factory=dict)
-    fresh: set[str] = field(default_factory=set)
-    told_at: datetime | None = None
-    order: list[tuple[_Rank, str]] | None = None
-    """Rank and uid, sorted; may name pods that wait no more. None: to be made anew."""
-
-    def by_rank(self) -> Iterator[tuple[_Rank, str]]:
-        """The waiting pods, the first one first; pods may leave meanwhile."""
-        if self.order is None or len(self.order) > 2 * len(self.waiting):
-            self.order = sorted((waiting.rank, uid) for uid, waiting in self.waiting.items())
-        return (entry for entry in self.order if entry[1] in self.waiting)
 
 
 class Scheduler:
-    """One step looks at what changed and places all that can be placed, highest priority and oldest first."""
+    """One step takes in all changes and schedules all pods that can be scheduled, highest priority and oldest first."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._feed = Informer(
+        self._informer = Informer(
             store,
             kinds.NAMESPACES,
             kinds.NODES,
@@ -87,190 +55,204 @@ class Scheduler:
             kinds.CSI_NODES,
             kinds.PODS,
         )
-        self._board = Board()
-        self._storage = Storage()
-        self._queues: dict[bytes, _Queue] = {}
-        self._queued: dict[str, bytes] = {}
-        self._reserved: dict[str, tuple[_Waiting, str]] = {}
-        self._shapes: dict[str, tuple[Obj, Obj, Shape]] = {}
-        self._written = False
-        self._news = False
+        self._cache = Cache()
+        self._volumes = VolumeBinder()
+        self._queue = SchedulingQueue(lambda signature: SchedulingCycle(signature, self._cache, self._volumes))
+        self._assumed: dict[str, tuple[QueuedPod, str]] = {}
+        """Pods that wait on their node for their volumes, by uid."""
+        self._signatures: dict[str, tuple[Obj, Obj, PodSignature]] = {}
+        self._wrote = False
+        self._changed = False
 
     def due(self) -> datetime | None:
-        """Never by itself: places open only when something changes."""
+        """Never by itself: a pod can be scheduled only after something changed."""
         return None
 
     def step(self, now: datetime) -> bool:
-        """Place what can be placed."""
-        self._written = False
-        before = self._board.revision
-        for change in self._feed.take():
-            self._learn(change, now)
-        if not self._news and self._board.revision == before:
-            return self._written
-        self._news = False
-        self._finish_reserved()
-        self._place_all(now)
-        for key in [key for key, queue in self._queues.items() if not queue.waiting]:
-            del self._queues[key]
-        return self._written
+        """Schedule the pods that can be scheduled."""
+        self._wrote = False
+        generation = self._cache.generation
+        for change in self._informer.pop_changes():
+            self._handle(change, now)
+        if not self._changed and self._cache.generation == generation:
+            return self._wrote
+        self._changed = False
+        self._bind_assumed()
+        self._schedule_all(now)
+        self._queue.remove_empty()
+        return self._wrote
 
-    def _place_all(self, now: datetime) -> None:
-        """Give nodes to the pods whose shape has room somewhere, in order of rank; tell the others."""
-        while hopeful := self._hopeful():
-            full: set[bytes] = set()
-            for _, uid, key in heapq.merge(*(_entries(key, self._queues[key]) for key in hopeful)):
-                if key not in full and not self._attempt(uid, self._queues[key]):
-                    full.add(key)
-                    if len(full) == len(hopeful):
+    def _schedule_all(self, now: datetime) -> None:
+        """Schedule pods in order while any signature has a feasible node; report the others as unschedulable."""
+        # A pod that was just scheduled may make a node feasible for others, by affinity.
+        while schedulable := self._queue.schedulable():
+            exhausted: set[int] = set()
+            for uid, queue in in_order(schedulable):
+                if id(queue) not in exhausted and not self._schedule(uid, queue):
+                    exhausted.add(id(queue))
+                    if len(exhausted) == len(schedulable):
                         break
-        for queue in self._queues.values():
-            if queue.waiting:
-                self._refuse(queue, now)
+        for queue in self._queue.queues:
+            self._report_unschedulable(queue, now)
 
-    def _hopeful(self) -> list[bytes]:
-        """The shapes that have room somewhere; a pod that was just placed may have made it."""
-        return [key for key, queue in self._queues.items() if queue.waiting and queue.search.best() is not None]
+    # Changes
 
-    def _learn(self, change: Change, now: datetime) -> None:
+    def _handle(self, change: Change, now: datetime) -> None:
         plural, obj = change.kind.plural, change.object
-        gone = change.type == "DELETED"
+        deleted = change.type == "DELETED"
         if plural == "pods":
-            self._learn_pod(obj, now, gone=gone)
+            self._handle_pod(obj, now, deleted=deleted)
         elif plural == "nodes":
-            self._learn_node(obj, gone=gone)
-        elif plural in _STORAGE:
-            self._storage.record(plural, obj, gone=gone)
-            self._news = True
+            self._handle_node(obj, deleted=deleted)
+        elif plural in _VOLUME_KINDS:
+            self._volumes.update(plural, obj, deleted=deleted)
+            self._changed = True
         else:
-            self._learn_namespace(obj, gone=gone)
+            self._handle_namespace(obj, deleted=deleted)
 
-    def _learn_node(self, obj: Obj, *, gone: bool) -> None:
-        """Take a node's state; one that can't be read takes no pods."""
+    def _handle_node(self, obj: Obj, *, deleted: bool) -> None:
+        """Update a node in the cache; a malformed one gets no pods."""
         name = obj["metadata"]["name"]
-        if gone:
-            self._board.drop_node(name)
+        if deleted:
+            self._cache.remove_node(name)
             return
         try:
-            self._board.put_node(typed(obj, Node))
+            self._cache.update_node(convert(obj, Node))
         except (QuantityError, msgspec.ValidationError):
-            self._board.drop_node(name)
+            self._cache.remove_node(name)
 
-    def _learn_namespace(self, obj: Obj, *, gone: bool) -> None:
+    def _handle_namespace(self, obj: Obj, *, deleted: bool) -> None:
         name, labels = obj["metadata"]["name"], obj["metadata"].get("labels") or {}
-        before = self._board.namespaces.pop(name, None)
-        if not gone:
-            self._board.namespaces[name] = labels
-        if before != self._board.namespaces.get(name):
-            self._board.recount()
-            for queue in self._queues.values():
-                queue.search = Search(queue.search.shape, self._board, self._storage)
+        before = self._cache.namespaces.pop(name, None)
+        if not deleted:
+            self._cache.namespaces[name] = labels
+        if before != self._cache.namespaces.get(name):
+            self._cache.rebuild_pod_counts()
+            self._queue.reset_cycles()
 
-    def _learn_pod(self, pod: Obj, now: datetime, *, gone: bool) -> None:
+    def _handle_pod(self, pod: Obj, now: datetime, *, deleted: bool) -> None:
         meta, spec = pod["metadata"], pod["spec"]
         uid = meta["uid"]
-        if gone or pod["status"].get("phase") in _ENDED:
-            self._forget(uid)
-            return
         terminating = "deletionTimestamp" in meta
         node = spec.get("nodeName")
-        if not node and (terminating or spec.get("schedulerName") != NAME):
+        ended = deleted or pod["status"].get("phase") in _ENDED
+        if ended or (not node and (terminating or spec.get("schedulerName") != NAME)):
             self._forget(uid)
             return
         try:
-            shape = self._shape(pod)
+            signature = self._signature(pod)
         except (QuantityError, msgspec.ValidationError) as error:
             self._forget(uid)
-            self._tell(pod, "SchedulerError", str(error), now)
+            self._set_unscheduled(pod, "SchedulerError", str(error), now)
             return
         if node:
-            self._unqueue(uid)
-            self._reserved.pop(uid, None)
-            self._board.put_pod(node, Tenant(uid, shape, terminating))
+            self._queue.remove(uid)
+            self._assumed.pop(uid, None)
+            self._cache.add_pod(node, PodInfo(uid, signature, terminating))
         elif gates := spec.get("schedulingGates"):
             names = " ".join(gate["name"] for gate in gates)
-            self._tell(
-                pod, "SchedulingGated", f"Scheduling is blocked due to non-empty scheduling gates [{names}]", now
-            )
-        elif uid not in self._reserved:
-            rank = (-(spec.get("priority") or 0), parsed(meta["creationTimestamp"]), meta["namespace"], meta["name"])
-            self._enqueue(uid, _Waiting(pod, shape, rank))
+            message = f"Scheduling is blocked due to non-empty scheduling gates [{names}]"
+            self._set_unscheduled(pod, "SchedulingGated", message, now)
+        elif uid not in self._assumed:
+            self._changed |= self._queue.add(uid, QueuedPod.of(pod, signature))
 
-    def _enqueue(self, uid: str, waiting: _Waiting) -> None:
-        """Let the pod wait with those of its shape; one that waits there already keeps what it was told."""
-        key = waiting.shape.key
-        if self._queued.get(uid) == key:
-            before = self._queues[key].waiting[uid]
-            self._queues[key].waiting[uid] = replace(waiting, message=before.message)
-            return
-        self._unqueue(uid)
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = _Queue(Search(waiting.shape, self._board, self._storage))
-        self._queued[uid] = key
-        queue.waiting[uid] = waiting
-        queue.fresh.add(uid)
-        queue.order = None
-        self._news = True
-
-    def _unqueue(self, uid: str) -> None:
-        key = self._queued.pop(uid, None)
-        if key is not None:
-            queue = self._queues[key]
-            del queue.waiting[uid]
-            queue.fresh.discard(uid)
-
-    def _shape(self, pod: Obj) -> Shape:
-        """The pod's shape, made once for each state of its spec and labels."""
+    def _signature(self, pod: Obj) -> PodSignature:
+        """The pod's signature, computed once for each state of its spec and labels."""
         uid, spec, labels = pod["metadata"]["uid"], pod["spec"], pod["metadata"].get("labels") or {}
-        known = self._shapes.get(uid)
+        known = self._signatures.get(uid)
         if known is not None and known[0] is spec and known[1] == labels:
             return known[2]
-        shape = shape_of(typed(pod, Pod))
-        self._shapes[uid] = (spec, labels, shape)
-        return shape
+        signature = signature_of(convert(pod, Pod))
+        self._signatures[uid] = (spec, labels, signature)
+        return signature
 
     def _forget(self, uid: str) -> None:
-        self._unqueue(uid)
-        self._reserved.pop(uid, None)
-        self._shapes.pop(uid, None)
-        self._board.drop_pod(uid)
+        self._queue.remove(uid)
+        self._assumed.pop(uid, None)
+        self._signatures.pop(uid, None)
+        self._cache.remove_pod(uid)
 
-    def _attempt(self, uid: str, queue: _Queue) -> bool:
-        """Give the pod the best node. False if there is none."""
-        place = queue.search.best()
-        if place is None:
+    # Scheduling and binding
+
+    def _schedule(self, uid: str, queue: SignatureQueue) -> bool:
+        """Assume the pod on its best node, and bind it unless its volumes must be bound first. False without a node."""
+        node = queue.cycle.select_node()
+        if node is None:
             return False
-        waiting = queue.waiting[uid]
-        self._unqueue(uid)
-        self._board.put_pod(place.name, Tenant(uid, waiting.shape))
-        unbound = self._storage.unbound(waiting.shape)
+        pod = queue.pods[uid]
+        self._queue.remove(uid)
+        self._cache.add_pod(node.name, PodInfo(uid, pod.signature))
+        unbound = self._volumes.unbound_claims(pod.signature)
         if unbound:
             for claim in unbound:
-                self._select_node(claim, place.name)
-            self._reserved[uid] = (waiting, place.name)
+                self._set_selected_node(claim, node.name)
+            self._assumed[uid] = (pod, node.name)
         else:
-            self._bind(uid, waiting, place.name)
+            self._bind(uid, pod, node.name)
         return True
 
-    def _refuse(self, queue: _Queue, now: datetime) -> None:
-        """Tell the pods why there is no place: new ones at once, the others now and then, and only what is new."""
-        again = queue.told_at is None or now - queue.told_at >= RETELL
-        told = list(queue.waiting) if again else sorted(queue.fresh)
-        if not told:
+    def _bind_assumed(self) -> None:
+        """Bind the assumed pods whose claims are bound; queue those again whose node is gone or no longer feasible."""
+        for uid, (pod, node) in list(self._assumed.items()):
+            node_info = self._cache.nodes.get(node)
+            infeasible = node_info is None or bool(self._volumes.pre_filter(pod.signature))
+            if node_info is not None and not infeasible:
+                claims = [self._volumes.claims[pod.signature.namespace, name] for name in pod.signature.claims]
+                self._cache.remove_pod(uid)
+                infeasible = bool(self._volumes.filter(pod.signature, node_info))
+                self._cache.add_pod(node, PodInfo(uid, pod.signature))
+                if not infeasible and not all(is_bound(claim) for claim in claims):
+                    continue
+            del self._assumed[uid]
+            if infeasible:
+                self._cache.remove_pod(uid)
+                self._changed |= self._queue.add(uid, pod)
+            else:
+                self._bind(uid, pod, node)
+
+    def _bind(self, uid: str, pod: QueuedPod, node: str) -> None:
+        meta = pod.pod["metadata"]
+        try:
+            self._store.bind(meta["namespace"], meta["name"], node)
+        except ApiError as error:
+            if error.status not in {CONFLICT, NOT_FOUND}:
+                raise
+            # Deleted, or bound by someone else: the next change of the pod tells which.
+            self._cache.remove_pod(uid)
             return
-        message = queue.search.message()
-        queue.told_at = now if again else queue.told_at
-        queue.fresh.clear()
-        for uid in told:
-            waiting = queue.waiting[uid]
-            if message == waiting.message:
+        self._wrote = True
+
+    def _set_selected_node(self, claim: Obj, node: str) -> None:
+        """Annotate the claim with the node for which its volume must be provisioned."""
+
+        def select(latest: Obj) -> Obj:
+            meta = latest["metadata"]
+            annotations = {**(meta.get("annotations") or {}), SELECTED_NODE: node}
+            return {**latest, "metadata": {**meta, "annotations": annotations}}
+
+        update(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, claim, select)
+        self._wrote = True
+
+    # Unschedulable pods
+
+    def _report_unschedulable(self, queue: SignatureQueue, now: datetime) -> None:
+        """Write the message to pods: to new ones at once, to others once per interval, and only if it changed."""
+        report_all = queue.reported_at is None or now - queue.reported_at >= REPORT_INTERVAL
+        uids = list(queue.pods) if report_all else sorted(queue.new)
+        if not uids:
+            return
+        message = queue.cycle.fit_error()
+        queue.reported_at = now if report_all else queue.reported_at
+        queue.new.clear()
+        for uid in uids:
+            queued = queue.pods[uid]
+            if message == queued.message:
                 continue
-            queue.waiting[uid] = replace(waiting, message=message)
-            self._tell(waiting.pod, "Unschedulable", message, now)
-            emit(
+            queue.pods[uid] = replace(queued, message=message)
+            self._set_unscheduled(queued.pod, "Unschedulable", message, now)
+            record_event(
                 self._store,
-                waiting.pod,
+                queued.pod,
                 reason="FailedScheduling",
                 message=message,
                 now=now,
@@ -278,63 +260,14 @@ class Scheduler:
                 warning=True,
             )
 
-    def _tell(self, pod: Obj, reason: str, message: str, now: datetime) -> None:
+    def _set_unscheduled(self, pod: Obj, reason: str, message: str, now: datetime) -> None:
         """Set PodScheduled=False with this reason."""
 
-        def change(latest: Obj) -> Obj:
+        def unscheduled(latest: Obj) -> Obj:
             status = latest["status"]
             conditions = with_condition(
                 status.get("conditions") or [], "PodScheduled", status="False", reason=reason, message=message, now=now
             )
             return {**latest, "status": {**status, "conditions": conditions}}
 
-        self._written = rewrite(self._store, kinds.PODS, pod, change) is not None or self._written
-
-    def _select_node(self, claim: Obj, node: str) -> None:
-        """Tell whoever makes the volume for which node it is wanted."""
-
-        def change(latest: Obj) -> Obj:
-            meta = latest["metadata"]
-            return {
-                **latest,
-                "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), SELECTED_NODE: node}},
-            }
-
-        rewrite(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, claim, change)
-        self._written = True
-
-    def _finish_reserved(self) -> None:
-        """Bind the pods whose volumes have come; look for another node where the reserved one is gone or unfit."""
-        for uid, (waiting, node) in list(self._reserved.items()):
-            place = self._board.places.get(node)
-            lost = place is None or bool(self._storage.refusal(waiting.shape))
-            if place is not None and not lost:
-                claims = [self._storage.claims[waiting.shape.namespace, name] for name in waiting.shape.claims]
-                self._board.drop_pod(uid)
-                unfit = self._storage.refusals(waiting.shape, place)
-                self._board.put_pod(node, Tenant(uid, waiting.shape))
-                if not unfit and not all(is_bound(claim) for claim in claims):
-                    continue
-                lost = bool(unfit)
-            del self._reserved[uid]
-            if lost:
-                self._board.drop_pod(uid)
-                self._enqueue(uid, waiting)
-            else:
-                self._bind(uid, waiting, node)
-
-    def _bind(self, uid: str, waiting: _Waiting, node: str) -> None:
-        meta = waiting.pod["metadata"]
-        try:
-            self._store.bind(meta["namespace"], meta["name"], node)
-        except ApiError as error:
-            if error.status not in {CONFLICT, NOT_FOUND}:
-                raise
-            # deleted, or bound by someone else: the store's next change says which
-            self._board.drop_pod(uid)
-            return
-        self._written = True
-
-
-def _entries(key: bytes, queue: _Queue) -> Iterator[tuple[_Rank, str, bytes]]:
-    return ((rank, uid, key) for rank, uid in queue.by_rank())
+        self._wrote = update(self._store, kinds.PODS, pod, unscheduled) is not None or self._wrote

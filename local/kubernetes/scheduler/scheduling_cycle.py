@@ -1,4 +1,7 @@
-"""Where pods of one shape can go now, kept up to date node by node, and which of those places is best."""
+"""The scheduling cycle of the pods with one signature: filter the nodes, score them, and select the best.
+
+Results are kept between cycles. Only nodes that changed are filtered and scored again.
+"""
 
 from __future__ import annotations
 
@@ -6,138 +9,146 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from local.kubernetes.scheduler import node_plugins
-from local.kubernetes.scheduler.score_plugins import Liking, room
-from local.kubernetes.scheduler.topology_plugins import guards_against, own_rules
+from local.kubernetes.scheduler.score_plugins import PreferenceScores, node_score
+from local.kubernetes.scheduler.topology_plugins import existing_anti_affinity_plugins, topology_plugins
 
 if TYPE_CHECKING:
-    from local.kubernetes.scheduler.cache import Board
-    from local.kubernetes.scheduler.node_info import Place
-    from local.kubernetes.scheduler.pod_signature import Shape
-    from local.kubernetes.scheduler.topology_plugins import Rule
-    from local.kubernetes.scheduler.volume_plugins import Storage
+    from local.kubernetes.scheduler.cache import Cache
+    from local.kubernetes.scheduler.node_info import NodeInfo
+    from local.kubernetes.scheduler.pod_signature import PodSignature
+    from local.kubernetes.scheduler.topology_plugins import TopologyPlugin
+    from local.kubernetes.scheduler.volume_plugins import VolumeBinder
 
 
-class Search:
-    """One shape's view of the board. Ask ``best`` as often as you like: only nodes that changed are looked at again."""
+class SchedulingCycle:
+    """One signature's filter and score results for the nodes of the cache."""
 
-    def __init__(self, shape: Shape, board: Board, storage: Storage) -> None:
-        self.shape = shape
-        self._board = board
-        self._storage = storage
-        self._open: dict[str, Place] = {}
-        self._room: dict[str, int] = {}
-        self._closed: dict[str, tuple[str, ...]] = {}
-        self._rules = own_rules(shape, board)
-        self._liking = Liking(shape, board)
-        self._guards_seen = 0
-        self._guards: list[Rule] = []
-        self._seen = 0
-        self._storage_seen: object = None
-        self._failed_at: object = None
-        self._message = ""
+    def __init__(self, signature: PodSignature, cache: Cache, volumes: VolumeBinder) -> None:
+        self.signature = signature
+        self._cache = cache
+        self._volumes = volumes
+        self._passed: dict[str, NodeInfo] = {}
+        """The nodes that the node and volume plugins accept."""
+        self._scores: dict[str, int] = {}
+        self._rejected: dict[str, tuple[str, ...]] = {}
+        """The reasons of the node and volume plugins."""
+        self._topology_plugins = topology_plugins(signature, cache)
+        self._preferences = PreferenceScores(signature, cache)
+        self._anti_affinity_terms_seen = 0
+        self._existing_anti_affinity: list[TopologyPlugin] = []
+        self._generation = 0
+        self._volumes_version: object = None
+        self._unschedulable_state: object = None
+        self._fit_error = ""
 
     @property
-    def hopeless(self) -> bool:
-        """Whether nothing has changed since no place was found."""
-        return self._failed_at == self._now()
+    def is_unschedulable(self) -> bool:
+        """Whether nothing has changed since no node was feasible."""
+        return self._unschedulable_state == self._state()
 
-    def _now(self) -> tuple[int, object]:
-        return self._board.revision, self._storage.state_of(self.shape)
-
-    def _fail(self) -> None:
-        self._failed_at = self._now()
-        self._message = ""
-
-    def best(self) -> Place | None:
-        """The best place, None if there is none."""
-        if self.hopeless:
+    def select_node(self) -> NodeInfo | None:
+        """The feasible node with the best score; None if no node is feasible."""
+        if self.is_unschedulable:
             return None
-        if self._storage.refusal(self.shape):
-            self._fail()
+        if self._volumes.pre_filter(self.signature):
+            self._mark_unschedulable()
             return None
-        self._look()
-        for rule in (*self._rules, *self._guards):
-            rule.judge()
-        feasible = [place for place in self._open.values() if not self._refusal(place)]
+        self._update()
+        for plugin in (*self._topology_plugins, *self._existing_anti_affinity):
+            plugin.pre_filter()
+        feasible = [node for node in self._passed.values() if not self._topology_reason(node)]
         if not feasible:
-            self._fail()
+            self._mark_unschedulable()
             return None
-        liked = self._liking.of(feasible)
-        return max(feasible, key=lambda p: (self._room[p.name] + liked.get(p.name, 0), -p.order))
+        preferences = self._preferences.scores(feasible)
+        return max(feasible, key=lambda n: (self._scores[n.name] + preferences.get(n.name, 0), -n.order))
 
-    def message(self) -> str:
-        """Why there is no place, as kube-scheduler says it; for use right after ``best`` found none."""
-        if not self._message:
-            self._message = self._explained()
-        return self._message
+    def fit_error(self) -> str:
+        """kube-scheduler's message why no node is feasible; for use right after ``select_node`` returned None."""
+        if not self._fit_error:
+            self._fit_error = self._explain()
+        return self._fit_error
 
-    def _explained(self) -> str:
-        total = len(self._board.places)
+    def _state(self) -> tuple[int, object]:
+        return self._cache.generation, self._volumes.version_for(self.signature)
+
+    def _mark_unschedulable(self) -> None:
+        self._unschedulable_state = self._state()
+        self._fit_error = ""
+
+    def _explain(self) -> str:
+        total = len(self._cache.nodes)
         if not total:
             return "no nodes available to schedule pods"
-        everywhere = self._storage.refusal(self.shape)
-        if everywhere:
+        if reason := self._volumes.pre_filter(self.signature):
             hint = f"{total} Preemption is not helpful for scheduling."
-            return f"0/{total} nodes are available: {everywhere}. preemption: 0/{total} nodes are available: {hint}"
-        reasons: Counter[str] = Counter()
-        final = 0
-        for name, place in self._board.places.items():
-            closed = self._closed.get(name) or (self._refusal(place) if name in self._open else node_plugins.AFFINITY,)
-            reasons.update(closed)
-            final += any(node_plugins.is_final(reason) for reason in closed)
-        why = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+            return f"0/{total} nodes are available: {reason}. preemption: 0/{total} nodes are available: {hint}"
+        counts: Counter[str] = Counter()
+        unresolvable = 0
+        for name in self._cache.nodes:
+            reasons = self._reasons(name)
+            counts.update(reasons)
+            unresolvable += any(node_plugins.is_unresolvable(reason) for reason in reasons)
+        why = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
         hints: list[str] = []
-        if total - final:
-            hints.append(f"{total - final} No preemption victims found for incoming pod")
-        if final:
-            hints.append(f"{final} Preemption is not helpful for scheduling")
+        if total - unresolvable:
+            hints.append(f"{total - unresolvable} No preemption victims found for incoming pod")
+        if unresolvable:
+            hints.append(f"{unresolvable} Preemption is not helpful for scheduling")
         return f"0/{total} nodes are available: {why}. preemption: 0/{total} nodes are available: {', '.join(hints)}."
 
-    def _refusal(self, place: Place) -> str:
-        for rule in self._rules:
-            if reason := rule.refusal(place):
+    def _reasons(self, name: str) -> tuple[str, ...]:
+        if name in self._rejected:
+            return self._rejected[name]
+        if name in self._passed:
+            return (self._topology_reason(self._passed[name]),)
+        return (node_plugins.NODE_AFFINITY,)  # not one of the nodes that the pod's affinity names
+
+    def _topology_reason(self, node_info: NodeInfo) -> str:
+        for plugin in self._topology_plugins:
+            if reason := plugin.filter(node_info):
                 return reason
-        for guard in self._guards:
-            if reason := guard.refusal(place):
+        for plugin in self._existing_anti_affinity:
+            if reason := plugin.filter(node_info):
                 return reason
         return ""
 
-    def _look(self) -> None:
-        """Judge every node that changed since the last look."""
-        if self._storage_seen != (state := self._storage.state_of(self.shape)):
-            self._storage_seen = state
-            self._seen = 0
-        guards = self._board.guards
-        for guard in guards_against(self.shape, guards[self._guards_seen :]):
-            for name, place in self._board.places.items():
-                guard.refresh(name, place)
-            self._guards.append(guard)
-        self._guards_seen = len(guards)
-        only = self.shape.only
-        if only is not None and not self._rules and not self._guards:
-            changed = [(name, self._board.places.get(name)) for name in sorted(only)]
+    def _update(self) -> None:
+        """Filter and score every node that changed since the last cycle."""
+        if self._volumes_version != (version := self._volumes.version_for(self.signature)):
+            self._volumes_version = version
+            self._generation = 0
+        terms = self._cache.anti_affinity_terms
+        for plugin in existing_anti_affinity_plugins(self.signature, terms[self._anti_affinity_terms_seen :]):
+            for name, node_info in self._cache.nodes.items():
+                plugin.update_node(name, node_info)
+            self._existing_anti_affinity.append(plugin)
+        self._anti_affinity_terms_seen = len(terms)
+        node_names = self.signature.node_names
+        if node_names is not None and not self._topology_plugins and not self._existing_anti_affinity:
+            changed = [(name, self._cache.nodes.get(name)) for name in sorted(node_names)]
         else:
-            changed = list(self._board.changed_since(self._seen))
-        self._seen = self._board.revision
-        for name, new in changed:
-            for rule in (*self._rules, *self._guards):
-                rule.refresh(name, new)
-            self._liking.refresh(name, new)
-            self._judge(name, new)
+            changed = list(self._cache.changed_since(self._generation))
+        self._generation = self._cache.generation
+        for name, changed_node in changed:
+            for plugin in (*self._topology_plugins, *self._existing_anti_affinity):
+                plugin.update_node(name, changed_node)
+            self._preferences.update_node(name, changed_node)
+            self._filter(name, changed_node)
 
-    def _judge(self, name: str, place: Place | None) -> None:
-        for kept in (self._open, self._room, self._closed):
-            kept.pop(name, None)
-        if place is None:
+    def _filter(self, name: str, node_info: NodeInfo | None) -> None:
+        for results in (self._passed, self._scores, self._rejected):
+            results.pop(name, None)
+        if node_info is None:
             return
-        if self.shape.only is not None and name not in self.shape.only:
-            self._closed[name] = (node_plugins.AFFINITY,)
+        if self.signature.node_names is not None and name not in self.signature.node_names:
+            self._rejected[name] = (node_plugins.NODE_AFFINITY,)
             return
-        refusals = node_plugins.refusals(self.shape, place)
-        if not refusals and self.shape.claims:
-            refusals = self._storage.refusals(self.shape, place)
-        if refusals:
-            self._closed[name] = refusals
+        reasons = node_plugins.filter_node(self.signature, node_info)
+        if not reasons and self.signature.claims:
+            reasons = self._volumes.filter(self.signature, node_info)
+        if reasons:
+            self._rejected[name] = reasons
         else:
-            self._open[name] = place
-            self._room[name] = room(self.shape, place)
+            self._passed[name] = node_info
+            self._scores[name] = node_score(self.signature, node_info)

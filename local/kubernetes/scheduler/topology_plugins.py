@@ -1,158 +1,161 @@
-"""The checks for which other nodes matter: topology spread and pod affinity.
+"""Filter plugins for which pods on other nodes matter: PodTopologySpread and InterPodAffinity.
 
-Source: kube-scheduler's plugins podtopologyspread and interpodaffinity, with their words. Each rule is bound to one
-shape, learns of every node that changed, and then judges nodes.
+Source: kube-scheduler's plugins podtopologyspread and interpodaffinity, with their messages. A plugin is made for one
+pod signature, is updated with every node that changes, and then filters nodes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from local.kubernetes.scheduler.node_plugins import chosen_by_pod
-from local.kubernetes.scheduler.pod_counts import Pick, Tally, pick_of, with_own_labels
+from local.kubernetes.scheduler.node_plugins import matches_node_affinity
+from local.kubernetes.scheduler.pod_counts import DomainCounts, PodSelector, affinity_selector, with_own_labels
 from shared.api.taints import tolerates_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from local.kubernetes.scheduler.cache import Board
-    from local.kubernetes.scheduler.node_info import Place
-    from local.kubernetes.scheduler.pod_counts import Group, Guard
-    from local.kubernetes.scheduler.pod_signature import Shape
+    from local.kubernetes.scheduler.cache import Cache
+    from local.kubernetes.scheduler.node_info import NodeInfo
+    from local.kubernetes.scheduler.pod_counts import AntiAffinityTerm, MatchingPods
+    from local.kubernetes.scheduler.pod_signature import PodSignature
     from shared.api.kubernetes import PodAffinityTerm, TopologySpreadConstraint
 
-SPREAD = "node(s) didn't match pod topology spread constraints"
-SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
-NEAR = "node(s) didn't match pod affinity rules"
-APART = "node(s) didn't match pod anti-affinity rules"
-GUARDED = "node(s) didn't satisfy existing pods anti-affinity rules"
+TOPOLOGY_SPREAD = "node(s) didn't match pod topology spread constraints"
+TOPOLOGY_SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
+AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
-class Rule(Protocol):
-    """One thing the pod asks of where others stand."""
+class TopologyPlugin(Protocol):
+    """A filter plugin for one pod signature."""
 
-    def refresh(self, name: str, place: Place | None) -> None:
-        """A node changed, or is gone (None)."""
+    def update_node(self, name: str, node_info: NodeInfo | None) -> None:
+        """A node changed, or was removed (None)."""
         ...
 
-    def judge(self) -> None:
-        """Get ready to answer for many nodes in this state."""
+    def pre_filter(self) -> None:
+        """Compute what is the same for all nodes in the present state."""
         ...
 
-    def refusal(self, place: Place) -> str:
-        """Why the pod can't go there; "" if it can."""
+    def filter(self, node_info: NodeInfo) -> str:
+        """Why the node is rejected; "" if it is not."""
         ...
 
 
-class Spread:
-    """One constraint: no domain may have more than ``maxSkew`` matching pods above the emptiest."""
+class PodTopologySpread:
+    """One constraint: no domain may have more than ``maxSkew`` matching pods above the minimum."""
 
-    def __init__(self, constraint: TopologySpreadConstraint, shape: Shape, board: Board) -> None:
+    def __init__(self, constraint: TopologySpreadConstraint, signature: PodSignature, cache: Cache) -> None:
         self.constraint = constraint
-        selector = with_own_labels(constraint.label_selector, shape, constraint.match_label_keys, "In")
-        pick = Pick(frozenset([shape.namespace]), selector)
-        group = board.group((pick,), living=True)
-        self._own = int(group.takes(shape))
+        label_selector = with_own_labels(constraint.label_selector, signature, constraint.match_label_keys, "In")
+        selector = PodSelector(frozenset([signature.namespace]), label_selector)
+        matching = cache.matching_pods((selector,), exclude_terminating=True)
+        self._self_match = int(matching.selects(signature))
         self._minimum = 0
-        same = [
-            c for c in shape.spec.topology_spread_constraints if c.when_unsatisfiable == constraint.when_unsatisfiable
+        keys = [
+            other.topology_key
+            for other in signature.spec.topology_spread_constraints
+            if other.when_unsatisfiable == constraint.when_unsatisfiable
         ]
-        keys = [c.topology_key for c in same]
 
-        def counts(place: Place) -> bool:
-            if not all(key in place.labels for key in keys):
+        def eligible(node_info: NodeInfo) -> bool:
+            if not all(key in node_info.labels for key in keys):
                 return False
-            if constraint.node_affinity_policy != "Ignore" and not chosen_by_pod(shape, place):
+            if constraint.node_affinity_policy != "Ignore" and not matches_node_affinity(signature, node_info):
                 return False
             return constraint.node_taints_policy != "Honor" or tolerates_all(
-                shape.spec.tolerations, place.node.spec.taints
+                signature.spec.tolerations, node_info.node.spec.taints
             )
 
-        self.tally = Tally(constraint.topology_key, group.on, counts)
+        self.domain_counts = DomainCounts(constraint.topology_key, matching.by_node, eligible)
 
-    def refresh(self, name: str, place: Place | None) -> None:
-        """A node changed, or is gone."""
-        self.tally.refresh(name, place)
+    def update_node(self, name: str, node_info: NodeInfo | None) -> None:
+        """A node changed, or was removed."""
+        self.domain_counts.update_node(name, node_info)
 
-    def judge(self) -> None:
-        """Find the emptiest domain; fewer domains than ``minDomains`` count as an empty one."""
-        domains = self.tally.domains
-        scarce = len(domains) < (self.constraint.min_domains or 1)
-        self._minimum = 0 if scarce else min(domains.values())
+    def pre_filter(self) -> None:
+        """Compute the minimum over domains; it is 0 with fewer than ``minDomains`` domains."""
+        domains = self.domain_counts.domains
+        too_few = len(domains) < (self.constraint.min_domains or 1)
+        self._minimum = 0 if too_few else min(domains.values())
 
-    def refusal(self, place: Place) -> str:
-        """Whether one more there would be too many."""
-        if self.constraint.topology_key not in place.labels:
-            return SPREAD_LABEL
-        skew = self.tally.around(place) + self._own - self._minimum
-        return SPREAD if skew > self.constraint.max_skew else ""
+    def filter(self, node_info: NodeInfo) -> str:
+        """Reject a node whose domain would exceed ``maxSkew`` with this pod."""
+        if self.constraint.topology_key not in node_info.labels:
+            return TOPOLOGY_SPREAD_LABEL
+        skew = self.domain_counts.count_near(node_info) + self._self_match - self._minimum
+        return TOPOLOGY_SPREAD if skew > self.constraint.max_skew else ""
 
 
-class Near:
-    """All required affinity terms together: there must be a pod that all of them mean, in each term's domain."""
+class InterPodAffinity:
+    """All required affinity terms: each term's domain must have a pod that all of the terms select."""
 
-    def __init__(self, terms: list[PodAffinityTerm], shape: Shape, board: Board) -> None:
-        picks = tuple(pick_of(term, shape, board.namespaces) for term in terms)
-        group: Group = board.group(picks, living=False)
-        self._own = group.takes(shape)
+    def __init__(self, terms: list[PodAffinityTerm], signature: PodSignature, cache: Cache) -> None:
+        selectors = tuple(affinity_selector(term, signature, cache.namespaces) for term in terms)
+        matching = cache.matching_pods(selectors, exclude_terminating=False)
+        self._self_match = matching.selects(signature)
         self._keys = [term.topology_key for term in terms]
-        self._tallies = [Tally(key, group.on, lambda _place: True) for key in self._keys]
-        self._first = False
+        self._domain_counts = [DomainCounts(key, matching.by_node, lambda _node: True) for key in self._keys]
+        self._is_first = False
 
-    def refresh(self, name: str, place: Place | None) -> None:
-        """A node changed, or is gone."""
-        for tally in self._tallies:
-            tally.refresh(name, place)
+    def update_node(self, name: str, node_info: NodeInfo | None) -> None:
+        """A node changed, or was removed."""
+        for domain_counts in self._domain_counts:
+            domain_counts.update_node(name, node_info)
 
-    def judge(self) -> None:
-        """The first of a group that wants to be together may stand anywhere."""
-        nobody = not any(count for tally in self._tallies for count in tally.domains.values())
-        self._first = nobody and self._own
+    def pre_filter(self) -> None:
+        """The first pod of a group with affinity to itself may go to any domain."""
+        no_match = not any(count for counts in self._domain_counts for count in counts.domains.values())
+        self._is_first = no_match and self._self_match
 
-    def refusal(self, place: Place) -> str:
-        """Whether the node's domains have such a pod."""
-        if not all(key in place.labels for key in self._keys):
-            return NEAR
-        return "" if self._first or all(tally.around(place) for tally in self._tallies) else NEAR
+    def filter(self, node_info: NodeInfo) -> str:
+        """Reject a node without a matching pod in its domains."""
+        if not all(key in node_info.labels for key in self._keys):
+            return AFFINITY
+        return "" if self._is_first or all(counts.count_near(node_info) for counts in self._domain_counts) else AFFINITY
 
 
-class Apart:
-    """No pod of the group in the node's domain: one required anti-affinity term, the pod's own or another's."""
+class InterPodAntiAffinity:
+    """One required anti-affinity term, of the pod or of existing pods: no counted pod in the node's domain."""
 
-    def __init__(self, holder: Group | Guard, topology_key: str, reason: str) -> None:
-        self._tally = Tally(topology_key, holder.on, lambda _place: True)
+    def __init__(self, counted: MatchingPods | AntiAffinityTerm, topology_key: str, reason: str) -> None:
+        self._domain_counts = DomainCounts(topology_key, counted.by_node, lambda _node: True)
         self._reason = reason
 
-    def refresh(self, name: str, place: Place | None) -> None:
-        """A node changed, or is gone."""
-        self._tally.refresh(name, place)
+    def update_node(self, name: str, node_info: NodeInfo | None) -> None:
+        """A node changed, or was removed."""
+        self._domain_counts.update_node(name, node_info)
 
-    def judge(self) -> None:
-        """Nothing to get ready."""
+    def pre_filter(self) -> None:
+        """Nothing to compute."""
 
-    def refusal(self, place: Place) -> str:
-        """Whether anyone is there."""
-        return self._reason if self._tally.around(place) else ""
+    def filter(self, node_info: NodeInfo) -> str:
+        """Reject a node with a counted pod in its domain."""
+        return self._reason if self._domain_counts.count_near(node_info) else ""
 
 
-def own_rules(shape: Shape, board: Board) -> list[Rule]:
-    """What the pod itself asks, in the scheduler's order: spread first, then affinity, then anti-affinity."""
-    rules: list[Rule] = [
-        Spread(constraint, shape, board)
-        for constraint in shape.spec.topology_spread_constraints
+def topology_plugins(signature: PodSignature, cache: Cache) -> list[TopologyPlugin]:
+    """The plugins for the pod's own constraints, in kube-scheduler's order: spread, affinity, anti-affinity."""
+    plugins: list[TopologyPlugin] = [
+        PodTopologySpread(constraint, signature, cache)
+        for constraint in signature.spec.topology_spread_constraints
         if constraint.when_unsatisfiable == "DoNotSchedule"
     ]
-    if shape.near:
-        rules.append(Near(shape.near, shape, board))
-    rules.extend(
-        Apart(board.group((pick_of(term, shape, board.namespaces),), living=False), term.topology_key, APART)
-        for term in shape.apart
-    )
-    return rules
+    if signature.required_affinity:
+        plugins.append(InterPodAffinity(signature.required_affinity, signature, cache))
+    for term in signature.required_anti_affinity:
+        selector = affinity_selector(term, signature, cache.namespaces)
+        matching = cache.matching_pods((selector,), exclude_terminating=False)
+        plugins.append(InterPodAntiAffinity(matching, term.topology_key, ANTI_AFFINITY))
+    return plugins
 
 
-def guards_against(shape: Shape, guards: Iterable[Guard]) -> list[Rule]:
-    """What pods that are there ask of pods of this shape."""
+def existing_anti_affinity_plugins(signature: PodSignature, terms: Iterable[AntiAffinityTerm]) -> list[TopologyPlugin]:
+    """The plugins for those anti-affinity terms of existing pods that select pods with this signature."""
     return [
-        Apart(guard, guard.topology_key, GUARDED) for guard in guards if guard.pick.takes(shape.namespace, shape.labels)
+        InterPodAntiAffinity(term, term.topology_key, EXISTING_ANTI_AFFINITY)
+        for term in terms
+        if term.selector.selects(signature.namespace, signature.labels)
     ]

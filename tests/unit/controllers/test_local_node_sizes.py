@@ -14,7 +14,7 @@ from local.kubelets.machine import Machine
 from local.kubelets.node_resources import allocatable, capacity
 from shared.api.quantity import format_resources, parse_quantity
 
-LOST = Fraction(75, 1000)
+MEMORY_OVERHEAD = Fraction(75, 1000)
 
 
 def machine(**fields: Any) -> Machine:  # noqa: ANN401 (fields of a machine)
@@ -38,7 +38,7 @@ def machine(**fields: Any) -> Machine:  # noqa: ANN401 (fields of a machine)
 
 def sizes(of: Machine, **settings: Any) -> tuple[dict[str, str], dict[str, str]]:  # noqa: ANN401 (kubelet settings)
     kubelet = KubeletConfiguration(**settings)
-    size = capacity(of, kubelet, memory_lost=LOST)
+    size = capacity(of, kubelet, memory_overhead=MEMORY_OVERHEAD)
     return format_resources(size), format_resources(allocatable(size, of, kubelet))
 
 
@@ -78,6 +78,6 @@ def test_local_zones_have_their_regions_name() -> None:
 @given(vcpus=st.integers(1, 448), memory=st.integers(512, 25_165_824), pods=st.integers(1, 737))
 def test_a_node_never_offers_more_than_it_has(vcpus: int, memory: int, pods: int) -> None:
     of, kubelet = machine(vcpus=vcpus, memory_mib=memory, max_pods=pods), KubeletConfiguration()
-    size = capacity(of, kubelet, memory_lost=LOST)
+    size = capacity(of, kubelet, memory_overhead=MEMORY_OVERHEAD)
     usable = allocatable(size, of, kubelet)
     assert all(0 <= usable[name] <= size[name] for name in size)
