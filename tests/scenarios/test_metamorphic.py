@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.scenarios.checker import selected
+from tests.scenarios.kubernetes_rules import selector_matches
 from tests.scenarios.problems import POOLS, TYPES, problems
 from tests.scenarios.test_random_problems import decide, total
 from tests.scenarios.workloads import PREFERENCES, RULES
@@ -36,7 +36,7 @@ def _rules_of(pod: Raw) -> list[Raw]:
 
 
 def _is_counted_by(pod: Raw, other: Raw) -> bool:
-    return any(selected(r.get("labelSelector"), pod["metadata"]["labels"]) for r in _rules_of(other))
+    return any(selector_matches(r.get("labelSelector"), pod["metadata"]["labels"]) for r in _rules_of(other))
 
 
 def _one_less(raw: Raw, which: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scenarios import checker, deciding, lonely
+from tests.scenarios import checker, cluster, deciding, kubernetes_rules, single_node_check, topology_checker
 from tests.scenarios.problems import problems
 
 Raw = dict[str, Any]
@@ -34,11 +34,12 @@ def total(answer: Raw) -> float:
 
 
 def test_the_judge_shares_no_code_with_what_it_judges() -> None:
-    for module in (checker, lonely):
+    own = (checker, cluster, kubernetes_rules, single_node_check, topology_checker)
+    for module in own:
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
         names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
         names |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-        assert {n.partition(".")[0] for n in names - {"tests.scenarios.checker"}} <= sys.stdlib_module_names
+        assert {n.partition(".")[0] for n in names - {m.__name__ for m in own}} <= sys.stdlib_module_names
 
 
 def _right(raw: Raw) -> None:
@@ -54,7 +55,7 @@ def _alike(raw: Raw, seed: int) -> None:
 
 
 def _none_refused_idly(raw: Raw) -> None:
-    assert lonely.could_stand_alone(raw, decide(raw)) == {}
+    assert single_node_check.could_run_alone(raw, decide(raw)) == {}
 
 
 @settings(max_examples=60)

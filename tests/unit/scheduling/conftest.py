@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.scenarios import deciding
+from tests.scenarios import checker, deciding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,12 +35,6 @@ def world() -> ModuleType:
     return _load("scheduling_worlds", _HERE / "worlds.py")
 
 
-@pytest.fixture(scope="session")
-def checker() -> ModuleType:
-    """The independent judge of decisions."""
-    return _load("scheduling_checker", _HERE.parents[1] / "scenarios" / "checker.py")
-
-
 def _decide(raw: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     asked = deciding.question(raw)
     return deciding.answer(asked), not asked.invalid and not asked.refused
@@ -53,7 +47,7 @@ def decide_unchecked() -> Decide:
 
 
 @pytest.fixture(scope="session")
-def decide(checker: ModuleType) -> Decide:
+def decide() -> Decide:
     """Decides a document as `tenon simulate` does; the answer is checked, and comes back as plain values."""
 
     def decide(raw: dict[str, Any]) -> dict[str, Any]:

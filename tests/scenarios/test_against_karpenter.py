@@ -1,6 +1,6 @@
 """Clusters that nobody has recorded, against Karpenter's way re-enacted: right, and never dearer or leaving more out.
 
-The rival itself is held against the golden records first: what it stands for must be what Karpenter decides.
+The re-enacted Karpenter is compared with the golden records first: it must decide as Karpenter did.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import checker, deciding, mutations, recorded, rival
+from tests.scenarios import checker, deciding, mutations, recorded
+from tests.scenarios.karpenter import Karpenter
 
 MOST = 510
 SEEDS = 2
@@ -55,7 +56,7 @@ def _case(seed: int) -> dict[str, Any]:
 def _compare(raw: dict[str, Any]) -> None:
     mine = _outcome(raw, deciding.answer(deciding.question(raw)))
     assert mine.broken == []
-    runs = [_outcome(raw, rival.Rival(checker, raw, seed).run()) for seed in range(SEEDS)]
+    runs = [_outcome(raw, Karpenter(raw, seed).run()) for seed in range(SEEDS)]
     runs = [r for r in runs if not r.broken]
     if not runs:
         return
@@ -68,18 +69,18 @@ def _compare(raw: dict[str, Any]) -> None:
 
 def _inside(row: dict[str, Any]) -> bool:
     raw, golden = recorded.raw(row), row["golden"]
-    runs = [_outcome(raw, rival.Rival(checker, raw, seed).run()) for seed in range(SEEDS)]
+    runs = [_outcome(raw, Karpenter(raw, seed).run()) for seed in range(SEEDS)]
     least, _, most = golden["price"]
     return all(least - 1e-6 <= r.price <= most + 1e-6 and len(r.errors) == len(golden["errors"]) for r in runs)
 
 
 @pytest.mark.parametrize("row", [r for r in INDEX[::8] if r["name"] not in OTHERWISE], ids=lambda r: str(r["name"]))
-def test_the_rival_decides_as_karpenter_did(row: dict[str, Any]) -> None:
+def test_the_reenactment_decides_as_karpenter_did(row: dict[str, Any]) -> None:
     assert _inside(row)
 
 
 @pytest.mark.long
-def test_the_rival_decides_as_karpenter_did_on_nearly_every_scenario() -> None:
+def test_the_reenactment_decides_as_karpenter_did_on_nearly_every_scenario() -> None:
     assert {r["name"] for r in INDEX if not _inside(r)} <= OTHERWISE
 
 
