@@ -12,6 +12,7 @@ from cli.cluster.history import NoHistory
 from shared.api.nodepool import node_class_for
 from shared.disruption import disruption_queue
 from shared.disruption.cluster_state import ClusterState
+from shared.launch.drift import node_class_drift
 from shared.launch.node_class.readiness import node_class_of
 from shared.scheduling.decision import SchedulingPolicies
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from cli.cluster.history import History
     from cli.cluster.offerings import OfferingSource
     from shared.api.kubernetes import PodTemplate
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.cloud_provider import ResolvedNodePools
     from shared.scheduling.decision import UnschedulableReason
     from shared.snapshot import Snapshot
 
@@ -69,6 +70,7 @@ def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools
         instance_types=resolved_pools.instance_types,
         not_ready=resolved_pools.not_ready,
         node_classes={**stated, **resolved_pools.node_classes},
+        is_drifted=node_class_drift,
     )
 
 

@@ -15,8 +15,8 @@ from shared.api import labels as names
 from shared.api.meta import Condition
 from shared.api.nodeclass import READY, EC2NodeClass, ResolvedSubnet
 from shared.api.nodepool import node_class_for
+from shared.cloud_provider import ResolvedNodePools
 from shared.launch import resolved_node_pools
-from shared.launch.resolved_node_pools import ResolvedNodePools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.cloud_provider import ResolvedNodePools
     from shared.snapshot import Snapshot
 
 EKS_CAPACITY_TYPE = "eks.amazonaws.com/capacityType"

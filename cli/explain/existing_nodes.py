@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import ObservedCluster
     from shared.api.kubernetes import Pod
     from shared.api.quantity import Resources
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.cloud_provider import ResolvedNodePools
     from shared.scheduling.rules.requirements import Requirements
     from shared.scheduling.state.state_nodes import StateNode
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
     from shared.api.nodepool import NodePool
+    from shared.cloud_provider import ResolvedNodePools
     from shared.instance_types.instance_type import InstanceType
-    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.decision import Decision
 
 _SELF_EXPLANATORY = frozenset({TAINTS, LIMITS, CAPACITY, TOGETHER, RESOURCES, OTHER_PODS}) | INTER_POD

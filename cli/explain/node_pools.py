@@ -20,7 +20,7 @@ from shared.scheduling.state.launch_options import build_launch_options
 if TYPE_CHECKING:
     from cli.cluster.observed_cluster import ObservedCluster
     from shared.api.nodepool import NodePool
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.cloud_provider import ResolvedNodePools
     from shared.snapshot import InvalidObject
 
 

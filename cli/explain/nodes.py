@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import ObservedCluster
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import ResolvedNodePools
     from shared.disruption.candidates import Candidate
     from shared.disruption.cluster_state import ClusterState
-    from shared.launch.resolved_node_pools import ResolvedNodePools
 
 SEARCH_SECONDS = 2.0
 """Time limit of the consolidation search."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cli.explain.node_pool_checks import NodePoolResult
     from cli.explain.pod_constraints import Constraint
     from shared.api.kubernetes import Pod
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.cloud_provider import ResolvedNodePools
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
 
 _MAX_SIMILAR = 3

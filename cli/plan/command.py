@@ -14,7 +14,7 @@ from cli.errors import UsageError, errors_as_one_line
 if TYPE_CHECKING:
     from cli.cluster.observed_cluster import ObservedCluster
     from cli.plan.planning import Plan
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.cloud_provider import ResolvedNodePools
 
 
 def plan(

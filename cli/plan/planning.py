@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import ObservedCluster
     from cli.cluster.pricing import Prices
     from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import ResolvedNodePools
     from shared.disruption.cluster_state import ClusterState
     from shared.disruption.command import BlockedCandidate, Command
-    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.snapshot import Snapshot
 
 

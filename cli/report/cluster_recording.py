@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cli.cluster.pricing import Prices
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.cloud_provider import ResolvedNodePools
 
 
 def recording(observed: ObservedCluster, *, back: timedelta) -> Recording:

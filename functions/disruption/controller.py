@@ -34,6 +34,7 @@ from shared.disruption.cluster_state import ClusterState
 from shared.disruption.command import UNDERUTILIZED
 from shared.disruption.methods import BY_REASON, FAST_METHODS
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.launch.node_class.readiness import node_class_of
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
@@ -138,6 +139,7 @@ class Disruption:
 
     def _view(self) -> tuple[ClusterState, BudgetTracker]:
         """The cluster now, before anything is known of prices."""
+        cloud_provider = EC2CloudProvider(cluster_name=self._settings.cluster_name)
         now = runtime.current().now()
         snapshot = read_snapshot(self._client, now=now)
         view = ClusterState(snapshot=snapshot, now=now)
@@ -149,7 +151,8 @@ class Disruption:
         view = with_fields(
             view,
             nominated=awaited | disruption_queue.replacement_names(snapshot.node_claims),
-            instance_networks=networks(self._settings.cluster_name, now=now, logger=self._logger),
+            instance_networks=networks(cloud_provider, now=now, logger=self._logger),
+            is_drifted=cloud_provider.is_drifted,
             node_classes={p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := classes[p.name])},
         )
         return view, BudgetTracker(snapshot, now=now)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared import runtime
-from shared.disruption.cluster_state import InstanceNetwork
-from shared.launch.instances import LAUNCHED, describe_cluster_instances
+from shared.cloud_provider import InstanceNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,22 +20,27 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
+    from shared.cloud_provider import CloudProvider
+
 KEPT = timedelta(minutes=5)
 _KEY = "disruption:networks"
+_RUNNING = frozenset({"pending", "running"})
 
 
-def networks(cluster: str, *, now: datetime, logger: Logger) -> Mapping[str, InstanceNetwork]:
+def networks(cloud_provider: CloudProvider, *, now: datetime, logger: Logger) -> Mapping[str, InstanceNetwork]:
     """By provider id, of the cluster's instances; what was known before where EC2 doesn't answer."""
     known: tuple[datetime, Mapping[str, InstanceNetwork]] | None = runtime.current().cache.get(_KEY)
     if known is not None and now - known[0] < KEPT:
         return known[1]
     try:
-        found = describe_cluster_instances(cluster, states=LAUNCHED)
+        instances = cloud_provider.list()
     except (BotoCoreError, ClientError) as error:
         logger.warning("Drift of subnets and security groups was not looked for", extra={"why": str(error)})
         return known[1] if known is not None else {}
     seen = {
-        i.provider_id: InstanceNetwork(subnet=i.subnet_id, security_groups=frozenset(i.security_groups)) for i in found
+        i.provider_id: InstanceNetwork(subnet=i.subnet_id, security_groups=frozenset(i.security_groups))
+        for i in instances
+        if i.state in _RUNNING
     }
     runtime.current().cache[_KEY] = now, seen
     return seen

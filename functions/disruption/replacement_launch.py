@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from shared import aws, runtime
 from shared.api import labels as names
-from shared.cluster.connect import describe
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.launching import Launcher
-from shared.provisioning.nodeclaim_creation import gather_supply, new_node_claims
+from shared.provisioning.nodeclaim_creation import new_node_claims
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from functions.disruption.settings import DisruptionSettings
     from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import ResolvedNodePools
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.disruption.command import Command
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.snapshot import Snapshot
 
 
@@ -47,14 +48,10 @@ class Buying:
             CatalogMissingError: there is nothing to choose from yet.
         """
         if self._resolved_pools is None:
-            self._resolved_pools = gather_supply(
-                snapshot,
-                catalog_store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None),
-                describe(aws.eks(), self._settings.cluster_name),
-                table=self._settings.table_name,
-                default_instance_profile=self._settings.node_instance_profile,
-                now=now,
+            catalog = catalog_store.load(
+                aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None
             )
+            self._resolved_pools = self._cloud_provider(catalog).list_instance_types(snapshot, now=now)
         return self._resolved_pools
 
     def worth(self, action: Command, snapshot: Snapshot) -> float:
@@ -88,7 +85,14 @@ class Buying:
             Launcher(
                 client=self._client,
                 recorder=self._recorder,
-                cluster=describe(aws.eks(), self._settings.cluster_name),
-                table=self._settings.table_name,
+                cloud_provider=self._cloud_provider(),
                 logger=self._logger,
             ).launch(claims, self.resolved_pools(snapshot, now=runtime.current().now()))
+
+    def _cloud_provider(self, catalog: InstanceTypeCatalog | None = None) -> EC2CloudProvider:
+        return EC2CloudProvider(
+            cluster_name=self._settings.cluster_name,
+            table_name=self._settings.table_name,
+            default_instance_profile=self._settings.node_instance_profile,
+            catalog=catalog,
+        )

@@ -23,6 +23,7 @@ from functions.interruption.instance_lookup import instance_facts
 from functions.interruption.messages.notice import Action, Evidence
 from functions.interruption.node_claim_lookup import NodeClaimLookup
 from shared import runtime
+from shared.cloud_provider import instance_id
 from shared.cluster import resources
 from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, NotFoundError
@@ -30,7 +31,6 @@ from shared.cluster.events import recorder
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.launch.instances import instance_id
 from shared.provisioning.provisioner import Provisioner
 from shared.termination import delayed_eviction
 

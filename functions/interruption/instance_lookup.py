@@ -39,7 +39,7 @@ def instance_facts(
             for i, evidence in evidence_by_instance.items()
             if i not in statuses or not _SPOT_EVIDENCE.issuperset(evidence)
         )
-        described = instances.describe(other_ids, ec2=ec2)
+        described = instances.get(other_ids, ec2=ec2)
     except (BotoCoreError, ClientError) as error:
         logger.warning(
             "EC2 could not be called; events are accepted without verification",

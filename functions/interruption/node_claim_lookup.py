@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from shared import runtime
 from shared.api.nodeclaim import NodeClaim
+from shared.cloud_provider import instance_id
 from shared.cluster import resources
 from shared.cluster.listing import list_objects
-from shared.launch.instances import instance_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from functions.lifecycle.cluster_metrics import ClusterMetrics
     from functions.lifecycle.settings import LifecycleSettings
     from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import CloudProvider
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.cluster.resources import Resource
@@ -51,6 +52,7 @@ class ReconcileContext:
     settings: LifecycleSettings
     client: Client
     recorder: Recorder
+    cloud_provider: CloudProvider
     logger: Logger
     now: datetime
     report: Report = field(default_factory=Report)

@@ -24,7 +24,7 @@ from shared import runtime
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.snapshot_reader import read_snapshot
-from shared.launch.instances import describe_cluster_instances
+from shared.launch.ec2_cloud_provider import EC2CloudProvider
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
@@ -42,7 +42,12 @@ def reconcile(
     """
     client = connect(settings)
     context = ReconcileContext(
-        settings=settings, client=client, recorder=recorder(client), logger=logger, now=runtime.current().now()
+        settings=settings,
+        client=client,
+        recorder=recorder(client),
+        cloud_provider=EC2CloudProvider(cluster_name=settings.cluster_name),
+        logger=logger,
+        now=runtime.current().now(),
     )
     snapshot = read_snapshot(client, now=context.now)
     failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, snapshot)
@@ -54,7 +59,7 @@ def reconcile(
     if resolve_node_classes:
         adoption.adopt(context, snapshot)
     if compare_with_ec2:
-        instances = describe_cluster_instances(settings.cluster_name)
+        instances = context.cloud_provider.list()
         garbage_collection.collect(context, snapshot, instances)
         node_repair.repair_nodes(context, snapshot)
         unused_resources.delete_unused(context, snapshot, instances)

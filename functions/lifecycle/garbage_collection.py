@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from functions.lifecycle.provider_id import restore_provider_id
 from shared import hints
 from shared.api import nodeclaim
-from shared.launch.instances import instance_id
+from shared.cloud_provider import instance_id
 from shared.termination import garbage, requeue
 
 if TYPE_CHECKING:
     from functions.lifecycle.context import ReconcileContext
     from shared.api.nodeclaim import NodeClaim
-    from shared.launch.instances import Instance
+    from shared.cloud_provider import Instance
     from shared.snapshot import Snapshot
 
 

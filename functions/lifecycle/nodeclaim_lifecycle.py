@@ -18,8 +18,8 @@ from shared import hints, parallel
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
+from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
-from shared.launch.instances import describe_cluster_instances, instance_id
 from shared.termination import garbage
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from functions.lifecycle.liveness import LivenessFailure
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
-    from shared.launch.instances import Instance
+    from shared.cloud_provider import Instance
     from shared.snapshot import Snapshot
     from shared.termination.delayed_eviction import DelayedPods
 
@@ -99,11 +99,7 @@ def _unrecorded_instances(context: ReconcileContext, snapshot: Snapshot) -> _Unr
     if not overdue:
         return _UnrecordedInstances()
     recorded = {instance_id(c.status.provider_id) for c in snapshot.node_claims}
-    unrecorded = [
-        i
-        for i in describe_cluster_instances(context.settings.cluster_name)
-        if garbage.is_alive(i) and i.id not in recorded
-    ]
+    unrecorded = [i for i in context.cloud_provider.list() if garbage.is_alive(i) and i.id not in recorded]
     return _UnrecordedInstances(
         by_nodeclaim={name: i for i in unrecorded if (name := i.tags.get(names.NODECLAIM_TAG, "")) in overdue},
         by_launch_group={

@@ -13,7 +13,7 @@ from shared.cluster import resources, writes
 if TYPE_CHECKING:
     from functions.lifecycle.context import ReconcileContext
     from shared.api.nodeclaim import NodeClaim
-    from shared.launch.instances import Instance
+    from shared.cloud_provider import Instance
 
 
 def restore_provider_id(context: ReconcileContext, claim: NodeClaim, instance: Instance) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from functions.lifecycle.context import ReconcileContext
     from shared.api.kubernetes import Node
-    from shared.launch.instances import Instance
+    from shared.cloud_provider import Instance
     from shared.snapshot import Snapshot
 
 UNUSED_AFTER = timedelta(hours=1)

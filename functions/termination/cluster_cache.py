@@ -11,25 +11,24 @@ from shared.api.storage import PersistentVolumeClaim, VolumeAttachment
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import list_objects
-from shared.launch.instances import describe_cluster_instances
 from shared.termination import garbage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shared.cloud_provider import CloudProvider, Instance
     from shared.cluster.client import Client
     from shared.cluster.listing import ObjectList
-    from shared.launch.instances import Instance
 
 T = TypeVar("T")
 
 
 class ClusterCache:
-    """Lists that are read at their first use. ``cluster`` is the cluster's name."""
+    """Lists that are read at their first use."""
 
-    def __init__(self, client: Client, cluster: str) -> None:
+    def __init__(self, client: Client, cloud_provider: CloudProvider) -> None:
         self._client = client
-        self._cluster = cluster
+        self._cloud_provider = cloud_provider
         self._lists: dict[str, Any] = {}
 
     def node_of(self, claim: NodeClaim) -> Node | None:
@@ -58,7 +57,7 @@ class ClusterCache:
 
     def instances(self) -> tuple[Instance, ...]:
         """Every instance with the cluster's tag."""
-        return self._read_once("instances", lambda: describe_cluster_instances(self._cluster))
+        return self._read_once("instances", self._cloud_provider.list)
 
     def instances_without_undecoded_nodeclaims(self) -> tuple[Instance, ...]:
         """Every instance with the cluster's tag, without those whose NodeClaim can't be decoded."""

@@ -25,13 +25,13 @@ from shared.api.kubernetes import Node
 from shared.api.meta import ObjectMeta, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.pods import is_terminating
+from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.errors import NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.snapshot_reader import list_pods_on_node
-from shared.launch.instances import describe, instance_id
-from shared.launch.termination import terminate
+from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.termination import garbage, requeue
 from shared.termination.requeue import WaitReason
 
@@ -51,7 +51,8 @@ class TerminationController:
         self._logger = logger
         self._client = connect(settings)
         self._recorder = recorder(self._client)
-        self._cache = ClusterCache(self._client, settings.cluster_name)
+        self._cloud_provider = EC2CloudProvider(cluster_name=settings.cluster_name)
+        self._cache = ClusterCache(self._client, self._cloud_provider)
         self._requeue_sender = RequeueSender(self._client, settings)
         self._terminator = Terminator(
             client=self._client,
@@ -59,7 +60,9 @@ class TerminationController:
             evictor=Evictor(client=self._client, recorder=self._recorder),
             logger=logger,
         )
-        self._instance_termination = InstanceTermination(self._client, self._requeue_sender, logger=logger)
+        self._instance_termination = InstanceTermination(
+            self._client, self._cloud_provider, self._requeue_sender, logger=logger
+        )
         self._unblocked: set[str] = set()
 
     def reconcile_nodeclaim(self, claim_name: str) -> None:
@@ -100,7 +103,7 @@ class TerminationController:
         confirmed = [i for i in without_nodeclaim if i in candidates]
         if confirmed:
             self._logger.warning("Terminating instances without a NodeClaim", extra={"instances": confirmed})
-            terminate(confirmed)
+            self._cloud_provider.delete(confirmed)
 
     def finish(self) -> None:
         """Terminate the instances of all drained NodeClaims with one call, and send the requeues.
@@ -153,7 +156,7 @@ class TerminationController:
         if is_true(node.status.conditions, "Ready"):
             return False
         known_id = instance_id(claim.status.provider_id)
-        if known_id and any(garbage.is_alive(i) for i in describe([known_id])):
+        if known_id and any(garbage.is_alive(i) for i in self._cloud_provider.get([known_id])):
             return False
         message = f"instance {known_id} is gone; removing node {node.metadata.name} without draining it"
         self._recorder.record(node.ref, "Warning", "InstanceGone", message)

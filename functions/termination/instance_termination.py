@@ -11,10 +11,9 @@ from functions.termination.finalizer import finalize_nodeclaim
 from shared import runtime
 from shared.api import nodeclaim
 from shared.api.meta import with_condition
+from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
-from shared.launch.instances import describe, instance_id
-from shared.launch.termination import terminate
 from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from functions.termination.requeue_sender import RequeueSender
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import CloudProvider
     from shared.cluster.client import Client
 
 _TERMINATED = "terminated"
@@ -32,8 +32,11 @@ _TERMINATING = frozenset({"shutting-down", _TERMINATED})
 class InstanceTermination:
     """The drained NodeClaims of one invocation."""
 
-    def __init__(self, client: Client, requeue_sender: RequeueSender, *, logger: Logger) -> None:
+    def __init__(
+        self, client: Client, cloud_provider: CloudProvider, requeue_sender: RequeueSender, *, logger: Logger
+    ) -> None:
         self._client = client
+        self._cloud_provider = cloud_provider
         self._requeue_sender = requeue_sender
         self._logger = logger
         self._drained: dict[str, tuple[NodeClaim, Node | None]] = {}
@@ -50,10 +53,10 @@ class InstanceTermination:
         """
         instance_ids = {name: instance_id(claim.status.provider_id) for name, (claim, _) in self._drained.items()}
         described = sorted({i for i in instance_ids.values() if i})
-        states = {i.id: i.state for i in describe(described)} if described else {}
+        states = {i.id: i.state for i in self._cloud_provider.get(described)} if described else {}
         living = [i for i, state in states.items() if state not in _TERMINATING]
         if living:
-            terminate(living)
+            self._cloud_provider.delete(living)
             self._logger.info("Terminated instances", extra={"instances": living, "nodeclaims": sorted(instance_ids)})
         for name, (claim, node) in self._drained.items():
             if states.get(instance_ids[name], _TERMINATED) == _TERMINATED:

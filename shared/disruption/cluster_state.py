@@ -15,13 +15,14 @@ from shared.disruption.disruption_queue import is_queued
 from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
+    from shared.cloud_provider import InstanceNetwork
     from shared.disruption.command import MethodResult
     from shared.instance_types.instance_type import InstanceType
     from shared.snapshot import Snapshot
@@ -35,12 +36,8 @@ def workload_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     return tuple(p for p in pods if not (is_terminal(p) or is_daemon(p) or is_mirror(p)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstanceNetwork:
-    """The ids of an instance's subnet and security groups; empty: not known."""
-
-    subnet: str = ""
-    security_groups: frozenset[str] = frozenset()
+def _not_drifted(_claim: NodeClaim, _node_class: EC2NodeClass, _network: InstanceNetwork | None) -> str:
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +47,7 @@ class ClusterState:
     ``selected`` names claims that this reconcile has already chosen for disruption. ``nominated`` names nodes and
     claims that pods are expected on. ``instance_types`` and ``not_ready`` are as in
     :class:`~shared.scheduling.decision.Problem`. ``node_classes`` are by pool, as resolved now. ``instance_networks``
-    are by provider id, of the instances that are known.
+    are by provider id, of the instances that are known. ``is_drifted`` is the cloud provider's.
     """
 
     snapshot: Snapshot
@@ -61,6 +58,7 @@ class ClusterState:
     not_ready: Mapping[str, str] = field(default_factory=dict)
     node_classes: Mapping[str, EC2NodeClass] = field(default_factory=dict)
     instance_networks: Mapping[str, InstanceNetwork] = field(default_factory=dict)
+    is_drifted: Callable[[NodeClaim, EC2NodeClass, InstanceNetwork | None], str] = _not_drifted
 
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:

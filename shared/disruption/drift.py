@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.hash import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, hash_node_class, hash_node_pool
+from shared.api.hash import NODEPOOL_HASH_VERSION, hash_node_pool
 from shared.api.meta import is_true, with_condition
 from shared.disruption import graceful_replacement
 from shared.disruption.candidates import all_candidates, dynamic_candidates
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState, InstanceNetwork
+    from shared.disruption.cluster_state import ClusterState
     from shared.disruption.command import Command
 
 REASON = DRIFTED
@@ -42,7 +41,7 @@ def disruption_message(state: ClusterState, candidate: Candidate) -> str:
     if message or node_class is None:
         return message
     network = state.instance_networks.get(candidate.claim.status.provider_id)
-    return _node_class_drift(candidate.claim, node_class, network)
+    return state.is_drifted(candidate.claim, node_class, network)
 
 
 def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
@@ -96,31 +95,4 @@ def _requirement_drift(candidate: Candidate) -> str:
         if not allowed.has(value):
             actual = f"is {value}" if value is not None else "is missing"
             return f"label {key} {actual}, which NodePool {candidate.pool.name} no longer allows"
-    return ""
-
-
-def _node_class_drift(claim: NodeClaim, node_class: EC2NodeClass, network: InstanceNetwork | None) -> str:
-    annotations, status = claim.metadata.annotations, node_class.status
-    same_version = annotations.get(names.NODECLASS_HASH_VERSION) == NODECLASS_HASH_VERSION
-    if same_version and annotations.get(names.NODECLASS_HASH) != hash_node_class(node_class):
-        return f"{node_class.ref} has changed"
-    if status.amis and claim.status.image_id and claim.status.image_id not in {a.id for a in status.amis}:
-        return f"AMI {claim.status.image_id} is no longer selected by {node_class.ref}"
-    if network is not None and (message := _network_drift(network, node_class)):
-        return message
-    reservation = claim.metadata.labels.get(names.RESERVATION_LABELS[0])
-    reserved = claim.metadata.labels.get(names.CAPACITY_TYPE) == names.RESERVED
-    if reserved and reservation and reservation not in {r.id for r in status.capacity_reservations}:
-        return f"capacity reservation {reservation} is no longer selected by {node_class.ref}"
-    return ""
-
-
-def _network_drift(network: InstanceNetwork, node_class: EC2NodeClass) -> str:
-    status = node_class.status
-    if status.subnets and network.subnet and network.subnet not in {s.id for s in status.subnets}:
-        return f"subnet {network.subnet} is no longer selected by {node_class.ref}"
-    selected = {g.id for g in status.security_groups}
-    if selected and network.security_groups and selected != network.security_groups:
-        actual, expected = ", ".join(sorted(network.security_groups)), ", ".join(sorted(selected))
-        return f"the instance has security groups {actual}; {node_class.ref} selects {expected}"
     return ""

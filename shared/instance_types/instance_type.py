@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from shared.api.quantity import Resources
 
+OfferingKey = tuple[str, str, str]
+"""Capacity type, instance type, zone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclass import ResolvedCapacityReservation
     from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
-    from shared.instance_types.unavailable_offerings import OfferingKey
+    from shared.instance_types.instance_type import OfferingKey
 
 RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE = labels.RESERVATION_LABELS
 PRICE_DIVISOR = 10_000_000

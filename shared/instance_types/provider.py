@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclass import EC2NodeClass, Kubelet
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.instance_types.unavailable_offerings import OfferingKey
+    from shared.instance_types.instance_type import OfferingKey
 
 RAID0 = "RAID0"
 _EFA_INTERFACE_TYPES = frozenset({"efa", "efa-only"})

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import WriteRequestUnionTypeDef
 
+    from shared.instance_types.instance_type import OfferingKey
+
 TTL = timedelta(minutes=3)
 """Karpenter's, docs/facts/karpenter.md section 4."""
 RETRY_AFTER = timedelta(seconds=50)
@@ -27,9 +29,6 @@ _A_CALL = 25
 """Items that BatchWriteItem takes."""
 _WAITS = (0.05, 0.1, 0.2, 0.4)
 """Seconds between tries of what DynamoDB puts off."""
-
-OfferingKey = tuple[str, str, str]
-"""Capacity type, instance type, zone."""
 
 
 def mark(dynamodb: DynamoDBClient, table: str, offerings: Iterable[OfferingKey], *, reason: str, now: datetime) -> None:

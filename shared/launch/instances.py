@@ -1,68 +1,44 @@
-"""The cluster's instances as EC2 knows them, found by their tags. Reading only: whoever terminates imports more."""
+"""Instances in EC2: listed by cluster or launch group, described by id, terminated."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
 
 from shared import aws
 from shared.api import labels
+from shared.cloud_provider import Instance
+from shared.launch.node_class.selector_terms import code
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Sequence
 
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
-ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")
-LAUNCHED = ("pending", "running")
+_NOT_TERMINATED = ("pending", "running", "stopping", "stopped", "shutting-down")
+_PENDING_OR_RUNNING = ("pending", "running")
 _VALUES_A_FILTER = 200
+_A_CALL = 500
+"""Instance ids in one call; EC2 takes 1,000 and advises fewer."""
+_NOT_FOUND = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
+_ID = re.compile(r"\bi-[0-9a-f]+\b")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instance:
-    """An instance; ``state`` is EC2's: pending, running, stopping, stopped, shutting-down, terminated."""
-
-    id: str
-    type: str
-    zone: str
-    state: str
-    launched_at: datetime
-    tags: Mapping[str, str]
-    image_id: str
-    capacity_type: str
-    private_dns_name: str = ""
-    subnet_id: str = ""
-    security_groups: tuple[str, ...] = ()
-
-    @property
-    def provider_id(self) -> str:
-        """As the node's spec has it."""
-        return provider_id(self.zone, self.id)
-
-
-def provider_id(zone: str, instance_id: str) -> str:
-    """``aws:///<zone>/<instance id>``, the cloud provider's form."""
-    return f"aws:///{zone}/{instance_id}"
-
-
-def instance_id(provider_id: str) -> str:
-    """The instance id of a provider id, or "" if it is none of EC2's."""
-    found = provider_id.rpartition("/")[2]
-    return found if provider_id.startswith("aws:///") and found.startswith("i-") else ""
-
-
-def describe_cluster_instances(cluster_name: str, *, states: Sequence[str] = ALIVE) -> tuple[Instance, ...]:
-    """Every instance that carries the cluster's tag and is in one of the states, by id.
+def list_by_cluster(cluster_name: str) -> tuple[Instance, ...]:
+    """Every instance that has the cluster's tag and isn't terminated, by id.
 
     Raises:
         ClientError: EC2 refused.
     """
-    return _describe([{"Name": f"tag:{labels.CLUSTER_TAG.format(cluster=cluster_name)}", "Values": ["owned"]}], states)
+    return _describe(
+        [{"Name": f"tag:{labels.CLUSTER_TAG.format(cluster=cluster_name)}", "Values": ["owned"]}], _NOT_TERMINATED
+    )
 
 
-def of_launch_groups(cluster_name: str, groups: Sequence[str]) -> tuple[Instance, ...]:
+def list_by_launch_group(cluster_name: str, groups: Sequence[str]) -> tuple[Instance, ...]:
     """The instances that were launched for those groups and are starting or running, by id.
 
     Raises:
@@ -75,12 +51,12 @@ def of_launch_groups(cluster_name: str, groups: Sequence[str]) -> tuple[Instance
                 {"Name": f"tag:{labels.CLUSTER_TAG.format(cluster=cluster_name)}", "Values": ["owned"]},
                 {"Name": f"tag:{labels.LAUNCH_GROUP}", "Values": list(groups[start : start + _VALUES_A_FILTER])},
             ],
-            LAUNCHED,
+            _PENDING_OR_RUNNING,
         )
     return tuple(sorted(found, key=lambda i: i.id))
 
 
-def describe(instance_ids: Sequence[str], *, ec2: EC2Client | None = None) -> tuple[Instance, ...]:
+def get(instance_ids: Sequence[str], *, ec2: EC2Client | None = None) -> tuple[Instance, ...]:
     """Those of the instances that EC2 still knows, terminated ones too, by id. Unknown ids are no error.
 
     ``ec2``: the client to ask by, if not the usual one.
@@ -91,7 +67,7 @@ def describe(instance_ids: Sequence[str], *, ec2: EC2Client | None = None) -> tu
     found: list[Instance] = []
     for start in range(0, len(instance_ids), _VALUES_A_FILTER):
         some = list(instance_ids[start : start + _VALUES_A_FILTER])
-        found += _describe([{"Name": "instance-id", "Values": some}], (*ALIVE, "terminated"), ec2=ec2)
+        found += _describe([{"Name": "instance-id", "Values": some}], (*_NOT_TERMINATED, "terminated"), ec2=ec2)
     return tuple(sorted(found, key=lambda i: i.id))
 
 
@@ -127,3 +103,34 @@ def _capacity_type(described: InstanceTypeDef) -> str:
     if described.get("InstanceLifecycle") == "spot":
         return labels.SPOT
     return labels.RESERVED if described.get("CapacityReservationId") else labels.ON_DEMAND
+
+
+def terminate(instance_ids: Sequence[str]) -> tuple[str, ...]:
+    """Terminate the instances, in batches; returns those that EC2 knew. One that is gone already is no error.
+
+    EC2 refuses a whole batch for one unknown id, so that id is taken out and the rest is asked for again.
+
+    Raises:
+        ClientError: EC2 refused for another reason; terminating again is harmless.
+    """
+    known: list[str] = []
+    wanted = list(dict.fromkeys(instance_ids))
+    for start in range(0, len(wanted), _A_CALL):
+        known += _terminate(wanted[start : start + _A_CALL])
+    return tuple(known)
+
+
+def _terminate(batch: list[str]) -> list[str]:
+    while batch:
+        try:
+            aws.ec2().terminate_instances(InstanceIds=batch)
+        except ClientError as error:
+            if code(error) not in _NOT_FOUND:
+                raise
+            unknown = set(_ID.findall(error.response["Error"].get("Message", ""))) & set(batch)
+            if not unknown:
+                return [i for one in batch for i in _terminate([one])] if len(batch) > 1 else []
+            batch = [i for i in batch if i not in unknown]
+        else:
+            return batch
+    return []

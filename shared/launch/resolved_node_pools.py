@@ -5,12 +5,12 @@ The same answer feeds the provisioner, the pools' conditions and the command lin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from shared.api.nodepool import node_class_for
+from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import discovered_capacity
 from shared.instance_types.provider import list_instance_types
 from shared.launch.node_class.readiness import node_class_not_ready, node_class_of
@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from shared.cluster.info import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResolvedNodePools:
-    """By pool name: the instance types it may launch, or why it may not; and the class it launches with.
-
-    Classes carry what AWS says of them now, and a Provisioner's own kubelet settings.
-    """
-
-    instance_types: Mapping[str, tuple[InstanceType, ...]]
-    not_ready: Mapping[str, str]
-    node_classes: Mapping[str, EC2NodeClass]
 
 
 def resolve_node_classes(

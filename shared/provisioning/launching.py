@@ -9,16 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared import aws, parallel, runtime
+from shared import parallel, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import to_json, with_condition
 from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
+from shared.cloud_provider import LaunchedInstance, LaunchRequest
 from shared.cluster import resources, writes
-from shared.instance_types import unavailable_offerings
-from shared.launch.fleet.launch import Launched, LaunchRequest, launch
-from shared.launch.fleet.rate_limit import Budget
 from shared.provisioning.nodeclaim import instance_types
 
 if TYPE_CHECKING:
@@ -28,25 +26,22 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import CloudProvider, LaunchFailure, LaunchResult, ResolvedNodePools
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
-    from shared.cluster.info import ClusterInfo
     from shared.instance_types.instance_type import InstanceType
-    from shared.launch.fleet.launch import Failed
-    from shared.launch.resolved_node_pools import ResolvedNodePools
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """What launches of one run are made with. ``table`` is DynamoDB's: call budget and unavailable offerings."""
+    """What the launches of one run need."""
 
     client: Client
     recorder: Recorder
-    cluster: ClusterInfo
-    table: str
+    cloud_provider: CloudProvider
     logger: Logger
 
-    def launch(self, claims: Iterable[NodeClaim], offers: ResolvedNodePools) -> tuple[Launched | Failed, ...]:
+    def launch(self, claims: Iterable[NodeClaim], offers: ResolvedNodePools) -> tuple[LaunchResult, ...]:
         """Launch the claims and record what came of each; those whose pool or class can't launch now wait."""
         now = runtime.current().now()
         requests = []
@@ -60,20 +55,17 @@ class Launcher:
         if not requests:
             return ()
         by_name = {r.claim.name: r.claim for r in requests}
-        results = launch(requests, cluster=self.cluster, now=now, budget=Budget(aws.dynamodb(), self.table))
-        # A call's lack is said on each of its claims; it is one thing to remember.
-        lacking = dict.fromkeys(o for result in results for o in result.unavailable)
-        unavailable_offerings.mark(aws.dynamodb(), self.table, lacking, reason="NoCapacity", now=now)
+        results = self.cloud_provider.create(requests, now=now)
         parallel.each(lambda r: self._record(by_name[r.claim_name], r, now), results)
         return results
 
-    def _record(self, claim: NodeClaim, result: Launched | Failed, now: datetime) -> None:
-        if isinstance(result, Launched):
+    def _record(self, claim: NodeClaim, result: LaunchResult, now: datetime) -> None:
+        if isinstance(result, LaunchedInstance):
             self._record_launch(claim, result, now)
         else:
             self._record_failure(claim, result, now)
 
-    def _record_launch(self, claim: NodeClaim, launched: Launched, now: datetime) -> None:
+    def _record_launch(self, claim: NodeClaim, launched: LaunchedInstance, now: datetime) -> None:
         """Labels first, Launched last: a run that dies in between is taken up again by its ClientToken."""
         self.client.patch(resources.NODE_CLAIMS.path(claim.name), {"metadata": {"labels": dict(launched.labels)}})
         conditions = with_condition(
@@ -99,7 +91,7 @@ class Launcher:
             },
         )
 
-    def _record_failure(self, claim: NodeClaim, failed: Failed, now: datetime) -> None:
+    def _record_failure(self, claim: NodeClaim, failed: LaunchFailure, now: datetime) -> None:
         """Without capacity the offerings are remembered and the claim goes; what a user must mend is told on it."""
         self.logger.warning(
             "An instance was not launched",

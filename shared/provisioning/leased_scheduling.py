@@ -17,7 +17,7 @@ from shared.cluster import resources, writes
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption.disruption_queue import replaced_claims
-from shared.provisioning.nodeclaim_creation import batch_launches, gather_supply, new_node_claims
+from shared.provisioning.nodeclaim_creation import batch_launches, new_node_claims
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.static_pools import missing_replicas
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import CloudProvider, ResolvedNodePools
     from shared.cluster.client import Client
-    from shared.cluster.info import ClusterInfo
     from shared.cluster.lease import Lease
-    from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.launch.resolved_node_pools import ResolvedNodePools
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
@@ -64,8 +62,7 @@ class LeasedScheduler:
 
     client: Client
     settings: ProvisioningSettings
-    cluster: ClusterInfo
-    catalog: InstanceTypeCatalog
+    cloud_provider: CloudProvider
     holder: str
     run: str
     logger: Logger
@@ -78,7 +75,9 @@ class LeasedScheduler:
             LeaseLostError: this one took too long; nothing is written.
         """
         now = runtime.current().now()
-        with hold(self.client, cluster=self.cluster.name, holder=self.holder, now=runtime.current().now) as lease:
+        with hold(
+            self.client, cluster=self.settings.cluster_name, holder=self.holder, now=runtime.current().now
+        ) as lease:
             snapshot = read_snapshot(self.client, now=now)
             resolved_pools = self._resolved_pools(snapshot, now)
             fixed, lacks = self._write_static(lease, snapshot, resolved_pools, attempt)
@@ -112,15 +111,7 @@ class LeasedScheduler:
         )
 
     def _resolved_pools(self, snapshot: Snapshot, now: datetime, *, lately: bool = False) -> ResolvedNodePools:
-        return gather_supply(
-            snapshot,
-            self.catalog,
-            self.cluster,
-            table=self.settings.table_name,
-            default_instance_profile=self.settings.node_instance_profile,
-            now=now,
-            only_recent=lately,
-        )
+        return self.cloud_provider.list_instance_types(snapshot, now=now, only_recently_unavailable=lately)
 
     def _write_static(
         self, lease: Lease, snapshot: Snapshot, resolved_pools: ResolvedNodePools, attempt: int

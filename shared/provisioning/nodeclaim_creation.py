@@ -5,58 +5,21 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from shared import aws
 from shared.api import labels as names
 from shared.api.quantity import add, largest, parse_resources
-from shared.instance_types import unavailable_offerings
-from shared.launch import resolved_node_pools
 from shared.launch.fleet.batching import merge_launch_groups, pools_past_limits
 from shared.provisioning.nodeclaim import instance_types, nodeclaim_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.quantity import Resources
-    from shared.cluster.info import ClusterInfo
-    from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.launch.resolved_node_pools import ResolvedNodePools
+    from shared.cloud_provider import ResolvedNodePools
     from shared.scheduling.decision import Decision, PlannedNodeClaim
     from shared.snapshot import Snapshot
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-
-
-def gather_supply(
-    snapshot: Snapshot,
-    catalog: InstanceTypeCatalog,
-    cluster: ClusterInfo,
-    *,
-    table: str,
-    default_instance_profile: str,
-    now: datetime,
-    only_recent: bool = False,
-) -> ResolvedNodePools:
-    """What the snapshot's pools could launch now; ``table`` is DynamoDB's, which keeps what has no capacity.
-
-    ``lately``: only what was refused lately counts as having none (``unavailable_offerings.RETRY_AFTER``).
-    """
-    return resolved_node_pools.resolve_node_pools(
-        snapshot.node_pools,
-        snapshot.node_classes,
-        catalog,
-        cluster,
-        unavailable={
-            offering
-            for offering, at in unavailable_offerings.marked_at(aws.dynamodb(), table, now=now).items()
-            if not only_recent or now - at < unavailable_offerings.RETRY_AFTER
-        },
-        default_instance_profile=default_instance_profile,
-        now=now,
-        nodes=snapshot.nodes,
-        claims=snapshot.node_claims,
-    )
 
 
 def new_node_claims(

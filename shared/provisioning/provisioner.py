@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from shared import aws, hints, runtime
 from shared.api.pods import waited
-from shared.cluster.connect import connect, describe
+from shared.cloud_provider import LaunchedInstance, LaunchFailure
+from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.launch.fleet.launch import Failed, Launched
+from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.launching import Launcher
 from shared.provisioning.leased_scheduling import LeasedScheduler
 
@@ -49,8 +50,8 @@ class ProvisioningReport:
     claims_created: int = 0
     decision_seconds: float = 0.0
     longest_pod_wait: float | None = None
-    launched: list[Launched] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
+    launched: list[LaunchedInstance] = field(default_factory=list)
+    failed: list[LaunchFailure] = field(default_factory=list)
     unschedulable: frozenset[str] = frozenset()
     unlaunched: frozenset[str] = frozenset()
     nominated_claims: Mapping[str, str] = field(default_factory=dict)
@@ -84,12 +85,16 @@ class Provisioner:
             LeaseLostError: this one took too long to decide.
         """
         report = ProvisioningReport()
-        cluster = describe(aws.eks(), self._settings.cluster_name)
+        cloud_provider = EC2CloudProvider(
+            cluster_name=self._settings.cluster_name,
+            table_name=self._settings.table_name,
+            default_instance_profile=self._settings.node_instance_profile,
+            catalog=self._catalog(),
+        )
         deciding = LeasedScheduler(
             client=self._client,
             settings=self._settings,
-            cluster=cluster,
-            catalog=self._catalog(),
+            cloud_provider=cloud_provider,
             holder=self._holder,
             run=self._run,
             logger=self._logger,
@@ -97,8 +102,7 @@ class Provisioner:
         launching = Launcher(
             client=self._client,
             recorder=self._recorder,
-            cluster=cluster,
-            table=self._settings.table_name,
+            cloud_provider=cloud_provider,
             logger=self._logger,
         )
         for attempt in range(MAX_ROUNDS):
@@ -106,8 +110,8 @@ class Provisioner:
             self._tell(decided)
             claims = (*decided.unlaunched, *decided.created)
             results = launching.launch(claims, decided.resolved_pools)
-            launched = [r for r in results if isinstance(r, Launched)]
-            failed = [r for r in results if isinstance(r, Failed)]
+            launched = [r for r in results if isinstance(r, LaunchedInstance)]
+            failed = [r for r in results if isinstance(r, LaunchFailure)]
             report.claims_created += len(decided.created)
             report.decision_seconds = max(report.decision_seconds, decided.decision.stats.get("seconds", 0.0))
             if decided.created:

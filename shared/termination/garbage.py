@@ -30,7 +30,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true
 from shared.api.nodeclaim import REGISTRATION_TIMEOUT
-from shared.launch.instances import instance_id
+from shared.cloud_provider import instance_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
-    from shared.launch.instances import Instance
+    from shared.cloud_provider import Instance
 
 GRACE_PERIOD = timedelta(seconds=30)
 """Younger instances and NodeClaims are left alone: EC2 and the cluster are eventually consistent."""

@@ -5,9 +5,11 @@ Source of the capacity codes: docs/facts/karpenter.md section 4.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING
 
-Kind = Literal["capacity", "configuration", "throttled", "gone"]
+if TYPE_CHECKING:
+    from shared.cloud_provider import FailureKind
+
 
 CAPACITY = frozenset(
     {
@@ -62,7 +64,7 @@ MISMATCH = "IdempotentParameterMismatch"
 DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
 
 
-def kind(code: str) -> Kind:
+def kind(code: str) -> FailureKind:
     """What to do about the error: launch elsewhere, wait, look again, or tell a person."""
     if code in CAPACITY:
         return "capacity"

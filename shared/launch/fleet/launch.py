@@ -20,6 +20,7 @@ from shared.ami_family.bootstrap import UserDataError
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import ResolvedAMI
+from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
 from shared.launch import instances
 from shared.launch import launch_template as templates
 from shared.launch.fleet import errors
@@ -34,67 +35,16 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
-    from shared.api.quantity import Resources
+    from shared.cloud_provider import FailureKind, Instance, LaunchRequest, LaunchResult
     from shared.cluster.info import ClusterInfo
-    from shared.instance_types.instance_type import InstanceType
-    from shared.instance_types.unavailable_offerings import OfferingKey
+    from shared.instance_types.instance_type import OfferingKey
     from shared.launch.fleet.rate_limit import Budget
     from shared.launch.fleet.request import Boot
-    from shared.launch.instances import Instance
 
 
 _TOKENS = 4
 PATIENCE = timedelta(seconds=10)
 """How long launches wait for the call budget in one run: twenty calls beyond its burst. The rest waits in the queue."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchRequest:
-    """A claim to launch. The class's status is resolved; the types are cheapest first, offerings as available now."""
-
-    claim: NodeClaim
-    node_class: EC2NodeClass
-    instance_types: tuple[InstanceType, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Launched:
-    """A claim's instance. ``price`` is USD per hour; ``labels`` are those of its type and offering.
-
-    ``unavailable`` are offerings that had no capacity although the launch went well elsewhere: as in :class:`Failed`.
-    """
-
-    claim_name: str
-    instance_id: str
-    provider_id: str
-    instance_type: str
-    zone: str
-    capacity_type: str
-    image_id: str
-    price: float
-    capacity: Resources
-    allocatable: Resources
-    labels: dict[str, str]
-    unavailable: tuple[OfferingKey, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failed:
-    """A claim that got no instance. ``reason`` is CamelCase, ``message`` one sentence for a person.
-
-    ``kind``: *capacity* — plan its pods again without the ``unavailable`` offerings (capacity type, instance type,
-    zone); *configuration* — a person must change something; *throttled* — try the same claim again later; *gone* —
-    what its class resolved to isn't there any more, look again.
-    """
-
-    claim_name: str
-    kind: errors.Kind
-    reason: str
-    message: str
-    unavailable: tuple[OfferingKey, ...] = ()
-
-
-Result = Launched | Failed
 
 
 def launch(
@@ -103,7 +53,7 @@ def launch(
     cluster: ClusterInfo,
     now: datetime,
     budget: Budget | None = None,
-) -> tuple[Result, ...]:
+) -> tuple[LaunchResult, ...]:
     """Launch the claims: one answer each, in the order of the requests. Makes at most one CreateFleet call a group.
 
     More calls are made only where a template is gone, where EC2 says that a replay differs from the first try, or
@@ -115,7 +65,7 @@ def launch(
     for request in requests:
         groups[_group_of(request.claim)].append(request)
     promised: Counter[str] = Counter()
-    results: dict[str, Result] = {}
+    results: dict[str, LaunchResult] = {}
     for name, members in groups.items():
         group = _Group(
             name, tuple(sorted(members, key=lambda r: r.claim.metadata.uid)), cluster, promised, budget, now + PATIENCE
@@ -163,7 +113,7 @@ class _Group:
         claims = [r.claim for r in self.requests]
         return Asking(group=self.name, cluster=self.cluster, node_class=self.node_class, claims=claims)
 
-    def launch(self) -> list[Result]:
+    def launch(self) -> list[LaunchResult]:
         try:
             return self._launch()
         except _RefusedError as error:
@@ -175,7 +125,7 @@ class _Group:
         except BotoCoreError as error:
             return [self._failed(r.claim, "throttled", "Unreachable", str(error)) for r in self.requests]
 
-    def _launch(self) -> list[Result]:
+    def _launch(self) -> list[LaunchResult]:
         status = self.node_class.status
         best = subnets.best(subnets.refreshed(aws.ec2(), status.subnets), self.promised)
         types, requirements = self.first.instance_types, self.first.claim.spec.requirements
@@ -200,12 +150,12 @@ class _Group:
             tried = later
         return results
 
-    def _fall_back(self, wanted: Plan, results: list[Result], tried: str) -> list[Result]:
+    def _fall_back(self, wanted: Plan, results: list[LaunchResult], tried: str) -> list[LaunchResult]:
         """Ask for the claims that got nothing once more, by the next capacity type that they allow.
 
         All their types had none in any zone, so planning again would only find dearer ones of the same kind.
         """
-        lacking = {r.claim_name: r for r in results if isinstance(r, Failed) and r.kind == "capacity"}
+        lacking = {r.claim_name: r for r in results if isinstance(r, LaunchFailure) and r.kind == "capacity"}
         requests = [r for r in self.requests if r.claim.name in lacking]
         uids = ",".join(r.claim.metadata.uid for r in requests)
         try:
@@ -230,15 +180,15 @@ class _Group:
     def _minute(self) -> str:
         return f"{self.deadline:%Y-%m-%dT%H:%M}"
 
-    def _recover(self, wanted: Plan | None, *, again: str = "") -> list[Result]:
+    def _recover(self, wanted: Plan | None, *, again: str = "") -> list[LaunchResult]:
         """The group may have been launched before: deal what is there by its tag, and launch only what is missing.
 
         ``again`` makes the tokens of a later try differ from those of an earlier one, whose answers EC2 repeats.
         """
-        found = instances.of_launch_groups(self.cluster.name, [self.name])
+        found = instances.list_by_launch_group(self.cluster.name, [self.name])
         by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in found if labels.NODECLAIM_TAG in i.tags}
         free = [i for i in found if labels.NODECLAIM_TAG not in i.tags]
-        results: list[Result] = []
+        results: list[LaunchResult] = []
         missing: list[LaunchRequest] = []
         for request in self.requests:
             instance = by_claim.get(request.claim.name) or (free.pop(0) if free else None)
@@ -302,18 +252,18 @@ class _Group:
         process = runtime.current()
         return budget.take_by(self.deadline, now=process.now, sleep=process.sleep)
 
-    def _deal(self, wanted: Plan, answer: Answer, requests: Sequence[LaunchRequest]) -> list[Result]:
+    def _deal(self, wanted: Plan, answer: Answer, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
         """Instances in order of id to claims in order of uid; claims beyond them failed."""
         lacking = answer.lacking
-        results: list[Result] = []
+        results: list[LaunchResult] = []
         dealt = sorted(answer.launched, key=lambda pair: pair[0])[: len(requests)]
         single = len(requests) == 1
         for request, (instance_id, choice) in zip(requests, dealt, strict=False):
             result = self._hand_over(request, instance_id, choice, choice.image.id, tagged=single)
-            results.append(replace(result, unavailable=lacking) if isinstance(result, Launched) else result)
+            results.append(replace(result, unavailable=lacking) if isinstance(result, LaunchedInstance) else result)
         return results + [self._unfilled(r.claim, answer, wanted, lacking) for r in requests[len(dealt) :]]
 
-    def _take(self, request: LaunchRequest, instance: Instance) -> Result:
+    def _take(self, request: LaunchRequest, instance: Instance) -> LaunchResult:
         """Deal an instance that was found by its tags."""
         choice = _choice_of(request, instance)
         if choice is None:
@@ -328,7 +278,7 @@ class _Group:
 
     def _hand_over(
         self, request: LaunchRequest, instance_id: str, choice: Choice, image_id: str, *, tagged: bool
-    ) -> Result:
+    ) -> LaunchResult:
         if not tagged:
             try:
                 tags = templates.tag_list(self._asking.dealt_tags(request.claim))
@@ -338,10 +288,10 @@ class _Group:
                 kind = errors.kind(_code(error))
                 return self._failed(request.claim, "throttled" if kind == "capacity" else kind, _code(error), message)
         offering, instance_type = choice.offering, choice.instance_type
-        return Launched(
+        return LaunchedInstance(
             claim_name=request.claim.name,
             instance_id=instance_id,
-            provider_id=instances.provider_id(offering.zone, instance_id),
+            provider_id=provider_id(offering.zone, instance_id),
             instance_type=instance_type.name,
             zone=offering.zone,
             capacity_type=offering.capacity_type,
@@ -352,7 +302,9 @@ class _Group:
             labels=offering_labels(instance_type, offering),
         )
 
-    def _unfilled(self, claim: NodeClaim, answer: Answer, wanted: Plan, lacking: tuple[OfferingKey, ...]) -> Failed:
+    def _unfilled(
+        self, claim: NodeClaim, answer: Answer, wanted: Plan, lacking: tuple[OfferingKey, ...]
+    ) -> LaunchFailure:
         """Why the call filled fewer than asked: the first error that is not about capacity, else capacity."""
         for refused in answer.refusals:
             if (kind := errors.kind(refused.code)) != "capacity":
@@ -364,7 +316,7 @@ class _Group:
         text = f"EC2 has no {wanted.capacity_type} capacity for {_some(lacking)}{said}"
         return self._failed(claim, "capacity", refused.code, text, lacking)
 
-    def _all_failed(self, code: str, message: str, requests: Sequence[LaunchRequest]) -> list[Result]:
+    def _all_failed(self, code: str, message: str, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
         kind = errors.kind(code)
         lacking: tuple[OfferingKey, ...] = ()
         if kind == "capacity" and self.wanted is not None:
@@ -373,15 +325,15 @@ class _Group:
 
     @staticmethod
     def _failed(
-        claim: NodeClaim, kind: errors.Kind, reason: str, message: str, unavailable: tuple[OfferingKey, ...] = ()
-    ) -> Failed:
+        claim: NodeClaim, kind: FailureKind, reason: str, message: str, unavailable: tuple[OfferingKey, ...] = ()
+    ) -> LaunchFailure:
         plain = "".join(c for c in reason.rpartition(".")[2] if c.isalnum()) or EventReason("LaunchFailed")
-        return Failed(claim_name=claim.name, kind=kind, reason=plain, message=message, unavailable=unavailable)
+        return LaunchFailure(claim_name=claim.name, kind=kind, reason=plain, message=message, unavailable=unavailable)
 
 
-def _without(results: Sequence[Result], tried: Plan) -> bool:
+def _without(results: Sequence[LaunchResult], tried: Plan) -> bool:
     """Whether claims got nothing, and every offering that was asked for is shown to have no capacity."""
-    shown = {o for r in results if isinstance(r, Failed) and r.kind == "capacity" for o in r.unavailable}
+    shown = {o for r in results if isinstance(r, LaunchFailure) and r.kind == "capacity" for o in r.unavailable}
     return bool(shown) and shown >= {key(choice) for choice in tried.choices}
 
 

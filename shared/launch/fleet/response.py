@@ -14,7 +14,7 @@ from shared.launch.fleet import errors
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from shared.instance_types.unavailable_offerings import OfferingKey
+    from shared.instance_types.instance_type import OfferingKey
     from shared.launch.fleet.overrides import Choice, Plan
 
 _FULL_SUBNET = "InsufficientFreeAddressesInSubnet"

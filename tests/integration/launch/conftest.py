@@ -26,9 +26,10 @@ from shared.api.nodeclass import (
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
+from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster.info import ClusterInfo
 from shared.instance_types.instance_type import InstanceType, Offering
-from shared.launch.fleet.launch import Failed, Launched, LaunchRequest, launch
+from shared.launch.fleet.launch import launch
 from shared.launch.launch_template import tag_list
 from shared.launch.node_class.status import resolve
 
@@ -177,7 +178,7 @@ class Account:
         node_class: EC2NodeClass | None = None,
         budget: Budget | None = None,
         now: datetime = NOW,
-    ) -> tuple[Launched | Failed, ...]:
+    ) -> tuple[LaunchedInstance | LaunchFailure, ...]:
         chosen = node_class or self.ready()
         requests = [LaunchRequest(claim=c, node_class=chosen, instance_types=tuple(types)) for c in claims]
         return launch(requests, cluster=CLUSTER, now=now, budget=budget)

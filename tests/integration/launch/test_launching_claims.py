@@ -14,9 +14,8 @@ from shared import aws
 from shared.api import labels
 from shared.api.meta import Condition
 from shared.api.nodeclaim import NodeClaimStatus, ResourceRequests
-from shared.launch.fleet.launch import Failed, Launched
-from shared.launch.instances import describe_cluster_instances
-from shared.launch.termination import terminate
+from shared.cloud_provider import LaunchedInstance, LaunchFailure
+from shared.launch.instances import list_by_cluster, terminate
 
 if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType
@@ -41,7 +40,7 @@ def test_identical_claims_are_one_call_and_each_gets_its_own_instance(account: A
     claims = [account.claim(f"web-{i}", SPOT_OR_NOT) for i in range(5)]
     results = account.launch(claims, types)
     assert [r.claim_name for r in results] == [c.name for c in claims]
-    assert all(isinstance(r, Launched) and r.capacity_type == "spot" for r in results)
+    assert all(isinstance(r, LaunchedInstance) and r.capacity_type == "spot" for r in results)
     assert len({r.instance_id for r in results}) == 5
     assert account.fleets.calls == 1
     for result in results:
@@ -121,7 +120,7 @@ def test_what_is_missing_is_launched_once_however_often_it_is_tried(account: Acc
     for _ in range(3):
         account.restart()
         after = account.launch(claims[1:], types)
-        assert all(isinstance(r, Launched) for r in after)
+        assert all(isinstance(r, LaunchedInstance) for r in after)
     assert len(account.running()) == 3
 
 
@@ -158,7 +157,7 @@ def test_dying_at_any_call_leaves_exactly_one_instance_a_claim(
         account.launch(claims, types, node_class=node_class)
     account.restart()
     after = account.launch(claims, types, node_class=node_class)
-    assert all(isinstance(r, Launched) for r in after)
+    assert all(isinstance(r, LaunchedInstance) for r in after)
     assert len({r.instance_id for r in after}) == len(account.running()) == 3
     for result in after:
         assert account.tags(result.instance_id)["karpenter.sh/nodeclaim"] == result.claim_name
@@ -169,8 +168,8 @@ def test_a_partial_fill_deals_what_there_is_and_says_what_had_no_capacity(accoun
     account.fleets.without_capacity = {("spot", "m5.large", "us-east-1a")}
     only_spot = (labels.CAPACITY_TYPE, "In", ["spot"])
     results = account.launch([account.claim(f"web-{i}", only_spot) for i in range(5)], types)
-    launched = [r for r in results if isinstance(r, Launched)]
-    failed = [r for r in results if isinstance(r, Failed)]
+    launched = [r for r in results if isinstance(r, LaunchedInstance)]
+    failed = [r for r in results if isinstance(r, LaunchFailure)]
     assert len(launched) == len(account.running()) == 2
     assert {f.kind for f in failed} == {"capacity"}
     assert all(("spot", "m5.large", "us-east-1a") in f.unavailable for f in failed)
@@ -182,7 +181,7 @@ def test_no_capacity_anywhere_names_every_offering_that_was_tried(account: Accou
         ("spot", t.name, o.zone) for t in types for o in t.offerings if o.capacity_type == "spot"
     }
     (failed,) = account.launch([account.claim("web", (labels.CAPACITY_TYPE, "In", ["spot"]))], types)
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, LaunchFailure)
     assert failed.kind == "capacity"
     assert set(failed.unavailable) == account.fleets.without_capacity
     assert failed.reason == "InsufficientInstanceCapacity"
@@ -194,7 +193,7 @@ def test_without_any_spot_capacity_the_claims_are_launched_on_demand_at_once(acc
     account.fleets.without_capacity = {("spot", t.name, o.zone) for t in types for o in t.offerings}
     claims = [account.claim(f"web-{i}") for i in range(3)]
     results = account.launch(claims, types)
-    assert {r.capacity_type for r in results if isinstance(r, Launched)} == {"on-demand"}
+    assert {r.capacity_type for r in results if isinstance(r, LaunchedInstance)} == {"on-demand"}
     assert account.fleets.calls == 2
     assert all(set(r.unavailable) == account.fleets.without_capacity for r in results)
     account.restart()
@@ -213,7 +212,7 @@ def test_a_spot_pool_that_was_not_shown_empty_is_planned_for_again_before_on_dem
     account.fleets.room = 1
     account.fleets.code = "InternalError"
     results = account.launch([account.claim(f"web-{i}") for i in range(3)], types)
-    assert [r.capacity_type for r in results if isinstance(r, Launched)] == ["spot"]
+    assert [r.capacity_type for r in results if isinstance(r, LaunchedInstance)] == ["spot"]
     assert account.fleets.calls == 1
 
 
@@ -222,7 +221,7 @@ def test_a_template_that_was_deleted_is_made_again(account: Account, types: Type
     for template in aws.ec2().describe_launch_templates()["LaunchTemplates"]:
         aws.ec2().delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
     (result,) = account.launch([account.claim("second", group="two")], types)
-    assert isinstance(result, Launched)
+    assert isinstance(result, LaunchedInstance)
 
 
 def test_a_throttled_call_is_to_be_tried_again_and_is_not_repeated_here(account: Account, types: Types) -> None:
@@ -230,7 +229,7 @@ def test_a_throttled_call_is_to_be_tried_again_and_is_not_repeated_here(account:
     (failed,) = account.launch([account.claim("web")], types)
     assert (failed.kind, failed.reason) == ("throttled", "RequestLimitExceeded")
     assert account.fleets.calls == 1
-    assert isinstance(account.launch([account.claim("web")], types)[0], Launched)
+    assert isinstance(account.launch([account.claim("web")], types)[0], LaunchedInstance)
 
 
 @pytest.mark.parametrize(
@@ -286,10 +285,10 @@ def test_the_emptier_subnet_of_a_zone_is_taken(account: Account, types: Types) -
 
 def test_the_clusters_instances_are_found_and_terminated_by_id(account: Account, types: Types) -> None:
     results = account.launch([account.claim(f"web-{i}") for i in range(3)], types)
-    found = describe_cluster_instances("demo")
+    found = list_by_cluster("demo")
     assert {i.id for i in found} == {r.instance_id for r in results}
     assert {i.capacity_type for i in found} == {"spot"}
-    assert describe_cluster_instances("another") == ()
+    assert list_by_cluster("another") == ()
     ids = [found[0].id, "i-00000000000000000", found[1].id]
     assert set(terminate(ids)) == {found[0].id, found[1].id}
     assert len(account.running()) == 1
@@ -321,7 +320,7 @@ def test_a_claim_whose_class_was_mended_is_launched_though_its_token_was_refused
     account.fleets.room = None
     conditions = [Condition(type="Launched", status="False", reason=failed.reason)]
     told = msgspec.structs.replace(claim, status=NodeClaimStatus(conditions=conditions))
-    assert isinstance(account.launch([told], types)[0], Launched)
+    assert isinstance(account.launch([told], types)[0], LaunchedInstance)
 
 
 def test_an_answer_of_nothing_but_throttling_is_not_repeated_for_ever(account: Account, types: Types) -> None:
@@ -332,7 +331,7 @@ def test_an_answer_of_nothing_but_throttling_is_not_repeated_for_ever(account: A
     assert account.fleets.calls == 2
     account.fleets.room = None
     later = account.launch(claims, types, now=account.now + timedelta(minutes=1))
-    assert all(isinstance(r, Launched) for r in later)
+    assert all(isinstance(r, LaunchedInstance) for r in later)
     assert len(account.running()) == 2
 
 

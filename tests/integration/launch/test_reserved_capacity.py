@@ -12,9 +12,9 @@ from shared import aws
 from shared.api import labels
 from shared.api.meta import condition
 from shared.api.nodeclass import CapacityReservationSelectorTerm
+from shared.cloud_provider import LaunchedInstance
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import build_instance_types
-from shared.launch.fleet.launch import Launched
 
 Account = Any
 """The fixture's class: tests can't import from conftest."""
@@ -77,7 +77,7 @@ def test_a_reserved_instance_is_launched_into_its_reservation(reserved: Account)
     assert offering.labels["karpenter.k8s.aws/capacity-reservation-id"] == ID
     assert offering.price < 0.000001
     (result,) = reserved.launch([reserved.claim("web")], types, node_class=node_class)
-    assert isinstance(result, Launched)
+    assert isinstance(result, LaunchedInstance)
     assert (result.capacity_type, result.zone) == ("reserved", "us-east-1b")
     (request,) = reserved.fleets.requests
     assert request["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "on-demand"

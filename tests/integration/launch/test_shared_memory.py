@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from shared import aws, runtime
+from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.instance_types import unavailable_offerings
-from shared.launch.fleet.launch import PATIENCE, Failed, Launched
+from shared.launch.fleet.launch import PATIENCE
 from shared.launch.fleet.rate_limit import BURST, REFILL, Budget
 
 TABLE = "demo"
@@ -95,9 +96,9 @@ def test_launches_wait_a_little_for_the_budget_and_the_rest_is_told_to_come_back
     with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
         budget = Budget(aws.dynamodb(), TABLE)
         results = table.launch(claims, types, node_class=node_class, budget=budget, now=clock.now())
-    launched = [r for r in results if isinstance(r, Launched)]
+    launched = [r for r in results if isinstance(r, LaunchedInstance)]
     assert len(launched) == table.fleets.calls == BURST + PATIENCE.total_seconds() * REFILL
-    assert {r.kind for r in results if isinstance(r, Failed)} == {"throttled"}
+    assert {r.kind for r in results if isinstance(r, LaunchFailure)} == {"throttled"}
 
 
 def test_200_throttled_answers_stay_within_the_budget_and_all_run_in_the_end(table: Account) -> None:
@@ -111,7 +112,7 @@ def test_200_throttled_answers_stay_within_the_budget_and_all_run_in_the_end(tab
         while len(done) < len(claims):
             waiting = [c for c in claims if c.name not in done]
             results = table.launch(waiting, types, node_class=node_class, budget=budget, now=clock.now())
-            done |= {r.claim_name: r.instance_id for r in results if isinstance(r, Launched)}
+            done |= {r.claim_name: r.instance_id for r in results if isinstance(r, LaunchedInstance)}
             assert table.fleets.calls <= BURST + (clock.now() - start).total_seconds() * REFILL
     assert len(set(done.values())) == len(table.running()) == 100
     assert table.fleets.calls == 200 + 20

@@ -196,7 +196,7 @@ def deciders() -> Iterator[Deciders]:
             BillingMode="PAY_PER_REQUEST",
         )
         boto3.client("iam").create_instance_profile(InstanceProfileName="nodes")
-        few = msgspec.structs.replace(raw, shapes=tuple(s for s in raw.hardware if s.name in SHAPES))
+        few = msgspec.structs.replace(raw, hardware=tuple(s for s in raw.hardware if s.name in SHAPES))
         with runtime.using(runtime.Runtime(environ={})):
             catalog_store.save(boto3.client("s3"), SETTINGS.catalog_bucket, "demo", few)
         for kind in cluster_manifests.kinds():

@@ -28,6 +28,7 @@ from shared.api.quantity import format_resources
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.cluster_state import ClusterState
 from shared.instance_types.instance_type import InstanceType, Offering
+from shared.launch.drift import node_class_drift
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -181,7 +182,11 @@ class Cluster:
     def view(self, *, later: timedelta = timedelta(0), awaited: frozenset[str] = frozenset()) -> ClusterState:
         snapshot = replace(self.snapshot, taken_at=NOW + later)
         return ClusterState(
-            snapshot=snapshot, now=NOW + later, instance_types={"default": self.types}, nominated=awaited
+            snapshot=snapshot,
+            now=NOW + later,
+            instance_types={"default": self.types},
+            nominated=awaited,
+            is_drifted=node_class_drift,
         )
 
     def slots(self) -> BudgetTracker:

@@ -12,8 +12,9 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.nodeclaim import NodeClaimSpec
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedAMI, ResolvedSecurityGroup, ResolvedSubnet
 from shared.api.nodepool import Budget, NodeClaimTemplate, TemplateMetadata, TemplateSpec
+from shared.cloud_provider import InstanceNetwork
 from shared.disruption import drift, expiration
-from shared.disruption.cluster_state import InstanceNetwork
+from shared.launch.drift import node_class_drift
 
 if TYPE_CHECKING:
     from shared.disruption.command import MethodResult
@@ -132,6 +133,7 @@ def test_images_subnets_and_security_groups_that_are_no_longer_selected_are_drif
                     subnet="subnet-1", security_groups=frozenset({"sg-1", "sg-2"})
                 )
             },
+            is_drifted=node_class_drift,
         )
         return bool(drift.find_candidates(seen))
 

@@ -10,7 +10,7 @@ from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
-from shared.launch.instances import Instance, instance_id
+from shared.cloud_provider import Instance, instance_id
 from shared.termination.garbage import (
     GRACE_PERIOD,
     deleted_nodes_with_live_nodeclaim,

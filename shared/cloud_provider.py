@@ -1,0 +1,171 @@
+"""The seam to the cloud (Karpenter's CloudProvider): what provisioning, disruption, lifecycle, termination need.
+
+A second cloud must provide one class with the methods of :class:`CloudProvider`, in the place of
+:class:`shared.launch.ec2_cloud_provider.EC2CloudProvider`, and:
+
+- :func:`instance_id` and :func:`provider_id`: how a node's ``spec.providerID`` names an instance;
+- tags (or labels) on instances, because the owner of an instance is stored nowhere else: the cluster, the NodePool
+  (``karpenter.sh/nodepool``), the NodeClaim (``karpenter.sh/nodeclaim``) and the launch group
+  (``tenon.sh/launch-group``);
+- a node class kind with a status that says what its selectors select, and whether it is ready;
+- repeatable launches: a run may die after any call, and the next one passes the same NodeClaims to ``create``.
+
+Everything else (scheduling, disruption, eviction, conditions) works on the values of this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.api.quantity import Resources
+    from shared.instance_types.instance_type import InstanceType, OfferingKey
+    from shared.snapshot import Snapshot
+
+FailureKind = Literal["capacity", "configuration", "throttled", "gone"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedNodePools:
+    """By NodePool: the instance types that it can launch, or why it can't launch, and the node class it launches with.
+
+    The node classes have the current status and, for Provisioners, the Provisioner's own kubelet settings.
+    """
+
+    instance_types: Mapping[str, tuple[InstanceType, ...]]
+    not_ready: Mapping[str, str]
+    node_classes: Mapping[str, EC2NodeClass]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchRequest:
+    """A NodeClaim to launch. The node class's status is resolved; the types are cheapest first, offerings as of now."""
+
+    claim: NodeClaim
+    node_class: EC2NodeClass
+    instance_types: tuple[InstanceType, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchedInstance:
+    """The instance of a NodeClaim. ``price`` is USD per hour; ``labels`` are those of its type and offering.
+
+    ``unavailable`` are offerings that turned out to have no capacity, although the launch succeeded with another.
+    """
+
+    claim_name: str
+    instance_id: str
+    provider_id: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    image_id: str
+    price: float
+    capacity: Resources
+    allocatable: Resources
+    labels: dict[str, str]
+    unavailable: tuple[OfferingKey, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchFailure:
+    """A NodeClaim without an instance. ``reason`` is CamelCase, ``message`` one sentence for users.
+
+    ``kind`` says what to do. *capacity*: schedule its pods again without the ``unavailable`` offerings.
+    *configuration*: a user must change something. *throttled*: retry the same NodeClaim later. *gone*: something that
+    its node class selected was deleted; resolve the class again.
+    """
+
+    claim_name: str
+    kind: FailureKind
+    reason: str
+    message: str
+    unavailable: tuple[OfferingKey, ...] = ()
+
+
+LaunchResult = LaunchedInstance | LaunchFailure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """An instance; ``state`` is one of pending, running, stopping, stopped, shutting-down, terminated."""
+
+    id: str
+    type: str
+    zone: str
+    state: str
+    launched_at: datetime
+    tags: Mapping[str, str]
+    image_id: str
+    capacity_type: str
+    private_dns_name: str = ""
+    subnet_id: str = ""
+    security_groups: tuple[str, ...] = ()
+
+    @property
+    def provider_id(self) -> str:
+        """As in the node's ``spec.providerID``."""
+        return provider_id(self.zone, self.id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceNetwork:
+    """The ids of an instance's subnet and security groups; empty: not known."""
+
+    subnet: str = ""
+    security_groups: frozenset[str] = frozenset()
+
+
+class CloudProvider(Protocol):
+    """What a cloud does for one cluster. Errors of its API are raised as they are, unless a method says otherwise."""
+
+    def list_instance_types(
+        self, snapshot: Snapshot, *, now: datetime, only_recently_unavailable: bool = False
+    ) -> ResolvedNodePools:
+        """The instance types that each of the snapshot's NodePools can launch now, with prices and availability.
+
+        ``only_recently_unavailable``: offerings count as unavailable only if they had no capacity within the last
+        minute; others are tried again although their entry has not expired.
+        """
+        ...
+
+    def create(self, requests: Sequence[LaunchRequest], *, now: datetime) -> tuple[LaunchResult, ...]:
+        """Launch an instance for each NodeClaim: one result each, in the order of the requests.
+
+        Requests of one launch group may share a call. Offerings without capacity are remembered for
+        :meth:`list_instance_types`. Repeating the call for the same NodeClaims never launches a second instance.
+        """
+        ...
+
+    def delete(self, instance_ids: Sequence[str]) -> tuple[str, ...]:
+        """Terminate the instances; returns those that exist. Repeating is harmless."""
+        ...
+
+    def get(self, instance_ids: Sequence[str]) -> tuple[Instance, ...]:
+        """Those of the instances that are known, terminated ones too, by id."""
+        ...
+
+    def list(self) -> tuple[Instance, ...]:
+        """Every instance of the cluster that isn't terminated, by id."""
+        ...
+
+    def is_drifted(self, claim: NodeClaim, node_class: EC2NodeClass, network: InstanceNetwork | None) -> str:
+        """How the instance differs from what its node class selects now, in words; empty if it doesn't. Pure."""
+        ...
+
+
+def provider_id(zone: str, instance_id: str) -> str:
+    """``aws:///<zone>/<instance id>``, as the AWS cloud provider sets it on nodes."""
+    return f"aws:///{zone}/{instance_id}"
+
+
+def instance_id(provider_id: str) -> str:
+    """The instance id in a provider id, or "" if it doesn't name an EC2 instance."""
+    last = provider_id.rpartition("/")[2]
+    return last if provider_id.startswith("aws:///") and last.startswith("i-") else ""

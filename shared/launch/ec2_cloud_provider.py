@@ -1,0 +1,109 @@
+"""EC2 as the cloud provider: instance types of NodePools, instances created, described and terminated, drift.
+
+The rooms behind it are imported when a method needs them: a function that only terminates must not load the launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shared import aws
+from shared.instance_types.catalog_store import CatalogMissingError
+from shared.launch import instances
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.cloud_provider import Instance, InstanceNetwork, LaunchRequest, LaunchResult, ResolvedNodePools
+    from shared.cluster.info import ClusterInfo
+    from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class EC2CloudProvider:
+    """EC2 for one cluster: a :class:`shared.cloud_provider.CloudProvider`.
+
+    ``table_name`` is DynamoDB's, which keeps the rate limit of CreateFleet and the unavailable offerings. It and
+    ``default_instance_profile`` are needed to list instance types and to create; ``catalog`` to list instance types.
+    """
+
+    cluster_name: str
+    table_name: str = ""
+    default_instance_profile: str = ""
+    catalog: InstanceTypeCatalog | None = None
+
+    def list_instance_types(
+        self, snapshot: Snapshot, *, now: datetime, only_recently_unavailable: bool = False
+    ) -> ResolvedNodePools:
+        """The instance types that each NodePool can launch now.
+
+        Raises:
+            CatalogMissingError: no catalog was given.
+            ClientError: AWS failed or throttled.
+        """
+        from shared.instance_types import unavailable_offerings  # noqa: PLC0415 (see the module)
+        from shared.launch.resolved_node_pools import resolve_node_pools  # noqa: PLC0415 (the same)
+
+        if self.catalog is None:
+            raise CatalogMissingError("the cloud provider was given no catalog")
+        marked_at = unavailable_offerings.marked_at(aws.dynamodb(), self.table_name, now=now)
+        return resolve_node_pools(
+            snapshot.node_pools,
+            snapshot.node_classes,
+            self.catalog,
+            self._cluster(),
+            unavailable={
+                offering
+                for offering, at in marked_at.items()
+                if not only_recently_unavailable or now - at < unavailable_offerings.RETRY_AFTER
+            },
+            default_instance_profile=self.default_instance_profile,
+            now=now,
+            nodes=snapshot.nodes,
+            claims=snapshot.node_claims,
+        )
+
+    def create(self, requests: Sequence[LaunchRequest], *, now: datetime) -> tuple[LaunchResult, ...]:
+        """Launch the NodeClaims by CreateFleet, and remember the offerings that had no capacity.
+
+        Raises:
+            ClientError: DynamoDB failed, or the cluster can't be described.
+        """
+        from shared.instance_types import unavailable_offerings  # noqa: PLC0415 (see the module)
+        from shared.launch.fleet.launch import launch  # noqa: PLC0415 (the same)
+        from shared.launch.fleet.rate_limit import Budget  # noqa: PLC0415 (the same)
+
+        budget = Budget(aws.dynamodb(), self.table_name)
+        results = launch(requests, cluster=self._cluster(), now=now, budget=budget)
+        # Each NodeClaim of a call names the call's unavailable offerings; they are written once.
+        unavailable = dict.fromkeys(offering for result in results for offering in result.unavailable)
+        unavailable_offerings.mark(aws.dynamodb(), self.table_name, unavailable, reason="NoCapacity", now=now)
+        return results
+
+    def delete(self, instance_ids: Sequence[str]) -> tuple[str, ...]:
+        """Terminate the instances; returns those that EC2 knew."""
+        return instances.terminate(instance_ids)
+
+    def get(self, instance_ids: Sequence[str]) -> tuple[Instance, ...]:
+        """Those of the instances that EC2 knows, terminated ones too, by id."""
+        return instances.get(instance_ids)
+
+    def list(self) -> tuple[Instance, ...]:
+        """Every instance that has the cluster's tag and isn't terminated, by id."""
+        return instances.list_by_cluster(self.cluster_name)
+
+    def is_drifted(self, claim: NodeClaim, node_class: EC2NodeClass, network: InstanceNetwork | None) -> str:
+        """How the instance differs from what its EC2NodeClass selects now; empty if it doesn't."""
+        from shared.launch.drift import node_class_drift  # noqa: PLC0415 (see the module)
+
+        return node_class_drift(claim, node_class, network)
+
+    def _cluster(self) -> ClusterInfo:
+        from shared.cluster.connect import describe  # noqa: PLC0415 (see the module)
+
+        return describe(aws.eks(), self.cluster_name)
