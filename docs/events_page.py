@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _REASON_AT = {"record": 2, "delete_nodeclaim": 1, "NotFoundError": 0, "EventReason": 0}
 """The calls that a reason is said in, and which of their arguments it is."""
 _MADE_ELSEWHERE = {"reason", "event", "why.reason", "*obstacle"} | {
-    f"{what}.reason" for what in ("condition", "error", "failed", "giving", "notice")
+    f"{what}.reason" for what in ("condition", "error", "failed", "drain", "notice")
 }
 """What such a call may pass instead: reasons that are made by an ``EventReason`` or by another of these calls."""
 _CAMEL = re.compile(r"[A-Z][A-Za-z]+")
