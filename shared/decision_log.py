@@ -1,7 +1,8 @@
-"""The decision log: what disruption decided about which node, taken or refused, for whom and why, for 90 days.
+"""The decision log: the disruption decisions about each node, taken or refused, and why. Kept for 90 days.
 
-One row a node, so that "why is this node still here?" is one key's prefix: ``pk`` is "decision", ``sk`` the node and
-the time. The function writes it and the command line reads it. Losing rows loses answers, nothing else.
+A decision is one DynamoDB item for each node: ``pk`` is "decision", ``sk`` is the node's name and the time, so the
+decisions about a node share a key prefix. The disruption function writes the log and the command line reads it. No
+decision depends on it.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 PARTITION = "decision"
-KEPT = timedelta(days=90)
+RETENTION = timedelta(days=90)
 TAKEN, REFUSED, UNDONE = "taken", "refused", "undone"
-"""Outcomes; undone is what was begun and put back."""
+"""Outcomes; a decision is undone when its execution was started and rolled back."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionRecord:
     """A decision about a node.
 
-    ``why`` is a sentence for a person. ``blocked_by`` names whom a refused one waits for (kind and name), empty where
-    nobody is asked and it just doesn't pay. ``savings`` is USD per hour that the action saves or would save (None: not
-    known); it, ``pods`` that move, ``nodes`` that go and ``replacements`` that come are those of the whole action.
+    ``why`` is a sentence for users. ``blocked_by`` is the object that blocks a refused one (kind and name); empty if no
+    object does, and the savings are too small. ``savings`` (USD per hour, None: unknown), the rescheduled ``pods``, the
+    removed ``nodes`` and the ``replacements`` are those of the whole disruption command.
     """
 
     node: str
@@ -42,10 +43,10 @@ class DecisionRecord:
 
 
 def put(dynamodb: DynamoDBClient, table: str, entry: DecisionRecord) -> None:
-    """Write one row.
+    """Write one decision.
 
     Raises:
-        ClientError: DynamoDB refused.
+        ClientError: DynamoDB failed.
     """
     item: dict[str, AttributeValueTypeDef] = {
         "pk": {"S": PARTITION},
@@ -55,7 +56,7 @@ def put(dynamodb: DynamoDBClient, table: str, entry: DecisionRecord) -> None:
         "outcome": {"S": entry.outcome},
         "reason": {"S": entry.reason},
         "why": {"S": entry.why},
-        "expires": {"N": str(int((entry.at + KEPT).timestamp()))},
+        "expires": {"N": str(int((entry.at + RETENTION).timestamp()))},
     }
     if entry.blocked_by:
         item["blocked_by"] = {"S": entry.blocked_by}
@@ -68,19 +69,19 @@ def put(dynamodb: DynamoDBClient, table: str, entry: DecisionRecord) -> None:
 
 
 def latest(dynamodb: DynamoDBClient, table: str, node: str, *, limit: int = 10) -> tuple[DecisionRecord, ...]:
-    """The last decisions about a node, by its name, newest first; empty where nothing was decided.
+    """The latest decisions about a node, newest first.
 
     Raises:
-        ClientError: DynamoDB refused.
+        ClientError: DynamoDB failed.
     """
-    found = dynamodb.query(
+    response = dynamodb.query(
         TableName=table,
         KeyConditionExpression="pk = :partition AND begins_with(sk, :node)",
         ExpressionAttributeValues={":partition": {"S": PARTITION}, ":node": {"S": f"{node}#"}},
         ScanIndexForward=False,
         Limit=limit,
     )
-    return tuple(_record(item) for item in found["Items"])
+    return tuple(_record(item) for item in response["Items"])
 
 
 def _record(item: dict[str, AttributeValueTypeDef]) -> DecisionRecord:
@@ -104,10 +105,10 @@ def _count(item: dict[str, AttributeValueTypeDef], name: str) -> int:
 
 
 def since(dynamodb: DynamoDBClient, table: str, moment: datetime) -> tuple[DecisionRecord, ...]:
-    """All decisions after a moment, oldest first, whatever the node.
+    """All decisions after a moment, oldest first.
 
     Raises:
-        ClientError: DynamoDB refused.
+        ClientError: DynamoDB failed.
     """
     pages = dynamodb.get_paginator("query").paginate(
         TableName=table,

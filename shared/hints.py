@@ -1,8 +1,8 @@
-"""The one form of message in the system: a hint that something is worth a look.
+"""Hints: the messages between the relay and the functions. A hint is a batch of reconcile requests.
 
-Every queue and the bus carry EventBridge's envelope with ``detail = {"cluster": NAME, "keys": [...]}``; keys are object
-names (``namespace/name`` or ``name``) or instance ids, never specs. A hint is not believed, only followed: what is true
-is read from the cluster and EC2. What is not a hint is malformed and belongs in the dead-letter queue.
+Every queue and the event bus carry EventBridge's envelope with ``detail = {"cluster": NAME, "keys": [...]}``; keys are
+object names (``namespace/name`` or ``name``) or instance ids, never specs. A hint only says which objects to reconcile;
+their state is read from the cluster and EC2. Messages that aren't hints are malformed and go to the dead-letter queue.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ NODES_EMPTIED = "Nodes Emptied"
 NODES_DELETING = "Nodes Deleting"
 NODE_CLAIMS_DELETING = "NodeClaims Deleting"
 DRAINS_UNBLOCKED = "Drains Unblocked"
-"""NodeClaims whose drain waited for something that has changed: a budget has room, a pod may go or has gone."""
+"""NodeClaims whose blocked drain may continue: a budget allows a disruption again, or a pod can be evicted or ended."""
 NODE_POOLS_CHANGED = "NodePools Changed"
-"""A NodePool, EC2NodeClass, Provisioner or AWSNodeTemplate was made, changed or deleted."""
+"""A NodePool, EC2NodeClass, Provisioner or AWSNodeTemplate was created, changed or deleted."""
 SCHEDULED = "Scheduled Event"
-"""EventBridge's own, from a schedule: sweep."""
+"""EventBridge's own detail-type, from a schedule: reconcile everything (a sweep)."""
 REQUEUE = "Requeue"
-"""Disruption to itself, delayed: a node's time may be up."""
+"""From disruption to itself, delayed: nodes may have become disruptable."""
 DRAIN = "Drain"
-"""To termination: NodeClaims to drain, or to go on draining."""
+"""To termination: NodeClaims whose drain starts or continues."""
 INSTANCES_ORPHANED = "Instances Orphaned"
-"""Lifecycle to termination: instances with the cluster's tag and no claim."""
+"""From lifecycle to termination: instances with the cluster's tag and without a NodeClaim."""
 CATALOG_MISSING = "Catalog Missing"
-"""The provisioner to the catalog: there is nothing to choose from yet."""
+"""From the provisioner to the catalog: there is no catalog of instance types yet."""
 
 MAX_KEYS = 100
-"""Keys in one hint; more are split over several."""
+"""The most keys in one hint; more keys are split into several hints."""
 
 
 class MalformedHintError(ValueError):
-    """A message that is no hint; the text says what is wrong with it."""
+    """A message that isn't a hint for this cluster; the text says why."""
 
 
 class _Detail(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type
 
 
 class Hint(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look at, and why. ``time`` is when the sender saw it, if it said so."""
+    """The objects to reconcile, and why (``detail_type``). ``time`` is the sender's, None if it gave none."""
 
     source: str
     detail_type: str
@@ -72,12 +72,10 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
-    """The hint of a message body or an EventBridge event.
-
-    A hint for another cluster is malformed here: nothing of ours may send it.
+    """The hint in a message body or an EventBridge event. A hint for another cluster is malformed.
 
     Raises:
-        MalformedHintError: not an envelope, or for another cluster.
+        MalformedHintError: the message isn't an envelope, or is for another cluster.
     """
     try:
         if isinstance(body, dict):
@@ -85,9 +83,9 @@ def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
         else:
             envelope = msgspec.json.decode(body, type=_Envelope)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise MalformedHintError(f"not a hint: {error}") from error
+        raise MalformedHintError(f"invalid message: {error}") from error
     if envelope.source != SCHEDULE and envelope.detail.cluster != cluster:
-        raise MalformedHintError(f'a hint for cluster "{envelope.detail.cluster}", but this is "{cluster}"')
+        raise MalformedHintError(f'message for cluster "{envelope.detail.cluster}", expected "{cluster}"')
     return Hint(
         source=envelope.source,
         detail_type=envelope.detail_type,
@@ -99,9 +97,9 @@ def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
 
 def message_bodies(detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime) -> Iterator[str]:
     """Message bodies as :func:`parse` reads them, with at most :data:`MAX_KEYS` keys each; none for no keys."""
-    rest = list(keys)
-    for start in range(0, len(rest), MAX_KEYS):
-        detail = _Detail(cluster=cluster, keys=rest[start : start + MAX_KEYS])
+    all_keys = list(keys)
+    for start in range(0, len(all_keys), MAX_KEYS):
+        detail = _Detail(cluster=cluster, keys=all_keys[start : start + MAX_KEYS])
         envelope = _Envelope(source=FUNCTIONS, detail_type=detail_type, detail=detail, time=time)
         yield msgspec.json.encode(envelope).decode()
 
@@ -109,6 +107,6 @@ def message_bodies(detail_type: str, *, cluster: str, keys: Iterable[str], time:
 def put_events_entry(
     detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime, bus: str, source: str = FUNCTIONS
 ) -> PutEventsRequestEntryTypeDef:
-    """An entry for PutEvents that arrives as the same hint; the caller splits the keys."""
+    """The PutEvents entry of a hint with at most :data:`MAX_KEYS` keys."""
     detail = msgspec.json.encode(_Detail(cluster=cluster, keys=list(keys))).decode()
     return {"EventBusName": bus, "Source": source, "DetailType": detail_type, "Detail": detail, "Time": time}

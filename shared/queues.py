@@ -1,8 +1,8 @@
-"""What comes out of a queue, and what goes back: hints, dead letters, partial answers, continuations.
+"""SQS batches: hints, dead letters, partial batch responses, and delayed messages.
 
-A message that can't be understood is put into the function's dead-letter queue at once, with the reason beside it: a
-retry would not make it clearer, and in a FIFO queue it would hold up everything behind it. Work that failed for now
-is answered as a partial batch failure, so that SQS redelivers just that message and counts its tries.
+A malformed message goes to the function's dead-letter queue at once, with the reason as an attribute: a retry would
+fail again, and in a FIFO queue it would block every message behind it. A message whose reconcile failed is returned in
+the partial batch response, so SQS redelivers only that message and counts its receives.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef, SendMessageRequestTypeDef
 
-_RETRIES = (1, 4, 15, 60)
-"""Seconds until a message comes back, by its tries so far: all five together outlast a lease whose holder died (60 s),
-and a catalog that is being fetched, so that neither costs a message."""
-LONGEST_DELAY_SECONDS = 900
-"""SQS delays a message by 15 minutes at most."""
+_RETRY_SECONDS = (1, 4, 15, 60)
+"""Seconds until a message is redelivered, by its receive count: together longer than a lease whose holder died (60 s),
+and than fetching the catalog, so neither uses up a message's receives."""
+MAX_DELAY_SECONDS = 900
+"""SQS delays a message by at most 15 minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message of a batch that is a hint."""
+    """A message of a batch, and its hint."""
 
     id: str
     hint: hints.Hint
@@ -38,7 +38,7 @@ class Message:
 def parse_batch(
     event: dict[str, Any], *, cluster: str, sqs: SQSClient, dead_letter_queue_url: str, logger: Logger
 ) -> tuple[Message, ...]:
-    """The hints of an SQS batch; what is malformed is buried and reported, and the rest goes on."""
+    """The hints of an SQS batch; malformed messages are logged and go to the dead-letter queue."""
     messages = []
     for record in event["Records"]:
         try:
@@ -46,7 +46,7 @@ def parse_batch(
         except hints.MalformedHintError as error:
             send_to_dead_letter_queue(sqs, dead_letter_queue_url, record=record, reason=str(error))
             logger.exception(
-                "A malformed message went to the dead-letter queue",
+                "A malformed message was sent to the dead-letter queue",
                 extra={"message_id": record["messageId"], "reason": str(error), "queue": record["eventSourceARN"]},
             )
     return tuple(messages)
@@ -55,7 +55,7 @@ def parse_batch(
 def send_to_dead_letter_queue(
     sqs: SQSClient, dead_letter_queue_url: str, *, record: dict[str, Any], reason: str
 ) -> None:
-    """Put a message into the dead-letter queue, body unchanged, with the reason as an attribute."""
+    """Send a message to the dead-letter queue, its body unchanged, with the reason as an attribute."""
     attributes: dict[str, MessageAttributeValueTypeDef] = {
         "reason": {"DataType": "String", "StringValue": reason},
         "source": {"DataType": "String", "StringValue": record["eventSourceARN"]},
@@ -72,31 +72,31 @@ def send_to_dead_letter_queue(
 
 
 def partial_batch_response(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
-    """What Lambda reads to redeliver only these messages; none: the whole batch is done."""
+    """Lambda's response that redelivers only these messages; without any, the whole batch succeeded."""
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
 def send_delayed(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta) -> None:
-    """Put a message into a standard queue, visible after the delay (whole seconds, at most 15 minutes)."""
-    seconds = min(max(0, -int(-delay.total_seconds() // 1)), LONGEST_DELAY_SECONDS)
+    """Send a message to a standard queue, visible after the delay (rounded up to seconds, at most 15 minutes)."""
+    seconds = min(max(0, -int(-delay.total_seconds() // 1)), MAX_DELAY_SECONDS)
     sqs.send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=seconds)
 
 
 def retry_response(
     sqs: SQSClient, event: dict[str, Any], message_ids: Iterable[str]
 ) -> dict[str, list[dict[str, str]]]:
-    """The partial answer for messages that failed for now.
+    """The partial batch response for messages whose reconcile failed.
 
-    They come back after 1, 4, 15, 60 s by their number of tries, not after the queue's whole visibility time-out.
+    They are redelivered after 1, 4, 15, 60 s by their receive count, not after the queue's visibility timeout.
     """
     failed = set(message_ids)
     for record in event["Records"]:
         if record["messageId"] in failed:
-            tries = int(record["attributes"]["ApproximateReceiveCount"])
+            receive_count = int(record["attributes"]["ApproximateReceiveCount"])
             name = record["eventSourceARN"].rpartition(":")[2]
             sqs.change_message_visibility(
                 QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"],
                 ReceiptHandle=record["receiptHandle"],
-                VisibilityTimeout=_RETRIES[min(tries, len(_RETRIES)) - 1],
+                VisibilityTimeout=_RETRY_SECONDS[min(receive_count, len(_RETRY_SECONDS)) - 1],
             )
     return partial_batch_response(sorted(failed))

@@ -1,4 +1,4 @@
-"""Environment variables as one validated model a function.
+"""Environment variables as one validated model per function.
 
 Each function declares the settings it needs by a subclass of :class:`Settings` in its own ``settings.py``; the stack
 sets exactly those variables (a test compares both). A field ``table_name`` is read from ``TENON_TABLE_NAME``.
@@ -17,19 +17,19 @@ PREFIX = "TENON_"
 
 
 class SettingsError(RuntimeError):
-    """A variable that a function needs is missing or malformed; the message names it."""
+    """A required environment variable is missing or malformed; the message names it."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What every function needs."""
+    """The settings of every function."""
 
     cluster_name: str
 
 
 class ProvisioningSettings(Settings, frozen=True, kw_only=True):
-    """What functions need that provision: the bus asks for a catalog, the bucket holds it.
+    """The settings of functions that provision.
 
-    The table keeps unavailable offerings.
+    The event bus takes requests for a catalog, the bucket holds it, and the table keeps unavailable offerings.
     """
 
     event_bus_name: str
@@ -55,7 +55,7 @@ def read(kind: type[S], environ: Mapping[str, str]) -> S:
     fields = msgspec.structs.fields(kind)
     missing = [variable(f.name) for f in fields if f.required and not environ.get(variable(f.name))]
     if missing:
-        raise SettingsError(f"missing environment variable {', '.join(missing)}: the stack sets it on the function")
+        raise SettingsError(f"missing environment variable {', '.join(missing)}: the stack must set it on the function")
     values = {f.name: environ[variable(f.name)] for f in fields if environ.get(variable(f.name))}
     try:
         return msgspec.convert(values, kind, strict=False)

@@ -1,6 +1,6 @@
-"""The cluster as seen at one moment: what scheduling, disruption and the command line decide from.
+"""The cluster's objects at one moment: the input of scheduling, disruption and the command line.
 
-Reading it is ``shared.cluster.snapshot_reader``'s work; here it is only a value.
+A plain value; ``shared.cluster.snapshot_reader`` reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidObject:
-    """An object that can't be used, and why: a sentence a problem, with the field, the value and what is allowed."""
+    """An object that can't be used, and its problems: sentences with the field, the value and what is allowed."""
 
     ref: ObjectRef
     problems: tuple[str, ...]
@@ -29,10 +29,10 @@ class InvalidObject:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Everything decisions read.
+    """All objects that decisions use.
 
-    Pools and classes are the valid ones, legacy kinds converted; the others are in ``invalid``. ``taken_at`` is
-    the time (UTC) before the first object was read.
+    NodePools and EC2NodeClasses are the valid ones, legacy kinds converted; the others are in ``invalid``. ``taken_at``
+    is the time (UTC) before the first object was read.
     """
 
     taken_at: datetime

@@ -1,1 +1,1 @@
-"""Kubernetes, as the functions use it: token, client, snapshot, lease, writes, eviction, events."""
+"""The Kubernetes API: token, client, lists and watches, snapshot, lease, writes, events."""

@@ -1,6 +1,6 @@
-"""From a cluster's name to a client: DescribeCluster for endpoint and CA, STS for the token.
+"""The client of a cluster by its name: DescribeCluster for endpoint and CA, STS for the token.
 
-Both are kept as long as the process is warm; the cluster's facts are read anew every quarter of an hour, so that an
+The client is cached while the process is warm; the cluster is described again every quarter of an hour, so that an
 upgrade of the control plane is noticed.
 """
 
@@ -28,62 +28,66 @@ if TYPE_CHECKING:
 
     from shared.settings import Settings
 
-_FACTS_KEPT = timedelta(minutes=15)
+_DESCRIPTION_TTL = timedelta(minutes=15)
 _ARN_REGION = 3
 
 
 class ClusterError(RuntimeError):
-    """The cluster isn't there, or isn't up yet; the message says which."""
+    """The cluster doesn't exist or isn't ready yet; the message says which."""
 
 
 def describe(eks: EKSClient, name: str) -> ClusterInfo:
-    """The facts of a cluster, at most a quarter of an hour old.
+    """The cluster's description, at most a quarter of an hour old.
 
     Raises:
-        ClusterError: no such cluster, or one without an endpoint yet.
-        ClientError: EKS refuses or throttles.
+        ClusterError: the cluster doesn't exist, or has no endpoint yet.
+        ClientError: EKS denied or throttled the call.
     """
-    kept: dict[str, tuple[datetime, ClusterInfo]] = runtime.current().cached("cluster:facts", dict)
+    cached: dict[str, tuple[datetime, ClusterInfo]] = runtime.current().cached("cluster:facts", dict)
     now = runtime.current().now()
-    if name in kept and now - kept[name][0] < _FACTS_KEPT:
-        return kept[name][1]
+    if name in cached and now - cached[name][0] < _DESCRIPTION_TTL:
+        return cached[name][1]
     try:
-        found = eks.describe_cluster(name=name)["cluster"]
+        description = eks.describe_cluster(name=name)["cluster"]
     except ClientError as error:
         if error.response["Error"]["Code"] == "ResourceNotFoundException":
             raise ClusterError(f'no EKS cluster is named "{name}" in this account and Region') from error
         raise
-    info = _info(name, found)
-    kept[name] = (now, info)
+    info = _info(name, description)
+    cached[name] = (now, info)
     return info
 
 
-def _info(name: str, found: ClusterTypeDef) -> ClusterInfo:
-    endpoint = found.get("endpoint") or ""
-    authority = found.get("certificateAuthority", {}).get("data") or ""
+def _info(name: str, description: ClusterTypeDef) -> ClusterInfo:
+    endpoint = description.get("endpoint") or ""
+    authority = description.get("certificateAuthority", {}).get("data") or ""
     if not endpoint or not authority:
-        raise ClusterError(f'cluster "{name}" has no endpoint yet (its status is {found.get("status", "unknown")})')
-    network = found.get("kubernetesNetworkConfig", {})
+        raise ClusterError(
+            f'cluster "{name}" has no endpoint yet (its status is {description.get("status", "unknown")})'
+        )
+    network = description.get("kubernetesNetworkConfig", {})
     return ClusterInfo(
         name=name,
         endpoint=endpoint,
         certificate_authority=authority,
-        version=found.get("version", ""),
+        version=description.get("version", ""),
         service_cidr=network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr") or "",
-        region=found.get("arn", "").split(":")[_ARN_REGION] if found.get("arn", "").count(":") > _ARN_REGION else "",
+        region=description.get("arn", "").split(":")[_ARN_REGION]
+        if description.get("arn", "").count(":") > _ARN_REGION
+        else "",
     )
 
 
 def connect(settings: Settings) -> Client:
-    """The client of the function's cluster, made once a process.
+    """The client of the function's cluster, created once per process.
 
     Raises:
-        ClusterError: no such cluster, or one without an endpoint yet.
+        ClusterError: the cluster doesn't exist, or has no endpoint yet.
     """
-    return runtime.current().cached("cluster:client", lambda: _to(settings.cluster_name))
+    return runtime.current().cached("cluster:client", lambda: _create_client(settings.cluster_name))
 
 
-def _to(name: str) -> Client:
+def _create_client(name: str) -> Client:
     info = describe(aws.eks(), name)
     session = boto3.Session()
     source = TokenSource(
@@ -96,19 +100,19 @@ def _to(name: str) -> Client:
 
 
 def to_server(endpoint: str, authority: str, token: Callable[[], str]) -> Client:
-    """A client of any API server; ``authority`` is PEM, ``token`` is asked before each request."""
+    """A client of any API server; ``authority`` is PEM, ``token`` is called before each request."""
     return Client(configuration(endpoint, authority, token))
 
 
 def configuration(endpoint: str, authority: str, token: Callable[[], str]) -> Configuration:
     """The official client's configuration for a server; ``authority`` is PEM."""
-    made = Configuration(host=endpoint, ca_cert_data=authority)
-    made.api_key_prefix["authorization"] = "Bearer"
-    # the hook below fills it in; its presence is what makes the official client send the header
-    made.api_key["authorization"] = ""
+    result = Configuration(host=endpoint, ca_cert_data=authority)
+    result.api_key_prefix["authorization"] = "Bearer"
+    # The hook below sets it; the official client sends the header only if the key is present.
+    result.api_key["authorization"] = ""
 
-    def refresh(of: Configuration) -> None:
-        of.api_key["authorization"] = token()
+    def refresh(config: Configuration) -> None:
+        config.api_key["authorization"] = token()
 
-    made.refresh_api_key_hook = refresh
-    return made
+    result.refresh_api_key_hook = refresh
+    return result

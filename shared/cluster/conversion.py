@@ -1,7 +1,7 @@
-"""Pools and node classes, old and new, as one kind each.
+"""Converts NodePools and Provisioners to NodePools, and EC2NodeClasses and AWSNodeTemplates to EC2NodeClasses.
 
-Where a legacy object and a v1 object share a name, the v1 object is the one that counts, as after a migration both
-are often there; the other is told so.
+If a legacy object and a v1 object have the same name, the v1 object is used, because both often exist after a
+migration; the legacy object is reported as invalid.
 """
 
 from __future__ import annotations
@@ -21,32 +21,28 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=NodePool | EC2NodeClass)
 
 
-def node_pools(raws: Iterable[dict[str, Any]]) -> tuple[tuple[NodePool, ...], tuple[InvalidObject, ...]]:
-    """The pools of NodePools and Provisioners: those that can be used, and those that can't."""
-    return _read(raws, decode.node_pool, nodepool.API_VERSION)
+def node_pools(raw_objects: Iterable[dict[str, Any]]) -> tuple[tuple[NodePool, ...], tuple[InvalidObject, ...]]:
+    """The valid NodePools, converted if legacy, and the invalid ones."""
+    return _convert(raw_objects, decode.node_pool, nodepool.API_VERSION)
 
 
-def node_classes(raws: Iterable[dict[str, Any]]) -> tuple[tuple[EC2NodeClass, ...], tuple[InvalidObject, ...]]:
-    """The classes of EC2NodeClasses and AWSNodeTemplates: those that can be used, and those that can't."""
-    return _read(raws, decode.node_class, nodeclass.API_VERSION)
+def node_classes(raw_objects: Iterable[dict[str, Any]]) -> tuple[tuple[EC2NodeClass, ...], tuple[InvalidObject, ...]]:
+    """The valid EC2NodeClasses, converted if legacy, and the invalid ones."""
+    return _convert(raw_objects, decode.node_class, nodeclass.API_VERSION)
 
 
-def _read(
-    raws: Iterable[dict[str, Any]], read: Callable[[dict[str, Any]], Outcome[P]], api_version: str
+def _convert(
+    raw_objects: Iterable[dict[str, Any]], convert: Callable[[dict[str, Any]], Outcome[P]], api_version: str
 ) -> tuple[tuple[P, ...], tuple[InvalidObject, ...]]:
-    outcomes = [read(raw) for raw in raws]
-    usable = [outcome.value for outcome in outcomes if outcome.value is not None]
-    current = {one.name: one for one in usable if one.api_version == api_version}
-    kept = [one for one in usable if current.get(one.name, one) is one]
-    broken = [InvalidObject(ref=o.ref, problems=o.problems) for o in outcomes if o.value is None]
-    shadowed = [
-        InvalidObject(
-            ref=one.ref,
-            problems=(
-                f'metadata.name: "{one.name}" is also the name of {current[one.name].ref}, which is used instead',
-            ),
-        )
-        for one in usable
-        if one.name in current and current[one.name] is not one
-    ]
-    return tuple(kept), (*broken, *shadowed)
+    outcomes = [convert(raw) for raw in raw_objects]
+    valid = [outcome.value for outcome in outcomes if outcome.value is not None]
+    v1_objects = {obj.name: obj for obj in valid if obj.api_version == api_version}
+    used = [obj for obj in valid if v1_objects.get(obj.name, obj) is obj]
+    invalid = [InvalidObject(ref=o.ref, problems=o.problems) for o in outcomes if o.value is None]
+    shadowed = [_shadowed(obj, v1_objects[obj.name]) for obj in valid if v1_objects.get(obj.name, obj) is not obj]
+    return tuple(used), (*invalid, *shadowed)
+
+
+def _shadowed(obj: NodePool | EC2NodeClass, used: NodePool | EC2NodeClass) -> InvalidObject:
+    problem = f'metadata.name: "{obj.name}" is also the name of {used.ref}, which is used instead'
+    return InvalidObject(ref=obj.ref, problems=(problem,))

@@ -1,14 +1,14 @@
-"""What can go wrong between us and the Kubernetes API, as types that a caller can act on.
+"""The errors of the Kubernetes API, as types that a caller can act on.
 
-The API answers an error with a ``Status`` object; its HTTP code and ``reason`` choose the type here. A connection that
-breaks is the same to a caller as a server that can't serve: :class:`UnavailableError`.
+An error response is a ``Status`` object; its HTTP code and ``reason`` determine the type. A broken connection and a
+server that can't serve are the same to a caller: :class:`UnavailableError`.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-_LONGEST_TEXT = 500
+_MAX_TEXT_LENGTH = 500
 _BAD_REQUEST = 400
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
@@ -18,11 +18,11 @@ _GONE = 410
 _INVALID = 422
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
-_BUDGET = "DisruptionBudget"
+_DISRUPTION_BUDGET = "DisruptionBudget"
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One reason within an error: a field that is wrong, or a PodDisruptionBudget that holds."""
+    """One cause of an error: an invalid field, or a PodDisruptionBudget that denies an eviction."""
 
     reason: str = ""
     message: str = ""
@@ -30,7 +30,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class ApiError(RuntimeError):
-    """The API refused; ``status`` is the HTTP code (0: no answer), ``reason`` Kubernetes' word for it."""
+    """A request failed; ``status`` is the HTTP code (0: no response), ``reason`` is Kubernetes' own."""
 
     def __init__(
         self,
@@ -47,27 +47,27 @@ class ApiError(RuntimeError):
         self.message = message
         self.causes = causes
         self.retry_after = retry_after
-        """Seconds that the server asks to wait before trying again."""
+        """Seconds to wait before the next attempt, as the server requests."""
 
 
 class UnauthorizedError(ApiError):
-    """The token isn't accepted: expired, or its principal has no access entry."""
+    """The token is rejected: it expired, or its principal has no access entry."""
 
 
 class ForbiddenError(ApiError):
-    """The API server's rules (RBAC, quota, admission) don't allow it; the message names verb and resource."""
+    """RBAC, a quota or admission denies the request; the message names verb and resource."""
 
 
 class NotFoundError(ApiError):
-    """No such object, or no such kind."""
+    """The object or the kind doesn't exist."""
 
 
 class ConflictError(ApiError):
-    """The object changed since it was read, or a precondition doesn't hold: read again."""
+    """The object changed since it was read, or a precondition failed: read it again."""
 
 
 class AlreadyExistsError(ApiError):
-    """An object of that name is there."""
+    """An object of that name exists."""
 
 
 class ExpiredError(ApiError):
@@ -75,20 +75,20 @@ class ExpiredError(ApiError):
 
 
 class InvalidError(ApiError):
-    """The object or patch isn't valid; the message names the field."""
+    """The object or patch is invalid; the message names the field."""
 
 
 class TooManyRequestsError(ApiError):
-    """The server is throttling, or (an eviction) a PodDisruptionBudget holds."""
+    """The server is throttling, or a PodDisruptionBudget denies an eviction."""
 
     @property
     def by_budget(self) -> bool:
-        """Whether a PodDisruptionBudget is what holds."""
-        return any(cause.reason == _BUDGET for cause in self.causes)
+        """Whether a PodDisruptionBudget denies the eviction."""
+        return any(cause.reason == _DISRUPTION_BUDGET for cause in self.causes)
 
 
 class UnavailableError(ApiError):
-    """The server failed, timed out, or can't be reached."""
+    """The server failed, timed out or can't be reached."""
 
 
 class _Details(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class _Status(msgspec.Struct, frozen=True):
     details: _Details | None = None
 
 
-_BY_CODE: dict[int, type[ApiError]] = {
+_TYPE_BY_CODE: dict[int, type[ApiError]] = {
     _UNAUTHORIZED: UnauthorizedError,
     _FORBIDDEN: ForbiddenError,
     _NOT_FOUND: NotFoundError,
@@ -115,33 +115,33 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def from_response(code: int, body: bytes, *, retry_after: str | None = None) -> ApiError:
-    """The error that an answer stands for.
+    """The error of an HTTP response.
 
-    ``body`` is a ``Status`` object, or plain text where a proxy or the API server's mux answered; ``retry_after`` is
-    the header's text.
+    ``body`` is a ``Status`` object, or plain text from a proxy or the API server's mux; ``retry_after`` is the value of
+    the Retry-After header.
     """
     try:
         status = msgspec.json.decode(body, type=_Status)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        status = _Status(message=body.decode(errors="replace")[:_LONGEST_TEXT].strip())
+        status = _Status(message=body.decode(errors="replace")[:_MAX_TEXT_LENGTH].strip())
     details = status.details or _Details()
-    wait: float | None = float(details.retry_after) if details.retry_after else None
+    retry_seconds: float | None = float(details.retry_after) if details.retry_after else None
     if retry_after is not None and retry_after.isdigit():
-        wait = float(retry_after)
-    kind = _BY_CODE.get(code, UnavailableError if code >= _SERVER_ERROR else ApiError)
+        retry_seconds = float(retry_after)
+    error_type = _TYPE_BY_CODE.get(code, UnavailableError if code >= _SERVER_ERROR else ApiError)
     if code == _CONFLICT and status.reason == "AlreadyExists":
-        kind = AlreadyExistsError
-    return kind(
+        error_type = AlreadyExistsError
+    return error_type(
         code,
         status.reason or ("BadRequest" if code == _BAD_REQUEST else "Unknown"),
         status.message or "no explanation given",
         causes=tuple(details.causes or ()),
-        retry_after=wait,
+        retry_after=retry_seconds,
     )
 
 
 def from_watch_event(body: bytes) -> ApiError:
-    """The error that an ERROR event of a watch stands for: its object is a ``Status`` with its own code."""
+    """The error of a watch's ERROR event, whose object is a ``Status`` with a code."""
     try:
         code = msgspec.json.decode(body, type=_Status).code
     except (msgspec.MsgspecError, UnicodeDecodeError):

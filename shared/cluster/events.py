@@ -1,8 +1,8 @@
-"""What happened, told where people look: ``kubectl describe`` and ``kubectl get events``.
+"""Kubernetes events, as ``kubectl describe`` and ``kubectl get events`` show them.
 
-The same thing said again is one event with a count, not many. An event's name is a hash of what it says and about
-which object, so that functions that don't know of each other still write the same one; and within five minutes nothing
-is written at all. Telling never fails who tells.
+A repeated event is one object with a count. Its name is a hash of the involved object, reason and message, so functions
+that don't share memory write the same object; within five minutes a repeat isn't written at all. A failed write is
+logged, and never fails the caller.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ if TYPE_CHECKING:
 
 EventType = Literal["Normal", "Warning"]
 COMPONENT = "tenon"
-AGAIN_AFTER = timedelta(minutes=5)
-_LONGEST_NAME = 253
-_LONGEST_MESSAGE = 1024
-_MOST_REMEMBERED = 10_000
+REPEAT_INTERVAL = timedelta(minutes=5)
+_MAX_NAME_LENGTH = 253
+_MAX_MESSAGE_LENGTH = 1024
+_MAX_REMEMBERED = 10_000
 
 _log = logging.getLogger(__name__)
 
 
-class _Seen(msgspec.Struct, frozen=True, rename="camel"):
+class _StoredEvent(msgspec.Struct, frozen=True, rename="camel"):
     count: int = 1
     last_timestamp: datetime | None = None
 
 
 class Recorder:
-    """Writes events; a process keeps one (:func:`recorder`), so that it remembers what it has said."""
+    """Writes events and remembers them; use the one of the process (:func:`recorder`)."""
 
     def __init__(self, client: Client, *, now: Callable[[], datetime], component: str = COMPONENT) -> None:
         self._client = client
         self._now = now
         self._component = component
-        self._said: dict[str, datetime] = {}
+        self._written_at: dict[str, datetime] = {}
 
     def record(self, ref: ObjectRef, type_: EventType, reason: str, message: str) -> None:
-        """Tell it, unless it was told within five minutes. ``reason`` is one CamelCase word."""
+        """Write an event unless it was written within five minutes. ``reason`` is one CamelCase word."""
         now = self._now()
-        text = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
+        text = message if len(message) <= _MAX_MESSAGE_LENGTH else message[: _MAX_MESSAGE_LENGTH - 1] + "…"
         name = event_name(ref, reason, text)
-        said = self._said.get(name)
-        if said is not None and now - said < AGAIN_AFTER:
+        written_at = self._written_at.get(name)
+        if written_at is not None and now - written_at < REPEAT_INTERVAL:
             return
         try:
             self._write(ref, type_, reason, text, name, now)
         except ApiError as error:
-            _log.warning("the event %s on %s was not written: %s", reason, ref, error)
+            _log.warning("writing event %s of %s failed: %s", reason, ref, error)
             return
-        if len(self._said) >= _MOST_REMEMBERED:
-            self._said = {key: at for key, at in dict(self._said).items() if now - at < AGAIN_AFTER}
-        self._said[name] = now
+        if len(self._written_at) >= _MAX_REMEMBERED:
+            self._written_at = {key: at for key, at in dict(self._written_at).items() if now - at < REPEAT_INTERVAL}
+        self._written_at[name] = now
 
     def _write(self, ref: ObjectRef, type_: EventType, reason: str, message: str, name: str, now: datetime) -> None:
-        # an event about an object without namespace lives in "default" (the API server insists)
+        # The API server requires events about cluster-scoped objects to be in "default".
         namespace = ref.namespace or "default"
-        stamp = _seconds(now)
+        timestamp = _timestamp(now)
         event = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -88,8 +88,8 @@ class Recorder:
             "reason": reason,
             "message": message,
             "count": 1,
-            "firstTimestamp": stamp,
-            "lastTimestamp": stamp,
+            "firstTimestamp": timestamp,
+            "lastTimestamp": timestamp,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._component,
@@ -98,22 +98,22 @@ class Recorder:
             self._client.create(EVENTS.path(namespace=namespace), event)
         except AlreadyExistsError:
             path = EVENTS.path(name, namespace=namespace)
-            seen = msgspec.json.decode(self._client.get(path), type=_Seen)
-            if seen.last_timestamp is None or now - seen.last_timestamp >= AGAIN_AFTER:
-                self._client.patch(path, {"count": seen.count + 1, "lastTimestamp": stamp})
+            stored = msgspec.json.decode(self._client.get(path), type=_StoredEvent)
+            if stored.last_timestamp is None or now - stored.last_timestamp >= REPEAT_INTERVAL:
+                self._client.patch(path, {"count": stored.count + 1, "lastTimestamp": timestamp})
 
 
 def event_name(ref: ObjectRef, reason: str, message: str) -> str:
-    """The name of the event that says this of that object, the same in every process."""
-    said = "\0".join((ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}", reason, message))
-    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
-    return f"{ref.name[: _LONGEST_NAME - len(digest) - 1]}.{digest}"
+    """The name of the event with that message about that object, the same in every process."""
+    content = "\0".join((ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}", reason, message))
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return f"{ref.name[: _MAX_NAME_LENGTH - len(digest) - 1]}.{digest}"
 
 
-def _seconds(moment: datetime) -> str:
+def _timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def recorder(client: Client) -> Recorder:
-    """The process's recorder, which remembers what it has said as long as the process is warm."""
+    """The recorder of this process, which remembers its events while the process is warm."""
     return runtime.current().cached("cluster:recorder", lambda: Recorder(client, now=lambda: runtime.current().now()))

@@ -1,4 +1,4 @@
-"""What EKS says of a cluster: how to reach it, and what its nodes must know."""
+"""EKS's description of a cluster: how to reach it, and what its nodes need to join."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterInfo:
-    """Facts of one cluster. ``certificate_authority`` is base64 PEM as DescribeCluster gives it; version "1.34"."""
+    """One cluster. ``certificate_authority`` is base64 PEM as in DescribeCluster; ``version`` is like "1.34"."""
 
     name: str
     endpoint: str

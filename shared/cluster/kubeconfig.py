@@ -1,6 +1,6 @@
-"""A client for whoever isn't a function: the relay by its pod's service account, people by their kubeconfig.
+"""Clients outside Lambda: the relay with its pod's service account, the command line with a kubeconfig.
 
-Apart from ``connect``, because the official client's loaders cost time to import that a function should not spend.
+Separate from ``connect``, because the official client's config loaders would slow down a function's cold start.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ _IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 
 
 class KubeconfigError(RuntimeError):
-    """There is no configuration, or it can't be used; the message says which."""
+    """There is no kubeconfig, or it is invalid; the message says which."""
 
 
 def client(
     environ: Mapping[str, str], *, context: str = "", attempts: int = ATTEMPTS, user_agent: str = "tenon"
 ) -> Client:
-    """A client by ``KUBECONFIG`` if that is set, else by the service account in a pod, else by ``~/.kube/config``.
+    """A client by ``KUBECONFIG`` if set, else by the service account in a pod, else by ``~/.kube/config``.
 
     Raises:
-        KubeconfigError: none of them is there, or it can't be used.
+        KubeconfigError: none of them exists, or it is invalid.
     """
     configuration = Configuration()
-    file = environ.get("KUBECONFIG")
+    path = environ.get("KUBECONFIG")
     try:
-        if file or _IN_CLUSTER not in environ:
-            load_kube_config(config_file=file, context=context or None, client_configuration=configuration)
+        if path or _IN_CLUSTER not in environ:
+            load_kube_config(config_file=path, context=context or None, client_configuration=configuration)
         else:
             load_incluster_config(client_configuration=configuration)
     except ConfigException as error:
-        raise KubeconfigError(f"no cluster to talk to: {error}") from error
+        raise KubeconfigError(f"no cluster configured: {error}") from error
     return Client(configuration, attempts=attempts, user_agent=user_agent)

@@ -1,9 +1,9 @@
-"""One decision at a time: a ``coordination.k8s.io`` Lease that one holder has until it is released or runs out.
+"""One scheduling decision at a time: a ``coordination.k8s.io`` Lease with one holder until it is released or expires.
 
-Every write of the Lease is bound to the resourceVersion it was read at, so of two that reach for it at once one gets
-it. A holder that dies keeps it for ``duration`` and no longer. Expiry is judged by ``renewTime`` against our own clock
-(Lambda's clocks are kept in step), and :meth:`Lease.check` writes to the Lease before a decision is acted upon, which
-fails if anyone has taken it since.
+Every write of the Lease names the resourceVersion that was read, so only one of two concurrent writers acquires it.
+After a crash the Lease expires after ``duration``. Expiry is computed from ``renewTime`` and the local clock (Lambda
+synchronises clocks). Before a decision is written, :meth:`Lease.check` renews the Lease, which fails if another holder
+has acquired it.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 NAMESPACE = "kube-system"
 DURATION = timedelta(seconds=60)
-"""Longer than a decision takes, shorter than anybody would wait for one that died."""
+"""Longer than a decision takes, and short enough to wait for after a crash."""
 
 _log = logging.getLogger(__name__)
 
 
 class LeaseHeldError(RuntimeError):
-    """Somebody else decides now; come back after ``until``."""
+    """Another function holds the lease; try again after ``until``."""
 
     def __init__(self, holder: str, until: datetime) -> None:
-        super().__init__(f"{holder or 'somebody else'} holds the lease until {until:%H:%M:%S}")
+        super().__init__(f"{holder or 'another function'} holds the lease until {until:%H:%M:%S}")
         self.holder = holder
         self.until = until
 
 
 class LeaseLostError(RuntimeError):
-    """The lease ran out and may be somebody else's: what was decided under it must not be written."""
+    """The lease expired or has another holder: the decision made under it must not be written."""
 
 
 class LeaseSpec(Struct):
-    """The part of a Lease that says whose it is. ``renew_time`` is a MicroTime: always six digits of a second."""
+    """The spec of a Lease. ``renew_time`` is a MicroTime: always six digits of a second."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -55,14 +55,14 @@ class LeaseSpec(Struct):
 
 
 class LeaseObject(Struct):
-    """A Lease as the API has it."""
+    """A Lease object."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
 
 
 class Lease:
-    """A lease that is held. Made by :func:`hold`."""
+    """A held lease, returned by :func:`hold`."""
 
     def __init__(
         self,
@@ -84,30 +84,30 @@ class Lease:
 
     @property
     def until(self) -> datetime:
-        """When it runs out if it isn't renewed."""
+        """When it expires unless it is renewed."""
         return self._renewed + self._duration
 
     def check(self) -> None:
-        """Make sure that it is still ours, and ours for another ``duration``: call it before writing.
+        """Renew the lease for another ``duration``: call it before writing.
 
         Raises:
-            LeaseLostError: it ran out, or was taken.
+            LeaseLostError: it expired, or has another holder.
         """
         now = self._now()
         if now >= self.until:
-            raise LeaseLostError(f"the lease ran out at {self.until:%H:%M:%S}, before the decision was written")
+            raise LeaseLostError(f"the lease expired at {self.until:%H:%M:%S}, before the decision was written")
         try:
             stored = self._client.patch(
                 self._path,
                 {"metadata": {"resourceVersion": self._version}, "spec": {"renewTime": micro_time(now)}},
             )
         except (ConflictError, NotFoundError) as error:
-            raise LeaseLostError(f"the lease was taken: {error.message}") from error
+            raise LeaseLostError(f"the lease has another holder: {error.message}") from error
         self._version = msgspec.json.decode(stored, type=LeaseObject).metadata.resource_version
         self._renewed = now
 
     def release(self) -> None:
-        """Give it back, so that nobody has to wait for its end. One that was lost is left alone."""
+        """Release the lease, so that the next holder needn't wait until it expires. A lost lease isn't changed."""
         try:
             self._client.patch(
                 self._path,
@@ -117,7 +117,7 @@ class Lease:
                 },
             )
         except ApiError as error:
-            _log.warning("the lease was not released and runs out by itself: %s", error)
+            _log.warning("releasing the lease failed; it expires by itself: %s", error)
 
 
 @contextlib.contextmanager
@@ -133,7 +133,7 @@ def hold(
     """Hold the lease ``tenon-<cluster>`` while the body runs. ``holder`` is unique to this run (the request's id).
 
     Raises:
-        LeaseHeldError: somebody else has it, or was quicker.
+        LeaseHeldError: another function holds it, or acquired it first.
     """
     lease = _acquire(client, holder=holder, now=now, duration=duration, name=lease_name(cluster), namespace=namespace)
     try:
@@ -154,7 +154,7 @@ def _acquire(
         "renewTime": micro_time(moment),
     }
     try:
-        found = msgspec.json.decode(client.get(path), type=LeaseObject)
+        existing = msgspec.json.decode(client.get(path), type=LeaseObject)
     except NotFoundError:
         lease = {
             "apiVersion": LEASES.api_version,
@@ -167,16 +167,16 @@ def _acquire(
         except AlreadyExistsError as error:
             raise LeaseHeldError("", moment + duration) from error
     else:
-        end = expiry(found.spec)
-        current = found.spec.holder_identity or ""
+        end = expiry(existing.spec)
+        current = existing.spec.holder_identity or ""
         if current and current != holder and end > moment:
             raise LeaseHeldError(current, end)
-        transitions = (found.spec.lease_transitions or 0) + (current != holder)
+        transitions = (existing.spec.lease_transitions or 0) + (current != holder)
         try:
             stored = client.patch(
                 path,
                 {
-                    "metadata": {"resourceVersion": found.metadata.resource_version},
+                    "metadata": {"resourceVersion": existing.metadata.resource_version},
                     "spec": {**spec, "leaseTransitions": transitions},
                 },
             )
@@ -187,17 +187,17 @@ def _acquire(
 
 
 def lease_name(cluster: str) -> str:
-    """The Lease's name: EKS allows capitals and underscores in a cluster's name, Kubernetes doesn't."""
+    """The Lease's name; EKS allows capitals and underscores in a cluster's name, Kubernetes doesn't."""
     return f"tenon-{cluster.lower().replace('_', '-')}"
 
 
 def expiry(spec: LeaseSpec) -> datetime:
-    """When a lease runs out; one that was never renewed has."""
+    """When a lease expires; one that was never renewed has expired."""
     if spec.renew_time is None:
         return datetime.min.replace(tzinfo=UTC)
     return spec.renew_time + timedelta(seconds=spec.lease_duration_seconds or 0)
 
 
 def micro_time(moment: datetime) -> str:
-    """Kubernetes' MicroTime, which is parsed with exactly six digits of a second."""
+    """A Kubernetes MicroTime, which needs exactly six digits of a second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

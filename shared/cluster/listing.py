@@ -1,7 +1,7 @@
-"""Lists of objects, decoded a page at a time, where one bad object doesn't hide the others.
+"""Lists objects, decoding page by page; an invalid object doesn't hide the others.
 
-A page is decoded in one go; only when that fails is each of its objects decoded on its own, and those that can't be
-used are told apart with the reason. Kubernetes writes some empty lists as ``null``: such an object is good.
+A page is decoded at once; only if that fails, each of its objects is decoded on its own, and invalid ones are returned
+with the reason. Kubernetes writes some empty lists as ``null``; such objects are valid.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TRIES = 3
+_ATTEMPTS = 3
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """The version that all of a list's objects were read at."""
+    """The resourceVersion of a list."""
 
     resource_version: str = ""
 
@@ -41,19 +41,19 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     items: list[T] | None = None
 
 
-class _Name(msgspec.Struct, frozen=True):
+class _Metadata(msgspec.Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
 
 
-class _Named(msgspec.Struct, frozen=True):
-    metadata: _Name = _Name()
+class _MetadataOnly(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectList(Generic[T]):
-    """What a list holds: the objects, those that can't be used, and the version it was read at."""
+    """A list: its valid objects, its invalid ones, and its resourceVersion."""
 
     objects: tuple[T, ...] = ()
     invalid: tuple[InvalidObject, ...] = ()
@@ -64,7 +64,7 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a type is the argument)
-    """The decoder of a type, made once: making one costs more than decoding a small object."""
+    """The cached decoder of a type: creating one costs more than decoding a small object."""
     if kind not in _decoders:
         _decoders[kind] = msgspec.json.Decoder(kind)
     return _decoders[kind]
@@ -77,24 +77,24 @@ def _page_decoder(kind: Any) -> msgspec.json.Decoder[Page[Any]]:  # noqa: ANN401
 def list_objects(
     client: Client, resource: Resource, kind: type[T], *, fields: str = "", labels: str = "", namespace: str = ""
 ) -> ObjectList[T]:
-    """Every object of a kind, of one version; of one namespace, if it is given.
+    """All objects of a kind at one resourceVersion; of one namespace, if it is given.
 
     Raises:
-        NotFoundError: the cluster has no such kind.
-        ExpiredError: three lists in a row took longer than the server keeps a version.
+        NotFoundError: the cluster doesn't have the kind.
+        ExpiredError: the resourceVersion expired during three lists in a row.
     """
-    for _ in range(_TRIES - 1):
+    for _ in range(_ATTEMPTS - 1):
         try:
             return _objects(client, resource.path(namespace=namespace), resource, kind, fields=fields, labels=labels)
         except ExpiredError:
-            # compacted while paging: what was read so far is of a version that is gone
+            # The resourceVersion was compacted during paging, so the pages so far are useless.
             continue
     return _objects(client, resource.path(namespace=namespace), resource, kind, fields=fields, labels=labels)
 
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Without the cyclic garbage collector, which would walk every pod again and again: 5 times the decoding itself."""
+    """Pause the cyclic garbage collector: traversing every pod repeatedly takes 5 times as long as decoding."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -107,46 +107,46 @@ def gc_paused() -> Iterator[None]:
 def _objects(
     client: Client, path: str, resource: Resource, kind: type[T], *, fields: str, labels: str
 ) -> ObjectList[T]:
-    good: list[T] = []
-    bad: list[InvalidObject] = []
+    valid: list[T] = []
+    invalid: list[InvalidObject] = []
     version = ""
     with gc_paused():
         for raw in client.list_pages(path, fields=fields, labels=labels):
             try:
                 page: Page[T] = _page_decoder(kind).decode(raw)
             except msgspec.ValidationError:
-                each: Page[msgspec.Raw] = _page_decoder(msgspec.Raw).decode(raw)
-                for item in each.items or ():
-                    found = decode(bytes(item), resource, kind)
-                    if isinstance(found, InvalidObject):
-                        bad.append(found)
+                raw_page: Page[msgspec.Raw] = _page_decoder(msgspec.Raw).decode(raw)
+                for item in raw_page.items or ():
+                    decoded = decode(bytes(item), resource, kind)
+                    if isinstance(decoded, InvalidObject):
+                        invalid.append(decoded)
                     else:
-                        good.append(found)
-                version = each.metadata.resource_version
+                        valid.append(decoded)
+                version = raw_page.metadata.resource_version
             else:
-                good.extend(page.items or ())
+                valid.extend(page.items or ())
                 version = page.metadata.resource_version
-    return ObjectList(objects=tuple(good), invalid=tuple(bad), version=version)
+    return ObjectList(objects=tuple(valid), invalid=tuple(invalid), version=version)
 
 
 def decode(raw: bytes, resource: Resource, kind: type[T]) -> T | InvalidObject:
-    """One object, or why it can't be used."""
+    """One decoded object, or the reason why it is invalid."""
     try:
-        good: T = _decoder(kind).decode(raw)
+        decoded: T = _decoder(kind).decode(raw)
     except msgspec.ValidationError:
         pass
     else:
-        return good
+        return decoded
     try:
         return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), kind)
     except msgspec.ValidationError as error:
-        named = msgspec.json.decode(raw, type=_Named).metadata
+        metadata = msgspec.json.decode(raw, type=_MetadataOnly).metadata
         ref = ObjectRef(
             api_version=resource.api_version,
             kind=resource.kind,
-            name=named.name,
-            namespace=named.namespace,
-            uid=named.uid,
+            name=metadata.name,
+            namespace=metadata.namespace,
+            uid=metadata.uid,
         )
         return InvalidObject(ref=ref, problems=(str(error),))
 

@@ -1,13 +1,13 @@
-"""The pods of a warm process: listed once, then caught up by a watch from the last version.
+"""The pods of a warm process: listed once, then updated by a watch from the last resourceVersion.
 
-Pods are nearly all of a large cluster's bytes, so only they are kept; every other kind is listed anew each time.
+Pods are nearly all of a large cluster's bytes, so only they are cached; all other kinds are listed every time.
 
-A watch has no end at which one is up to date, so two things decide it. An event of a version at or after that of a list
-made just before proves it. Where none comes (often nothing changed), the stream has to be silent for a moment, and the
-pods without a node, which that list reads consistently, have to be the same here: a pod whose binding, creation or
-deletion is still on its way shows there. What can lag unseen is a change to a pod that is bound, by as much as the API
-server's own watch lags; whoever acts on such a pod lists it again (``list_pods_on_node``). In any doubt, and when the
-version has expired, everything is listed again.
+A watch doesn't say when it is up to date, so two conditions decide that. An event with a resourceVersion at or after
+that of a list made just before proves it. If there is no such event (often nothing changed), the stream must be silent
+for a moment, and the pods without a node, which that list reads consistently, must equal the cached ones: a binding,
+creation or deletion that is still on its way shows there. Only changes to bound pods can lag unnoticed, by as much as
+the API server's own watch lags; whoever acts on such a pod lists it again (``list_pods_on_node``). In any doubt, and
+when the resourceVersion has expired, everything is listed again.
 """
 
 from __future__ import annotations
@@ -32,56 +32,61 @@ if TYPE_CHECKING:
     from shared.cluster.watch import Watch, WatchEvent
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of the pods that take room, or will."""
-PENDING = f"spec.nodeName=,{UNFINISHED}"
-WORTH = 1_000
-"""Pods from which on catching up is quicker than listing: two requests and a silence against two pages and more."""
+"""Field selector of the pods that use or will use resources."""
+UNBOUND = f"spec.nodeName=,{UNFINISHED}"
+MIN_PODS_TO_WATCH = 1_000
+"""From this many pods on, a watch is quicker than a list: two requests and a silence instead of two pages or more."""
 SILENCE_SECONDS = 0.05
-PATIENCE = 20
-"""Silences that the pods without a node may differ for, before everything is listed again: a second."""
+MAX_SILENCES = 20
+"""After this many silences (a second) with unequal unbound pods, everything is listed again."""
 
 
-class _Behind(Exception):  # noqa: N818 (an outcome; never leaves this module)
-    """The watch doesn't lead to what a list shows."""
+class _WatchLagsError(Exception):
+    """The watch doesn't reach the state of the list; never leaves this module."""
 
 
-class _Version(msgspec.Struct, frozen=True, rename="camel"):
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     name: str = ""
     namespace: str = ""
 
 
-class _Versioned(msgspec.Struct, frozen=True):
-    metadata: _Version = _Version()
+class _MetadataOnly(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
 
 
 class PodCache:
-    """The unfinished pods of a cluster. Not thread-safe."""
+    """The unfinished pods of a cluster. Not thread-safe.
 
-    def __init__(self, client: Client, *, worth: int = WORTH, patience: int = PATIENCE) -> None:
+    ``min_pods_to_watch``: with fewer pods everything is listed each time; ``max_silences``: see the module.
+    """
+
+    def __init__(
+        self, client: Client, *, min_pods_to_watch: int = MIN_PODS_TO_WATCH, max_silences: int = MAX_SILENCES
+    ) -> None:
         self._client = client
-        self._patience = patience
-        self._worth = worth
+        self._max_silences = max_silences
+        self._min_pods_to_watch = min_pods_to_watch
         self._version = ""
         self._pods: dict[str, Pod] = {}
-        self._unbound: dict[str, str] = {}
-        """The versions of those that have no node."""
+        self._unbound_versions: dict[str, str] = {}
+        """The resourceVersions of the pods without a node."""
         self._invalid: dict[str, InvalidObject] = {}
         self._is_frozen = False
         self.lists = 0
         """How many times everything was listed."""
 
     def read(self) -> ObjectList[Pod]:
-        """The pods as they are now.
+        """The current pods.
 
         Raises:
             ApiError: the API server can't be read.
         """
-        if self._version and len(self._pods) >= self._worth:
+        if self._version and len(self._pods) >= self._min_pods_to_watch:
             try:
-                self._catch_up()
-            except (ApiError, _Behind):
-                # expired, broken, not permitted: a list is always right, and says so if it isn't possible either
+                self._update_by_watch()
+            except (ApiError, _WatchLagsError):
+                # Expired, broken or not permitted: a list is always right, and raises if it isn't possible either.
                 self._list()
         else:
             self._list()
@@ -91,71 +96,73 @@ class PodCache:
 
     def _list(self) -> None:
         if self._is_frozen:
-            gc.collect()  # what is frozen is not looked at; what was made since must not be frozen as garbage
+            gc.collect()  # frozen objects are never collected, so garbage created since must not be frozen with them
         with listing.gc_paused():
             listed = listing.list_objects(self._client, PODS, Pod, fields=UNFINISHED)
             self._pods = {pod.key: pod for pod in listed.objects}
-            self._unbound = {key: p.metadata.resource_version for key, p in self._pods.items() if not p.spec.node_name}
-            self._invalid = {f"{bad.ref.namespace}/{bad.ref.name}": bad for bad in listed.invalid}
-            if len(self._pods) >= max(self._worth, 1):
-                # Pods hold no cycles, so counting references frees them. The collector would walk 20,000 of them for a
-                # quarter of a second in the midst of the first catching up, and again whenever it looks at everything.
+            self._unbound_versions = {
+                key: pod.metadata.resource_version for key, pod in self._pods.items() if not pod.spec.node_name
+            }
+            self._invalid = {f"{invalid.ref.namespace}/{invalid.ref.name}": invalid for invalid in listed.invalid}
+            if len(self._pods) >= max(self._min_pods_to_watch, 1):
+                # Pods hold no cycles, so reference counting frees them. The collector would traverse 20,000 of them for
+                # a quarter of a second during the first update, and again at every full collection.
                 gc.freeze()
                 self._is_frozen = True
         self._version = listed.version
         self.lists += 1
 
-    def _catch_up(self) -> None:
-        pending = listing.list_objects(self._client, PODS, Pod, fields=PENDING)
-        target = {pod.key: pod.metadata.resource_version for pod in pending.objects}
+    def _update_by_watch(self) -> None:
+        unbound = listing.list_objects(self._client, PODS, Pod, fields=UNBOUND)
+        target = {pod.key: pod.metadata.resource_version for pod in unbound.objects}
         watch = self._client.watch(PODS.path(), resource_version=self._version, fields=UNFINISHED)
         stream = _Stream(watch)
         try:
             silences = 0
-            while silences < self._patience:
+            while silences < self._max_silences:
                 event = stream.next(SILENCE_SECONDS)
                 if event is None:
                     silences += 1
-                    if self._unbound == target:
+                    if self._unbound_versions == target:
                         return
                 else:
-                    self._take(event)
-                    if _at_least(self._version, pending.version):
+                    self._apply(event)
+                    if _is_at_least(self._version, unbound.version):
                         return
         finally:
             stream.close()
-        raise _Behind
+        raise _WatchLagsError
 
-    def _take(self, event: WatchEvent) -> None:
+    def _apply(self, event: WatchEvent) -> None:
         raw = bytes(event.object)
-        metadata = msgspec.json.decode(raw, type=_Versioned).metadata
+        metadata = msgspec.json.decode(raw, type=_MetadataOnly).metadata
         self._version = metadata.resource_version
         if event.type == "BOOKMARK":
             return
         key = f"{metadata.namespace or 'default'}/{metadata.name}"
         self._pods.pop(key, None)
-        self._unbound.pop(key, None)
+        self._unbound_versions.pop(key, None)
         self._invalid.pop(key, None)
         if event.type == "DELETED":
             return
-        found = listing.decode(raw, PODS, Pod)
-        if isinstance(found, InvalidObject):
-            self._invalid[key] = found
+        decoded = listing.decode(raw, PODS, Pod)
+        if isinstance(decoded, InvalidObject):
+            self._invalid[key] = decoded
         else:
-            self._pods[key] = found
-            if not found.spec.node_name:
-                self._unbound[key] = metadata.resource_version
+            self._pods[key] = decoded
+            if not decoded.spec.node_name:
+                self._unbound_versions[key] = metadata.resource_version
 
 
 class _Stream:
-    """A watch read in a thread, so that its silence can be heard."""
+    """A watch that is read in a thread, so that its silence can be detected."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._events: queue.SimpleQueue[WatchEvent | ApiError | None] = queue.SimpleQueue()
-        # in this invocation's name: the token is made for its host and by its clock
-        work = contextvars.copy_context().run
-        self._thread = threading.Thread(target=work, args=(self._read,), name="catch up pods", daemon=True)
+        # The thread runs in the invocation's context: the token is made with its runtime and clock.
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._read,), name="watch pods", daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
@@ -168,18 +175,18 @@ class _Stream:
             self._events.put(None)
 
     def next(self, seconds: float) -> WatchEvent | None:
-        """The next event, or None when there was none for so long.
+        """The next event, or None if there was none for so long.
 
         Raises:
-            ApiError: what the watch ended with.
-            _Behind: the watch ended.
+            ApiError: the watch ended with it.
+            _WatchLagsError: the watch ended.
         """
         try:
             event = self._events.get(timeout=seconds)
         except queue.Empty:
             return None
         if event is None:
-            raise _Behind
+            raise _WatchLagsError
         if isinstance(event, ApiError):
             raise event
         return event
@@ -190,6 +197,6 @@ class _Stream:
         self._thread.join()
 
 
-def _at_least(version: str, target: str) -> bool:
-    """Whether a version is the other or later. Kubernetes' versions are numbers that grow (API conventions, v1.35)."""
-    return version.isdigit() and target.isdigit() and int(version) >= int(target)
+def _is_at_least(version: str, other_version: str) -> bool:
+    """Whether a resourceVersion is the same or later. They are growing numbers (API conventions, v1.35)."""
+    return version.isdigit() and other_version.isdigit() and int(version) >= int(other_version)

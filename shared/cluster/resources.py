@@ -1,4 +1,4 @@
-"""Where each kind lives in the Kubernetes API: group, version, plural, and the paths that follow."""
+"""The API group, version, plural and paths of each kind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """A kind and its place in the API. ``group`` is empty for the core group."""
+    """A kind's resource in the API. ``group`` is empty for the core group."""
 
     group: str = ""
     version: str = "v1"
@@ -25,12 +25,12 @@ class Resource:
         """The URL path of an object, or without ``name`` of the collection (of all namespaces without ``namespace``).
 
         Raises:
-            ValueError: a namespaced object without its namespace, or a namespace where there are none.
+            ValueError: a namespaced object without a namespace, or a namespace for a cluster-scoped kind.
         """
         if namespace and not self.namespaced:
-            raise ValueError(f"{self.kind} has no namespace, but {namespace!r} was given")
+            raise ValueError(f"{self.kind} is cluster-scoped, but namespace {namespace!r} was given")
         if name and self.namespaced and not namespace:
-            raise ValueError(f"{self.kind} {name} needs its namespace")
+            raise ValueError(f"{self.kind} {name} needs a namespace")
         parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
         if namespace:
             parts.append(f"namespaces/{quote(namespace, safe='')}")
@@ -87,9 +87,9 @@ _BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}
 
 
 def for_kind(api_version: str, kind: str) -> Resource:
-    """Where a kind lives, for objects that say themselves what they are (pools and classes, old and new).
+    """The resource of a kind, for objects of several kinds (NodePools, EC2NodeClasses and their legacy kinds).
 
     Raises:
-        KeyError: a kind that Tenon has nothing to do with.
+        KeyError: Tenon doesn't use the kind.
     """
     return _BY_KIND[api_version, kind]

@@ -1,20 +1,22 @@
-"""The snapshot that decisions are made from, read from the API server.
+"""Reads the snapshot for decisions from the API server.
 
-Each list is of one version (paging keeps it), but the lists follow one another, so what can happen between them is
-chosen: **pods, then claims, then nodes, then the rest.**
+Each list is consistent in itself (paging keeps the resourceVersion), but the lists are made one after another. Their
+order determines which races are possible: **pods, then NodeClaims, then nodes, then the rest.**
 
-- A pod that is seen pending was there before the claims were read. Any claim made for it by a decision that has ended
-  is therefore seen too, and the pod is placed on it again instead of on a second one. (The other way round, a claim
-  written between the two reads would be missed and the pod be launched for twice; the lease forbids it as well, but
-  this order doesn't depend on the lease.)
-- A claim that says which node it has was read before the nodes, so its node is there unless it is gone. (The other way
-  round, a node that joined between the two reads would look like a claim without its node, which is garbage.)
-- A bound pod's node was read after the pod, so its node is known, and its room is not counted as free.
-- What is left: a pod bound after the pods were read isn't seen on its node. Placing has it pending still, which is
-  the same room; disruption looks at a node's pods again (:func:`list_pods_on_node`) before it acts.
+- A pod that is seen pending existed before the NodeClaims were read. So a NodeClaim that an earlier decision created
+  for it is seen too, and the pod is scheduled to that NodeClaim again instead of to a second one. (In the opposite
+  order, a NodeClaim created between the two reads would be missed and a second one launched; the lease prevents that
+  as well, but this order doesn't depend on the lease.)
+- A NodeClaim with a node name was read before the nodes, so its node is in the list unless it was deleted. (In the
+  opposite order, a node that registered between the two reads would look like a NodeClaim without its node, which is
+  garbage.)
+- A bound pod's node was read after the pod, so the node is known, and the pod's requests are counted on it.
+- One race remains: a pod that was bound after the pods were read is missing on its node. Scheduling still has it as
+  pending, which takes the same capacity; disruption lists a node's pods again (:func:`list_pods_on_node`) before it
+  acts.
 
-All lists are consistent reads (no ``resourceVersion=0``): never from a cache that lags. The pods of a large cluster are
-caught up by a watch in a warm process (``pod_cache`` says how far that can be trusted).
+All lists are consistent reads (no ``resourceVersion=0``), never from a cache that lags. In a warm process the pods of a
+large cluster are updated by a watch (``pod_cache`` says how reliable that is).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim,
 from shared.cluster import conversion, listing, resources
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import ObjectList
-from shared.cluster.pod_cache import UNFINISHED, WORTH, PodCache
+from shared.cluster.pod_cache import UNFINISHED, PodCache
 from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
@@ -41,31 +43,30 @@ T = TypeVar("T")
 
 
 class SnapshotReader:
-    """Reads snapshots of one cluster; a warm one keeps the pods, and reads only what changed."""
+    """Reads snapshots of one cluster; in a warm process it caches the pods and reads only their changes."""
 
-    def __init__(self, client: Client, *, worth: int = WORTH) -> None:
-        """``worth``: from how many pods on they are caught up instead of listed."""
+    def __init__(self, client: Client) -> None:
         self.client = client
-        self.pods = PodCache(client, worth=worth)
+        self.pods = PodCache(client)
 
     def read(self, now: datetime) -> Snapshot:
         """As :func:`read_snapshot`."""
         invalid: list[InvalidObject] = []
 
-        def every(resource: Resource, kind: type[T]) -> tuple[T, ...]:
+        def list_all(resource: Resource, kind: type[T]) -> tuple[T, ...]:
             listed = list_if_kind_exists(self.client, resource, kind)
             invalid.extend(listed.invalid)
             return listed.objects
 
         pods = self.pods.read()
         invalid.extend(pods.invalid)
-        node_claims = every(resources.NODE_CLAIMS, NodeClaim)
-        nodes = every(resources.NODES, Node)
-        raw_pools = _raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
-        raw_classes = _raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
-        node_pools, bad_pools = conversion.node_pools(raw_pools)
-        node_classes, bad_classes = conversion.node_classes(raw_classes)
-        invalid.extend((*bad_pools, *bad_classes))
+        node_claims = list_all(resources.NODE_CLAIMS, NodeClaim)
+        nodes = list_all(resources.NODES, Node)
+        raw_pools = _list_raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
+        raw_classes = _list_raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
+        node_pools, invalid_pools = conversion.node_pools(raw_pools)
+        node_classes, invalid_classes = conversion.node_classes(raw_classes)
+        invalid.extend((*invalid_pools, *invalid_classes))
         return Snapshot(
             taken_at=now,
             pods=pods.objects,
@@ -73,23 +74,23 @@ class SnapshotReader:
             nodes=nodes,
             node_pools=node_pools,
             node_classes=node_classes,
-            daemon_sets=every(resources.DAEMON_SETS, DaemonSet),
-            namespaces=every(resources.NAMESPACES, Namespace),
-            persistent_volumes=every(resources.PERSISTENT_VOLUMES, PersistentVolume),
-            persistent_volume_claims=every(resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),
-            storage_classes=every(resources.STORAGE_CLASSES, StorageClass),
-            csi_nodes=every(resources.CSI_NODES, CSINode),
-            volume_attachments=every(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
-            pod_disruption_budgets=every(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
+            daemon_sets=list_all(resources.DAEMON_SETS, DaemonSet),
+            namespaces=list_all(resources.NAMESPACES, Namespace),
+            persistent_volumes=list_all(resources.PERSISTENT_VOLUMES, PersistentVolume),
+            persistent_volume_claims=list_all(resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),
+            storage_classes=list_all(resources.STORAGE_CLASSES, StorageClass),
+            csi_nodes=list_all(resources.CSI_NODES, CSINode),
+            volume_attachments=list_all(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
+            pod_disruption_budgets=list_all(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
             invalid=tuple(invalid),
         )
 
 
 def read_snapshot(client: Client, *, now: datetime) -> Snapshot:
-    """Everything decisions need; ``now`` becomes ``taken_at``.
+    """The snapshot for decisions; ``now`` becomes ``taken_at``.
 
-    An object that can't be used is in ``invalid`` and the rest goes on. A kind that the cluster doesn't have (the
-    legacy ones, mostly) has no objects.
+    Objects that can't be used are in ``invalid``. A kind that the cluster doesn't have (mostly the legacy ones) has no
+    objects.
 
     Raises:
         ApiError: the API server can't be read.
@@ -101,7 +102,7 @@ def read_snapshot(client: Client, *, now: datetime) -> Snapshot:
 
 
 def list_if_kind_exists(client: Client, resource: Resource, kind: type[T]) -> ObjectList[T]:
-    """The objects of a kind; none where the cluster doesn't have the kind."""
+    """The objects of a kind; none if the cluster doesn't have the kind."""
     try:
         return listing.list_objects(client, resource, kind)
     except NotFoundError:
@@ -109,12 +110,12 @@ def list_if_kind_exists(client: Client, resource: Resource, kind: type[T]) -> Ob
 
 
 def list_pods_on_node(client: Client, node: str) -> ObjectList[Pod]:
-    """The unfinished pods bound to a node, as they are now."""
+    """The current unfinished pods of a node."""
     return listing.list_objects(client, resources.PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
 
 
-def _raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
-    """The objects of these kinds as plain JSON; each says what it is."""
+def _list_raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
+    """The objects of these kinds as plain JSON, each with its ``apiVersion`` and ``kind``."""
     return [
         {"apiVersion": resource.api_version, "kind": resource.kind, **item}
         for resource in kinds

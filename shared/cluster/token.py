@@ -1,7 +1,7 @@
-"""The bearer token that EKS accepts: a presigned STS request, made without any call.
+"""The bearer token for EKS: a presigned STS request, created without a call.
 
-EKS honours a token for 15 minutes from its date (reference: the EKS authenticator). It is signed anew after 11, when
-the credentials change, and is never used beyond their expiry, because the signature dies with them.
+EKS accepts a token for 15 minutes from its date (reference: the EKS authenticator). It is signed again after 11 minutes
+and when the credentials change, and is never used after they expire, because its signature expires with them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from botocore.credentials import Credentials, ReadOnlyCredentials
 
 PREFIX = "k8s-aws-v1."
-KEPT = timedelta(minutes=11)
+TOKEN_TTL = timedelta(minutes=11)
 _SIGNATURE_SECONDS = 60
 _CLUSTER_HEADER = "x-k8s-aws-id"
 
@@ -34,7 +34,7 @@ class _Session(Protocol):
 
 
 def presign(credentials: Credentials | ReadOnlyCredentials, *, region: str, cluster: str) -> str:
-    """A token for the cluster of that *name* (not its id or ARN), dated now."""
+    """A token for the cluster with that *name* (not id or ARN), dated now."""
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     request = AWSRequest(
         method="GET",
@@ -46,7 +46,7 @@ def presign(credentials: Credentials | ReadOnlyCredentials, *, region: str, clus
 
 
 class TokenSource:
-    """Gives the current token; call it once a request."""
+    """Returns the current token; call it for each request."""
 
     def __init__(self, session: _Session, *, region: str, cluster: str, now: Callable[[], datetime]) -> None:
         self._session = session
@@ -56,7 +56,7 @@ class TokenSource:
         self._token = ""
         self._access_key = ""
         self.until: datetime | None = None
-        """When the token that is kept is replaced by a new one."""
+        """When the cached token is replaced."""
 
     def __call__(self) -> str:
         """The token.
@@ -66,13 +66,13 @@ class TokenSource:
         """
         credentials = self._session.get_credentials()
         if credentials is None:
-            raise NoCredentialsError("no AWS credentials to sign the cluster's token with")
+            raise NoCredentialsError("no AWS credentials to sign the cluster's token")
         frozen = credentials.get_frozen_credentials()
         now = self._now()
         if self.until is None or now >= self.until or frozen.access_key != self._access_key:
             self._token = presign(frozen, region=self._region, cluster=self._cluster)
             self._access_key = frozen.access_key or ""
-            # botocore keeps the expiry of refreshable credentials in this attribute and offers no other way to it
+            # botocore has no public attribute for the expiry of refreshable credentials
             expiry: datetime | None = getattr(credentials, "_expiry_time", None)
-            self.until = now + KEPT if expiry is None else min(now + KEPT, expiry)
+            self.until = now + TOKEN_TTL if expiry is None else min(now + TOKEN_TTL, expiry)
         return self._token

@@ -1,8 +1,8 @@
-"""Writes that are safe to run twice and cost nothing when there is nothing to change.
+"""Idempotent writes, which send nothing if nothing changes.
 
-A change is a pure function from the object to the object it should be. Only the fields that differ are sent, bound to
-the resourceVersion they were computed from, so that fields we don't know and other people's edits survive; on a
-conflict the object is read again and the change computed anew.
+A change is a pure function from the current object to the wanted one. Only the differing fields are sent, with the
+resourceVersion that they were computed from, so unknown fields and other writers' changes survive. On a conflict the
+object is read again and the change computed again.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _ATTEMPTS = 5
 
 
 def retry_on_conflict(obj: O, write: Callable[[O], R], *, reread: Callable[[], O]) -> R:
-    """What ``write`` gives; after a conflict it is called again with what ``reread`` gives, five times at most.
+    """The result of ``write``; after a conflict it is called again with the reread object, at most five times in all.
 
     Raises:
-        ConflictError: it conflicted each time.
-        NotFoundError: the object went away meanwhile.
+        ConflictError: every attempt conflicted.
+        NotFoundError: the object was deleted meanwhile.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -55,18 +55,18 @@ def retry_on_conflict(obj: O, write: Callable[[O], R], *, reread: Callable[[], O
 
 
 def read(client: Client, resource: Resource, name: str, kind: type[O], *, namespace: str = "") -> O:
-    """One object as it is now.
+    """The current object.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: it doesn't exist.
     """
     return msgspec.json.decode(client.get(resource.path(name, namespace=namespace)), type=kind)
 
 
 def create(client: Client, resource: Resource, obj: O) -> O:
-    """Create an object whose name says what it is for; one that is there already is the one we wanted.
+    """Create an object with a deterministic name; if it exists already, that one is returned.
 
-    The answer is what the cluster holds (uid, resourceVersion), possibly made by an earlier run of the same decision.
+    The result is the stored object (uid, resourceVersion), possibly created by an earlier run of the same decision.
     """
     kind = type(obj)
     namespace = obj.metadata.namespace
@@ -78,16 +78,16 @@ def create(client: Client, resource: Resource, obj: O) -> O:
 
 
 def create_claim(client: Client, claim: NodeClaim) -> NodeClaim:
-    """Write a NodeClaim whose name follows from the decision, so that the decision's replay finds it there."""
+    """Create a NodeClaim; its name follows from the decision, so a retry doesn't create a second one."""
     return create(client, NODE_CLAIMS, claim)
 
 
 def update(client: Client, resource: Resource, obj: O, change: Callable[[O], O]) -> O:
-    """Change metadata and spec; the answer is the object as stored. Nothing is sent when nothing changes.
+    """Change metadata and spec; returns the stored object. Nothing is sent if nothing changes.
 
     Raises:
-        NotFoundError: the object is gone.
-        ConflictError: somebody changed it between each of five readings and writings.
+        NotFoundError: the object doesn't exist.
+        ConflictError: all five attempts conflicted with other writers.
     """
     return _update(client, resource, obj, change, subresource="")
 
@@ -98,23 +98,23 @@ def update_status(client: Client, resource: Resource, obj: O, change: Callable[[
 
 
 def set_conditions(client: Client, resource: Resource, obj: O, conditions: Iterable[Condition], *, now: datetime) -> O:
-    """Set these conditions in the object's status, others untouched.
+    """Set these conditions in the object's status; other conditions are kept.
 
-    ``lastTransitionTime`` and ``observedGeneration`` of what is given don't matter: the time is ``now`` where the
-    status changes and stays otherwise, the generation is the object's.
+    Their ``lastTransitionTime`` and ``observedGeneration`` are ignored: the time becomes ``now`` if the status changes,
+    and the generation is the object's.
     """
-    wanted = tuple(conditions)
+    new_conditions = tuple(conditions)
 
     def change(current: O) -> O:
-        status: Any = current.status  # type: ignore[attr-defined]  # kinds without conditions are not for this
+        status: Any = current.status  # type: ignore[attr-defined]  # only for kinds with conditions
         merged: list[Condition] = status.conditions
-        for one in wanted:
+        for condition in new_conditions:
             merged = with_condition(
                 merged,
-                one.type,
-                status=None if one.status == "Unknown" else one.status == "True",
-                reason=one.reason,
-                message=one.message,
+                condition.type,
+                status=None if condition.status == "Unknown" else condition.status == "True",
+                reason=condition.reason,
+                message=condition.message,
                 now=now,
                 generation=current.metadata.generation,
             )
@@ -129,47 +129,47 @@ def set_conditions(client: Client, resource: Resource, obj: O, conditions: Itera
 def patch_status(
     client: Client, resource: Resource, name: str, patch: Mapping[str, Any], *, namespace: str = ""
 ) -> bytes | None:
-    """Merge ``patch`` into the status, whatever version it is at; None when ``patch`` is empty and nothing was sent."""
+    """Merge ``patch`` into the status without a precondition; None if ``patch`` is empty and nothing was sent."""
     if not patch:
         return None
     return client.patch(resource.path(name, namespace=namespace, subresource="status"), {"status": dict(patch)})
 
 
 def remove_finalizer(client: Client, resource: Resource, obj: Object, finalizer: str) -> bool:
-    """Remove one finalizer; False when it was not there, or the object is gone.
+    """Remove one finalizer; False if it isn't present or the object doesn't exist.
 
-    The patch tests that the finalizer stands where it was seen, so that nobody else's is ever removed.
+    The JSON patch tests that the finalizer is still at its index, so that no other finalizer is removed.
     """
     path = resource.path(obj.metadata.name, namespace=obj.metadata.namespace)
     current = obj.metadata
     for _ in range(_ATTEMPTS):
         if finalizer not in current.finalizers:
             return False
-        place = f"/metadata/finalizers/{current.finalizers.index(finalizer)}"
+        path_in_object = f"/metadata/finalizers/{current.finalizers.index(finalizer)}"
         try:
             client.patch(
                 path,
-                [{"op": "test", "path": place, "value": finalizer}, {"op": "remove", "path": place}],
+                [{"op": "test", "path": path_in_object, "value": finalizer}, {"op": "remove", "path": path_in_object}],
                 kind="json",
             )
         except NotFoundError:
             return False
         except (ConflictError, InvalidError):
-            # somebody else changed the list; look again
+            # Another writer changed the list: read it again.
             try:
-                seen = msgspec.json.decode(client.get(path), type=_OnlyMetadata)
+                stored = msgspec.json.decode(client.get(path), type=_MetadataOnly)
             except NotFoundError:
                 return False
-            if seen.metadata.uid != obj.metadata.uid:
+            if stored.metadata.uid != obj.metadata.uid:
                 return False
-            current = seen.metadata
+            current = stored.metadata
         else:
             return True
     raise ConflictError(409, "Conflict", f"the finalizers of {resource.kind} {current.name} kept changing")
 
 
 def delete(client: Client, resource: Resource, obj: Object, *, grace_period_seconds: int | None = None) -> bool:
-    """Ask for the deletion of exactly this object; False when it is gone or another has taken its name."""
+    """Delete exactly this object; False if it doesn't exist or another object has its name."""
     path = resource.path(obj.metadata.name, namespace=obj.metadata.namespace)
     try:
         client.delete(path, uid=obj.metadata.uid, grace_period_seconds=grace_period_seconds)
@@ -178,7 +178,7 @@ def delete(client: Client, resource: Resource, obj: Object, *, grace_period_seco
     return True
 
 
-class _OnlyMetadata(msgspec.Struct, frozen=True):
+class _MetadataOnly(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
@@ -200,10 +200,10 @@ def _update(client: Client, resource: Resource, obj: O, change: Callable[[O], O]
             return current
         if current.metadata.resource_version:
             patch.setdefault("metadata", {})["resourceVersion"] = current.metadata.resource_version
-        return _again(client.patch(path, patch), current)
+        return _decode_stored(client.patch(path, patch), current)
 
     def reread() -> O:
-        return _again(client.get(resource.path(name, namespace=namespace)), obj)
+        return _decode_stored(client.get(resource.path(name, namespace=namespace)), obj)
 
     return retry_on_conflict(obj, write, reread=reread)
 
@@ -213,12 +213,12 @@ class _MetadataAndStatus(msgspec.Struct, frozen=True):
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def _again(raw: bytes, like: O) -> O:
-    """The object as it is stored now; of a converted legacy object, whose spec is not ours, metadata and status."""
+def _decode_stored(raw: bytes, like: O) -> O:
+    """The stored object; of a converted legacy object metadata and status, because its spec has another schema."""
     if not _is_converted(like):
         return msgspec.json.decode(raw, type=type(like))
     stored = msgspec.json.decode(raw, type=_MetadataAndStatus)
-    status: Any = like.status  # type: ignore[attr-defined]  # only pools and classes are converted; they have one
+    status: Any = like.status  # type: ignore[attr-defined]  # only NodePools and EC2NodeClasses are converted; they have a status
     return cast(
         "O",
         msgspec.structs.replace(
@@ -230,13 +230,13 @@ def _again(raw: bytes, like: O) -> O:
 
 
 def _is_converted(obj: Object) -> bool:
-    """Whether an object says that it is of another version than its struct is for."""
+    """Whether the object has another apiVersion than its type."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(cast("type[Struct]", type(obj)))}
     return "api_version" in defaults and getattr(obj, "api_version", None) != defaults["api_version"]
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7386) from one object to another; empty when they are equal. Lists are whole."""
+    """The JSON merge patch (RFC 7386) from one object to another, empty if they are equal. Lists are replaced whole."""
     patch: dict[str, Any] = {}
     for key in before.keys() | after.keys():
         old, new = before.get(key), after.get(key)

@@ -67,7 +67,7 @@ def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_a_kubeconfig_it_says_how_to_get_one(command: list[str]) -> None:
     done = call(*command, "--cluster", "prod", env={"KUBECONFIG": "/nowhere/config"})
-    told(done, command[0], "no cluster to talk to", "aws eks update-kubeconfig", "files")
+    told(done, command[0], "no cluster configured", "aws eks update-kubeconfig", "files")
 
 
 def test_a_context_that_isnt_there_is_named(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def pods(client: Client, add_pod: Callable[..., None]) -> PodCache:
     for i in range(5):
         add_pod(f"p{i}")
         add_pod(f"b{i}", nodeName="n1")
-    kept = PodCache(client, worth=1, patience=1200)
+    kept = PodCache(client, min_pods_to_watch=1, max_silences=1200)
     kept.read()
     return kept
 
@@ -55,8 +55,8 @@ def test_the_garbage_collector_never_walks_what_a_large_list_holds(
         return id(found) in {id(one) for one in gc.get_objects()}
 
     try:
-        assert is_walked(PodCache(client, worth=2))
-        assert not is_walked(PodCache(client, worth=1))
+        assert is_walked(PodCache(client, min_pods_to_watch=2))
+        assert not is_walked(PodCache(client, min_pods_to_watch=1))
         assert gc.isenabled()
     finally:
         gc.unfreeze()
@@ -122,7 +122,7 @@ def test_a_watch_that_says_nothing_is_not_believed(
         return Response(stream=silence()) if request.verb == "watch" else None
 
     add_pod("p0")
-    pods = PodCache(client, worth=1, patience=2)
+    pods = PodCache(client, min_pods_to_watch=1, max_silences=2)
     pods.read()
     bind(client, "p0")
     server.intercept = intercept
@@ -132,7 +132,7 @@ def test_a_watch_that_says_nothing_is_not_believed(
 
 def test_few_pods_are_listed(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("only")
-    kept = PodCache(client, worth=2)
+    kept = PodCache(client, min_pods_to_watch=2)
     for _ in range(3):
         assert set(caught_up(kept)) == {"default/only"}
     assert kept.lists == 3

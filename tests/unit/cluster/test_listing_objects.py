@@ -36,7 +36,7 @@ def test_paths_are_those_of_the_api() -> None:
 
 
 def test_a_pod_has_no_path_without_its_namespace() -> None:
-    with pytest.raises(ValueError, match="needs its namespace"):
+    with pytest.raises(ValueError, match="needs a namespace"):
         resources.PODS.path("a")
-    with pytest.raises(ValueError, match="has no namespace"):
+    with pytest.raises(ValueError, match="is cluster-scoped"):
         resources.NODES.path("a", namespace="b")

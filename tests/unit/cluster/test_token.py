@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from botocore.credentials import Credentials
 
-from shared.cluster.token import KEPT, PREFIX, NoCredentialsError, TokenSource, presign
+from shared.cluster.token import PREFIX, TOKEN_TTL, NoCredentialsError, TokenSource, presign
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -67,13 +67,13 @@ def test_a_token_is_kept_for_eleven_minutes_of_its_fifteen() -> None:
     session = Session(Credentials("AKIDEXAMPLE", "secret"))
     source = TokenSource(session, region="eu-central-1", cluster="demo", now=clock.now)
     first = source()
-    assert source.until == NOW + KEPT == NOW + timedelta(minutes=11)
-    clock.time += KEPT - timedelta(seconds=1)
+    assert source.until == NOW + TOKEN_TTL == NOW + timedelta(minutes=11)
+    clock.time += TOKEN_TTL - timedelta(seconds=1)
     assert source() == first
-    assert source.until == NOW + KEPT
+    assert source.until == NOW + TOKEN_TTL
     clock.time += timedelta(seconds=1)
     source()
-    assert source.until == clock.time + KEPT
+    assert source.until == clock.time + TOKEN_TTL
 
 
 def test_a_token_is_not_used_beyond_the_credentials_end() -> None:
