@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from cli.demo.command import Demo, Request
-from cli.demo.interruptions import Interrupt, follow
+from cli.demo.interruptions import Interrupt, rescheduled
+from cli.demo.request import DemoRequest
+from cli.demo.runner import Demo
 from local.world import Options, World, sample_objects
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _wave() -> list[Row]:
         world.interrupt_spot(sorted(doomed))
         world.run_until(lambda: world.clock.now() > warned + timedelta(minutes=3))
         happened = world.timeline.all[mark:]
-        moved = follow(world.timeline.all, nodes, warned)
+        moved = rescheduled(world.timeline.all, nodes, warned)
 
     def times(what: str) -> list[float]:
         return [(h.at - warned).total_seconds() for h in happened if h.type == what]
@@ -113,7 +114,7 @@ def _storm() -> list[Row]:
 def _compared() -> list[Row]:
     found = []
     for seed in range(SEEDS):
-        request = Request(seed=seed, quiet=True, interrupt=Interrupt(), elapsed=time.process_time)
+        request = DemoRequest(seed=seed, quiet=True, interrupt=Interrupt(), elapsed=time.process_time)
         figures = Demo(request, Console(quiet=True)).run().interruptions
         if figures is not None:
             found.append(figures)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from cli.demo.command import Demo, Request
+from cli.demo.request import DemoRequest
+from cli.demo.runner import Demo
 
 if TYPE_CHECKING:
-    from cli.demo.results import Figures
+    from cli.demo.results import DemoResult
 
 SEEDS = 5
 
@@ -28,9 +29,9 @@ def run() -> list[dict[str, str]]:
     ]
 
 
-def _demo(seed: int) -> Figures:
+def _demo(seed: int) -> DemoResult:
     console = Console(quiet=True)
-    return Demo(Request(seed=seed, quiet=True), console).run()
+    return Demo(DemoRequest(seed=seed, quiet=True), console).run()
 
 
 def _row(figure: str, asked: str, values: list[float | None], how: str) -> dict[str, str]:

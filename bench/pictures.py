@@ -19,7 +19,8 @@ from rich.terminal_theme import TerminalTheme
 
 from cli.cluster import live_reader
 from cli.cluster.cluster_reference import ClusterReference
-from cli.demo.command import Demo, Request, Scale
+from cli.demo.request import DemoRequest, Scale
+from cli.demo.runner import Demo
 from cli.explain import explanation, pods
 from cli.nodes import table, watch
 from cli.plan import output, planning, what_if
@@ -132,7 +133,7 @@ def recorded() -> Recording:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
         steps = Scale(deployment="inflate", steps=(5, 40, 12, 60, 8, 0))
-        request = Request(scales=(steps,), record=path, only_json=True, quiet=True)
+        request = DemoRequest(scales=(steps,), record=path, only_json=True, quiet=True)
         Demo(request, Console(file=io.StringIO())).run()
         return read(path)
 

@@ -1,4 +1,4 @@
-"""The demo's running text: one line for each thing that happened and matters to a person."""
+"""The demo's event log: one line for each event that users care about."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from local.world.timeline import TimelineEvent
 
-    Words = Callable[[Mapping[str, object]], str]
+    Describe = Callable[[Mapping[str, object]], str]
 
 _STYLES = {
     "pod": "cyan",
@@ -27,75 +27,76 @@ _STYLES = {
     "interruption": "bold red",
     "dead": "bold red",
 }
-_NAMES = {"call": "AWS", "invocation": "function", "dead": "dead"}
-_CALLS = frozenset({"ec2 CreateFleet", "ec2 TerminateInstances"})
+_LABELS = {"call": "AWS", "invocation": "function", "dead": "dead"}
+_SHOWN_CALLS = frozenset({"ec2 CreateFleet", "ec2 TerminateInstances"})
 
 
-class Story:
-    """Turns happenings into lines. ``price`` gives USD per hour of (instance type, zone, capacity type)."""
+class EventLines:
+    """Formats timeline events. ``price`` returns USD per hour of (instance type, zone, capacity type)."""
 
     def __init__(self, *, start: datetime, price: Callable[[str, str, str], float]) -> None:
         self._start = start
         self._price = price
 
-    def line(self, happening: TimelineEvent) -> Text | None:
-        """The line, or None for what only matters to a debugger."""
-        said = self._said(happening)
-        if not said:
+    def line(self, event: TimelineEvent) -> Text | None:
+        """The line, or None for events that only help debugging."""
+        description = self._description(event)
+        if not description:
             return None
-        at = happening.at
-        if happening.type == "invocation":
-            # Told when it ended, as everything it did was told before.
-            at += timedelta(seconds=happening.details["latency"])
+        at = event.at
+        if event.type == "invocation":
+            # An invocation is logged when it ends, after the events that it caused.
+            at += timedelta(seconds=event.details["latency"])
         seconds = (at - self._start).total_seconds()
-        kind = happening.type.split()[0]
+        kind = event.type.split()[0]
         return Text.assemble(
             (f"{int(seconds // 60):3d}:{seconds % 60:04.1f}  ", "dim"),
-            (f"{_NAMES.get(kind, kind):<9}", _STYLES.get(kind, "")),
-            (happening.name.removeprefix("default/"), "bold"),
+            (f"{_LABELS.get(kind, kind):<9}", _STYLES.get(kind, "")),
+            (event.name.removeprefix("default/"), "bold"),
             " ",
-            Text.from_markup(said),
+            Text.from_markup(description),
         )
 
-    def _said(self, h: TimelineEvent) -> str:
-        """What follows the name, as rich markup; empty: nothing to say."""
-        if h.type == "claim launched":
-            about = h.details
-            price = self._price(about["instance_type"], about["zone"], about["capacity_type"])
-            offering = f"{about['instance_type']} {about['capacity_type']} in {about['zone']}"
-            return f"is {about['instance']}: {offering}, ${price:.4f}/h"
-        if h.type == "call":
-            return _call(h)
-        if h.type == "invocation":
-            return _invocation(h)
-        return _SAYINGS[h.type](h.details) if h.type in _SAYINGS else ""
+    def _description(self, event: TimelineEvent) -> str:
+        """The text after the name, as rich markup; empty if the event is not shown."""
+        if event.type == "claim launched":
+            details = event.details
+            price = self._price(details["instance_type"], details["zone"], details["capacity_type"])
+            offering = f"{details['instance_type']} {details['capacity_type']} in {details['zone']}"
+            return f"launched as {details['instance']}: {offering}, ${price:.4f}/h"
+        if event.type == "call":
+            return _call(event)
+        if event.type == "invocation":
+            return _invocation(event)
+        return _DESCRIPTIONS[event.type](event.details) if event.type in _DESCRIPTIONS else ""
 
 
-_SAYINGS: dict[str, Words] = {
-    "pod bound": lambda about: f"placed on {about['node']}",
-    "pod running": lambda _: "runs",
-    "claim created": lambda about: f"asked for by NodePool {about['pool']}",
-    "claim initialized": lambda about: f"initialized: pods can run on {about['node']}",
-    "claim leaving": lambda _: "is given up",
-    "claim gone": lambda about: f"gone, {about['instance'] or 'never launched'} terminated",
+_DESCRIPTIONS: dict[str, Describe] = {
+    "pod bound": lambda details: f"bound to {details['node']}",
+    "pod running": lambda _: "running",
+    "claim created": lambda details: f"created for NodePool {details['pool']}",
+    "claim initialized": lambda details: f"initialized, node {details['node']}",
+    "claim leaving": lambda _: "is being deleted",
+    "claim gone": lambda details: f"deleted, instance {details['instance'] or '(never launched)'} terminated",
     "node joined": lambda _: "joined",
     "node ready": lambda _: "ready",
     "node not ready": lambda _: "[red]not ready[/red]",
-    "node cordoned": lambda _: "takes no more pods",
-    "node gone": lambda _: "gone",
-    "interruption": lambda _: "will be taken back by EC2 in two minutes",
-    "dead letter": lambda about: escape(str(about["reason"] or about["body"])),
+    "node cordoned": lambda _: "cordoned",
+    "node gone": lambda _: "deleted",
+    "interruption": lambda _: "spot interruption warning: EC2 reclaims the instance in two minutes",
+    "dead letter": lambda details: escape(str(details["reason"] or details["body"])),
 }
 
 
-def _call(h: TimelineEvent) -> str:
-    if h.details["error"]:
-        return f"by {h.details['caller'] or 'the world'}: [red]{escape(str(h.details['error']))}[/red]"
-    return f"by {h.details['caller']}, {h.details['latency'] * 1000:.0f} ms" if h.name in _CALLS else ""
+def _call(event: TimelineEvent) -> str:
+    details = event.details
+    if details["error"]:
+        return f"called by {details['caller'] or 'the local cluster'}: [red]{escape(str(details['error']))}[/red]"
+    return f"called by {details['caller']}, {details['latency'] * 1000:.0f} ms" if event.name in _SHOWN_CALLS else ""
 
 
-def _invocation(h: TimelineEvent) -> str:
-    trigger = escape(str(h.details["trigger"]))
-    if not h.details["ok"]:
-        return f"[red]failed[/red], woken by {trigger}: {escape(str(h.details['error']))}"
-    return "" if trigger == SCHEDULED else f"ran {h.details['latency'] * 1000:.0f} ms, woken by {trigger}"
+def _invocation(event: TimelineEvent) -> str:
+    trigger = escape(str(event.details["trigger"]))
+    if not event.details["ok"]:
+        return f"[red]failed[/red], triggered by {trigger}: {escape(str(event.details['error']))}"
+    return "" if trigger == SCHEDULED else f"ran {event.details['latency'] * 1000:.0f} ms, triggered by {trigger}"

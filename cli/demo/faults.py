@@ -1,4 +1,4 @@
-"""``tenon demo --fault``: what goes wrong on AWS while the demo runs, armed before its first step."""
+"""``tenon demo --fault``: faults of AWS, injected before the demo's first step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORMS = {
     "boot": "boot=PLACE:N",
     "throttle": "throttle=OPERATION:N",
 }
-_EVERYWHERE = "all"
+_ALL = "all"
 _ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-\d[a-z]")
 _TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 THROTTLED = {
@@ -35,7 +35,7 @@ THROTTLED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong: its kind, where (a zone, a type, ``all``, or an operation), and how many."""
+    """A fault to inject. ``where`` is a zone, an instance type, ``all``, or an API operation."""
 
     kind: str
     where: str
@@ -46,7 +46,7 @@ class Fault:
         """``spot-capacity=us-east-1a:0``, ``boot=m5.large:1``, ``throttle=CreateFleet:4``.
 
         Raises:
-            ValueError: not of those forms; the text says what is allowed.
+            ValueError: the text has another form; the message says what is allowed.
         """
         kind, _, rest = text.partition("=")
         where, _, count = rest.rpartition(":")
@@ -55,12 +55,12 @@ class Fault:
         if kind == "throttle":
             if where not in THROTTLED:
                 raise ValueError(f'--fault "{text}": OPERATION must be one of {", ".join(THROTTLED)}')
-        elif where != _EVERYWHERE and not _ZONE.fullmatch(where) and not _TYPE.fullmatch(where):
-            raise ValueError(f'--fault "{text}": PLACE must be a zone, an instance type or {_EVERYWHERE}')
+        elif where != _ALL and not _ZONE.fullmatch(where) and not _TYPE.fullmatch(where):
+            raise ValueError(f'--fault "{text}": PLACE must be a zone, an instance type or {_ALL}')
         return cls(kind=kind, where=where, count=int(count))
 
     def arm(self, world: World) -> None:
-        """Have it go wrong in the world from now on."""
+        """Inject the fault into the local AWS."""
         if self.kind == "throttle":
             world.faults.throttle(THROTTLED[self.where], self.where, times=self.count)
         elif self.kind == "boot":
@@ -69,12 +69,12 @@ class Fault:
             world.aws.capacity.set(self.kind.removesuffix("-capacity"), *self._pool, self.count)
 
     @property
-    def told(self) -> str:
-        """What goes wrong, for a person."""
-        place = "any place" if self.where == _EVERYWHERE else self.where
+    def description(self) -> str:
+        """The fault in a sentence."""
+        place = "all zones" if self.where == _ALL else self.where
         return {
             "throttle": f"the next {self.count} calls of {self.where} are throttled",
-            "boot": f"the next {self.count} machines in {place} fail to start",
+            "boot": f"the next {self.count} instances in {place} fail to start",
         }.get(self.kind, f"{self.kind.removesuffix('-capacity')} has {self.count} instances left in {place}")
 
     @property

@@ -1,7 +1,7 @@
-"""``tenon demo --interrupt``: EC2 takes machines back, and how soon their pods run elsewhere.
+"""``tenon demo --interrupt``: EC2 interrupts spot instances, and how soon their pods run on other nodes.
 
-Beside the demo's own world a second one plays the same without replacements at once: the same machines are only drained
-there, and what they ran is launched for once it is pending. Both times are shown.
+For comparison, a second local cluster handles the same interruption without replacing nodes first: it only drains the
+interrupted nodes, and their pods are provisioned for when they are pending. Both times are shown.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from local.world.timeline import TimelineEvent
 
 NOTICE = timedelta(minutes=2)
+"""Time between a spot interruption warning and the interruption."""
 _NAMESPACE = "default/"
-_PATIENCE = timedelta(minutes=15)
+_COMPARISON_TIMEOUT = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interrupt:
-    """How many spot instances EC2 takes back; None: all."""
+    """How many spot instances EC2 interrupts; None: all."""
 
     count: int | None = None
 
@@ -36,7 +37,7 @@ class Interrupt:
         """``spot=all`` or ``spot=3``.
 
         Raises:
-            ValueError: not of that form.
+            ValueError: the text has another form.
         """
         kind, _, count = text.partition("=")
         if kind != "spot" or not (count == "all" or (count.isdigit() and int(count))):
@@ -44,17 +45,17 @@ class Interrupt:
         return cls(count=None if count == "all" else int(count))
 
     def choose(self, world: World) -> list[str]:
-        """The ids of the spot instances that are taken back."""
+        """The ids of the instances to interrupt."""
         return [i.id for i in world.instances() if i.lifecycle == "spot"][: self.count]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interruptions:
-    """What came of spot warnings; the names are the JSON's. Times are the longest, in seconds of cluster time.
+    """The result of spot interruptions; the names are the JSON's. Times are maxima, in seconds of cluster time.
 
-    ``replacement_before_drain_end`` counts warned nodes that were still draining when the last replacement was
-    launched, or that needed none. ``seconds_pod_away`` is how long a pod did not run, from where it was told to stop to
-    where its successor runs. The last two are what both times would be without replacements at once.
+    ``replacement_before_drain_end`` counts interrupted nodes that were still draining when the last replacement was
+    launched, or that needed none. ``seconds_pod_away`` is how long a pod did not run, from the start of its termination
+    until its successor runs. The last two are the same times for a cluster that drains first.
     """
 
     warned: int
@@ -67,83 +68,110 @@ class Interruptions:
     seconds_drain_then_provision: float | None = None
     seconds_pod_away_drain_then_provision: float | None = None
 
-    def compared(self, other: Moved | None) -> Interruptions:
-        """With the times of a world that only drains."""
-        if other is None:
+    def compared_to(self, drain_first: Rescheduling | None) -> Interruptions:
+        """The same with the times of the cluster that drains first."""
+        if drain_first is None:
             return self
         return replace(
             self,
-            seconds_drain_then_provision=other.seconds_to_running,
-            seconds_pod_away_drain_then_provision=other.seconds_away,
+            seconds_drain_then_provision=drain_first.seconds_to_running,
+            seconds_pod_away_drain_then_provision=drain_first.seconds_away,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moved:
-    """How pods came from some nodes to others, in seconds of cluster time; None where they haven't.
+class Rescheduling:
+    """How the pods of some nodes were rescheduled, in seconds of cluster time; None if they were not.
 
-    ``seconds_to_running`` is until as many as those nodes had have begun to run elsewhere, ``seconds_away`` the longest
-    that one was gone: the n-th that leaves is followed by the n-th that comes.
+    ``seconds_to_running`` lasts until as many pods as those nodes had run on other nodes. ``seconds_away`` is the
+    longest time without a pod: the n-th pod that terminates is succeeded by the n-th that runs.
     """
 
     seconds_to_running: float | None = None
     seconds_away: float | None = None
 
 
-def compute(happenings: Sequence[TimelineEvent]) -> Interruptions | None:
-    """The figures of a timeline; None: nothing was interrupted."""
-    warnings = [h for h in happenings if h.type == "interruption"]
+def compute(events: Sequence[TimelineEvent]) -> Interruptions | None:
+    """The interruptions of a timeline; None if there were none."""
+    warnings = [e for e in events if e.type == "interruption"]
     if not warnings:
         return None
-    warned_at = min(h.at for h in warnings)
-    nodes = _nodes_of({h.name for h in warnings}, happenings)
-    drained = dict.fromkeys(nodes, warned_at)
-    for h in happenings:
-        if h.type == "pod gone" and h.at >= warned_at and h.details["node"] in nodes and _is_workload(h):
-            drained[h.details["node"]] = h.at
-    created = {h.name for h in happenings if h.type == "claim created" and warned_at <= h.at <= warned_at + NOTICE}
-    launched = [h.at for h in happenings if h.type == "claim launched" and h.name in created]
-    replaced = max(launched, default=None)
-    moved = follow(happenings, nodes, warned_at)
+    warned_at = min(e.at for e in warnings)
+    nodes = _nodes_of({e.name for e in warnings}, events)
+    drained_at = _drain_ends(events, nodes, warned_at)
+    last_launch = _last_replacement(events, warned_at)
+    rescheduling = rescheduled(events, nodes, warned_at)
     return Interruptions(
         warned=len(warnings),
-        drained_in_time=sum(at <= warned_at + NOTICE for at in drained.values()),
-        replacement_before_drain_end=sum(replaced is None or replaced <= at for at in drained.values()),
-        seconds_warning_to_replacement=_seconds(replaced, warned_at),
-        seconds_warning_to_drained=_seconds(max(drained.values(), default=None), warned_at),
-        seconds_warning_to_running=moved.seconds_to_running,
-        seconds_pod_away=moved.seconds_away,
+        drained_in_time=sum(at <= warned_at + NOTICE for at in drained_at.values()),
+        replacement_before_drain_end=sum(last_launch is None or last_launch <= at for at in drained_at.values()),
+        seconds_warning_to_replacement=_seconds(last_launch, warned_at),
+        seconds_warning_to_drained=_seconds(max(drained_at.values(), default=None), warned_at),
+        seconds_warning_to_running=rescheduling.seconds_to_running,
+        seconds_pod_away=rescheduling.seconds_away,
     )
 
 
-def follow(happenings: Sequence[TimelineEvent], nodes: Iterable[str], since: datetime) -> Moved:
-    """How the workload pods of those nodes have come to run elsewhere."""
+def _drain_ends(events: Iterable[TimelineEvent], nodes: set[str], warned_at: datetime) -> dict[str, datetime]:
+    """When the last workload pod of each node was gone; the time of the warning if it had none."""
+    ends = dict.fromkeys(nodes, warned_at)
+    for event in events:
+        if (
+            event.type == "pod gone"
+            and event.at >= warned_at
+            and event.details["node"] in nodes
+            and _is_workload(event)
+        ):
+            ends[event.details["node"]] = event.at
+    return ends
+
+
+def _last_replacement(events: Sequence[TimelineEvent], warned_at: datetime) -> datetime | None:
+    """The last launch of NodeClaims that were created between the warning and the interruption."""
+    end = warned_at + NOTICE
+    created = {e.name for e in events if e.type == "claim created" and warned_at <= e.at <= end}
+    return max((e.at for e in events if e.type == "claim launched" and e.name in created), default=None)
+
+
+def rescheduled(events: Sequence[TimelineEvent], nodes: Iterable[str], since: datetime) -> Rescheduling:
+    """How the workload pods of those nodes were rescheduled after a moment."""
     nodes = set(nodes)
-    on: dict[str, str] = {}
-    left: dict[str, datetime] = {}
-    back: list[datetime] = []
-    for h in happenings:
-        if not _is_workload(h):
+    node_by_pod = _bindings(events, since)
+    terminated_at: dict[str, datetime] = {}
+    running_at: list[datetime] = []
+    for event in events:
+        if event.at < since or not _is_workload(event):
             continue
-        if h.at < since:
-            if h.type == "pod bound":
-                on[h.name] = h.details["node"]
-            elif h.type == "pod gone":
-                on.pop(h.name, None)
-        elif h.type in ("pod leaving", "pod gone") and h.details["node"] in nodes:
-            left.setdefault(h.name, h.at)
-        elif h.type == "pod running" and h.details["node"] not in nodes:
-            back.append(h.at)
-    lost = sum(node in nodes for node in on.values())
-    if not 0 < lost <= len(back):
-        return Moved()
-    back.sort()
-    away = [_seconds(there, gone) or 0.0 for gone, there in zip(sorted(left.values()), back, strict=False)]
-    return Moved(seconds_to_running=_seconds(back[lost - 1], since), seconds_away=max(away, default=None))
+        if event.type in ("pod leaving", "pod gone") and event.details["node"] in nodes:
+            terminated_at.setdefault(event.name, event.at)
+        elif event.type == "pod running" and event.details["node"] not in nodes:
+            running_at.append(event.at)
+    count = sum(node in nodes for node in node_by_pod.values())
+    if not 0 < count <= len(running_at):
+        return Rescheduling()
+    running_at.sort()
+    away = [
+        _seconds(running, terminated) or 0.0
+        for terminated, running in zip(sorted(terminated_at.values()), running_at, strict=False)
+    ]
+    return Rescheduling(seconds_to_running=_seconds(running_at[count - 1], since), seconds_away=max(away, default=None))
+
+
+def _bindings(events: Iterable[TimelineEvent], before: datetime) -> dict[str, str]:
+    """The node of each workload pod at a moment."""
+    node_by_pod: dict[str, str] = {}
+    for event in events:
+        if event.at >= before or not _is_workload(event):
+            continue
+        if event.type == "pod bound":
+            node_by_pod[event.name] = event.details["node"]
+        elif event.type == "pod gone":
+            node_by_pod.pop(event.name, None)
+    return node_by_pod
 
 
 def drain_then_provision(
-    docs: Sequence[dict[str, Any]],
+    objects: Sequence[dict[str, Any]],
     scale: tuple[str, int],
     interrupt: Interrupt,
     *,
@@ -151,19 +179,19 @@ def drain_then_provision(
     region: str,
     seed: int,
     elapsed: Callable[[], float],
-) -> Moved:
-    """What becomes of the same cluster's pods if the warned machines are only drained.
+) -> Rescheduling:
+    """How the pods of the same cluster are rescheduled if interrupted nodes are drained first.
 
-    ``scale`` is the deployment, if there is one, and the replicas at which the interruption comes.
+    ``scale`` is the deployment, if it exists, and its replicas during the interruption.
     """
     with World(cluster=cluster, region=region, seed=seed, options=Options(elapsed=elapsed)) as world:
-        world.apply(docs)
+        world.apply(objects)
         if world.store.find(kinds.DEPLOYMENTS, scale[0], namespace="default") is not None:
             world.scale("default", *scale)
         world.run_until_idle()
-        taken = set(interrupt.choose(world))
-        nodes = _nodes_of(taken, world.timeline.all)
-        pods = len(world.pods(phase="Running"))
+        instance_ids = set(interrupt.choose(world))
+        nodes = _nodes_of(instance_ids, world.timeline.all)
+        pod_count = len(world.pods(phase="Running"))
         since = world.clock.now()
         kind = world.store.kind("karpenter.sh/v1", "NodeClaim")
         for claim in world.claims():
@@ -171,27 +199,27 @@ def drain_then_provision(
                 world.store.delete(kind, claim["metadata"]["name"])
         world.run_until(
             lambda: (
-                follow(world.timeline.all, nodes, since).seconds_to_running is not None
-                or (world.is_idle() and len(world.pods(phase="Running")) >= pods)
+                rescheduled(world.timeline.all, nodes, since).seconds_to_running is not None
+                or (world.is_idle() and len(world.pods(phase="Running")) >= pod_count)
             ),
-            limit=_PATIENCE,
+            limit=_COMPARISON_TIMEOUT,
         )
-        return follow(world.timeline.all, nodes, since)
+        return rescheduled(world.timeline.all, nodes, since)
 
 
-def _nodes_of(instances: set[str], happenings: Iterable[TimelineEvent]) -> set[str]:
+def _nodes_of(instance_ids: set[str], events: Iterable[TimelineEvent]) -> set[str]:
     claims = set()
     nodes = set()
-    for h in happenings:
-        if h.type == "claim launched" and h.details["instance"] in instances:
-            claims.add(h.name)
-        elif h.type == "claim registered" and h.name in claims:
-            nodes.add(h.details["node"])
+    for event in events:
+        if event.type == "claim launched" and event.details["instance"] in instance_ids:
+            claims.add(event.name)
+        elif event.type == "claim registered" and event.name in claims:
+            nodes.add(event.details["node"])
     return nodes
 
 
-def _is_workload(h: TimelineEvent) -> bool:
-    return h.name.startswith(_NAMESPACE)
+def _is_workload(event: TimelineEvent) -> bool:
+    return event.name.startswith(_NAMESPACE)
 
 
 def _seconds(moment: datetime | None, since: datetime) -> float | None:

@@ -1,14 +1,16 @@
-"""What came of a demo, in figures: the table at its end and its JSON.
+"""The demo's result, as the table at its end and as JSON.
 
-Everything is computed from the world's timeline (what the cluster and AWS saw), never from what Tenon says of itself.
-Times are seconds of cluster time unless a name says otherwise; prices USD per hour.
+It is computed from the local cluster's timeline (what the cluster and AWS observed), never from Tenon's own logs.
+Times are seconds of cluster time unless a name says otherwise; prices are USD per hour.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
 
 from cli.demo import interruptions
 
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cli.demo.interruptions import Interruptions
+    from local.world import World
     from local.world.timeline import TimelineEvent
 
 NAMESPACE = "default/"
-"""Pods of this namespace are the workload; daemons live elsewhere."""
+"""The namespace of the workload; DaemonSets run in other namespaces."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +37,8 @@ class LaunchedNode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
-    """The demo's result; the names are the JSON's. None where nothing of the kind happened."""
+class DemoResult:
+    """The demo's result; the names are the JSON's. None means that nothing of the kind happened."""
 
     pods_scheduled: int
     nodes_launched: tuple[LaunchedNode, ...]
@@ -52,100 +55,142 @@ class Figures:
     interruptions: Interruptions | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as the JSON line has them."""
+        """The values of the JSON line."""
         return asdict(self)
 
 
-def compute(
-    happenings: Sequence[TimelineEvent],
-    *,
-    price: Callable[[str, str, str], float],
-    nodes_at_end: Mapping[str, tuple[str, ...]],
-    instances: Sequence[str],
-    instances_left: int,
-    wall_seconds: float,
-) -> Figures:
-    """The figures of a timeline.
-
-    ``price`` gives USD per hour of (instance type, zone, capacity type); ``instances`` are the ids of all that were
-    ever launched.
-    """
-    launched = [h for h in happenings if h.type == "claim launched"]
-    nodes = tuple(_launched_node(h, price) for h in launched)
-    held = {h.details["instance"] for h in launched}
-    return Figures(
-        pods_scheduled=len({h.name for h in _workload(happenings, "pod bound")}),
-        nodes_launched=nodes,
-        create_fleet_calls=sum(1 for h in happenings if h.type == "call" and h.name == "ec2 CreateFleet"),
-        seconds_pending_to_claim=_longest(_pending_to_claim(happenings)),
-        seconds_pending_to_running=_longest(_between(happenings, "pod created", "pod running")),
-        seconds_empty_to_terminated=_longest(_empty_to_gone(happenings)),
-        peak_cost_per_hour=round(_peak_cost(happenings, price), 6),
-        nodes_at_end=nodes_at_end,
-        instances_left=instances_left,
-        dead_letters=sum(1 for h in happenings if h.type == "dead letter"),
-        duplicate_launches=len([i for i in instances if i not in held]) + len(launched) - len(held),
+def compute_result(world: World, *, price: Callable[[str, str, str], float], wall_seconds: float) -> DemoResult:
+    """The result of the run so far. ``price`` returns USD per hour of (instance type, zone, capacity type)."""
+    events = world.timeline.all
+    launched = [e for e in events if e.type == "claim launched"]
+    claimed = {e.details["instance"] for e in launched}
+    unclaimed = [i.id for i in world.aws.instances.all if i.id not in claimed]
+    return DemoResult(
+        pods_scheduled=len({e.name for e in _workload(events, "pod bound")}),
+        nodes_launched=tuple(_launched_node(e, price) for e in launched),
+        create_fleet_calls=sum(e.type == "call" and e.name == "ec2 CreateFleet" for e in events),
+        seconds_pending_to_claim=_maximum(_pending_to_claim(events)),
+        seconds_pending_to_running=_maximum(_between(events, "pod created", "pod running")),
+        seconds_empty_to_terminated=_maximum(_empty_to_gone(events)),
+        peak_cost_per_hour=round(_peak_cost(events, price), 6),
+        nodes_at_end=_pods_by_node(world),
+        instances_left=len(world.instances()),
+        dead_letters=sum(e.type == "dead letter" for e in events),
+        duplicate_launches=len(unclaimed) + len(launched) - len(claimed),
         wall_seconds=round(wall_seconds, 1),
-        interruptions=interruptions.compute(happenings),
+        interruptions=interruptions.compute(events),
     )
+
+
+def _pods_by_node(world: World) -> dict[str, tuple[str, ...]]:
+    pods: dict[str, list[str]] = {n["metadata"]["name"]: [] for n in world.nodes()}
+    for pod in world.pods():
+        node = pod["spec"].get("nodeName", "")
+        if node in pods and pod["metadata"]["namespace"] == "default":
+            pods[node].append(pod["metadata"]["name"])
+    return {node: tuple(sorted(names)) for node, names in sorted(pods.items())}
 
 
 def _launched_node(launched: TimelineEvent, price: Callable[[str, str, str], float]) -> LaunchedNode:
-    about = launched.details
+    details = launched.details
     return LaunchedNode(
-        instance_type=about["instance_type"],
-        zone=about["zone"],
-        capacity_type=about["capacity_type"],
-        price=price(about["instance_type"], about["zone"], about["capacity_type"]),
+        instance_type=details["instance_type"],
+        zone=details["zone"],
+        capacity_type=details["capacity_type"],
+        price=price(details["instance_type"], details["zone"], details["capacity_type"]),
     )
 
 
-def _workload(happenings: Iterable[TimelineEvent], what: str) -> list[TimelineEvent]:
-    return [h for h in happenings if h.type == what and h.name.startswith(NAMESPACE)]
+def _workload(events: Iterable[TimelineEvent], type_: str) -> list[TimelineEvent]:
+    return [e for e in events if e.type == type_ and e.name.startswith(NAMESPACE)]
 
 
-def _longest(seconds: Iterable[float]) -> float | None:
+def _maximum(seconds: Iterable[float]) -> float | None:
     return round(max(seconds), 1) if (seconds := list(seconds)) else None
 
 
-def _between(happenings: Sequence[TimelineEvent], first: str, then: str) -> list[float]:
-    """For each workload pod that both happened to: the seconds from one to the other."""
-    start = {h.name: h.at for h in _workload(happenings, first)}
-    return [(h.at - start[h.name]).total_seconds() for h in _workload(happenings, then) if h.name in start]
+def _between(events: Sequence[TimelineEvent], first: str, second: str) -> list[float]:
+    """The seconds between two events, for each workload pod that has both."""
+    start = {e.name: e.at for e in _workload(events, first)}
+    return [(e.at - start[e.name]).total_seconds() for e in _workload(events, second) if e.name in start]
 
 
-def _pending_to_claim(happenings: Sequence[TimelineEvent]) -> list[float]:
-    """For each pod that runs on a node made after the pod was: the seconds from the pod to that node's claim."""
-    claim_of = {h.details["node"]: h.name for h in happenings if h.type == "claim registered"}
-    created = {h.name: h.at for h in happenings if h.type == "claim created"}
-    pods = {h.name: h.at for h in _workload(happenings, "pod created")}
-    waits = []
-    for bound in _workload(happenings, "pod bound"):
-        asked = created.get(claim_of.get(bound.details["node"], ""))
-        if asked is not None and bound.name in pods and asked >= pods[bound.name]:
-            waits.append((asked - pods[bound.name]).total_seconds())
-    return waits
+def _pending_to_claim(events: Sequence[TimelineEvent]) -> list[float]:
+    """The seconds from each pod's creation to that of its node's NodeClaim, if the pod was created first."""
+    claim_by_node = {e.details["node"]: e.name for e in events if e.type == "claim registered"}
+    claim_created = {e.name: e.at for e in events if e.type == "claim created"}
+    pod_created = {e.name: e.at for e in _workload(events, "pod created")}
+    seconds = []
+    for bound in _workload(events, "pod bound"):
+        claim_at = claim_created.get(claim_by_node.get(bound.details["node"], ""))
+        pod_at = pod_created.get(bound.name)
+        if claim_at is not None and pod_at is not None and claim_at >= pod_at:
+            seconds.append((claim_at - pod_at).total_seconds())
+    return seconds
 
 
-def _empty_to_gone(happenings: Sequence[TimelineEvent]) -> list[float]:
-    """For each node that is gone: the seconds since its last workload pod was."""
-    last: dict[str, datetime] = {}
-    waits = []
-    for h in happenings:
-        if h.type == "pod gone" and h.name.startswith(NAMESPACE):
-            last[h.details["node"]] = h.at
-        elif h.type == "node gone" and h.name in last:
-            waits.append((h.at - last[h.name]).total_seconds())
-    return waits
+def _empty_to_gone(events: Sequence[TimelineEvent]) -> list[float]:
+    """The seconds from a node's last workload pod to the node's deletion."""
+    last_pod: dict[str, datetime] = {}
+    seconds = []
+    for e in events:
+        if e.type == "pod gone" and e.name.startswith(NAMESPACE):
+            last_pod[e.details["node"]] = e.at
+        elif e.type == "node gone" and e.name in last_pod:
+            seconds.append((e.at - last_pod[e.name]).total_seconds())
+    return seconds
 
 
-def _peak_cost(happenings: Sequence[TimelineEvent], price: Callable[[str, str, str], float]) -> float:
-    costs: dict[str, float] = defaultdict(float)
+def _peak_cost(events: Sequence[TimelineEvent], price: Callable[[str, str, str], float]) -> float:
+    cost_by_claim: dict[str, float] = {}
     peak = 0.0
-    for h in happenings:
-        if h.type == "claim launched":
-            costs[h.name] = _launched_node(h, price).price
-            peak = max(peak, sum(costs.values()))
-        elif h.type == "claim gone":
-            costs.pop(h.name, None)
+    for e in events:
+        if e.type == "claim launched":
+            cost_by_claim[e.name] = _launched_node(e, price).price
+            peak = max(peak, sum(cost_by_claim.values()))
+        elif e.type == "claim gone":
+            cost_by_claim.pop(e.name, None)
     return peak
+
+
+def table(result: DemoResult) -> Table:
+    """The result as a table."""
+    grid = Table(title="Results", title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    launched = Counter(
+        f"{n.instance_type} {n.capacity_type} {n.zone} at ${n.price:.4f}/h" for n in result.nodes_launched
+    )
+    rows = [
+        ("pods scheduled", str(result.pods_scheduled)),
+        ("nodes launched", ", ".join(f"{count} x {name}" for name, count in launched.items()) or "none"),
+        ("CreateFleet calls", str(result.create_fleet_calls)),
+        ("pending → NodeClaim", _seconds(result.seconds_pending_to_claim)),
+        ("pending → running", _seconds(result.seconds_pending_to_running)),
+        ("empty → terminated", _seconds(result.seconds_empty_to_terminated)),
+        ("peak cost", f"${result.peak_cost_per_hour:.4f}/h"),
+        ("instances left", str(result.instances_left)),
+        ("dead letters", str(result.dead_letters)),
+        ("duplicate launches", str(result.duplicate_launches)),
+        *_interruption_rows(result.interruptions),
+        ("real time", f"{result.wall_seconds:.1f} s"),
+    ]
+    for name, value in rows:
+        grid.add_row(f"[dim]{name}[/dim]", value)
+    return grid
+
+
+def _interruption_rows(interrupted: Interruptions | None) -> list[tuple[str, str]]:
+    if interrupted is None:
+        return []
+    return [
+        ("interrupted nodes", f"{interrupted.warned}, {interrupted.drained_in_time} drained in time"),
+        ("warning → replacement", _seconds(interrupted.seconds_warning_to_replacement)),
+        ("warning → drained", _seconds(interrupted.seconds_warning_to_drained)),
+        ("warning → pods run on other nodes", _seconds(interrupted.seconds_warning_to_running)),
+        ("… with drain first", _seconds(interrupted.seconds_drain_then_provision)),
+        ("time without a pod", _seconds(interrupted.seconds_pod_away)),
+        ("… with drain first", _seconds(interrupted.seconds_pod_away_drain_then_provision)),
+    ]
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s (maximum)"

@@ -1,4 +1,4 @@
-"""The demo's picture: where the story stands, then the nodes as ``tenon nodes`` shows them."""
+"""The demo's screen: the current step and totals, then the nodes as ``tenon nodes`` shows them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from local.world import World
 
 
-def take(world: World, price: Callable[[str, str, str], float]) -> NodeRows:
-    """The world's nodes now."""
+def node_rows(world: World, price: Callable[[str, str, str], float]) -> NodeRows:
+    """The local cluster's nodes."""
     return rows.build(
         [msgspec.convert(n, Node) for n in world.nodes()],
         [msgspec.convert(c, NodeClaim) for c in world.claims()],
@@ -33,16 +33,16 @@ def take(world: World, price: Callable[[str, str, str], float]) -> NodeRows:
     )
 
 
-def render(taken: NodeRows, *, start: datetime, step: str, width: int) -> RenderableType:
-    """The picture for a terminal of so many columns."""
-    seconds = (taken.now - start).total_seconds()
+def render(shown: NodeRows, *, start: datetime, step: str, width: int) -> RenderableType:
+    """The screen for a terminal of so many columns."""
+    seconds = (shown.now - start).total_seconds()
     head = Text.assemble(
         (f" {step} ", "reverse"),
-        f"  {int(seconds // 60)}:{seconds % 60:04.1f}  {taken.running} pods running, ",
-        (f"{taken.pending} pending", "bold yellow" if taken.pending else ""),
-        f"  {len(taken.rows)} nodes  ",
-        (f"${taken.cost:.4f}/h", "bold"),
+        f"  {int(seconds // 60)}:{seconds % 60:04.1f}  {shown.running} pods running, ",
+        (f"{shown.pending} pending", "bold yellow" if shown.pending else ""),
+        f"  {len(shown.rows)} nodes  ",
+        (f"${shown.cost:.4f}/h", "bold"),
     )
-    if not taken.rows:
+    if not shown.rows:
         return Group(Text(), head)
-    return Group(Text(), head, table.table(taken, taken.rows, width=width))
+    return Group(Text(), head, table.table(shown, shown.rows, width=width))

@@ -1,6 +1,6 @@
-"""A cluster's recent past as a recording: its nodes by what they say of themselves, decisions by the log.
+"""A live cluster's past as a recording: nodes by their NodeClaims, decisions by the decision log.
 
-What is gone left no trace but its row in the log, so the cost over time is that of the nodes that are still there;
+A terminated node leaves only its row in the decision log, so the cost over time only covers nodes that still exist;
 the page says so.
 """
 
@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.cluster.pricing import offering_key, offering_prices
-from cli.report.lower_bound import bound
-from cli.report.recording import Decided, Recording, Sample, Span
+from cli.report.lower_bound import lower_bound
+from cli.report.recording import NodeSpan, RecordedDecision, Recording, Sample
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_pending, is_terminal, requests
-from shared.api.quantity import QuantityError, Resources, add
+from shared.api.quantity import QuantityError, add
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime, timedelta
 
     from cli.cluster.observed_cluster import ObservedCluster
@@ -28,79 +27,98 @@ if TYPE_CHECKING:
     from shared.cloud_provider import ResolvedNodePools
 
 
-def recording(observed: ObservedCluster, *, back: timedelta) -> Recording:
-    """The last so many days of the cluster."""
-    start = observed.now - back
+def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
+    """The recording of the period that ends now."""
+    start = observed.now - period
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
-    prices = offering_prices(resolved_pools)
-
-    def at(moment: datetime | None) -> float | None:
-        return None if moment is None else round((moment - start).total_seconds(), 3)
-
-    by_provider = {c.status.provider_id: c for c in observed.snapshot.node_claims if c.status.provider_id}
-    spans = [_span(n, by_provider.get(n.spec.provider_id), prices, at) for n in observed.snapshot.nodes]
-    there = {s.name for s in spans}
+    spans = _node_spans(observed, offering_prices(resolved_pools), start)
     decisions = [
-        Decided(at=at(d.at) or 0.0, node=d.node, outcome=d.outcome, reason=d.reason, why=d.why, savings=d.savings)
+        RecordedDecision(
+            at=_seconds(d.at, start) or 0.0,
+            node=d.node,
+            outcome=d.outcome,
+            reason=d.reason,
+            why=d.why,
+            savings=d.savings,
+        )
         for d in observed.history.since(start)
     ]
-    went = {d.node: d for d in decisions if d.outcome == "taken" and d.node not in there}
-    spans += [Span(name=d.node, gone=d.at, why=f"{d.reason}: {d.why}") for d in went.values()]
-    notes = []
-    if went:
-        notes.append("Of nodes that are gone only the decision is known: their cost is not in the chart.")
+    existing = {s.name for s in spans}
+    terminated = {d.node: d for d in decisions if d.outcome == "taken" and d.node not in existing}
+    spans += [NodeSpan(name=d.node, terminated=d.at, why=f"{d.reason}: {d.why}") for d in terminated.values()]
+    notes = ["The chart has no cost of terminated nodes: only their decisions are known."] if terminated else []
+    end = period.total_seconds()
     return Recording(
         title=observed.name,
         start=start,
-        end=back.total_seconds(),
-        spans=sorted(spans, key=lambda s: (s.asked if s.asked is not None else s.gone or 0.0, s.name)),
-        samples=_samples(observed, resolved_pools, spans, back.total_seconds()),
+        end=end,
+        spans=sorted(spans, key=lambda s: (s.created if s.created is not None else s.terminated or 0.0, s.name)),
+        samples=[*_past_samples(spans, end), _current_sample(observed, resolved_pools, spans, end)],
         decisions=decisions,
         notes=[*observed.notes, *notes],
     )
 
 
-def _span(node: Node, claim: NodeClaim | None, prices: Prices, at: Callable[[datetime | None], float | None]) -> Span:
-    kind = offering_key(node.metadata.labels)
-    up = condition(claim.status.conditions, nodeclaim.INITIALIZED) if claim is not None else None
-    launched = condition(claim.status.conditions, nodeclaim.LAUNCHED) if claim is not None else None
-    asked = claim.metadata.creation_timestamp if claim is not None else node.metadata.creation_timestamp
-    return Span(
+def _seconds(moment: datetime | None, start: datetime) -> float | None:
+    return None if moment is None else round((moment - start).total_seconds(), 3)
+
+
+def _node_spans(observed: ObservedCluster, prices: Prices, start: datetime) -> list[NodeSpan]:
+    claims = {c.status.provider_id: c for c in observed.snapshot.node_claims if c.status.provider_id}
+    return [_node_span(n, claims.get(n.spec.provider_id), prices, start) for n in observed.snapshot.nodes]
+
+
+def _node_span(node: Node, claim: NodeClaim | None, prices: Prices, start: datetime) -> NodeSpan:
+    instance_type, zone, capacity_type = key = offering_key(node.metadata.labels)
+    created = claim.metadata.creation_timestamp if claim is not None else node.metadata.creation_timestamp
+    launched, initialized = created, node.metadata.creation_timestamp
+    if claim is not None:
+        launched = _transition(claim, nodeclaim.LAUNCHED, launched)
+        initialized = _transition(claim, nodeclaim.INITIALIZED, initialized)
+    return NodeSpan(
         name=node.metadata.name,
         pool=node.metadata.labels.get(names.NODEPOOL, ""),
-        instance_type=kind[0],
-        zone=kind[1],
-        capacity_type=kind[2],
-        price=prices.get(kind),
-        asked=at(asked),
-        launched=at(launched.last_transition_time if launched is not None else asked),
-        ready=at(up.last_transition_time if up is not None else node.metadata.creation_timestamp),
-        leaving=at(claim.metadata.deletion_timestamp) if claim is not None else None,
+        instance_type=instance_type,
+        zone=zone,
+        capacity_type=capacity_type,
+        price=prices.get(key),
+        created=_seconds(created, start),
+        launched=_seconds(launched, start),
+        ready=_seconds(initialized, start),
+        deleted=_seconds(claim.metadata.deletion_timestamp, start) if claim is not None else None,
     )
 
 
-def _samples(
-    observed: ObservedCluster, resolved_pools: ResolvedNodePools, spans: list[Span], end: float
-) -> list[Sample]:
-    """The cost as the nodes came; pods and the bound are known of this moment alone."""
-    placed: list[Resources] = []
+def _transition(claim: NodeClaim, type_: str, default: datetime | None) -> datetime | None:
+    """When the condition last changed, or the default if the NodeClaim doesn't have it."""
+    current = condition(claim.status.conditions, type_)
+    return current.last_transition_time if current is not None else default
+
+
+def _past_samples(spans: list[NodeSpan], end: float) -> list[Sample]:
+    """The cost after each launch, before the end; pods and the lower bound of the past are unknown."""
+    launches = sorted((max(0.0, s.launched), s.price) for s in spans if s.launched is not None and s.price is not None)
+    samples: dict[float, Sample] = {}
+    cost = 0.0
+    for at, price in launches:
+        cost += price
+        samples[at] = Sample(at, round(cost, 6))
+    return [s for s in samples.values() if s.at < end]
+
+
+def _current_sample(
+    observed: ObservedCluster, resolved_pools: ResolvedNodePools, spans: list[NodeSpan], end: float
+) -> Sample:
+    """The totals now."""
+    pod_requests = []
     for pod in observed.snapshot.pods:
         if pod.spec.node_name and not is_terminal(pod) and not is_daemon(pod):
             try:
-                placed.append(requests(pod))
+                pod_requests.append(requests(pod))
             except QuantityError:
                 continue
-    total = add(*placed) if placed else {}
-    least = bound(observed.snapshot, resolved_pools, set(total)).of(total)
+    total = add(*pod_requests) if pod_requests else {}
+    cost = sum(s.price for s in spans if s.launched is not None and s.price is not None)
+    bound = lower_bound(observed.snapshot, resolved_pools, set(total)).of(total)
     pending = sum(is_pending(p) for p in observed.snapshot.pods)
-    came = sorted((max(0.0, s.launched), s.price) for s in spans if s.launched is not None and s.price is not None)
-    found: list[Sample] = []
-    cost = 0.0
-    for moment, price in came:
-        cost += price
-        sample = Sample(moment, round(cost, 6))
-        if found and found[-1].at == moment:
-            found[-1] = sample
-        else:
-            found.append(sample)
-    return [*(s for s in found if s.at < end), Sample(end, round(cost, 6), round(least, 6), len(placed), pending)]
+    return Sample(end, round(cost, 6), round(bound, 6), len(pod_requests), pending)

@@ -1,16 +1,16 @@
-"""A world's run as a recording: everything from what the cluster and AWS saw, reasons from the decision log."""
+"""A run of the demo as a recording: from the local cluster's timeline, with reasons from the decision log."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from cli.cluster.offerings import CatalogOfferings
-from cli.report.lower_bound import bound
-from cli.report.recording import Decided, Mark, Recording, Sample, Span
+from cli.report.lower_bound import lower_bound
+from cli.report.recording import Mark, NodeSpan, RecordedDecision, Recording, Sample
 from local.kubernetes import kinds
 from local.world import catalog_cache
 from shared import aws, decision_log, runtime
@@ -24,78 +24,84 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from cli.report.lower_bound import Bound
+    from cli.report.lower_bound import LowerBound
     from local.kubernetes.objects import Change
     from local.world import World
     from local.world.timeline import TimelineEvent
     from shared.api.quantity import Resources
     from shared.decision_log import DecisionRecord
 
-_ROUNDING = 3
+_DECIMALS = 3
+_SPAN_TIMES = {
+    "claim created": "created", "claim launched": "launched", "claim initialized": "ready",
+    "claim leaving": "deleted", "claim gone": "terminated",
+}  # fmt: skip
+"""The time of a :class:`NodeSpan` that each timeline event sets."""
 
 
 @dataclass
 class Recorder:
-    """Listens to a world from the moment it is made."""
+    """Records a local cluster from the moment the recorder is created."""
 
     world: World
     price: Callable[[str, str, str], float]
     title: str
     marks: list[tuple[datetime, str]] = field(default_factory=list)
-    asked: dict[str, Resources] = field(default_factory=dict)
-    begun: int = 0
+    pod_requests: dict[str, Resources] = field(default_factory=dict)
+    first_event: int = 0
 
     def __post_init__(self) -> None:
-        self.begun = len(self.world.timeline.all)
-        self.world.store.subscribe(self._note)
+        self.first_event = len(self.world.timeline.all)
+        self.world.store.subscribe(self._on_change)
 
     def mark(self, label: str) -> None:
-        """A step begins now."""
+        """Mark the start of a step."""
         self.marks.append((self.world.clock.now(), label))
 
     def recording(self) -> Recording:
         """The run so far."""
-        start, end = self.marks[0][0] if self.marks else self.world.clock.now(), self.world.clock.now()
-        logged = self._logged(start)
+        now = self.world.clock.now()
+        start = self.marks[0][0] if self.marks else now
 
         def at(moment: datetime) -> float:
-            return round((moment - start).total_seconds(), _ROUNDING)
+            return round((moment - start).total_seconds(), _DECIMALS)
 
-        happenings = sorted(self.world.timeline.all[self.begun :], key=lambda h: h.at)
-        decisions = [_decided(d, at(d.at)) for d in logged]
-        decisions += _interruptions(happenings, at)
+        events = sorted(self.world.timeline.all[self.first_event :], key=lambda e: e.at)
+        decisions = [*(_decision(d, at(d.at)) for d in self._decision_log(start)), *_interruptions(events, at)]
+        bound = self._lower_bound()
         return Recording(
             title=self.title,
             start=start,
-            end=at(end),
-            spans=_spans(happenings, at, self.price, decisions),
-            samples=_samples(happenings, at, self.price, self.asked, self._bound()),
+            end=at(now),
+            spans=_node_spans(events, at, self.price, decisions),
+            samples=_samples(events, at, self.price, self.pod_requests, bound),
             decisions=sorted(decisions, key=lambda d: (d.at, d.node)),
             marks=[Mark(at(moment), label) for moment, label in self.marks],
         )
 
-    def _note(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
+        """Remember the requests of each new pod: the timeline doesn't have them."""
         if change.kind.kind != "Pod" or change.type != "ADDED":
             return
         pod = msgspec.convert(change.object, Pod)
         if is_daemon(pod):
             return
         try:
-            self.asked[pod.key] = requests(pod)
+            self.pod_requests[pod.key] = requests(pod)
         except QuantityError:
             return
 
-    def _logged(self, start: datetime) -> tuple[DecisionRecord, ...]:
+    def _decision_log(self, start: datetime) -> tuple[DecisionRecord, ...]:
         environ = self.world.aws.deployed.function("disruption").environ
         with runtime.using(runtime.Runtime(environ=environ, now=self.world.clock.now, sleep=self.world.clock.sleep)):
             return decision_log.since(aws.dynamodb(), environ["TENON_TABLE_NAME"], start)
 
-    def _bound(self) -> Bound:
+    def _lower_bound(self) -> LowerBound:
         world = self.world
         now = world.clock.now()
-        kept = {
-            name: world.store.list(world.store.kind(version, name))
-            for version, name in (
+        objects = {
+            kind: world.store.list(world.store.kind(version, kind))
+            for version, kind in (
                 ("karpenter.sh/v1", "NodePool"),
                 ("karpenter.sh/v1alpha5", "Provisioner"),
                 ("karpenter.k8s.aws/v1", "EC2NodeClass"),
@@ -105,111 +111,115 @@ class Recorder:
         snapshot = Snapshot(
             taken_at=now,
             nodes=tuple(msgspec.convert(n, Node) for n in world.nodes()),
-            node_pools=conversion.node_pools([*kept["NodePool"], *kept["Provisioner"]])[0],
-            node_classes=conversion.node_classes([*kept["EC2NodeClass"], *kept["AWSNodeTemplate"]])[0],
+            node_pools=conversion.node_pools([*objects["NodePool"], *objects["Provisioner"]])[0],
+            node_classes=conversion.node_classes([*objects["EC2NodeClass"], *objects["AWSNodeTemplate"]])[0],
             daemon_sets=tuple(msgspec.convert(d, DaemonSet) for d in world.store.list(kinds.DAEMON_SETS)),
         )
-        sold = CatalogOfferings(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))
-        return bound(snapshot, sold.resolve_pools(snapshot), {r for one in self.asked.values() for r in one})
+        offerings = CatalogOfferings(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))
+        requested = {resource for amounts in self.pod_requests.values() for resource in amounts}
+        return lower_bound(snapshot, offerings.resolve_pools(snapshot), requested)
 
 
-def _decided(logged: DecisionRecord, at: float) -> Decided:
-    return Decided(
-        at=at, node=logged.node, outcome=logged.outcome, reason=logged.reason, why=logged.why, savings=logged.savings
+def _decision(record: DecisionRecord, at: float) -> RecordedDecision:
+    return RecordedDecision(
+        at=at, node=record.node, outcome=record.outcome, reason=record.reason, why=record.why, savings=record.savings
     )
 
 
-def _interruptions(happenings: Iterable[TimelineEvent], at: Callable[[datetime], float]) -> list[Decided]:
-    """What EC2 decided: machines that it takes back."""
-    nodes: dict[str, str] = {}
-    found = []
-    for h in happenings:
-        if h.type == "claim registered":
-            nodes[h.details["instance"]] = h.details["node"]
-        if h.type == "interruption":
-            why = f"EC2 takes {h.name} back two minutes later"
-            node = nodes.get(h.name, h.name)
-            found.append(Decided(at=at(h.at), node=node, outcome="taken", reason="Interrupted", why=why))
-    return found
+def _interruptions(events: Iterable[TimelineEvent], at: Callable[[datetime], float]) -> list[RecordedDecision]:
+    """EC2's interruptions, as decisions."""
+    node_by_instance: dict[str, str] = {}
+    decisions = []
+    for event in events:
+        if event.type == "claim registered":
+            node_by_instance[event.details["instance"]] = event.details["node"]
+        if event.type == "interruption":
+            node = node_by_instance.get(event.name, event.name)
+            why = f"EC2 reclaims {event.name} in two minutes"
+            decisions.append(
+                RecordedDecision(at=at(event.at), node=node, outcome="taken", reason="Interrupted", why=why)
+            )
+    return decisions
 
 
-_STEPS = {
-    "claim created": "asked", "claim launched": "launched", "claim initialized": "ready", "claim leaving": "leaving",
-    "claim gone": "gone",
-}  # fmt: skip
-
-
-def _spans(
-    happenings: Iterable[TimelineEvent],
+def _node_spans(
+    events: Sequence[TimelineEvent],
     at: Callable[[datetime], float],
     price: Callable[[str, str, str], float],
-    decisions: Sequence[Decided],
-) -> list[Span]:
+    decisions: Sequence[RecordedDecision],
+) -> list[NodeSpan]:
     times: dict[str, dict[str, float]] = {}
-    about: dict[str, dict[str, str]] = {}
-    on: Counter[str] = Counter()
-    most: Counter[str] = Counter()
-    for h in happenings:
-        if h.type in _STEPS:
-            times.setdefault(h.name, {}).setdefault(_STEPS[h.type], at(h.at))
-            about.setdefault(h.name, {}).update({k: str(v) for k, v in h.details.items() if v})
-        elif h.type in {"pod bound", "pod gone"} and h.details["node"]:
-            on[h.details["node"]] += 1 if h.type == "pod bound" else -1
-            most[h.details["node"]] = max(most[h.details["node"]], on[h.details["node"]])
-    why = {d.node: f"{d.reason}: {d.why}" for d in decisions if d.outcome == "taken"}
-    found = []
-    for claim, moments in times.items():
-        observed = about[claim]
-        node = observed.get("node", "")
-        kind = observed.get("instance_type", ""), observed.get("zone", ""), observed.get("capacity_type", "")
-        found.append(
-            Span(
+    details: dict[str, dict[str, str]] = {}
+    for event in events:
+        if event.type in _SPAN_TIMES:
+            times.setdefault(event.name, {}).setdefault(_SPAN_TIMES[event.type], at(event.at))
+            details.setdefault(event.name, {}).update({k: str(v) for k, v in event.details.items() if v})
+    most_pods = _most_pods(events)
+    reasons = {d.node: f"{d.reason}: {d.why}" for d in decisions if d.outcome == "taken"}
+    spans = []
+    for claim, claim_times in times.items():
+        claim_details: defaultdict[str, str] = defaultdict(str, details[claim])
+        node = claim_details["node"]
+        offering = claim_details["instance_type"], claim_details["zone"], claim_details["capacity_type"]
+        spans.append(
+            NodeSpan(
                 name=node or claim,
-                pool=observed.get("pool", ""),
-                instance_type=kind[0],
-                zone=kind[1],
-                capacity_type=kind[2],
-                price=price(*kind) if "launched" in moments else None,
-                most_pods=most[node],
-                why=why.get(node, ""),
-                **moments,
+                pool=claim_details["pool"],
+                instance_type=offering[0],
+                zone=offering[1],
+                capacity_type=offering[2],
+                price=price(*offering) if "launched" in claim_times else None,
+                most_pods=most_pods[node],
+                why=reasons.get(node, ""),
+                **claim_times,
             )
         )
-    return sorted(found, key=lambda s: (s.asked or 0.0, s.name))
+    return sorted(spans, key=lambda s: (s.created or 0.0, s.name))
+
+
+def _most_pods(events: Iterable[TimelineEvent]) -> Counter[str]:
+    """The largest number of pods that each node had at a time."""
+    current: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for event in events:
+        if event.type in {"pod bound", "pod gone"} and event.details["node"]:
+            node = event.details["node"]
+            current[node] += 1 if event.type == "pod bound" else -1
+            most[node] = max(most[node], current[node])
+    return most
 
 
 def _samples(
-    happenings: Iterable[TimelineEvent],
+    events: Iterable[TimelineEvent],
     at: Callable[[datetime], float],
     price: Callable[[str, str, str], float],
-    asked: dict[str, Resources],
-    least: Bound,
+    pod_requests: dict[str, Resources],
+    bound: LowerBound,
 ) -> list[Sample]:
+    """The totals after each event that changes them; of several at one moment the last."""
     costs: dict[str, float] = {}
     pending: set[str] = set()
-    placed: dict[str, Resources] = {}
-    found = [Sample(0.0, 0.0, 0.0, 0, 0)]
-    for h in happenings:
-        match h.type:
+    scheduled: dict[str, Resources] = {}
+    samples = {0.0: Sample(0.0, 0.0, 0.0, 0, 0)}
+    for event in events:
+        match event.type:
             case "claim launched":
-                costs[h.name] = price(h.details["instance_type"], h.details["zone"], h.details["capacity_type"])
+                details = event.details
+                costs[event.name] = price(details["instance_type"], details["zone"], details["capacity_type"])
             case "claim gone":
-                costs.pop(h.name, None)
-            case "pod created" if h.name in asked:
-                pending.add(h.name)
-            case "pod bound" if h.name in asked:
-                pending.discard(h.name)
-                placed[h.name] = asked[h.name]
+                costs.pop(event.name, None)
+            case "pod created" if event.name in pod_requests:
+                pending.add(event.name)
+            case "pod bound" if event.name in pod_requests:
+                pending.discard(event.name)
+                scheduled[event.name] = pod_requests[event.name]
             case "pod gone":
-                pending.discard(h.name)
-                placed.pop(h.name, None)
+                pending.discard(event.name)
+                scheduled.pop(event.name, None)
             case _:
                 continue
-        moment = max(0.0, at(h.at))
-        total = add(*placed.values()) if placed else {}
-        now = Sample(moment, round(sum(costs.values(), 0.0), 6), round(least.of(total), 6), len(placed), len(pending))
-        if found[-1].at == moment:
-            found[-1] = now
-        else:
-            found.append(now)
-    return found
+        moment = max(0.0, at(event.at))
+        requested = add(*scheduled.values()) if scheduled else {}
+        cost = round(sum(costs.values(), 0.0), 6)
+        samples[moment] = Sample(moment, cost, round(bound.of(requested), 6), len(scheduled), len(pending))
+    return list(samples.values())

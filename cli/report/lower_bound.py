@@ -1,8 +1,9 @@
-"""The least that machines for some pods could cost: a bound that no placing can beat, however clever.
+"""A lower bound for the cost of nodes that can run some pods: no scheduling can cost less.
 
-Weak duality of the packing problem relaxed to fractions of machines: give each resource a price such that no machine is
-worth more than it costs; then what the pods ask for is worth no more than any machines that hold it cost. Many such
-prices are tried, for cpu and memory together and for each resource alone, and the best is kept.
+It follows from weak duality of the packing problem relaxed to fractions of nodes. Give each resource a price such that
+no node's resources are worth more than the node costs. Then the pods' requests are worth no more than any nodes that
+run them cost. Many such prices are tried, for combinations of cpu and memory and for each resource alone, and the
+highest bound is used.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ _STEPS = 65
 
 
 @dataclass(frozen=True)
-class Bound:
-    """Prices of resources, a row a try: USD per hour of one unit each."""
+class LowerBound:
+    """Prices of resources, USD per hour of one unit; a row for each try."""
 
     resources: tuple[str, ...]
     prices: NDArray[np.float64]
 
-    def of(self, asked: Resources) -> float:
-        """USD per hour that any machines for this much cost at least."""
+    def of(self, requests: Resources) -> float:
+        """USD per hour that nodes for these requests cost at least."""
         if not len(self.prices):
             return 0.0
-        amounts = np.array([asked.get(r, 0) for r in self.resources], np.float64)
+        amounts = np.array([requests.get(r, 0) for r in self.resources], np.float64)
         return float((self.prices @ amounts).max())
 
 
-def bound(snapshot: Snapshot, resolved_pools: ResolvedNodePools, asked: set[str]) -> Bound:
-    """The bound for machines that the pools may buy; ``asked`` are the resources that pods ask for."""
-    resources = tuple(sorted(asked | {CPU, MEMORY, PODS}))
+def lower_bound(snapshot: Snapshot, resolved_pools: ResolvedNodePools, requested: set[str]) -> LowerBound:
+    """The bound for nodes that the NodePools can launch; ``requested`` are the resources that pods request."""
+    resources = tuple(sorted(requested | {CPU, MEMORY, PODS}))
     launch_options = build_launch_options(
         snapshot.node_pools,
         resolved_pools.instance_types,
@@ -52,20 +53,20 @@ def bound(snapshot: Snapshot, resolved_pools: ResolvedNodePools, asked: set[str]
         resources,
     )
     if not len(launch_options.price):
-        return Bound(resources, np.zeros((0, len(resources))))
+        return LowerBound(resources, np.zeros((0, len(resources))))
     cost = launch_options.price.min(1)
     free = launch_options.free[:, [launch_options.resources.index(r) for r in resources]].astype(np.float64)
     directions = [np.eye(len(resources))[i] for i in range(len(resources))]
     cpu, memory = resources.index(CPU), resources.index(MEMORY)
-    # one milli-cpu beside so much memory as machines have of it on average: the range of prices that can matter
-    beside = float(free[:, memory].sum() / max(free[:, cpu].sum(), 1))
+    # the average memory of a node for one milli-cpu: it scales the range of prices that can matter
+    memory_per_cpu = float(free[:, memory].sum() / max(free[:, cpu].sum(), 1))
     for share in np.linspace(0.02, 0.98, _STEPS):
         direction = np.zeros(len(resources))
-        direction[cpu], direction[memory] = share, (1 - share) / beside
+        direction[cpu], direction[memory] = share, (1 - share) / memory_per_cpu
         directions.append(direction)
-    tried = np.array(directions)
-    worth = free @ tried.T
+    candidates = np.array(directions)
+    worth = free @ candidates.T
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.where(worth > 0, cost[:, None] / worth, np.inf).min(0)
     usable = np.isfinite(scale)
-    return Bound(resources, tried[usable] * scale[usable, None])
+    return LowerBound(resources, candidates[usable] * scale[usable, None])

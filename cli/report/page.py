@@ -1,7 +1,7 @@
-"""A recording as one HTML page: styles, scripts, charts and data are all in it, and it asks no network for anything.
+"""A recording as one HTML page that contains all its styles, scripts and data and makes no network requests.
 
-The charts are uPlot's (51 KB, kept beside this file with its license): smaller by far than what else is kept up, and it
-draws steps over time, which is all that is needed. The timeline is ours.
+The charts are uPlot's (51 KB, included with its license): it is much smaller than other chart libraries, and steps over
+time are all that is needed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli import terminal
-from cli.report.recording import spent
+from cli.report.recording import total_cost
 
 if TYPE_CHECKING:
-    from cli.report.recording import Decided, Recording
+    from cli.report.recording import RecordedDecision, Recording
 
-_LONG = 3 * 3600
-_MOST_DECISIONS = 500
+_LONG_RUN_SECONDS = 3 * 3600
+_MAX_DECISIONS = 500
 _CENT = 0.01
-_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 def page(recording: Recording) -> str:
@@ -40,8 +40,8 @@ def page(recording: Recording) -> str:
         "styles": _asset("uplot.css") + _asset("page.css"),
         "scripts": _asset("uplot.js") + "\n" + _asset("page.js"),
     }
-    # in one pass: what a user wrote is never taken for a place to fill in
-    return _PLACE.sub(lambda found: parts[found[1]], _asset("page.html"))
+    # in one pass, so that a placeholder in user data is never filled in
+    return _PLACEHOLDER.sub(lambda match: parts[match[1]], _asset("page.html"))
 
 
 def _asset(name: str) -> str:
@@ -49,7 +49,7 @@ def _asset(name: str) -> str:
 
 
 def _data(recording: Recording) -> str:
-    """The recording as JSON that can stand in a script element."""
+    """The recording as JSON, escaped for a script element."""
     value = {**msgspec.to_builtins(recording), "start": recording.start.timestamp()}
     text = msgspec.json.encode(value).decode()
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -61,44 +61,54 @@ def _span(recording: Recording) -> str:
 
 
 def _tiles(recording: Recording) -> str:
-    total, least = spent(recording)
-    launched = [s for s in recording.spans if s.launched is not None]
-    waits = [s.ready - s.asked for s in recording.spans if s.ready is not None and s.asked is not None]
-    peak = max((s.cost for s in recording.samples), default=0.0)
-    gone = sum(s.gone is not None for s in recording.spans)
-    tiles = [(f"${total:.4f}" if 0 < total < _CENT * 100 else f"${total:,.2f}", "paid in all")]
-    if least is not None:
-        tiles.append((f"{least / total:.0%}" if total else "–", "of it no placing could save"))
-    tiles.append((f"{terminal.usd(peak)}/h", "at most"))
-    tiles.append((f"{len(launched) or len(recording.spans)}", f"nodes, {gone} gone again"))
-    if waits:
-        tiles.append((f"{sum(waits) / len(waits):.0f} s", "from claim to ready, on average"))
-    pending = max((s.pending or 0 for s in recording.samples), default=0)
-    if any(s.pending is not None for s in recording.samples):
-        tiles.append((f"{pending}", "pods pending at most"))
+    tiles = [*_cost_tiles(recording), *_node_tiles(recording)]
+    pending = [s.pending for s in recording.samples if s.pending is not None]
+    if pending:
+        tiles.append((f"{max(pending)}", "peak of pending pods"))
     return "".join(f'<div class="tile"><b>{html.escape(b)}</b><span>{html.escape(s)}</span></div>' for b, s in tiles)
 
 
+def _cost_tiles(recording: Recording) -> list[tuple[str, str]]:
+    total, lower_bound = total_cost(recording)
+    tiles = [(f"${total:.4f}" if 0 < total < _CENT * 100 else f"${total:,.2f}", "total cost")]
+    if lower_bound is not None:
+        tiles.append((f"{lower_bound / total:.0%}" if total else "–", "lower bound, share of the total cost"))
+    return [*tiles, (f"{terminal.usd(_peak_cost(recording))}/h", "peak cost")]
+
+
+def _node_tiles(recording: Recording) -> list[tuple[str, str]]:
+    launched = sum(s.launched is not None for s in recording.spans)
+    terminated = sum(s.terminated is not None for s in recording.spans)
+    tiles = [(f"{launched or len(recording.spans)}", f"nodes, {terminated} terminated")]
+    seconds = [s.ready - s.created for s in recording.spans if s.ready is not None and s.created is not None]
+    if seconds:
+        tiles.append((f"{sum(seconds) / len(seconds):.0f} s", "average from NodeClaim to initialized"))
+    return tiles
+
+
+def _peak_cost(recording: Recording) -> float:
+    return max((s.cost for s in recording.samples), default=0.0)
+
+
 def _cost_label(recording: Recording) -> str:
-    peak = max((s.cost for s in recording.samples), default=0.0)
-    return f"Cost over time, at most {terminal.usd(peak)} per hour; arrow keys go through it"
+    return f"Cost over time, peak {terminal.usd(_peak_cost(recording))} per hour; arrow keys read values"
 
 
 def _pods_label(recording: Recording) -> str:
-    most = max((s.placed or 0 for s in recording.samples), default=0)
-    return f"Pods over time, at most {most} on nodes; arrow keys go through it"
+    peak = max((s.scheduled or 0 for s in recording.samples), default=0)
+    return f"Pods over time, peak {peak} scheduled; arrow keys read values"
 
 
 def _decisions(recording: Recording) -> str:
     if not recording.decisions:
-        return '<p class="quiet">None was made.</p>'
-    shown = recording.decisions[-_MOST_DECISIONS:]
+        return '<p class="quiet">There are no decisions.</p>'
+    shown = recording.decisions[-_MAX_DECISIONS:]
     rows = "".join(_decision(d, recording) for d in shown)
-    left = len(recording.decisions) - len(shown)
-    more = f'<p class="quiet">The {left} before that are left out.</p>' if left else ""
+    hidden = len(recording.decisions) - len(shown)
+    more = f'<p class="quiet">{hidden} earlier decisions are not shown.</p>' if hidden else ""
     head = "".join(
-        f"<th scope='col'{' class=figure' if name in {'When', '$/h'} else ''}>{name}</th>"
-        for name in ("When", "Node", "Decision", "Reason", "Why", "$/h")
+        f"<th scope='col'{' class=figure' if name in {'Time', '$/h'} else ''}>{name}</th>"
+        for name in ("Time", "Node", "Outcome", "Reason", "Message", "$/h")
     )
     return (
         f'{more}<div class="scroll" tabindex="0" role="region" aria-label="Decisions"><table>'
@@ -106,21 +116,21 @@ def _decisions(recording: Recording) -> str:
     )
 
 
-def _decision(decided: Decided, recording: Recording) -> str:
-    saved = "" if not decided.savings else terminal.usd(-decided.savings, sign=True)
+def _decision(decision: RecordedDecision, recording: Recording) -> str:
+    savings = "" if not decision.savings else terminal.usd(-decision.savings, sign=True)
     cells = [
-        ("figure", _when(decided.at, recording)),
-        ("", decided.node.partition(".")[0]),
-        (decided.outcome, decided.outcome),
-        ("", decided.reason),
-        ("", decided.why),
-        ("figure", saved),
+        ("figure", _time(decision.at, recording)),
+        ("", decision.node.partition(".")[0]),
+        (decision.outcome, decision.outcome),
+        ("", decision.reason),
+        ("", decision.why),
+        ("figure", savings),
     ]
     return "<tr>" + "".join(f'<td class="{c}">{html.escape(text)}</td>' for c, text in cells) + "</tr>"
 
 
-def _when(at: float, recording: Recording) -> str:
-    if recording.end > _LONG:
+def _time(at: float, recording: Recording) -> str:
+    if recording.end > _LONG_RUN_SECONDS:
         return f"{recording.start + timedelta(seconds=at):%m-%d %H:%M}"
     minutes, seconds = divmod(round(at), 60)
     return f"{minutes}:{seconds:02d}"

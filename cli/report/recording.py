@@ -1,6 +1,6 @@
-"""What a report is made of: nodes from their first to their last moment, samples of cost and pods, and decisions.
+"""The data of a report: nodes over their lifetime, samples of cost and pods, and disruption decisions.
 
-Times are seconds since ``start``; prices USD per hour. It is kept as JSON, so that a run can be looked at later.
+Times are seconds since ``start``, prices USD per hour. A recording is saved as JSON.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from cli.errors import UsageError
 VERSION = 1
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine. ``asked``, ``launched``, ``ready``, ``leaving`` and ``gone`` are None where that wasn't seen."""
+class NodeSpan(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"created": "asked", "deleted": "leaving", "terminated": "gone"}
+):
+    """The lifetime of one node; a time is None if it is unknown.
+
+    ``created`` and ``deleted`` are those of its NodeClaim, ``ready`` is when that was initialized, ``terminated`` when
+    the instance was. The file has other names for some of them.
+    """
 
     name: str
     pool: str = ""
@@ -25,30 +31,27 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     zone: str = ""
     capacity_type: str = ""
     price: float | None = None
-    asked: float | None = None
+    created: float | None = None
     launched: float | None = None
     ready: float | None = None
-    leaving: float | None = None
-    gone: float | None = None
+    deleted: float | None = None
+    terminated: float | None = None
     most_pods: int = 0
     why: str = ""
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """The sums from this moment to the next: cost, the least that the placed pods could cost, pods on nodes, pending.
-
-    None: not known.
-    """
+    """Totals from this moment to the next: cost, its lower bound, scheduled pods, pending pods. None: unknown."""
 
     at: float
     cost: float
-    bound: float | None = None
-    placed: int | None = None
+    lower_bound: float | None = None
+    scheduled: int | None = None
     pending: int | None = None
 
 
-class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision about a node: ``outcome`` is taken, refused or undone; ``savings`` USD per hour."""
+class RecordedDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """A disruption decision: ``outcome`` is taken, refused or undone; ``savings`` are USD per hour."""
 
     at: float
     node: str
@@ -59,28 +62,28 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
-    """A moment with a name, such as a step of the demo."""
+    """A labelled moment, such as a step of the demo."""
 
     at: float
     label: str
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a report shows. ``notes`` say what is missing from it, and why."""
+    """The data of a report. ``notes`` say what is missing, and why."""
 
     version: int = VERSION
     title: str
     start: datetime
     end: float
-    spans: list[Span] = []
+    spans: list[NodeSpan] = []
     samples: list[Sample] = []
-    decisions: list[Decided] = []
+    decisions: list[RecordedDecision] = []
     marks: list[Mark] = []
     notes: list[str] = []
 
 
 def write(recording: Recording, path: Path) -> None:
-    """Keep it.
+    """Save the recording.
 
     Raises:
         UsageError: the file can't be written.
@@ -92,30 +95,30 @@ def write(recording: Recording, path: Path) -> None:
 
 
 def read(path: Path) -> Recording:
-    """A recording that was kept.
+    """A saved recording.
 
     Raises:
-        UsageError: there is no such file, or it is no recording.
+        UsageError: the file doesn't exist, or is not a recording.
     """
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Recording)
+        recording = msgspec.json.decode(path.read_bytes(), type=Recording)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path}: not a recording of `tenon demo --record`: {error}") from error
-    if found.version != VERSION:
-        raise UsageError(f"{path}: a recording of version {found.version}, and this is version {VERSION}")
-    return found
+    if recording.version != VERSION:
+        raise UsageError(f"{path}: a recording of version {recording.version}; version {VERSION} is required")
+    return recording
 
 
-def spent(recording: Recording) -> tuple[float, float | None]:
-    """USD that were paid in all, and the least that they could have been; None if that isn't known."""
-    total, least, known = 0.0, 0.0, False
-    last = Sample(recording.end, 0.0)
-    for sample, following in pairwise([*recording.samples, last]):
-        hours = max(0.0, following.at - sample.at) / 3600
+def total_cost(recording: Recording) -> tuple[float, float | None]:
+    """USD in total, and the lower bound of it; None if that is unknown."""
+    total, lower_bound, is_known = 0.0, 0.0, False
+    end = Sample(recording.end, 0.0)
+    for sample, next_sample in pairwise([*recording.samples, end]):
+        hours = max(0.0, next_sample.at - sample.at) / 3600
         total += sample.cost * hours
-        if sample.bound is not None:
-            least += sample.bound * hours
-            known = True
-    return total, least if known else None
+        if sample.lower_bound is not None:
+            lower_bound += sample.lower_bound * hours
+            is_known = True
+    return total, lower_bound if is_known else None

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.demo.command import KUBECONFIG, Scale, documents
+from cli.demo.request import Scale, load_manifest
+from cli.demo.runner import KUBECONFIG
 from cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def test_the_json_says_what_came_of_it_and_nothing_else() -> None:
 def test_the_text_tells_the_story_and_ends_with_the_same_json() -> None:
     done = demo("--scale", "inflate=2")
     assert done.returncode == 0, done.stderr
-    for words in ("applied Provisioner default", "inflate 0 → 2", "ec2 CreateFleet", "runs", "What came of it"):
+    for words in ("applied Provisioner default", "inflate 0 → 2", "ec2 CreateFleet", "running", "Results"):
         assert words in done.stdout
     assert json.loads(done.stdout.splitlines()[-1])["instances_left"] > 0
     assert "\x1b[" not in done.stdout
@@ -70,7 +71,7 @@ def test_a_manifest_that_is_no_yaml_is_refused(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [")
     with pytest.raises(UsageError, match="not YAML"):
-        documents(str(broken), cluster="demo")
+        load_manifest(str(broken), cluster="demo")
     with pytest.raises(UsageError):
         Scale.parse("inflate=-1")
 

@@ -7,7 +7,7 @@
   const usd = (v) => v == null ? "–" : "$" + v.toFixed(Math.abs(v) > 0 && Math.abs(v) < 0.1 ? 4 : 2) + "/h";
   const pad = (n) => String(n).padStart(2, "0");
 
-  // Short runs are told in minutes and seconds since the start, long ones by date and time (UTC).
+  // Short runs show minutes and seconds since the start, long ones date and time (UTC).
   const clock = (s) => {
     if (data.end <= 3 * 3600) {
       const whole = Math.round(s);
@@ -20,19 +20,19 @@
 
   // --- theme ---
   const button = document.getElementById("theme");
-  const wanted = window.matchMedia("(prefers-color-scheme: dark)");
-  let dark = wanted.matches;
+  const systemTheme = window.matchMedia("(prefers-color-scheme: dark)");
+  let dark = systemTheme.matches;
   const charts = new Map();
   const paint = () => {
     root.classList.toggle("dark", dark);
     root.style.colorScheme = dark ? "dark" : "light";
     button.textContent = dark ? "Light" : "Dark";
     button.setAttribute("aria-pressed", String(dark));
-    for (const made of charts.values()) made.destroy();
-    drawn();
+    for (const plot of charts.values()) plot.destroy();
+    drawCharts();
   };
   button.addEventListener("click", () => { dark = !dark; paint(); });
-  wanted.addEventListener("change", (e) => { dark = e.matches; paint(); });
+  systemTheme.addEventListener("change", (e) => { dark = e.matches; paint(); });
 
   // --- charts ---
   const NICE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600];
@@ -44,12 +44,12 @@
   }
   const closed = (i) => { const c = column(i); if (c.length) c.push(c[c.length - 1]); return c; };
 
-  // Made anew with each theme: a legend keeps the colours that it was made with.
+  // Charts are drawn again for each theme: a legend keeps its colours.
   function chart(id, series, format) {
     const element = document.getElementById(id);
     const values = series.map((s) => closed(s.column));
     if (!times.length || values.every((c) => c.every((v) => v == null))) {
-      element.textContent = "Nothing was recorded of this.";
+      element.textContent = "No data.";
       element.removeAttribute("tabindex");
       return;
     }
@@ -72,16 +72,16 @@
       }))),
       hooks: { drawAxes: [marks] },
     };
-    const made = new uPlot(options, [times].concat(values), element);
+    const plot = new uPlot(options, [times].concat(values), element);
     if (!charts.has(id)) {
       new ResizeObserver(() => charts.get(id).setSize({ width: element.clientWidth, height: 210 })).observe(element);
       element.addEventListener("keydown", (e) => walk(charts.get(id), e));
       element.addEventListener("blur", () => charts.get(id).setCursor({ left: -10, top: -10 }));
     }
-    charts.set(id, made);
+    charts.set(id, plot);
   }
 
-  // A thin line with its name where a step of the run begins.
+  // A thin line with a label where a step of the run begins.
   function marks(u) {
     const { ctx } = u;
     ctx.save();
@@ -109,16 +109,16 @@
     const before = u.cursor.idx == null || u.cursor.left < 0 ? -1 : u.cursor.idx;
     const next = Math.min(last, Math.max(0, before + steps[e.key]));
     u.setCursor({ left: u.valToPos(times[next], "x"), top: 20 });
-    say([clock(times[next]), ...u.series.slice(1).map((s, i) => s.label + " " + (u.data[i + 1][next] ?? "unknown"))].join(", "));
+    announce([clock(times[next]), ...u.series.slice(1).map((s, i) => s.label + " " + (u.data[i + 1][next] ?? "unknown"))].join(", "));
   }
 
-  function drawn() {
+  function drawCharts() {
     chart("cost", [
-      { column: 2, label: "least possible", color: "bound", dash: [5, 4], width: 1.5 },
+      { column: 2, label: "lower bound", color: "bound", dash: [5, 4], width: 1.5 },
       { column: 1, label: "cost", color: "cost", fill: true },
     ], usd);
     chart("pods", [
-      { column: 3, label: "on nodes", color: "placed", fill: true },
+      { column: 3, label: "scheduled", color: "placed", fill: true },
       { column: 4, label: "pending", color: "pending" },
     ], (v) => String(Math.round(v)));
   }
@@ -127,17 +127,17 @@
   const timeline = document.getElementById("timeline");
   const share = (s) => 100 * Math.min(1, Math.max(0, s / Math.max(data.end, 1)));
   const make = (tag, name, text) => {
-    const made = document.createElement(tag);
-    if (name) made.className = name;
-    if (text != null) made.textContent = text;
-    return made;
+    const element = document.createElement(tag);
+    if (name) element.className = name;
+    if (text != null) element.textContent = text;
+    return element;
   };
   const bar = (lane, name, from, to) => {
     if (from == null) return;
-    const made = make("span", name);
-    made.style.left = share(from) + "%";
-    made.style.width = Math.max(0, share(to) - share(from)) + "%";
-    lane.append(made);
+    const element = make("span", name);
+    element.style.left = share(from) + "%";
+    element.style.width = Math.max(0, share(to) - share(from)) + "%";
+    lane.append(element);
   };
   const rows = data.spans.map((s, i) => {
     const row = make("div", "row");
@@ -154,7 +154,7 @@
     if (s.ready != null) bar(lane, s.capacity_type || "on-demand", s.ready, s.leaving ?? end);
     bar(lane, "drain", s.leaving ?? (s.asked == null && s.ready == null ? s.gone : null), end);
     row.append(name, lane);
-    row.setAttribute("aria-label", words(s).map((w) => w.join(" ")).join(", "));
+    row.setAttribute("aria-label", detailsOf(s).map((pair) => pair.join(" ")).join(", "));
     row.addEventListener("mousemove", (e) => show(s, e.clientX, e.clientY));
     row.addEventListener("mouseleave", hide);
     row.addEventListener("click", () => choose(i));
@@ -170,25 +170,25 @@
   }
   axis.setAttribute("aria-hidden", "true");
   timeline.append(axis, ...rows);
-  if (!rows.length) timeline.append(make("p", "quiet", "No node came or went."));
+  if (!rows.length) timeline.append(make("p", "quiet", "No nodes."));
 
-  function words(s) {
-    const found = [["", s.name]];
-    const machine = [s.instance_type, s.capacity_type, s.zone].filter(Boolean).join(", ");
-    if (machine) found.push(["machine", machine]);
-    if (s.price != null) found.push(["price", usd(s.price)]);
-    if (s.pool) found.push(["pool", s.pool]);
-    if (s.most_pods) found.push(["most pods", String(s.most_pods)]);
-    if (s.asked != null) found.push(["asked for", clock(s.asked)]);
-    if (s.ready != null) found.push(["ready", clock(s.ready) + (s.asked != null ? " (after " + Math.round(s.ready - s.asked) + " s)" : "")]);
-    if (s.gone != null) found.push(["gone", clock(s.gone)]);
-    if (s.why) found.push(["why", s.why]);
-    return found;
+  function detailsOf(s) {
+    const details = [["", s.name]];
+    const offering = [s.instance_type, s.capacity_type, s.zone].filter(Boolean).join(", ");
+    if (offering) details.push(["offering", offering]);
+    if (s.price != null) details.push(["price", usd(s.price)]);
+    if (s.pool) details.push(["pool", s.pool]);
+    if (s.most_pods) details.push(["most pods", String(s.most_pods)]);
+    if (s.asked != null) details.push(["created", clock(s.asked)]);
+    if (s.ready != null) details.push(["ready", clock(s.ready) + (s.asked != null ? " (after " + Math.round(s.ready - s.asked) + " s)" : "")]);
+    if (s.gone != null) details.push(["terminated", clock(s.gone)]);
+    if (s.why) details.push(["reason", s.why]);
+    return details;
   }
 
   function show(s, x, y) {
     detail.replaceChildren();
-    for (const [key, value] of words(s)) {
+    for (const [key, value] of detailsOf(s)) {
       if (!key) { detail.append(make("b", "", value)); continue; }
       const line = make("div");
       line.append(make("span", "", key), make("span", "", value));
@@ -200,7 +200,7 @@
     detail.style.top = Math.max(8, Math.min(y + 14, innerHeight - box.height - 8)) + "px";
   }
   function hide() { detail.hidden = true; }
-  function say(text) {
+  function announce(text) {
     detail.replaceChildren(make("div", "", text));
     detail.hidden = false;
     detail.style.left = "16px";

@@ -166,7 +166,7 @@ def test_every_command_explains_itself(command: str) -> None:
 
 def test_the_exit_codes_are_in_the_help() -> None:
     said = call("--help", env={"COLUMNS": "160"})
-    assert "Exit codes: 0 done; 1 it could not be done; 2 asked for what is not there; 130 interrupted." in said.out
+    assert "Exit codes: 0 success; 1 failure; 2 usage error; 130 interrupted." in said.out
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli.report.page import page
-from cli.report.recording import Decided, Mark, Recording, Sample, Span, read, spent
+from cli.report.recording import Mark, NodeSpan, RecordedDecision, Recording, Sample, read, total_cost
 from tests.e2e.cli.conftest import Desk, Said, call
 
 if TYPE_CHECKING:
@@ -28,22 +28,24 @@ CHROMIUM = next(
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed on this machine")
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SPANS = [
-    Span(
+    NodeSpan(
         name="ip-10-0-1-1.ec2.internal",
         pool="default",
         instance_type="m5.large",
         zone="us-east-1a",
         capacity_type="spot",
         price=0.04,
-        asked=2.0,
+        created=2.0,
         launched=4.0,
         ready=40.0,
-        leaving=300.0,
-        gone=310.0,
+        deleted=300.0,
+        terminated=310.0,
         most_pods=3,
         why="Empty: empty for 30 s </script><b>",
     ),
-    Span(name="ip-10-0-1-2.ec2.internal", capacity_type="on-demand", price=0.1, asked=60.0, launched=62.0, ready=95.0),
+    NodeSpan(
+        name="ip-10-0-1-2.ec2.internal", capacity_type="on-demand", price=0.1, created=60.0, launched=62.0, ready=95.0
+    ),
 ]
 RUN = Recording(
     title="demo <&> {{data}}",
@@ -58,8 +60,12 @@ RUN = Recording(
         Sample(310.0, 0.1, 0.06, 6, 0),
     ],
     decisions=[
-        Decided(at=300.0, node=SPANS[0].name, outcome="taken", reason="Empty", why="empty for 30 s", savings=0.04),
-        Decided(at=310.0, node=SPANS[1].name, outcome="refused", reason="Underutilized", why="budgets allow no more"),
+        RecordedDecision(
+            at=300.0, node=SPANS[0].name, outcome="taken", reason="Empty", why="empty for 30 s", savings=0.04
+        ),
+        RecordedDecision(
+            at=310.0, node=SPANS[1].name, outcome="refused", reason="Underutilized", why="budgets allow no more"
+        ),
     ],
     marks=[Mark(0.0, "web 0 → 9")],
 )
@@ -108,7 +114,7 @@ def test_it_draws_charts_nodes_and_decisions(look: Callable[..., Page]) -> None:
     assert tab.locator("canvas").count() == 2
     assert tab.locator("#timeline .row:not(.axis)").count() == 2
     assert tab.locator("#timeline .lane .spot").count() == 1
-    assert "least possible" in tab.locator("#cost").inner_text()
+    assert "lower bound" in tab.locator("#cost").inner_text()
     rows = tab.locator(".scroll tbody tr")
     assert rows.count() == 2
     assert rows.first.inner_text().split() == [
@@ -177,8 +183,8 @@ def test_it_is_dark_where_the_system_is_and_by_its_button(look: Callable[..., Pa
 @needs_chromium
 def test_a_run_in_which_nothing_happened_is_a_page_too(look: Callable[..., Page]) -> None:
     tab = look(Recording(title="quiet", start=START, end=0.0))
-    assert "No node came or went." in tab.inner_text("#timeline")
-    assert "None was made." in tab.inner_text("main")
+    assert "No nodes." in tab.inner_text("#timeline")
+    assert "There are no decisions." in tab.inner_text("main")
 
 
 @needs_chromium
@@ -196,7 +202,7 @@ def test_it_asks_no_network_for_anything() -> None:
 
 
 def test_what_was_paid_is_the_area_under_the_cost() -> None:
-    total, least = spent(RUN)
+    total, least = total_cost(RUN)
     assert total == pytest.approx((0.04 * 58 + 0.14 * 248 + 0.1 * 290) / 3600)
     assert least is not None
     assert least == pytest.approx((0.03 * 21 + 0.09 * 248 + 0.06 * 290) / 3600)
@@ -209,11 +215,13 @@ def test_the_demo_records_a_run_and_the_page_is_made_of_it(tmp_path: Path) -> No
     subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=True)
     recorded = read(run)
     assert [m.label for m in recorded.marks] == ["inflate 0 → 5", "inflate 5 → 1", "inflate 1 → 0"]
-    assert all(0 <= s.asked <= s.launched <= s.ready <= s.leaving <= s.gone for s in recorded.spans)  # type: ignore[operator] # all are known here
+    assert all(0 <= s.created <= s.launched <= s.ready <= s.deleted <= s.terminated for s in recorded.spans)  # type: ignore[operator] # all are known here
     assert {d.reason for d in recorded.decisions} == {"Empty"}
     assert {d.node for d in recorded.decisions} == {s.name for s in recorded.spans}
-    assert all(s.bound is not None and s.bound <= s.cost + 1e-9 for s in recorded.samples), "no placing beats the bound"
-    assert max(s.placed or 0 for s in recorded.samples) == 5
+    assert all(s.lower_bound is not None and s.lower_bound <= s.cost + 1e-9 for s in recorded.samples), (
+        "no cost is below the lower bound"
+    )
+    assert max(s.scheduled or 0 for s in recorded.samples) == 5
     assert html.read_text() == page(recorded)
     again = call("report", str(run), "-o", str(tmp_path / "again.html"))
     assert again.code == 0, again.err
@@ -234,7 +242,7 @@ def test_a_living_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: 
     assert said.code == 0, said.err
     assert "decisions" in said.out
     text = html.read_text()
-    assert "Of nodes that are gone only the decision is known" in text
+    assert "The chart has no cost of terminated nodes" in text
     assert all(n["metadata"]["name"] in text for n in world.nodes())
     assert "Empty" in text
 

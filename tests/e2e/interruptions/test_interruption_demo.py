@@ -7,12 +7,13 @@ import time
 import pytest
 from rich.console import Console
 
-from cli.demo.command import Demo, Request
 from cli.demo.interruptions import Interrupt
+from cli.demo.request import DemoRequest
+from cli.demo.runner import Demo
 
 
 def test_the_demo_compares_replacing_at_once_with_draining_first(capsys: pytest.CaptureFixture[str]) -> None:
-    request = Request(only_json=True, interrupt=Interrupt.parse("spot=all"), elapsed=time.process_time)
+    request = DemoRequest(only_json=True, interrupt=Interrupt.parse("spot=all"), elapsed=time.process_time)
     figures = Demo(request, Console(stderr=True)).run()
     found = figures.interruptions
     assert found is not None

@@ -1,0 +1,99 @@
+"""What a run of the demo is asked to do: manifests, replica counts, interruptions and faults."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cli.demo.faults import Fault
+    from cli.demo.interruptions import Interrupt
+
+MANIFESTS = Path(__file__).parent / "manifests"
+DEFAULT_MANIFEST = "spot-default.yaml"
+DEFAULT_STEPS = (5, 0)
+PLACEHOLDER = "CLUSTER"
+"""Stands for the cluster's name in manifests, as in AWS's and Karpenter's guides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """A deployment and its replica counts, one after the other."""
+
+    deployment: str
+    steps: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Scale:
+        """``inflate=12,5,1``.
+
+        Raises:
+            UsageError: the text has another form.
+        """
+        name, _, steps = text.partition("=")
+        try:
+            counts = tuple(int(step) for step in steps.split(","))
+        except ValueError:
+            counts = ()
+        if not name or not counts or min(counts) < 0:
+            raise UsageError(f'--scale "{text}" is not of the form NAME=REPLICAS,REPLICAS, such as inflate=12,5,1')
+        return cls(deployment=name, steps=counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoRequest:
+    """The options of a run. ``elapsed`` measures how long work takes (:class:`local.clock.Clock`)."""
+
+    manifests: tuple[str, ...] = (DEFAULT_MANIFEST,)
+    scales: tuple[Scale, ...] = ()
+    interrupt: Interrupt | None = None
+    keep: bool = False
+    only_json: bool = False
+    quiet: bool = False
+    cluster: str = "demo"
+    region: str = "us-east-1"
+    seed: int = 0
+    faults: tuple[Fault, ...] = ()
+    elapsed: Callable[[], float] = time.monotonic
+    record: Path | None = None
+    report: Path | None = None
+
+    def objects(self) -> list[dict[str, Any]]:
+        """The objects of all manifests. Of objects with the same kind, namespace and name, the last is used.
+
+        Raises:
+            UsageError: a manifest doesn't exist, or isn't YAML.
+        """
+        return _last_of_each(o for m in self.manifests for o in load_manifest(m, cluster=self.cluster))
+
+
+def load_manifest(manifest: str, *, cluster: str) -> list[dict[str, Any]]:
+    """The objects of a manifest: a path, or the name of an included manifest.
+
+    Raises:
+        UsageError: the file doesn't exist, or isn't YAML.
+    """
+    path = next((p for p in (Path(manifest), MANIFESTS / manifest) if p.is_file()), None)
+    if path is None:
+        included = ", ".join(sorted(p.name for p in MANIFESTS.glob("*.yaml")))
+        raise UsageError(f'there is no file "{manifest}" and no included manifest of that name ({included})')
+    try:
+        return [o for o in yaml.safe_load_all(path.read_text().replace(PLACEHOLDER, cluster)) if o]
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is not YAML: {error}") from error
+
+
+def _last_of_each(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    by_key: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for obj in objects:
+        metadata = obj.get("metadata", {})
+        by_key[obj.get("kind", ""), metadata.get("namespace", ""), metadata.get("name", "")] = obj
+    return list(by_key.values())

@@ -1,0 +1,265 @@
+"""Runs the demo: applies manifests to a local cluster, scales deployments step by step, and shows what happens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+
+from cli.demo import results, screen
+from cli.demo.event_lines import EventLines
+from cli.demo.interruptions import drain_then_provision
+from cli.demo.request import DEFAULT_STEPS, Scale
+from cli.errors import FAILED, INTERRUPTED, USAGE, UsageError
+from cli.report import recording as recordings
+from cli.report.command import save
+from cli.report.demo_recording import Recorder
+from local.kubernetes import kinds
+from local.kubernetes.errors import ApiError
+from local.world import Options, StuckError, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from rich.console import RenderableType
+
+    from cli.demo.interruptions import Rescheduling
+    from cli.demo.request import DemoRequest
+    from cli.demo.results import DemoResult
+    from cli.report.recording import Recording
+
+KUBECONFIG = Path(__file__).resolve().parent.parent.parent / "build" / "demo" / "kubeconfig"
+_FRAMES_PER_SECOND = 8
+_PLAIN_WIDTH = 140
+"""Columns of text that goes to a file or a pipe."""
+
+
+class Demo:
+    """One run of the demo in a local cluster."""
+
+    def __init__(self, request: DemoRequest, console: Console) -> None:
+        self._request = request
+        self._console = console
+        self._printed_events = 0
+        self._last_frame = 0.0
+
+    def run(self) -> DemoResult:
+        """Run all steps and print them. With ``keep``, the cluster then stays up until Ctrl-C.
+
+        Raises:
+            UsageError: a manifest or a deployment doesn't exist, or the API server rejects an object.
+            StuckError: the cluster didn't become idle.
+        """
+        began = time.monotonic()
+        request = self._request
+        objects = request.objects()
+        drain_first = self._drain_first(objects)
+        with contextlib.ExitStack() as stack:
+            with self._console.status("Starting a cluster, AWS and Tenon on this machine …"):
+                world = stack.enter_context(self._world())
+            self._introduce(world, time.monotonic() - began)
+            recorder = self._run_steps(world, objects)
+            result = results.compute_result(world, price=_price_lookup(world), wall_seconds=time.monotonic() - began)
+            if result.interruptions is not None:
+                result = replace(result, interruptions=result.interruptions.compared_to(drain_first))
+            if recorder is not None:
+                self._save(recorder.recording())
+            if not request.quiet:
+                self._print_result(result)
+            if request.keep:
+                self._stay(world)
+        return result
+
+    def _world(self) -> World:
+        request = self._request
+        return World(
+            cluster=request.cluster, region=request.region, seed=request.seed, options=Options(elapsed=request.elapsed)
+        )
+
+    def _run_steps(self, world: World, objects: Sequence[dict[str, Any]]) -> Recorder | None:
+        """Arm faults, apply the objects and run each step; the recorder if the run is recorded."""
+        request = self._request
+        for fault in request.faults:
+            fault.arm(world)
+            self._print(f"[dim]fault:[/dim] {fault.description}")
+        start = world.clock.now()
+        self._printed_events = len(world.timeline.all)
+        title = f"{request.cluster} in {request.region}, {', '.join(request.manifests)}"
+        recorder = Recorder(world, _price_lookup(world), title) if request.record or request.report else None
+        self._apply(world, objects)
+        interrupted = False
+        for label, deployment, replicas in self._steps(world):
+            if recorder is not None:
+                recorder.mark(label)
+            if deployment:
+                world.scale("default", deployment, replicas)
+            self._run_until_idle(world, start, label)
+            interrupted = interrupted or self._interrupt(world, start)
+        return recorder
+
+    def _introduce(self, world: World, seconds: float) -> None:
+        self._print(
+            f"Cluster [bold]{world.cluster}[/bold] in {world.region}, started in {seconds:.1f} s: an embedded "
+            "Kubernetes API, moto as AWS with\nthe stack of `cdk deploy`, and the relay. Work takes its time on the "
+            "cluster's clock, waiting is skipped.\nTimes are minutes and seconds of that clock.\n"
+        )
+
+    def _apply(self, world: World, objects: Sequence[dict[str, Any]]) -> None:
+        for obj in objects:
+            try:
+                world.apply(obj)
+            except ApiError as error:
+                name = obj.get("metadata", {}).get("name", "?")
+                raise UsageError(
+                    f"the API server rejects {obj.get('kind', 'an object')} {name}: {error.message}"
+                ) from error
+            self._print(f"[dim]applied[/dim] {obj['kind']} {obj['metadata']['name']}")
+
+    def _steps(self, world: World) -> Iterator[tuple[str, str, int]]:
+        """Label, deployment and replicas of each step; without a deployment, one step with the objects as applied."""
+        deployments = {d["metadata"]["name"]: d for d in world.store.list(kinds.DEPLOYMENTS, namespace="default")}
+        scales = self._request.scales
+        if not scales and "inflate" in deployments:
+            steps = (*DEFAULT_STEPS, DEFAULT_STEPS[0]) if self._request.keep else DEFAULT_STEPS
+            scales = (Scale(deployment="inflate", steps=steps),)
+        for scale in scales:
+            if scale.deployment not in deployments:
+                names = ", ".join(sorted(deployments)) or "none"
+                raise UsageError(f'there is no deployment "{scale.deployment}" to scale (there: {names})')
+            before = deployments[scale.deployment]["spec"].get("replicas", 1)
+            for replicas in scale.steps:
+                yield f"{scale.deployment} {before} → {replicas}", scale.deployment, replicas
+                before = replicas
+        if not scales:
+            yield "as applied", "", 0
+
+    def _run_until_idle(self, world: World, start: datetime, label: str) -> None:
+        self._print(f"\n[bold reverse] {label} [/bold reverse]")
+        event_lines = EventLines(start=start, price=_price_lookup(world))
+        is_live = not self._request.only_json and self._console.is_terminal
+        view = Live(console=self._console, auto_refresh=False, transient=True) if is_live else contextlib.nullcontext()
+        with view as live:
+
+            def update() -> bool:
+                self._print_events(world, event_lines)
+                if isinstance(live, Live) and time.monotonic() - self._last_frame > 1 / _FRAMES_PER_SECOND:
+                    self._last_frame = time.monotonic()
+                    live.update(self._screen(world, start, label), refresh=True)
+                return world.is_idle()
+
+            world.run_until(update)
+        if not self._request.only_json:
+            self._console.print(self._screen(world, start, f"{label}: idle"))
+
+    def _screen(self, world: World, start: datetime, step: str) -> RenderableType:
+        rows = screen.node_rows(world, _price_lookup(world))
+        return screen.render(rows, start=start, step=step, width=self._console.width)
+
+    def _interrupt(self, world: World, start: datetime) -> bool:
+        """Interrupt spot instances if the request says so; whether there were any."""
+        if self._request.interrupt is None:
+            return False
+        instance_ids = self._request.interrupt.choose(world)
+        if instance_ids:
+            world.interrupt_spot(instance_ids)
+            self._run_until_idle(world, start, f"EC2 interrupts {len(instance_ids)} spot instances")
+        return bool(instance_ids)
+
+    def _drain_first(self, objects: Sequence[dict[str, Any]]) -> Rescheduling | None:
+        """The same interruption in another local cluster that drains first and provisions then, for comparison."""
+        request = self._request
+        if request.interrupt is None:
+            return None
+        first = request.scales[0] if request.scales else Scale(deployment="inflate", steps=DEFAULT_STEPS)
+        with self._console.status("Running the interruption with drain first, for comparison …"):
+            return drain_then_provision(
+                objects,
+                (first.deployment, first.steps[0]),
+                request.interrupt,
+                cluster=request.cluster,
+                region=request.region,
+                seed=request.seed,
+                elapsed=request.elapsed,
+            )
+
+    def _print_events(self, world: World, event_lines: EventLines) -> None:
+        if self._request.only_json:
+            return
+        new_events = world.timeline.all[self._printed_events :]
+        self._printed_events += len(new_events)
+        for event in new_events:
+            line = event_lines.line(event)
+            if line is not None:
+                self._console.print(line, soft_wrap=True)
+
+    def _print_result(self, result: DemoResult) -> None:
+        if not self._request.only_json:
+            self._console.print()
+            self._console.print(results.table(result))
+        print(json.dumps(result.as_json()))  # noqa: T201 (the result, for programs; never wrapped or coloured)
+
+    def _save(self, recording: Recording) -> None:
+        if self._request.record is not None:
+            recordings.write(recording, self._request.record)
+            self._print(f"\nrecording: {self._request.record}")
+        if self._request.report is not None:
+            self._print(f"\nreport: {save(recording, self._request.report)}")
+
+    def _stay(self, world: World) -> None:
+        KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
+        config = world.kubectl_config()
+        KUBECONFIG.touch(mode=0o600)
+        KUBECONFIG.write_text(config)
+        self._print(
+            f"\n[bold]The cluster stays up, now in real time. Ctrl-C stops it.[/bold] Its kubeconfig, {KUBECONFIG}:\n"
+        )
+        self._console.print(config, markup=False, highlight=False, soft_wrap=True)
+        self._print(f"  export KUBECONFIG={KUBECONFIG}\n  kubectl get pods,nodes,nodeclaims,nodepools,provisioners\n")
+        with contextlib.suppress(KeyboardInterrupt):
+            world.run_in_real_time()
+        KUBECONFIG.unlink(missing_ok=True)
+
+    def _print(self, text: str) -> None:
+        if not self._request.only_json:
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+
+def run(request: DemoRequest) -> int:
+    """Run a demo; the exit code."""
+    console = Console(stderr=request.only_json)
+    if not console.is_terminal:
+        console = Console(stderr=request.only_json, width=_PLAIN_WIDTH)
+    errors = Console(stderr=True)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        # SIGINT too: a shell that starts the demo in the background makes it ignore SIGINT.
+        signal.signal(signal_number, signal.default_int_handler)
+    try:
+        Demo(request, console).run()
+    except UsageError as error:
+        errors.print(f"tenon demo: {error}", style="red", highlight=False, markup=False)
+        return USAGE
+    except StuckError as error:
+        errors.print(
+            f"tenon demo: the cluster did not become idle: {error}", style="red", highlight=False, markup=False
+        )
+        return FAILED
+    except KeyboardInterrupt:
+        errors.print("Interrupted; everything is stopped.", highlight=False)
+        return INTERRUPTED
+    return 0
+
+
+def _price_lookup(world: World) -> Callable[[str, str, str], float]:
+    def price(instance_type: str, zone: str, capacity_type: str) -> float:
+        prices = world.aws.prices
+        return prices.spot(instance_type, zone) if capacity_type == "spot" else prices.on_demand(instance_type)
+
+    return price
