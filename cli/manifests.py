@@ -1,4 +1,4 @@
-"""``tenon manifests``: the cluster side as YAML, for ``kubectl apply`` or GitOps."""
+"""``tenon manifests``: the objects that Tenon needs in the cluster, as YAML for ``kubectl apply`` or GitOps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from infra import cluster_manifests as made
+from infra import cluster_manifests
 
 
 def manifests(
@@ -14,13 +14,15 @@ def manifests(
     region: Annotated[str, typer.Option(help="The cluster's AWS Region.")] = "us-east-1",
     image: Annotated[str, typer.Option(help="The relay's image, built from relay/Dockerfile.")] = "",
 ) -> None:
-    """Print what belongs into the cluster: CustomResourceDefinitions, RBAC and, with --image, the relay.
+    """Print the objects for the cluster: CustomResourceDefinitions, RBAC and, with --image, the relay.
 
     For example:
 
       tenon manifests prod --region eu-central-1 --image REGISTRY/tenon-relay:0.1.0 | kubectl apply -f -
     """
-    objects = [*made.kinds(), *made.access()]
+    objects = [*cluster_manifests.kinds(), *cluster_manifests.access()]
     if image:
-        objects += made.relay(cluster=cluster, bus=made.bus_name(cluster), region=region, image=image)
-    typer.echo(made.to_yaml(objects))
+        objects += cluster_manifests.relay(
+            cluster=cluster, bus=cluster_manifests.bus_name(cluster), region=region, image=image
+        )
+    typer.echo(cluster_manifests.to_yaml(objects))

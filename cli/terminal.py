@@ -1,6 +1,6 @@
-"""How everything looks in a terminal: one console, one kind of table, one way to write money, times and fills.
+"""Terminal output of all commands: the console, tables, and the format of prices, durations and shares.
 
-Colours only where a person looks: not in files and pipes, nor with NO_COLOR.
+Colours are only used on a terminal, and never with NO_COLOR.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 PLAIN_WIDTH = 160
-"""Columns of text that goes to a file or a pipe."""
+"""Columns of output that goes to a file or a pipe."""
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
-_TENTH = 0.1
-GOOD, WAITS, BAD, QUIET = "green", "yellow", "red", "dim"
+_SMALL_AMOUNT = 0.1
+GOOD, WARNING, BAD, QUIET = "green", "yellow", "red", "dim"
 FILL = "bright_blue"
 CAPACITY = {"spot": "cyan", "reserved": "magenta"}
 
 
 class _Plain(Console):
-    """For files and pipes: no blanks at the ends of lines."""
+    """For files and pipes: without trailing blanks."""
 
     def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 (as rich has it)
-        """Print, stripped; only tables are fitted into a width."""
+        """Print without trailing blanks; only tables are fitted to the width."""
         options.setdefault("soft_wrap", not isinstance(objects[0] if objects else "", Table))
         with self.capture() as captured:
             super().print(*objects, **options)
@@ -39,44 +39,44 @@ class _Plain(Console):
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, or wide and plain."""
-    made = Console(highlight=False)
-    return made if made.is_terminal else _Plain(highlight=False, width=PLAIN_WIDTH, no_color=True)
+    """Standard output: as wide as the terminal, or plain and wide in files and pipes."""
+    terminal = Console(highlight=False)
+    return terminal if terminal.is_terminal else _Plain(highlight=False, width=PLAIN_WIDTH, no_color=True)
 
 
 def table(*columns: str, right: Iterable[str] = (), indent: int = 2) -> Table:
-    """A table without lines; the columns in ``right`` hold numbers."""
-    made = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET, pad_edge=False)
+    """A table without lines; the columns in ``right`` are right-aligned."""
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET, pad_edge=False)
     if indent:
-        made.add_column("", width=indent - 2, no_wrap=True)
+        grid.add_column("", width=indent - 2, no_wrap=True)
     numbers = set(right)
     for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
-    return made
+        grid.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    return grid
 
 
 def usd(amount: float, *, sign: bool = False) -> str:
     """USD per hour: four places below ten cents, else two."""
-    places = 4 if 0 < abs(amount) < _TENTH else 2
+    places = 4 if 0 < abs(amount) < _SMALL_AMOUNT else 2
     text = f"{abs(amount):,.{places}f}"
-    before = ("+" if amount > 0 else "−" if amount < 0 else "±") if sign else ("−" if amount < 0 else "")
-    return f"{before}${text}"
+    prefix = ("+" if amount > 0 else "−" if amount < 0 else "±") if sign else ("−" if amount < 0 else "")
+    return f"{prefix}${text}"
 
 
 def age(span: timedelta) -> str:
-    """How long, in at most two units: 45s, 12m, 3h20m, 5d4h."""
+    """The duration in at most two units: 45s, 12m, 3h20m, 5d4h."""
     seconds = max(0, int(span.total_seconds()))
     if seconds < 2 * _MINUTE:
         return f"{seconds}s"
     if seconds < _HOUR:
         return f"{seconds // _MINUTE}m"
-    big, unit, small, rest = (_DAY, "d", _HOUR, "h") if seconds >= _DAY else (_HOUR, "h", _MINUTE, "m")
-    left = seconds % big // small
-    return f"{seconds // big}{unit}" + (f"{left}{rest}" if left else "")
+    major, major_unit, minor, minor_unit = (_DAY, "d", _HOUR, "h") if seconds >= _DAY else (_HOUR, "h", _MINUTE, "m")
+    rest = seconds % major // minor
+    return f"{seconds // major}{major_unit}" + (f"{rest}{minor_unit}" if rest else "")
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``; a noun in -y or -ch is bent as it should be."""
+    """``1 node``, ``2 nodes``, ``2 matches``."""
     if count == 1:
         return f"1 {noun}"
     ending = "es" if noun.endswith(("ch", "s", "x")) else "s"
@@ -84,7 +84,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def bar(share: float | None, *, width: int = 10) -> RenderableType:
-    """A fill from 0 to 1, as a bar and in percent; red when there is more than fits."""
+    """A share as a bar and in percent; red above 1."""
     if share is None:
         return Text("?", style=QUIET)
     grid = Table.grid(padding=(0, 1, 0, 0))
@@ -98,11 +98,11 @@ def bar(share: float | None, *, width: int = 10) -> RenderableType:
     return grid
 
 
-def capacity(kind: str) -> Text:
+def capacity(capacity_type: str) -> Text:
     """A capacity type in its colour."""
-    return Text(kind, style=CAPACITY.get(kind, ""))
+    return Text(capacity_type, style=CAPACITY.get(capacity_type, ""))
 
 
 def title(head: str, *rest: str, style: str = "bold") -> Text:
-    """A line of a section: what it is about, then figures."""
+    """The heading of a section, with details after it."""
     return Text.assemble((head, style), *(Text(f" · {part}", style=QUIET) for part in rest if part))

@@ -24,9 +24,9 @@ _STYLES = {
     states.READY: terminal.GOOD,
     states.DELETING: terminal.BAD,
     states.NOT_READY: terminal.BAD,
-    states.PENDING: terminal.WAITS,
-    states.LAUNCHED: terminal.WAITS,
-    states.INITIALIZING: terminal.WAITS,
+    states.PENDING: terminal.WARNING,
+    states.LAUNCHED: terminal.WARNING,
+    states.INITIALIZING: terminal.WARNING,
     states.EMPTY: terminal.QUIET,
 }
 _WIDE, _WIDER, _WIDEST = 90, 112, 140
@@ -68,7 +68,7 @@ def _totals(rows: NodeRows, selected: Sequence[Row], width: int) -> RenderableTy
     grid.show_header = False
     pods = Text.assemble(
         f"{terminal.plural(rows.running, 'pod')} running",
-        (f", {rows.pending:,} pending", f"bold {terminal.WAITS}") if rows.pending else "",
+        (f", {rows.pending:,} pending", f"bold {terminal.WARNING}") if rows.pending else "",
     )
     wide = _BAR * 2 if width >= _WIDER else _BAR
     capacity_types = Text(", ").join(
@@ -109,7 +109,7 @@ def table(rows: NodeRows, selected: Sequence[Row], *, width: int) -> RenderableT
             _share(row, MEMORY, width),
             str(row.pods),
             terminal.age(rows.now - row.created) if row.created is not None else "",
-            Text(row.state, style=_STYLES.get(row.state, terminal.WAITS)),
+            Text(row.state, style=_STYLES.get(row.state, terminal.WARNING)),
         ]
         if width >= _WIDEST:
             cells.insert(1, row.pool)

@@ -42,11 +42,11 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
     )
     console.print(head)
     if assumptions:
-        console.print(Text(f"what if: {assumptions}", style=terminal.WAITS))
+        console.print(Text(f"what if: {assumptions}", style=terminal.WARNING))
     for note in observed.notes:
         console.print(Text(f"note: {note}", style=terminal.QUIET))
     for invalid in plan.snapshot.invalid[:_MAX_ROWS]:
-        console.print(Text(f"ignored: {invalid.ref}: {'; '.join(invalid.problems)}", style=terminal.WAITS))
+        console.print(Text(f"ignored: {invalid.ref}: {'; '.join(invalid.problems)}", style=terminal.WARNING))
     _launches(console, plan)
     _unplaced(console, plan)
     _disruption(console, plan)
@@ -211,7 +211,7 @@ def _total(console: Console, plan: Plan) -> None:
             (f"{nodes:,} → {nodes - len(removed) + added:,} nodes", "bold"),
             ", ",
             (f"{terminal.usd(plan.cost_before)} → {terminal.usd(after)} per hour", "bold"),
-            (f" ({terminal.usd(change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WAITS),
+            (f" ({terminal.usd(change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WARNING),
             (
                 f", {terminal.plural(len(plan.launches.pod_errors), 'pod')} can't be scheduled"
                 if plan.launches.pod_errors

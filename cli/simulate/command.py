@@ -16,21 +16,23 @@ from shared.scheduling.scheduler import schedule
 
 
 def simulate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Documents or manifests; - reads from stdin.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Documents or manifests; - is standard input.")
+    ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the decision as JSON.")] = False,
 ) -> None:
-    """Show what Tenon would decide for the objects in FILE, without a cluster."""
+    """Print the scheduling decision for the objects in FILE, without a cluster."""
     try:
-        asked = input_files.simulation_input(input_files.read(files), now=datetime.now(UTC))
+        simulation = input_files.simulation_input(input_files.read(files), now=datetime.now(UTC))
     except (input_files.DocumentError, QuantityError) as error:
         typer.echo(f"tenon simulate: {error}", err=True)
         raise typer.Exit(USAGE) from error
-    for one in asked.invalid:
-        for problem in one.problems:
-            typer.echo(f"{one.ref}: {problem}", err=True)
-    decision = schedule(asked.problem)
+    for invalid in simulation.invalid:
+        for problem in invalid.problems:
+            typer.echo(f"{invalid.ref}: {problem}", err=True)
+    decision = schedule(simulation.problem)
     if as_json:
-        typer.echo(json.dumps(decision_output.as_json(decision, asked.refused), separators=(",", ":")))
-        return
-    decision_output.show(decision, asked.refused)
+        typer.echo(json.dumps(decision_output.as_json(decision, simulation.refused), separators=(",", ":")))
+    else:
+        decision_output.show(decision, simulation.refused)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def as_json(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> dict[str, Any]:
-    """The decision as the contract has it: plain JSON values, quantities as text."""
+    """The decision as JSON values, quantities as strings; ``refused`` are pods that can't be read."""
     errors = {**{k: r.message for k, r in decision.pod_errors.items()}, **{k: r.message for k, r in refused.items()}}
     return {
         "nodeClaims": [_claim(c) for c in decision.new_node_claims],
@@ -58,32 +58,34 @@ def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None
     if decision.new_node_claims:
         table = Table("NodePool", "Cheapest", "Zone", "Capacity", "USD/h", "Types", "Pods", "Requests")
         for claim in decision.new_node_claims:
-            wanted = ", ".join(
-                f"{name} {format_quantity(name, claim.requests[name])}"
-                for name in ("cpu", "memory")
-                if name in claim.requests
-            )
-            table.add_row(
-                claim.node_pool,
-                claim.cheapest.instance_type,
-                claim.cheapest.zone,
-                claim.cheapest.capacity_type,
-                f"{claim.cheapest.price:.4f}",
-                str(len(claim.instance_types)),
-                str(len(claim.pods)),
-                wanted,
-            )
+            table.add_row(*_cells(claim))
         console.print(table)
     for name, pods in sorted(decision.existing_nodes.items()):
         console.print(f"{name}: {len(pods)} pods", markup=False)
     errors = {**decision.pod_errors, **refused}
-    for key, refusal in sorted(errors.items()):
-        console.print(f"{key}: {refusal.message}", markup=False, style="red")
-    total = sum(c.cheapest.price for c in decision.new_node_claims)
-    placed = sum(len(c.pods) for c in decision.new_node_claims)
-    existing = sum(len(p) for p in decision.existing_nodes.values())
+    for key, error in sorted(errors.items()):
+        console.print(f"{key}: {error.message}", markup=False, style="red")
+    price = sum(c.cheapest.price for c in decision.new_node_claims)
+    on_new_nodes = sum(len(c.pods) for c in decision.new_node_claims)
+    on_existing_nodes = sum(len(pods) for pods in decision.existing_nodes.values())
     console.print(
-        f"{placed} pods on {len(decision.new_node_claims)} new nodes for {total:.4f} USD/h, "
-        f"{existing} on nodes there are, {len(errors)} without a place",
+        f"{on_new_nodes} pods on {len(decision.new_node_claims)} new nodes for {price:.4f} USD/h, "
+        f"{on_existing_nodes} on existing nodes, {len(errors)} unschedulable",
         markup=False,
     )
+
+
+def _cells(claim: PlannedNodeClaim) -> list[str]:
+    requests = [
+        f"{name} {format_quantity(name, claim.requests[name])}" for name in ("cpu", "memory") if name in claim.requests
+    ]
+    return [
+        claim.node_pool,
+        claim.cheapest.instance_type,
+        claim.cheapest.zone,
+        claim.cheapest.capacity_type,
+        f"{claim.cheapest.price:.4f}",
+        str(len(claim.instance_types)),
+        str(len(claim.pods)),
+        ", ".join(requests),
+    ]

@@ -86,7 +86,7 @@ def _show(deployed: DeploymentStatus, *, name: str, now: datetime) -> None:
     style = terminal.GOOD if healthy else terminal.BAD
     console.print(terminal.title(name, "healthy" if healthy else "needs attention", style=f"bold {style}"))
     for note in deployed.notes:
-        console.print(f"  {note}", style=terminal.WAITS)
+        console.print(f"  {note}", style=terminal.WARNING)
     if deployed.alarms:
         _show_alarms(console, deployed, now)
     _show_functions(console, deployed, now)

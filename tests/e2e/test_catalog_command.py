@@ -79,9 +79,9 @@ def test_people_get_a_table_and_one_type_in_detail() -> None:
     ("arguments", "code", "said"),
     [
         (["m5.enormous"], 2, "us-east-1 has no instance type named m5.enormous"),
-        (["--region", "mars"], 2, "is no AWS Region"),
+        (["--region", "mars"], 2, "is not an AWS Region"),
         (["--kubernetes", "new"], 2, "is not of the form"),
-        (["--aws", "--region", "us-east-1"], 1, "AWS can't be asked: Unable to locate credentials"),
+        (["--aws", "--region", "us-east-1"], 1, "AWS can't be called: Unable to locate credentials"),
     ],
 )
 def test_what_cannot_be_shown_is_told(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:
