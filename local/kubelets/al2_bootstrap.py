@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration, check_cluster, flag_values, with_flags
 
 if TYPE_CHECKING:
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
 
 _SCRIPT = "/etc/eks/bootstrap.sh"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration, check_cluster, taint_of, whole
 
 if TYPE_CHECKING:
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
 
 
 def looks_like(text: str) -> bool:

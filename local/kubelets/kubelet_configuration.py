@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 
 if TYPE_CHECKING:
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ALLOWED_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from local.kubelets.machine import Machine, Machines
     from local.kubernetes.objects import Change, Obj
     from local.kubernetes.registry.store import Store
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
 
 INITIALIZATION_DELAY = timedelta(seconds=0.5)
 """How long the cloud provider takes to initialize a new node."""

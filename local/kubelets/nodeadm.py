@@ -18,7 +18,7 @@ from local.kubelets.kubelet_configuration import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
 
 API_VERSIONS = ("node.eks.aws/v1alpha1", "node.eks.aws/v1")
 

@@ -16,7 +16,7 @@ from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration
 if TYPE_CHECKING:
     from email.message import Message
 
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
 
 __all__ = ["JoinError", "KubeletConfiguration", "Part", "kubelet_configuration", "parts"]
 

@@ -44,8 +44,7 @@ from local.world.ec2_machines import Ec2Machines
 from local.world.quiescence import Activity, quiet_time, unfinished
 from local.world.timeline import Timeline
 from relay.relay import Relay
-from shared.cluster.connect import to_server
-from shared.cluster.info import ClusterInfo
+from shared.cluster.connect import ClusterInfo, to_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ from shared.api.nodeclass import Kubelet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
 
 UNREGISTERED = Taint(key=labels.UNREGISTERED_TAINT, effect="NoExecute")
 """Keeps pods away until the node is known and carries its labels."""

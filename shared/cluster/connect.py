@@ -7,6 +7,7 @@ upgrade of the control plane is noticed.
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from kubernetes.client.configuration import Configuration
 
 from shared import aws, runtime
 from shared.cluster.client import Client
-from shared.cluster.info import ClusterInfo
 from shared.cluster.token import TokenSource
 
 if TYPE_CHECKING:
@@ -30,6 +30,18 @@ if TYPE_CHECKING:
 
 _DESCRIPTION_TTL = timedelta(minutes=15)
 _ARN_REGION = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterInfo:
+    """A cluster. ``certificate_authority`` is base64 PEM as in DescribeCluster; ``version`` is like "1.34"."""
+
+    name: str
+    endpoint: str
+    certificate_authority: str
+    version: str
+    service_cidr: str
+    region: str
 
 
 class ClusterError(RuntimeError):

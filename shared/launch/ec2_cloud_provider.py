@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.cloud_provider import Instance, InstanceNetwork, LaunchRequest, LaunchResult, ResolvedNodePools
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.snapshot import Snapshot
 

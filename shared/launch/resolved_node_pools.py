@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.cloud_provider import FailureKind, Instance, LaunchRequest, LaunchResult
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
     from shared.instance_types.instance_type import OfferingKey
     from shared.launch.fleet.rate_limit import Budget
     from shared.launch.fleet.request import Boot

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
     from shared.launch.fleet.overrides import Choice, Plan
     from shared.launch.launch_template import Template
 

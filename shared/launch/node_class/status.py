@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from shared.api.meta import Condition
     from shared.api.nodeclass import EC2NodeClass
-    from shared.cluster.info import ClusterInfo
+    from shared.cluster.connect import ClusterInfo
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from local.kubelets.machine import Machine
 from local.kubernetes import kinds
 from local.kubernetes.control_plane import controllers
 from local.kubernetes.registry.store import Store
-from shared.cluster.info import ClusterInfo
+from shared.cluster.connect import ClusterInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

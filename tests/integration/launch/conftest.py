@@ -27,7 +27,7 @@ from shared.api.nodeclass import (
     SubnetSelectorTerm,
 )
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
-from shared.cluster.info import ClusterInfo
+from shared.cluster.connect import ClusterInfo
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.launch.fleet.launch import launch
 from shared.launch.launch_template import tag_list

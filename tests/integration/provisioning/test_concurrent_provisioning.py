@@ -26,8 +26,7 @@ from local.world.client_crashes import kubernetes_client_crashes
 from shared import runtime
 from shared.api import labels as names
 from shared.cluster.client import Client
-from shared.cluster.connect import configuration
-from shared.cluster.info import ClusterInfo
+from shared.cluster.connect import ClusterInfo, configuration
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types import catalog_store
 from shared.provisioning.provisioner import Provisioner

@@ -21,8 +21,7 @@ from local.kubernetes.registry.store import Store
 from shared import aws, hints, runtime
 from shared.api import labels as names
 from shared.cluster.client import Client
-from shared.cluster.connect import configuration
-from shared.cluster.info import ClusterInfo
+from shared.cluster.connect import ClusterInfo, configuration
 from shared.cluster.resources import NODE_CLAIMS, NODES, POD_DISRUPTION_BUDGETS, PODS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from shared.ami_family.families import FAMILIES
 from shared.ami_family.user_data import render
 from shared.api.kubernetes import Taint
 from shared.api.nodeclass import Kubelet
-from shared.cluster.info import ClusterInfo
+from shared.cluster.connect import ClusterInfo
 
 CLUSTER = ClusterInfo(
     name="demo",
