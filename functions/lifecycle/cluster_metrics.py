@@ -1,6 +1,6 @@
 """Metrics of the whole cluster, each minute: nodes, cost, utilization and pending pods.
 
-ClusterMetrics by NodePool and by instance type go to one log line instead, because each would be a metric of its own.
+Figures by NodePool and by instance type go to one log line instead: each would be a metric with its own price.
 ``measure`` is pure.
 """
 

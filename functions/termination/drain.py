@@ -112,23 +112,19 @@ def drain_step(
 
 
 def _step_for_pods(claim: NodeClaim, drainable: list[Pod], deadline: datetime | None, now: datetime) -> DrainStep:
-    """The step while pods are left: deletions by the deadline, and evictions of the first group."""
-    delete = tuple((p, _remaining_grace(p, deadline, now)) for p in drainable if _is_due_by(p, deadline, now))
-    deleted = {p.key for p, _ in delete}
-    others = [p for p in drainable if p.key not in deleted]
-    group = [p for p in _first_group(others) if not is_terminating(p)]
-    protected = tuple(p for p in group if is_protected(p.metadata.annotations, since=p.status.start_time, now=now))
-    evictable = [p for p in group if p not in protected]
+    """The step while pods are left: deletions that the deadline requires, and evictions of the first group."""
+    deleted = {p.key: p for p in drainable if _must_be_deleted(p, deadline, now)}
+    not_deleted = [p for p in drainable if p.key not in deleted]
+    protected, evictable = _split_protected(_first_group(not_deleted), now)
     delayed_until = _delays(claim, evictable, deadline, now)
+    changes = (*delayed_until.values(), *_protection_ends(protected), *_deletion_times(not_deleted, deadline))
     return DrainStep(
         evict=tuple(p for p in evictable if p.key not in delayed_until),
         delayed=tuple(p for p in evictable if p.key in delayed_until),
-        protected=protected,
-        delete=delete,
+        protected=tuple(protected),
+        delete=tuple((p, _remaining_grace(p, deadline, now)) for p in deleted.values()),
         waiting_for=_waiting_for([p.key for p in drainable], delayed_until),
-        requeue_by=min(
-            (*delayed_until.values(), *_protection_ends(protected), *_deletion_times(others, deadline)), default=None
-        ),
+        requeue_by=min(changes, default=None),
     )
 
 
@@ -139,8 +135,8 @@ def _is_drainable(pod: Pod, now: datetime) -> bool:
     return deleted_at is None or now - deleted_at < STUCK_TERMINATING_AFTER
 
 
-def _is_due_by(pod: Pod, deadline: datetime | None, now: datetime) -> bool:
-    """Whether the pod must be deleted now to meet the deadline: its grace period would end after it otherwise."""
+def _must_be_deleted(pod: Pod, deadline: datetime | None, now: datetime) -> bool:
+    """Whether the pod must be deleted now, so that its grace period ends by the deadline."""
     if deadline is None:
         return False
     if pod.metadata.deletion_timestamp is not None:
@@ -155,6 +151,17 @@ def _delays(claim: NodeClaim, pods: list[Pod], deadline: datetime | None, now: d
         p.key: delayed_eviction.delayed_until(claim, deadline, _grace(p), now=now) for p in pods if p.key in annotated
     }
     return {key: end for key, end in ends.items() if now < end}
+
+
+def _split_protected(group: list[Pod], now: datetime) -> tuple[list[Pod], list[Pod]]:
+    """The group's pods that are not terminating: those that are not to be disrupted now, and those that may be."""
+    protected: list[Pod] = []
+    evictable: list[Pod] = []
+    for pod in group:
+        if not is_terminating(pod):
+            is_kept = is_protected(pod.metadata.annotations, since=pod.status.start_time, now=now)
+            (protected if is_kept else evictable).append(pod)
+    return protected, evictable
 
 
 def _waiting_for(pods: list[str], delayed: Collection[str]) -> str:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from shared.cluster.events import Recorder
 
 _MULTIPLE_BUDGETS_STATUS = 500
-"""HTTP status of the eviction API for a pod with more than one PodDisruptionBudget; a server that is unavailable
-returns another."""
+"""HTTP status of the eviction API for a pod with more than one PodDisruptionBudget. Unavailability has another."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A cluster's API, an EC2 account and a queue, with lifecycle and termination run by hand on a clock turned by hand."""
+"""A Kubernetes API, an EC2 account and a queue; tests run lifecycle and termination and set the clock."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONTEXT: Any = SimpleNamespace(
 
 @dataclass
 class Rig:
-    """What a test does with it: put objects, tell termination, let time pass, look."""
+    """Creates objects, sends messages, lets time pass, and reads the result."""
 
     client: Client
     store: Store
@@ -48,7 +48,7 @@ class Rig:
     now: datetime = START
     due: list[tuple[datetime, str]] = field(default_factory=list)
     invocations: int = 0
-    evicting_looks: int = 0
+    evicting_invocations: int = 0
     requests: list[tuple[str, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     after_each: Callable[[], None] = lambda: None
@@ -58,7 +58,7 @@ class Rig:
         self.now += timedelta(seconds=seconds)
 
     def restart(self) -> None:
-        """Every function starts afresh; what was done stays."""
+        """Every function starts without a cache; objects and instances stay."""
         info = ClusterInfo(
             name=CLUSTER, endpoint="https://x", certificate_authority="", version="1.34", service_cidr="", region=REGION
         )
@@ -73,31 +73,31 @@ class Rig:
     def _called(self, model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's)
         self.calls.append(model.name)
 
-    # --- what is there ---
+    # --- objects and instances ---
 
     def instance(self, **tags: str) -> tuple[str, str]:
         """An instance of the cluster's; its id and provider id."""
-        given = {names.CLUSTER_TAG.format(cluster=CLUSTER): "owned", names.NODEPOOL: "default", **tags}
+        all_tags = {names.CLUSTER_TAG.format(cluster=CLUSTER): "owned", names.NODEPOOL: "default", **tags}
         with runtime.using(self.host):
-            found = aws.ec2().run_instances(
+            instance = aws.ec2().run_instances(
                 ImageId="ami-12c6146b",
                 MinCount=1,
                 MaxCount=1,
                 TagSpecifications=[
-                    {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in given.items()]}
+                    {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in all_tags.items()]}
                 ],
             )["Instances"][0]
-        identity, zone = found["InstanceId"], found["Placement"]["AvailabilityZone"]
-        return identity, f"aws:///{zone}/{identity}"
+        instance_id, zone = instance["InstanceId"], instance["Placement"]["AvailabilityZone"]
+        return instance_id, f"aws:///{zone}/{instance_id}"
 
     def states(self) -> dict[str, str]:
         with runtime.using(self.host):
             pages = aws.ec2().describe_instances()["Reservations"]
         return {i["InstanceId"]: i["State"]["Name"] for r in pages for i in r["Instances"]}
 
-    def terminate_from_outside(self, identity: str) -> None:
+    def terminate_from_outside(self, instance_id: str) -> None:
         with runtime.using(self.host):
-            aws.ec2().terminate_instances(InstanceIds=[identity])
+            aws.ec2().terminate_instances(InstanceIds=[instance_id])
         self.calls.clear()
 
     def claim(self, name: str, provider_id: str, *, node: str = "", grace: str = "", registered: bool = True) -> Obj:
@@ -118,7 +118,7 @@ class Rig:
             "spec": spec,
         }
         self.client.create(NODE_CLAIMS.path(), claim)
-        steps = ["Launched", *(["Registered", "Initialized", "Ready"] if registered else [])]
+        condition_types = ["Launched", *(["Registered", "Initialized", "Ready"] if registered else [])]
         conditions = [
             {
                 "type": t,
@@ -127,17 +127,17 @@ class Rig:
                 "message": "",
                 "lastTransitionTime": f"{self.now:%Y-%m-%dT%H:%M:%SZ}",
             }
-            for t in steps
+            for t in condition_types
         ]
         status = {"providerID": provider_id, "nodeName": node, "conditions": conditions}
         self.client.patch(NODE_CLAIMS.path(name, subresource="status"), {"status": status})
         return self.stored_claim(name)
 
     def node(
-        self, name: str, provider_id: str, *, ready: bool = True, ours: bool = True, owner: Obj | None = None
+        self, name: str, provider_id: str, *, ready: bool = True, managed: bool = True, owner: Obj | None = None
     ) -> None:
         metadata: dict[str, Any] = {"name": name, "labels": {names.NODEPOOL: "default", names.REGISTERED: "true"}}
-        if ours:
+        if managed:
             metadata["finalizers"] = [names.TERMINATION_FINALIZER]
         if owner is not None:
             metadata["ownerReferences"] = [
@@ -148,9 +148,9 @@ class Rig:
             NODES.path(),
             {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"providerID": provider_id}},
         )
-        self.say_ready(name, "True" if ready else "Unknown")
+        self.set_ready(name, "True" if ready else "Unknown")
 
-    def say_ready(self, name: str, status: str) -> None:
+    def set_ready(self, name: str, status: str) -> None:
         condition = {**READY[0], "status": status, "lastTransitionTime": f"{self.now:%Y-%m-%dT%H:%M:%SZ}"}
         self.client.patch(
             NODES.path(name, subresource="status"),
@@ -159,10 +159,10 @@ class Rig:
 
     def a_node(self, name: str, *, grace: str = "", **tags: str) -> str:
         """A claim with its node and instance; the instance's id."""
-        identity, provider_id = self.instance(**{names.NODECLAIM_TAG: f"claim-{name}", **tags})
+        instance_id, provider_id = self.instance(**{names.NODECLAIM_TAG: f"claim-{name}", **tags})
         claim = self.claim(f"claim-{name}", provider_id, node=name, grace=grace)
         self.node(name, provider_id, owner=claim)
-        return identity
+        return instance_id
 
     def pod(self, name: str, node: str, *, app: str = "web", grace: int = 30, protected: str = "") -> None:
         self.client.create(
@@ -200,22 +200,22 @@ class Rig:
         )
 
     def stop(self, pod: str) -> None:
-        """The kubelet says that a pod has stopped."""
+        """The kubelet reports that a pod has stopped."""
         self.client.delete(PODS.path(pod, namespace="default"), grace_period_seconds=0)
 
-    # --- what is told ---
+    # --- messages and invocations ---
 
     def delete(self, name: str) -> None:
         self.client.delete(NODE_CLAIMS.path(name))
-        self.tell(hints.NODE_CLAIMS_DELETING, name)
+        self.send(hints.NODE_CLAIMS_DELETING, name)
 
-    def tell(self, about: str, *keys: str) -> None:
+    def send(self, detail_type: str, *keys: str) -> None:
         self.due += [
-            (self.now, body) for body in hints.message_bodies(about, cluster=CLUSTER, keys=keys, time=self.now)
+            (self.now, body) for body in hints.message_bodies(detail_type, cluster=CLUSTER, keys=keys, time=self.now)
         ]
 
     def step(self) -> bool:
-        """Deliver what is due next, with all that is due at that moment, in one batch."""
+        """Deliver the messages that are due next, in one batch."""
         if not self.due:
             return False
         self.due.sort()
@@ -241,39 +241,39 @@ class Rig:
         self.invocations += 1
         before = len(self.requests)
         with runtime.using(self.host):
-            answer = termination({"Records": records}, CONTEXT)
-        assert answer == {"batchItemFailures": []}
-        self.evicting_looks += any("eviction" in path for _, path in self.requests[before:])
+            response = termination({"Records": records}, CONTEXT)
+        assert response == {"batchItemFailures": []}
+        self.evicting_invocations += any("eviction" in path for _, path in self.requests[before:])
 
     def run(self, *, until: Callable[[], bool] = lambda: False, limit: timedelta = timedelta(days=7)) -> None:
         end = self.now + limit
         while not until() and self.now <= end and self.step():
             pass
 
-    def sweep(self) -> None:
-        """Lifecycle's look of the minute; what it sends on arrives."""
+    def reconcile(self) -> None:
+        """The scheduled reconcile of lifecycle; the messages that it sends become due."""
         with runtime.using(self.host):
             lifecycle({"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}, CONTEXT)
 
     def settle(self, *, minutes: int = 10) -> None:
-        """So many minutes with a sweep in each, and all that follows."""
+        """Some minutes with a scheduled reconcile in each, and all that follows."""
         for _ in range(minutes):
-            self.sweep()
+            self.reconcile()
             self.collect_garbage()
             self.run(limit=timedelta(seconds=60))
             self.collect_garbage()
             self.turn(60)
 
     def collect_garbage(self) -> None:
-        """What Kubernetes does with a node whose owner is gone, and with pods whose node is."""
+        """As Kubernetes does with nodes whose owner is gone, and with pods whose node is gone."""
         while self.store.collect_garbage():
             pass
-        there = {n["metadata"]["name"] for n in self.nodes()}
+        node_names = {n["metadata"]["name"] for n in self.nodes()}
         for pod in self.pods():
-            if pod["spec"].get("nodeName") not in there:
+            if pod["spec"].get("nodeName") not in node_names:
                 self.stop(pod["metadata"]["name"])
 
-    # --- what is seen ---
+    # --- state ---
 
     @property
     def host(self) -> runtime.Runtime:
@@ -306,10 +306,10 @@ class Rig:
 def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     for name, value in (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x"), ("AWS_DEFAULT_REGION", REGION)):
         monkeypatch.setenv(name, value)
-    made: list[Rig] = []
+    rigs: list[Rig] = []
 
     def now() -> datetime:
-        return made[0].now if made else START
+        return rigs[0].now if rigs else START
 
     store = Store(now=now)
     with mock_aws(), backends.on_clock(now), Server(store) as server, warnings.catch_warnings():
@@ -320,7 +320,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         with runtime.using(own):
             queue_url = aws.sqs().create_queue(QueueName="termination")["QueueUrl"]
         rig = Rig(client=client, store=store, queue_url=queue_url)
-        made.append(rig)
+        rigs.append(rig)
         rig.restart()
         for kind in cluster_manifests.kinds():
             store.create(store.kind(kind["apiVersion"], kind["kind"]), kind)

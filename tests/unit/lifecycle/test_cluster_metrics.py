@@ -1,4 +1,4 @@
-"""The cluster in figures."""
+"""Metrics of the whole cluster."""
 
 from __future__ import annotations
 
@@ -66,33 +66,33 @@ def pod(name: str, *, on: str = "", phase: str = "Running", waiting: timedelta |
     )
 
 
-def test_cost_is_what_each_node_is_sold_for_now() -> None:
+def test_cost_is_the_sum_of_current_prices() -> None:
     snapshot = cluster(nodes=(node("a"), node("b", capacity_type="on-demand"), node("c", pool="batch")))
-    figures = measure(snapshot, CATALOG, now=NOW)
-    assert figures.nodes == 3
-    assert figures.cost == pytest.approx(0.18)
-    assert figures.by_pool == {"batch": (1, 0.04), "default": (2, 0.14)}
-    assert figures.by_type == {"m5.large on-demand": (1, 0.1), "m5.large spot": (2, 0.08)}
+    cluster_metrics = measure(snapshot, CATALOG, now=NOW)
+    assert cluster_metrics.nodes == 3
+    assert cluster_metrics.cost == pytest.approx(0.18)
+    assert cluster_metrics.by_pool == {"batch": (1, 0.04), "default": (2, 0.14)}
+    assert cluster_metrics.by_type == {"m5.large on-demand": (1, 0.1), "m5.large spot": (2, 0.08)}
 
 
-def test_a_node_whose_price_nobody_knows_is_counted_as_that() -> None:
+def test_a_node_without_a_price_is_counted_as_unpriced() -> None:
     snapshot = cluster(nodes=(node("a", instance_type="x9.large"), node("b")))
     assert measure(snapshot, CATALOG, now=NOW).unpriced == 1
     assert measure(snapshot, None, now=NOW).unpriced == 2
 
 
-def test_nodes_of_no_pool_are_not_ours_to_count() -> None:
+def test_nodes_without_a_nodepool_are_not_counted() -> None:
     assert measure(cluster(nodes=(node("managed", pool=""),)), CATALOG, now=NOW).nodes == 0
 
 
-def test_utilisation_is_what_unfinished_pods_request_of_what_the_nodes_can_allocate() -> None:
+def test_utilization_is_requests_of_unfinished_pods_over_allocatable() -> None:
     pods = (pod("x", on="a"), pod("y", on="a"), pod("done", on="a", phase="Succeeded"), pod("z", on="elsewhere"))
-    figures = measure(cluster(nodes=(node("a"),), pods=pods), CATALOG, now=NOW)
-    assert figures.cpu == pytest.approx(0.5)
-    assert figures.memory == pytest.approx(0.25)
+    cluster_metrics = measure(cluster(nodes=(node("a"),), pods=pods), CATALOG, now=NOW)
+    assert cluster_metrics.cpu == pytest.approx(0.5)
+    assert cluster_metrics.memory == pytest.approx(0.25)
 
 
-def test_the_longest_wait_is_told() -> None:
+def test_the_oldest_pending_pod_is_measured() -> None:
     waits = (pod("x", phase="Pending", waiting=timedelta(seconds=30)), pod("y", phase="Pending", waiting=timedelta(0)))
-    figures = measure(cluster(pods=waits), CATALOG, now=NOW)
-    assert (figures.pending, figures.oldest_pending) == (2, 30.0)
+    cluster_metrics = measure(cluster(pods=waits), CATALOG, now=NOW)
+    assert (cluster_metrics.pending, cluster_metrics.oldest_pending) == (2, 30.0)

@@ -45,7 +45,7 @@ def joined(*, taints: list[Taint] | None = None, ready: bool = False, **allocata
     )
 
 
-def test_a_node_that_joins_gets_its_claims_labels_taints_owner_and_finalizer() -> None:
+def test_a_registered_node_gets_its_nodeclaims_labels_taints_owner_and_finalizer() -> None:
     node = reconciled_node(joined(), claim())
     assert node.metadata.labels == {names.NODEPOOL: "default", "team": "a", names.REGISTERED: "true"}
     assert node.metadata.annotations["x"] == "y"
@@ -54,20 +54,22 @@ def test_a_node_that_joins_gets_its_claims_labels_taints_owner_and_finalizer() -
     assert [o.uid for o in node.metadata.owner_references] == ["claim-uid"]
 
 
-def test_the_names_of_the_pods_it_was_bought_for_stay_on_the_claim() -> None:
-    asked = claim()
-    asked = replace(asked, metadata=replace(asked.metadata, annotations={"x": "y", names.PLANNED_PODS: "a/b,a/c"}))
-    assert reconciled_node(joined(), asked).metadata.annotations == {"x": "y"}
+def test_the_annotation_with_planned_pods_is_not_copied_to_the_node() -> None:
+    planned = claim()
+    planned = replace(
+        planned, metadata=replace(planned.metadata, annotations={"x": "y", names.PLANNED_PODS: "a/b,a/c"})
+    )
+    assert reconciled_node(joined(), planned).metadata.annotations == {"x": "y"}
 
 
-def test_doing_it_twice_changes_nothing_more() -> None:
+def test_registration_is_idempotent() -> None:
     once = reconciled_node(joined(ready=True), claim())
     assert reconciled_node(once, claim()) == once
     after = reconciled_nodeclaim(claim(), once, now=NOW)
     assert reconciled_nodeclaim(after, once, now=NOW + timedelta(minutes=1)) == after
 
 
-def test_what_users_and_agents_change_after_registration_stays() -> None:
+def test_changes_after_registration_are_kept() -> None:
     node = reconciled_node(joined(), claim())
     edited = replace(
         node,
@@ -91,7 +93,7 @@ def test_what_users_and_agents_change_after_registration_stays() -> None:
         (joined(taints=[], ready=True, cpu="0"), "ResourceNotRegistered"),
     ],
 )
-def test_a_node_isnt_initialized_while_something_is_missing_and_the_claim_says_what(node: Node, reason: str) -> None:
+def test_the_nodeclaim_says_why_its_node_is_not_initialized(node: Node, reason: str) -> None:
     after = reconciled_nodeclaim(claim(), node, now=NOW)
     assert is_true(after.status.conditions, nodeclaim.REGISTERED)
     waiting = condition(after.status.conditions, nodeclaim.INITIALIZED)
@@ -101,7 +103,7 @@ def test_a_node_isnt_initialized_while_something_is_missing_and_the_claim_says_w
     assert not is_true(after.status.conditions, nodeclaim.READY)
 
 
-def test_an_initialized_node_makes_the_claim_ready_and_gives_its_real_size() -> None:
+def test_an_initialized_node_makes_the_nodeclaim_ready_and_sets_its_real_size() -> None:
     node = reconciled_node(joined(taints=[], ready=True, cpu="1930m", memory="3Gi"), claim())
     without_startup = replace(node, spec=replace(node.spec, taints=[OWN]))
     node = reconciled_node(without_startup, claim())
@@ -112,7 +114,7 @@ def test_an_initialized_node_makes_the_claim_ready_and_gives_its_real_size() -> 
     assert after.status.allocatable == {"cpu": "1930m", "memory": "3Gi"}
 
 
-def test_once_initialized_a_claim_stays_so_when_its_node_becomes_unready() -> None:
+def test_a_nodeclaim_stays_initialized_when_its_node_becomes_unready() -> None:
     node = joined(taints=[], ready=True)
     after = reconciled_nodeclaim(claim(), node, now=NOW)
     later = reconciled_nodeclaim(after, joined(taints=[]), now=NOW + timedelta(hours=1))

@@ -59,7 +59,7 @@ def evicted(*pods: Pod, at: datetime = NOW, of: NodeClaim | None = None) -> list
     return sorted(p.metadata.name for p in drain_step(of or claim(), pods, (), {}, now=at).evict)
 
 
-def test_ordinary_pods_leave_before_daemons_and_critical_ones_last() -> None:
+def test_noncritical_pods_are_evicted_before_daemons_and_critical_pods_last() -> None:
     web, log = pod("web"), pod("log", daemon=True)
     dns = pod("dns", priority="system-cluster-critical")
     cni = pod("cni", daemon=True, priority="system-node-critical")
@@ -77,7 +77,7 @@ def test_the_next_group_waits_until_the_pods_before_it_are_gone() -> None:
     assert "default/log" in step.waiting_for
 
 
-def test_pods_that_nobody_can_move_are_passed_over() -> None:
+def test_pods_that_cannot_be_drained_are_ignored() -> None:
     everything = [Toleration(operator="Exists")]
     static = pod("owned")
     node = OwnerReference(api_version="v1", kind="Node", name="n", uid="n")
@@ -93,7 +93,7 @@ def test_pods_that_nobody_can_move_are_passed_over() -> None:
     assert step.terminate
 
 
-def test_a_pod_not_to_be_disrupted_is_waited_for_and_its_nodes_daemons_stay_as_long() -> None:
+def test_a_do_not_disrupt_pod_is_waited_for_and_daemons_stay_as_long() -> None:
     kept, web, log = pod("kept", annotations={names.DO_NOT_DISRUPT: "true"}), pod("web"), pod("log", daemon=True)
     step = drain_step(claim(), [kept, web, log], (), {}, now=NOW)
     assert step.evict == (web,)
@@ -103,7 +103,7 @@ def test_a_pod_not_to_be_disrupted_is_waited_for_and_its_nodes_daemons_stay_as_l
     assert "default/kept" in alone.waiting_for
 
 
-def test_a_pod_protected_for_a_while_is_evicted_once_that_is_over_and_looked_at_again_just_then() -> None:
+def test_a_pod_is_evicted_and_requeued_when_its_do_not_disrupt_duration_ends() -> None:
     kept = pod("kept", annotations={names.DO_NOT_DISRUPT: "1h"}, started=NOW - timedelta(minutes=50))
     step = drain_step(claim(), [kept], (), {}, now=NOW)
     assert (step.evict, step.protected, step.requeue_by) == ((), (kept,), NOW + timedelta(minutes=10))
@@ -125,7 +125,7 @@ def test_an_empty_node_is_terminated_at_once() -> None:
     assert step.drained
 
 
-def test_the_instance_waits_for_volumes_to_be_detached_but_not_for_those_of_pods_that_stay() -> None:
+def test_termination_waits_for_volumes_to_be_detached_except_those_of_pods_that_are_not_drained() -> None:
     def attachment(volume: str) -> VolumeAttachment:
         source = VolumeAttachmentSource(persistent_volume_name=volume)
         return VolumeAttachment(spec=VolumeAttachmentSpec(node_name="n", source=source))
@@ -139,7 +139,7 @@ def test_the_instance_waits_for_volumes_to_be_detached_but_not_for_those_of_pods
     assert drain_step(claim(), [staying], [attachment("pv-1")], {"default/data": "pv-1"}, now=NOW).terminate
 
 
-def test_a_termination_grace_period_leaves_every_pod_its_own_grace() -> None:
+def test_a_termination_grace_period_leaves_each_pod_its_own_grace() -> None:
     ends_soon = claim(grace="10m", deleted=NOW)
     slow, quick = pod("slow", grace=300), pod("quick", grace=10)
     early = drain_step(ends_soon, [slow, quick], (), {}, now=NOW + timedelta(minutes=4))
@@ -149,7 +149,7 @@ def test_a_termination_grace_period_leaves_every_pod_its_own_grace() -> None:
     assert [p.metadata.name for p in late.evict] == ["quick"]
 
 
-def test_past_the_deadline_the_instance_goes_with_whatever_is_left() -> None:
+def test_past_the_deadline_the_instance_is_terminated_with_its_pods() -> None:
     step = drain_step(claim(grace="1m"), [pod("web")], (), {}, now=NOW + timedelta(minutes=1))
     assert [(p.metadata.name, grace) for p, grace in step.delete] == [("web", 0)]
     assert step.terminate
@@ -166,6 +166,6 @@ def test_a_valid_termination_timestamp_overrides_the_spec() -> None:
     assert termination_deadline(claim()) is None
 
 
-def test_the_disrupted_taint_is_added_once_and_removed_whole() -> None:
+def test_the_disrupted_taint_is_added_once_and_removed() -> None:
     assert with_disrupted(with_disrupted([])) == [DISRUPTED]
     assert without_disrupted([DISRUPTED]) == []

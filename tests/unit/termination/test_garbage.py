@@ -52,35 +52,35 @@ def claim(
     )
 
 
-def test_an_instance_that_no_claim_names_is_an_orphan() -> None:
+def test_an_instance_without_nodeclaim_is_terminated() -> None:
     held = claim(provider_id="aws:///us-east-1a/i-1")
     assert instances_without_nodeclaim([machine("i-1"), machine("i-2")], [held], now=NOW) == ("i-2",)
 
 
-def test_a_young_instance_and_one_that_is_going_are_left_alone() -> None:
+def test_a_new_instance_and_one_that_is_shutting_down_are_left_alone() -> None:
     young = machine("i-1", at=NOW - GRACE_PERIOD + timedelta(seconds=1))
     assert instances_without_nodeclaim([young, machine("i-2", state="shutting-down")], [], now=NOW) == ()
 
 
-def test_an_instance_whose_launch_group_still_waits_for_instances_is_left_to_the_provisioner() -> None:
+def test_an_instance_whose_launch_group_waits_for_instances_is_left_to_the_provisioner() -> None:
     waiting = claim(group="g", launched=False)
     assert instances_without_nodeclaim([machine("i-1", group="g")], [waiting], now=NOW) == ()
     assert instances_without_nodeclaim([machine("i-1", group="other")], [waiting], now=NOW) == ("i-1",)
 
 
-def test_a_claim_whose_instance_was_terminated_from_outside_is_lost() -> None:
+def test_a_nodeclaim_whose_instance_is_gone_is_deleted() -> None:
     gone = claim(provider_id="aws:///us-east-1a/i-1")
     assert nodeclaims_without_instance([gone], [machine("i-1", state="terminated")], now=NOW) == (gone,)
     assert nodeclaims_without_instance([gone], [], now=NOW) == (gone,)
     assert nodeclaims_without_instance([gone], [machine("i-1")], now=NOW) == ()
 
 
-def test_a_claim_just_launched_is_not_lost_before_ec2_shows_its_instance() -> None:
+def test_a_nodeclaim_just_launched_is_kept_until_ec2_shows_its_instance() -> None:
     fresh = claim(provider_id="aws:///us-east-1a/i-1", created=NOW - timedelta(seconds=5))
     assert nodeclaims_without_instance([fresh], [], now=NOW) == ()
 
 
-def test_a_node_of_ours_without_claim_and_instance_is_abandoned_and_a_strangers_never_is() -> None:
+def test_a_managed_node_without_nodeclaim_and_instance_is_deleted_and_an_unmanaged_one_is_kept() -> None:
     ours = Node(
         metadata=ObjectMeta(name="a", finalizers=[names.TERMINATION_FINALIZER]),
         spec=NodeSpec(provider_id="aws:///us-east-1a/i-1"),
@@ -91,7 +91,7 @@ def test_a_node_of_ours_without_claim_and_instance_is_abandoned_and_a_strangers_
     assert nodes_without_nodeclaim_and_instance([ours], [claim(provider_id="aws:///us-east-1a/i-1")], [], now=NOW) == ()
 
 
-def test_a_node_that_somebody_deleted_is_followed_up_until_its_claim_goes_too() -> None:
+def test_a_deleted_node_is_terminated_until_its_nodeclaim_is_deleted_too() -> None:
     provider_id = "aws:///us-east-1a/i-1"
 
     def node(*, gone: bool, ours: bool = True) -> Node:
@@ -106,21 +106,21 @@ def test_a_node_that_somebody_deleted_is_followed_up_until_its_claim_goes_too() 
     assert deleted_nodes_with_live_nodeclaim([node(gone=True)], [leaving]) == ()
 
 
-def test_garbage_in_a_provider_id_is_no_instance() -> None:
+def test_an_invalid_provider_id_has_no_instance_id() -> None:
     assert instance_id("aws:///us-east-1a/i-0abc") == "i-0abc"
     assert instance_id("") == ""
     assert instance_id("gce://project/zone/vm") == ""
     assert instance_id("aws:///us-east-1a/banana") == ""
 
 
-def test_a_claim_is_given_up_when_ec2_gives_nothing_for_five_minutes() -> None:
+def test_a_nodeclaim_fails_liveness_when_it_is_not_launched_within_five_minutes() -> None:
     assert liveness_failure(claim(launched=False, created=NOW - timedelta(minutes=4)), now=NOW) is None
     reason = liveness_failure(claim(launched=False, created=NOW - timedelta(minutes=5)), now=NOW)
     assert reason is not None
     assert reason.reason == "LaunchTimeout"
 
 
-def test_a_claim_is_given_up_when_its_node_doesnt_join_within_fifteen_minutes() -> None:
+def test_a_nodeclaim_fails_liveness_when_it_is_not_registered_within_fifteen_minutes() -> None:
     quarter = claim(provider_id="aws:///us-east-1a/i-1", created=NOW - timedelta(minutes=15))
     reason = liveness_failure(quarter, now=NOW)
     assert reason is not None

@@ -1,4 +1,4 @@
-"""What people and EC2 do to nodes behind Tenon's back: it converges, and an event says what happened."""
+"""Changes from outside to nodes, NodeClaims and instances: Tenon converges, and an event says what happened."""
 
 from __future__ import annotations
 
@@ -17,35 +17,33 @@ if TYPE_CHECKING:
     from tests.integration.termination.conftest import Rig
 
 
-def all_is_gone(rig: Rig, instance: str) -> None:
+def assert_all_removed(rig: Rig, instance: str) -> None:
     assert rig.claims() == rig.nodes() == []
     assert rig.states()[instance] == "terminated"
 
 
 @pytest.mark.parametrize("edited", ["banana", "", "aws:///us-east-1a/i-0123456789abcdef0"])
-def test_a_claims_instance_that_somebody_edited_is_written_again(rig: Rig, edited: str) -> None:
+def test_an_edited_provider_id_is_restored(rig: Rig, edited: str) -> None:
     instance = rig.a_node("old")
     rig.pod("web", "old")
-    right = rig.stored_claim("claim-old")["status"]["providerID"]
+    before = rig.stored_claim("claim-old")["status"]["providerID"]
     rig.client.patch(NODE_CLAIMS.path("claim-old", subresource="status"), {"status": {"providerID": edited}})
     rig.turn(60)
     rig.settle(minutes=3)
-    assert rig.stored_claim("claim-old")["status"]["providerID"] == right
+    assert rig.stored_claim("claim-old")["status"]["providerID"] == before
     assert rig.states()[instance] == "running"
     assert [p["metadata"]["name"] for p in rig.pods()] == ["web"]
-    (told,) = rig.events("ProviderIDRestored")
-    assert instance in told["message"]
+    (event,) = rig.events("ProviderIDRestored")
+    assert instance in event["message"]
 
 
-@pytest.mark.parametrize("wiped", [{"status": None}, {"status": {"conditions": []}}])
-def test_a_claim_whose_status_somebody_wiped_is_told_its_instance_again_and_keeps_its_node(
-    rig: Rig, wiped: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("removed", [{"status": None}, {"status": {"conditions": []}}])
+def test_a_removed_status_is_restored_and_the_nodeclaim_keeps_its_node(rig: Rig, removed: dict[str, Any]) -> None:
     instance = rig.a_node("old")
     rig.pod("web", "old")
     before = rig.stored_claim("claim-old")["status"]
     rig.turn(3600)
-    cleared = {"status": dict.fromkeys(before)} if wiped["status"] is None else wiped
+    cleared = {"status": dict.fromkeys(before)} if removed["status"] is None else removed
     rig.client.patch(NODE_CLAIMS.path("claim-old", subresource="status"), cleared)
     rig.settle(minutes=3)
     after = rig.stored_claim("claim-old")["status"]
@@ -53,28 +51,30 @@ def test_a_claim_whose_status_somebody_wiped_is_told_its_instance_again_and_keep
     assert {c["type"] for c in after["conditions"] if c["status"] == "True"} >= {"Launched", "Registered"}
     assert rig.states()[instance] == "running"
     assert [p["metadata"]["name"] for p in rig.pods()] == ["web"]
-    if wiped["status"] is None:
-        (told,) = rig.events("ProviderIDRestored")
-        assert instance in told["message"]
+    if removed["status"] is None:
+        (event,) = rig.events("ProviderIDRestored")
+        assert instance in event["message"]
 
 
-def test_a_claim_that_names_no_instance_and_none_names_is_removed_with_the_reason(rig: Rig) -> None:
+def test_a_nodeclaim_without_any_instance_is_deleted_with_the_reason(rig: Rig) -> None:
     rig.claim("odd", "banana", registered=False)
     rig.turn(60)
     rig.settle(minutes=3)
     assert rig.claims() == []
-    (told,) = rig.events("InstanceGone")
-    assert "banana" in told["message"]
+    (event,) = rig.events("InstanceGone")
+    assert "banana" in event["message"]
 
 
-def test_a_claim_whose_finalizer_somebody_took_off_gets_it_back(rig: Rig) -> None:
+def test_a_removed_finalizer_is_restored(rig: Rig) -> None:
     rig.a_node("old")
     rig.client.patch(NODE_CLAIMS.path("claim-old"), {"metadata": {"finalizers": []}})
     rig.settle(minutes=1)
     assert rig.stored_claim("claim-old")["metadata"]["finalizers"] == [names.TERMINATION_FINALIZER]
 
 
-def test_a_claim_deleted_by_force_has_its_node_drained_under_its_budgets_before_the_instance_goes(rig: Rig) -> None:
+def test_a_force_deleted_nodeclaim_has_its_node_drained_before_its_instance_is_terminated(
+    rig: Rig,
+) -> None:
     instance = rig.a_node("old")
     rig.pod("web-1", "old")
     rig.pod("web-2", "old")
@@ -86,33 +86,33 @@ def test_a_claim_deleted_by_force_has_its_node_drained_under_its_budgets_before_
     left = {p["metadata"]["name"] for p in rig.pods() if "deletionTimestamp" not in p["metadata"]}
     assert len(left) == 1
     assert rig.states()[instance] == "running"
-    (told,) = rig.events("NodeClaimGone")
-    assert told["involvedObject"]["name"] == "old"
+    (event,) = rig.events("NodeClaimGone")
+    assert event["involvedObject"]["name"] == "old"
     for pod in ("web-1", "web-2"):
         rig.stop(pod)
     rig.settle(minutes=4)
-    all_is_gone(rig, instance)
+    assert_all_removed(rig, instance)
 
 
-def test_a_node_deleted_by_force_takes_its_instance_and_claim_with_it(rig: Rig) -> None:
+def test_a_force_deleted_node_has_its_instance_terminated_and_its_nodeclaim_deleted(rig: Rig) -> None:
     instance = rig.a_node("old")
     rig.pod("web", "old")
     rig.client.patch(NODES.path("old"), {"metadata": {"finalizers": []}})
     rig.client.delete(NODES.path("old"))
     rig.turn(60)
     rig.settle(minutes=3)
-    all_is_gone(rig, instance)
-    (told,) = rig.events("NodeGone")
-    assert instance in told["message"]
+    assert_all_removed(rig, instance)
+    (event,) = rig.events("NodeGone")
+    assert instance in event["message"]
 
 
 @pytest.mark.parametrize("state", ["launched", "joining", "registered", "draining"])
-def test_an_instance_terminated_from_outside_has_its_claim_and_node_removed(rig: Rig, state: str) -> None:
+def test_an_instance_terminated_from_outside_has_its_nodeclaim_and_node_removed(rig: Rig, state: str) -> None:
     if state in ("launched", "joining"):
         instance, provider_id = rig.instance(**{names.NODECLAIM_TAG: "claim-old"})
         rig.claim("claim-old", provider_id, registered=False)
         if state == "joining":
-            rig.node("old", provider_id, ready=False, ours=False)
+            rig.node("old", provider_id, ready=False, managed=False)
     else:
         instance = rig.a_node("old")
         rig.pod("web", "old")
@@ -124,29 +124,29 @@ def test_an_instance_terminated_from_outside_has_its_claim_and_node_removed(rig:
         assert len(rig.pods()) == 1
     rig.terminate_from_outside(instance)
     if state != "launched":
-        rig.say_ready("old", "Unknown")
+        rig.set_ready("old", "Unknown")
     rig.turn(60)
     rig.settle(minutes=4)
-    all_is_gone(rig, instance)
+    assert_all_removed(rig, instance)
     assert rig.events("InstanceGone")
 
 
-def test_a_node_whose_provider_id_is_garbage_is_told_so_and_removed_once_its_kubelet_is_silent(rig: Rig) -> None:
+def test_a_node_with_an_invalid_provider_id_gets_an_event_and_is_removed_once_not_ready(rig: Rig) -> None:
     instance, provider_id = rig.instance(**{names.NODECLAIM_TAG: "claim-odd"})
     rig.claim("claim-odd", provider_id, registered=False)
-    rig.node("odd", "banana", ours=False)
+    rig.node("odd", "banana", managed=False)
     rig.settle(minutes=18)
-    (told,) = {e["message"] for e in rig.events("ProviderIDUnknown")}
-    assert "banana" in told
+    (message,) = {e["message"] for e in rig.events("ProviderIDUnknown")}
+    assert "banana" in message
     assert rig.events("RegistrationTimeout")
     assert rig.states()[instance] == "terminated"
     assert len(rig.nodes()) == 1
-    rig.say_ready("odd", "Unknown")
+    rig.set_ready("odd", "Unknown")
     rig.settle(minutes=3)
-    all_is_gone(rig, instance)
+    assert_all_removed(rig, instance)
 
 
-def test_a_claim_whose_instance_was_launched_but_not_handed_over_is_waited_for(rig: Rig) -> None:
+def test_a_nodeclaim_with_an_unassigned_instance_gets_the_registration_timeout(rig: Rig) -> None:
     group = {names.LAUNCH_GROUP: "g"}
     instance, _ = rig.instance(**group)
     rig.claim("late", "", registered=False)
@@ -157,12 +157,12 @@ def test_a_claim_whose_instance_was_launched_but_not_handed_over_is_waited_for(r
     assert "deletionTimestamp" not in rig.stored_claim("late")["metadata"]
     assert rig.states()[instance] == "running"
     rig.settle(minutes=4)
-    (told,) = rig.events("RegistrationTimeout")
-    assert instance in told["message"]
-    all_is_gone(rig, instance)
+    (event,) = rig.events("RegistrationTimeout")
+    assert instance in event["message"]
+    assert_all_removed(rig, instance)
 
 
-def test_a_node_groups_instances_are_never_touched_though_they_carry_the_clusters_tag(rig: Rig) -> None:
+def test_instances_of_node_groups_are_left_alone_although_they_have_the_clusters_tag(rig: Rig) -> None:
     instance, provider_id = rig.instance()
     rig.client.create(
         NODES.path(),
@@ -180,7 +180,7 @@ def _untag(rig: Rig, instance: str) -> None:
         aws.ec2().delete_tags(Resources=[instance], Tags=[{"Key": names.NODEPOOL}])
 
 
-def test_karpenters_claims_are_stamped_anew_and_their_own_fingerprints_are_kept_when_they_are_ours(rig: Rig) -> None:
+def test_nodeclaims_of_karpenter_get_new_hashes_and_hashes_of_our_version_are_kept(rig: Rig) -> None:
     rig.client.create(
         "/apis/karpenter.sh/v1/nodepools",
         {
@@ -204,13 +204,13 @@ def test_karpenters_claims_are_stamped_anew_and_their_own_fingerprints_are_kept_
     rig.client.patch(NODE_CLAIMS.path("claim-theirs"), {"metadata": {"annotations": theirs}})
     rig.client.patch(NODE_CLAIMS.path("claim-ours"), {"metadata": {"annotations": ours}})
     rig.settle(minutes=1)
-    stamped = rig.stored_claim("claim-theirs")["metadata"]["annotations"]
-    assert stamped[names.NODEPOOL_HASH_VERSION] == "tenon-v1"
-    assert stamped[names.NODEPOOL_HASH] != "1234"
+    annotations = rig.stored_claim("claim-theirs")["metadata"]["annotations"]
+    assert annotations[names.NODEPOOL_HASH_VERSION] == "tenon-v1"
+    assert annotations[names.NODEPOOL_HASH] != "1234"
     assert rig.stored_claim("claim-ours")["metadata"]["annotations"][names.NODEPOOL_HASH] == ours[names.NODEPOOL_HASH]
 
 
-def test_unhealthy_nodes_are_replaced_where_the_pool_asks_for_it_and_never_a_fifth_of_it(rig: Rig) -> None:
+def test_unhealthy_nodes_are_replaced_if_repair_is_enabled_and_at_most_a_fifth_is_unhealthy(rig: Rig) -> None:
     for i in range(10):
         rig.a_node(f"n-{i}")
     rig.client.create(
@@ -230,29 +230,29 @@ def test_unhealthy_nodes_are_replaced_where_the_pool_asks_for_it_and_never_a_fif
         },
     )
     for i in range(3):
-        rig.say_ready(f"n-{i}", "Unknown")
+        rig.set_ready(f"n-{i}", "Unknown")
     rig.turn(timedelta(minutes=31).total_seconds())
     rig.settle(minutes=2)
     assert len(rig.claims()) == 10
     assert rig.events("NodeRepairBlocked")
-    rig.say_ready("n-2", "True")
+    rig.set_ready("n-2", "True")
     rig.settle(minutes=3)
     assert {c["metadata"]["name"] for c in rig.claims()} == {f"claim-n-{i}" for i in range(2, 10)}
     assert {e["involvedObject"]["name"] for e in rig.events("NodeUnhealthy")} == {"claim-n-0", "claim-n-1"}
 
 
-def test_launch_templates_that_made_nothing_for_an_hour_and_leases_of_gone_nodes_are_cleared_up(rig: Rig) -> None:
+def test_launch_templates_unused_for_an_hour_and_leases_without_node_are_deleted(rig: Rig) -> None:
     ours = [{"Key": names.CLUSTER_TAG.format(cluster="demo"), "Value": "owned"}]
     with runtime.using(rig.host):
-        made = {}
+        template_ids = {}
         for name, tags in (("tenon-demo-used", ours), ("tenon-demo-unused", ours), ("theirs", [])):
             specs: Any = [{"ResourceType": "launch-template", "Tags": tags}] if tags else []
-            made[name] = aws.ec2().create_launch_template(
+            template_ids[name] = aws.ec2().create_launch_template(
                 LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-1"}, TagSpecifications=specs
             )["LaunchTemplate"]["LaunchTemplateId"]
     rig.turn(1800)
     rig.a_node("used")
-    _tag_template(made["tenon-demo-used"])
+    _tag_template(template_ids["tenon-demo-used"])
     for lease, owner in (
         ("gone", []),
         ("used", []),
@@ -268,17 +268,17 @@ def test_launch_templates_that_made_nothing_for_an_hour_and_leases_of_gone_nodes
             },
         )
     assert templates(rig) == {"tenon-demo-used", "tenon-demo-unused", "theirs"}
-    rig.sweep()
+    rig.reconcile()
     assert templates(rig) == {"tenon-demo-used", "tenon-demo-unused", "theirs"}
     rig.turn(3700 - 1800)
     rig.restart()
-    rig.sweep()
+    rig.reconcile()
     assert templates(rig) == {"tenon-demo-used", "theirs"}
     rig.turn(3700)
-    rig.sweep()
+    rig.reconcile()
     assert templates(rig) == {"theirs"}
-    kept = rig.client.list_pages(LEASES.path(namespace="kube-node-lease"))
-    assert sorted(n for page in kept for n in ("gone", "used", "owned") if f'"name":"{n}"'.encode() in page) == [
+    pages = rig.client.list_pages(LEASES.path(namespace="kube-node-lease"))
+    assert sorted(n for page in pages for n in ("gone", "used", "owned") if f'"name":"{n}"'.encode() in page) == [
         "owned",
         "used",
     ]
@@ -290,7 +290,7 @@ def templates(rig: Rig) -> set[str]:
 
 
 def _tag_template(template: str) -> None:
-    """As EC2 does: what made an instance stands on it."""
+    """As EC2 does: an instance is tagged with the launch template that it was launched from."""
     ec2 = backends.ec2("us-east-1")
     for instance in (i for r in ec2.reservations.values() for i in r.instances):
         ec2.create_tags([instance.id], {"aws:ec2launchtemplate:id": template})

@@ -1,4 +1,4 @@
-"""Drains as people see them: budgets hold in every state, deadlines are kept, and waiting costs next to nothing."""
+"""Drains: budgets hold in every state, deadlines are met, and waiting costs few invocations."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def ready_by_app(rig: Rig) -> Counter[str]:
     )
 
 
-def test_thirty_pods_under_three_budgets_leave_in_the_fewest_rounds_and_no_state_is_below_a_budget(rig: Rig) -> None:
-    least = {"a": 7, "b": 8, "c": 9}
+def test_pods_are_evicted_in_the_fewest_rounds_that_their_budgets_allow(rig: Rig) -> None:
+    min_available = {"a": 7, "b": 8, "c": 9}
     instance = rig.a_node("old")
-    for app, count in least.items():
+    for app, count in min_available.items():
         for i in range(10):
             rig.pod(f"{app}-{i}", "old", app=app)
         rig.budget(app, count)
     seen: list[str] = []
 
     def watch(change: Change) -> None:
-        assert all(ready_by_app(rig)[app] >= count for app, count in least.items())
+        assert all(ready_by_app(rig)[app] >= count for app, count in min_available.items())
         if change.type == "DELETED" and change.kind.kind in ("Pod", "Node", "NodeClaim"):
             seen.append(change.kind.kind)
 
     def kubelets() -> None:
-        """Pods that were evicted stop, and others are ready elsewhere, before the next look."""
+        """Pods that were evicted stop, and others are ready elsewhere, before the next reconcile."""
         if rig.states()[instance] == "terminated" and "terminated" not in seen:
             seen.append("terminated")
         for pod in rig.pods():
@@ -57,13 +57,13 @@ def test_thirty_pods_under_three_budgets_leave_in_the_fewest_rounds_and_no_state
     rig.after_each = kubelets
     rig.delete("claim-old")
     rig.run()
-    # the strictest budget lets one of ten pods go at a time
-    assert rig.evicting_looks == 10
+    # the strictest budget allows one eviction at a time
+    assert rig.evicting_invocations == 10
     assert seen == ["Pod"] * 30 + ["terminated", "Node", "NodeClaim"]
     assert [p["spec"]["nodeName"] for p in rig.pods()] == ["new"] * 30
 
 
-def test_a_drain_that_a_budget_blocks_for_two_days_costs_little_is_told_once_and_ends_on_time(rig: Rig) -> None:
+def test_a_drain_blocked_for_two_days_costs_little_records_one_event_and_ends_on_time(rig: Rig) -> None:
     rig.a_node("old", grace="48h")
     rig.pod("web", "old")
     rig.budget("web", 1)
@@ -74,15 +74,15 @@ def test_a_drain_that_a_budget_blocks_for_two_days_costs_little_is_told_once_and
     rig.run(until=lambda: bool(gone))
     assert rig.invocations < 400
     assert timedelta() <= gone[0] - (start + timedelta(hours=48)) <= timedelta(seconds=5)
-    (told,) = rig.events("FailedDraining")
-    assert told["count"] == 1
-    assert "default/web" in told["message"]
-    assert "disruption budget" in told["message"]
+    (event,) = rig.events("FailedDraining")
+    assert event["count"] == 1
+    assert "default/web" in event["message"]
+    assert "disruption budget" in event["message"]
     rig.run()
     assert rig.claims() == rig.nodes() == []
 
 
-def test_a_pod_that_two_budgets_cover_holds_its_own_node_alone_and_that_is_told(rig: Rig) -> None:
+def test_a_pod_with_two_budgets_blocks_only_its_own_node_and_an_event_says_so(rig: Rig) -> None:
     for name in ("old", "other"):
         rig.a_node(name)
     rig.pod("web", "old")
@@ -102,15 +102,15 @@ def test_a_pod_that_two_budgets_cover_holds_its_own_node_alone_and_that_is_told(
     rig.run(until=lambda: rig.invocations >= 8)
     assert [p["metadata"]["name"] for p in rig.pods()] == ["web"]
     assert [c["metadata"]["name"] for c in rig.claims()] == ["claim-old"]
-    (told,) = rig.events("FailedDraining")
-    assert "default/web can't be evicted" in told["message"]
-    assert "more than one PodDisruptionBudget" in told["message"]
+    (event,) = rig.events("FailedDraining")
+    assert "default/web can't be evicted" in event["message"]
+    assert "more than one PodDisruptionBudget" in event["message"]
     rig.client.delete(POD_DISRUPTION_BUDGETS.path("web-again", namespace="default"))
     rig.run()
     assert rig.pods() == rig.claims() == rig.nodes() == []
 
 
-def test_hints_that_come_before_the_next_look_cost_one_request_and_write_nothing(rig: Rig) -> None:
+def test_early_messages_cost_one_request_and_write_nothing(rig: Rig) -> None:
     rig.a_node("old")
     rig.pod("web", "old")
     rig.budget("web", 1)
@@ -120,20 +120,20 @@ def test_hints_that_come_before_the_next_look_cost_one_request_and_write_nothing
     rig.requests.clear()
     waiting = list(rig.due)
     rig.turn(1)
-    for about in (hints.DRAIN, hints.NODE_CLAIMS_DELETING):
-        rig.tell(about, "claim-old")
+    for detail_type in (hints.DRAIN, hints.NODE_CLAIMS_DELETING):
+        rig.send(detail_type, "claim-old")
         rig.deliver(rig.due.pop()[1])
     assert [method for method, _ in rig.requests] == ["GET", "GET"]
     assert rig.due == waiting
 
 
 def evictions(rig: Rig) -> int:
-    """How often an eviction has been asked for."""
+    """How many evictions were requested."""
     return sum("eviction" in path for _, path in rig.requests)
 
 
-def held_for_long(rig: Rig) -> None:
-    """A drain that a budget has held for so long that its next look is minutes ahead."""
+def blocked_for_long(rig: Rig) -> None:
+    """A drain that a budget has blocked for so long that its requeue time is minutes ahead."""
     rig.a_node("old")
     rig.pod("web", "old")
     rig.budget("web", 1)
@@ -142,37 +142,37 @@ def held_for_long(rig: Rig) -> None:
     rig.turn(1)
 
 
-def test_a_drain_that_is_freed_goes_on_at_once_and_stays_one_chain_of_looks(rig: Rig) -> None:
-    held_for_long(rig)
+def test_an_unblocked_drain_continues_at_once_and_remains_one_chain_of_reconciles(rig: Rig) -> None:
+    blocked_for_long(rig)
     rig.pod("web-again", "new")  # from now on the budget allows it
-    freed = rig.now
-    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
+    unblocked = rig.now
+    rig.send(hints.DRAINS_UNBLOCKED, "claim-old")
     rig.step()
-    assert rig.now == freed
+    assert rig.now == unblocked
     (pod,) = (p for p in rig.pods() if p["metadata"]["name"] == "web")
     assert "deletionTimestamp" in pod["metadata"]
     rig.stop("web")
     rig.run(until=lambda: not rig.claims())
-    assert rig.now - freed < timedelta(seconds=30)
+    assert rig.now - unblocked < timedelta(seconds=30)
     rig.run()
     assert rig.due == []
 
 
-def test_a_drain_that_is_said_to_be_freed_and_is_not_keeps_its_next_look_and_says_nothing_new(rig: Rig) -> None:
-    held_for_long(rig)
+def test_a_drain_that_is_still_blocked_keeps_its_requeue_time_and_records_no_event(rig: Rig) -> None:
+    blocked_for_long(rig)
     waiting, before = list(rig.due), rig.stored_claim("claim-old")
-    asked = evictions(rig)
-    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old", "nobody")
-    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
+    evictions_before = evictions(rig)
+    rig.send(hints.DRAINS_UNBLOCKED, "claim-old", "nobody")
+    rig.send(hints.DRAINS_UNBLOCKED, "claim-old")
     rig.step()
-    assert evictions(rig) == asked + 1
+    assert evictions(rig) == evictions_before + 1
     assert rig.due == waiting
     assert rig.stored_claim("claim-old") == before
     assert len(rig.events("FailedDraining")) == 1
 
 
-def test_volumes_that_come_off_soon_after_a_long_wait_are_not_waited_for_longer(rig: Rig) -> None:
-    held_for_long(rig)
+def test_volumes_are_requeued_by_the_time_since_the_drain_not_since_the_deletion(rig: Rig) -> None:
+    blocked_for_long(rig)
     attached = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "VolumeAttachment",
@@ -181,43 +181,43 @@ def test_volumes_that_come_off_soon_after_a_long_wait_are_not_waited_for_longer(
     }
     rig.client.create(VOLUME_ATTACHMENTS.path(), attached)
     rig.stop("web")
-    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
-    gone, looks = rig.now + timedelta(seconds=60), rig.invocations
-    rig.run(until=lambda: rig.due[0][0] > gone)
-    rig.now = gone
+    rig.send(hints.DRAINS_UNBLOCKED, "claim-old")
+    detached_at, invocations = rig.now + timedelta(seconds=60), rig.invocations
+    rig.run(until=lambda: rig.due[0][0] > detached_at)
+    rig.now = detached_at
     rig.client.delete(VOLUME_ATTACHMENTS.path("va"))
     rig.run(until=lambda: not rig.claims())
-    assert rig.now - gone < timedelta(seconds=15)
-    assert rig.invocations - looks < 60
+    assert rig.now - detached_at < timedelta(seconds=15)
+    assert rig.invocations - invocations < 60
 
 
-def test_a_drain_that_waits_to_begin_is_not_begun_by_what_is_said_to_be_freed(rig: Rig) -> None:
+def test_an_unblocked_message_does_not_begin_a_drain_before_its_requeue_time(rig: Rig) -> None:
     rig.a_node("old")
     rig.pod("web", "old")
     stamp = {"metadata": {"annotations": {requeue.REQUEUE_AT: (rig.now + timedelta(seconds=15)).isoformat()}}}
     rig.client.patch(NODE_CLAIMS.path("claim-old"), stamp)
     rig.client.delete(NODE_CLAIMS.path("claim-old"))
-    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
+    rig.send(hints.DRAINS_UNBLOCKED, "claim-old")
     rig.step()
     assert rig.due == []
     assert evictions(rig) == 0
     rig.turn(15)
-    rig.tell(hints.NODE_CLAIMS_DELETING, "claim-old")
+    rig.send(hints.NODE_CLAIMS_DELETING, "claim-old")
     rig.step()
     assert evictions(rig) == 1
 
 
-def test_a_claim_that_is_said_to_be_freed_and_stays_is_left_alone(rig: Rig) -> None:
+def test_an_unblocked_message_about_a_nodeclaim_that_is_not_deleted_is_ignored(rig: Rig) -> None:
     rig.a_node("old")
     rig.pod("web", "old")
     before = rig.stored_claim("claim-old"), rig.nodes(), rig.pods()
-    rig.tell(hints.DRAINS_UNBLOCKED, "claim-old")
+    rig.send(hints.DRAINS_UNBLOCKED, "claim-old")
     rig.step()
     assert (rig.stored_claim("claim-old"), rig.nodes(), rig.pods()) == before
     assert rig.due == []
 
 
-def test_a_sweep_tells_only_of_drains_whose_next_look_is_overdue(rig: Rig) -> None:
+def test_lifecycle_resumes_only_drains_whose_requeue_time_is_overdue(rig: Rig) -> None:
     rig.a_node("old")
     rig.pod("web", "old")
     rig.budget("web", 1)
@@ -225,20 +225,18 @@ def test_a_sweep_tells_only_of_drains_whose_next_look_is_overdue(rig: Rig) -> No
     for _ in range(100):
         rig.step()
     assert len(rig.due) == 1
-    rig.sweep()
+    rig.reconcile()
     assert len(rig.due) == 1
-    rig.due.clear()  # the message is lost, and with it the chain of looks
+    rig.due.clear()  # the message is lost, and with it the chain of reconciles
     rig.turn(3600)
-    rig.sweep()
+    rig.reconcile()
     assert len(rig.due) == 1
     rig.step()
     assert len(rig.due) == 1
 
 
 @pytest.mark.parametrize("grace", [0, 1, 30, 119, 300, 599])
-def test_each_pod_keeps_its_own_grace_before_the_deadline_which_is_kept_within_five_seconds(
-    rig: Rig, grace: int
-) -> None:
+def test_each_pod_gets_its_own_grace_before_the_deadline_which_is_met_within_five_seconds(rig: Rig, grace: int) -> None:
     instance = rig.a_node("old", grace="10m")
     rig.pod("web", "old", grace=grace)
     rig.pod("log", "old", app="log", grace=30)
@@ -246,21 +244,21 @@ def test_each_pod_keeps_its_own_grace_before_the_deadline_which_is_kept_within_f
     rig.budget("log", 1)
     rig.delete("claim-old")
     end = rig.now + timedelta(minutes=10)
-    told_to_stop: dict[str, datetime] = {}
+    deleted_at: dict[str, datetime] = {}
 
     def watch(change: Change) -> None:
         if change.kind.kind == "Pod" and (change.type == "DELETED" or "deletionTimestamp" in change.object["metadata"]):
-            told_to_stop.setdefault(change.object["metadata"]["name"], rig.now)
+            deleted_at.setdefault(change.object["metadata"]["name"], rig.now)
 
     rig.store.subscribe(watch)
     rig.run(until=lambda: rig.states()[instance] != "running")
     late = timedelta(seconds=5)
     for pod, own in (("web", grace), ("log", 30)):
-        assert timedelta() <= told_to_stop[pod] - (end - timedelta(seconds=own)) <= late
+        assert timedelta() <= deleted_at[pod] - (end - timedelta(seconds=own)) <= late
     assert timedelta() <= rig.now - end <= late
 
 
-def test_a_budget_is_asked_once_more_when_a_pods_time_has_come_and_evicts_if_it_allows_it_by_then(rig: Rig) -> None:
+def test_a_pod_due_by_the_deadline_is_evicted_if_its_budget_allows_it_by_then(rig: Rig) -> None:
     rig.a_node("old", grace="2h")
     rig.pod("web", "old")
     rig.budget("web", 1)
@@ -276,7 +274,7 @@ def test_a_budget_is_asked_once_more_when_a_pods_time_has_come_and_evicts_if_it_
     assert {e["type"] for e in rig.events("Evicted")} == {"Normal"}
 
 
-def test_a_pod_not_to_be_disrupted_holds_its_node_until_it_ends_by_itself_and_that_is_told_once(rig: Rig) -> None:
+def test_a_do_not_disrupt_pod_blocks_its_node_until_it_completes_and_one_event_says_so(rig: Rig) -> None:
     instance = rig.a_node("old")
     rig.pod("job", "old", protected="true")
     rig.pod("web", "old")
@@ -288,16 +286,16 @@ def test_a_pod_not_to_be_disrupted_holds_its_node_until_it_ends_by_itself_and_th
     rig.run(limit=timedelta(days=2))
     assert rig.invocations - before < 400
     assert rig.states()[instance] == "running"
-    (told,) = rig.events("FailedDraining")
-    assert told["count"] == 1
-    assert "default/job has annotation karpenter.sh/do-not-disrupt" in told["message"]
+    (event,) = rig.events("FailedDraining")
+    assert event["count"] == 1
+    assert "default/job has annotation karpenter.sh/do-not-disrupt" in event["message"]
     rig.client.patch(PODS.path("job", namespace="default", subresource="status"), {"status": {"phase": "Succeeded"}})
     rig.run()
     assert rig.claims() == rig.nodes() == []
     assert rig.states()[instance] == "terminated"
 
 
-def test_the_deadline_ends_a_pod_not_to_be_disrupted_with_its_own_grace(rig: Rig) -> None:
+def test_the_deadline_deletes_a_do_not_disrupt_pod_with_its_own_grace(rig: Rig) -> None:
     instance = rig.a_node("old", grace="1h")
     rig.pod("job", "old", grace=120, protected="true")
     rig.delete("claim-old")
@@ -314,14 +312,14 @@ def test_the_deadline_ends_a_pod_not_to_be_disrupted_with_its_own_grace(rig: Rig
     assert timedelta() <= rig.now - end <= timedelta(seconds=5)
 
 
-def test_the_deadline_stands_on_the_claim_and_one_that_a_person_moved_counts(rig: Rig) -> None:
+def test_the_deadline_is_annotated_and_a_changed_annotation_is_followed(rig: Rig) -> None:
     rig.a_node("old", grace="10m")
     rig.pod("web", "old")
     rig.budget("web", 1)
     rig.delete("claim-old")
     rig.step()
-    stamped = rig.stored_claim("claim-old")["metadata"]["annotations"][TERMINATION_TIMESTAMP]
-    assert stamped == "2026-11-21T12:10:00Z"
+    timestamp = rig.stored_claim("claim-old")["metadata"]["annotations"][TERMINATION_TIMESTAMP]
+    assert timestamp == "2026-11-21T12:10:00Z"
     earlier = {"metadata": {"annotations": {TERMINATION_TIMESTAMP: "2026-11-21T12:02:00Z"}}}
     rig.client.patch("/apis/karpenter.sh/v1/nodeclaims/claim-old", earlier)
     rig.run()
@@ -329,24 +327,24 @@ def test_the_deadline_stands_on_the_claim_and_one_that_a_person_moved_counts(rig
     assert rig.now - datetime.fromisoformat("2026-11-21T12:02:00Z") <= timedelta(seconds=5)
 
 
-def test_fifty_claims_that_end_together_are_terminated_by_one_call(rig: Rig) -> None:
+def test_fifty_drained_nodeclaims_are_terminated_with_one_call(rig: Rig) -> None:
     for i in range(50):
         rig.a_node(f"n-{i}")
     for i in range(50):
         rig.client.delete(f"/apis/karpenter.sh/v1/nodeclaims/claim-n-{i}")
     rig.calls.clear()
-    rig.tell(hints.DRAIN, *(f"claim-n-{i}" for i in range(50)))
+    rig.send(hints.DRAIN, *(f"claim-n-{i}" for i in range(50)))
     rig.step()
     assert Counter(rig.calls) == {"DescribeInstances": 1, "TerminateInstances": 1}
     rig.run()
     assert rig.claims() == rig.nodes() == []
 
 
-def test_deleting_the_node_does_the_same_as_deleting_its_claim(rig: Rig) -> None:
+def test_deleting_the_node_does_the_same_as_deleting_its_nodeclaim(rig: Rig) -> None:
     instance = rig.a_node("old")
     rig.pod("web", "old")
     rig.client.delete("/api/v1/nodes/old")
-    rig.tell(hints.NODES_DELETING, "old")
+    rig.send(hints.NODES_DELETING, "old")
 
     def stop_all() -> None:
         for pod in rig.pods():
@@ -359,7 +357,7 @@ def test_deleting_the_node_does_the_same_as_deleting_its_claim(rig: Rig) -> None
     assert [e["reason"] for e in rig.events("Evicted")] == ["Evicted"]
 
 
-def test_a_node_that_was_deleted_unheard_is_found_by_the_sweep_and_goes_all_the_same(rig: Rig) -> None:
+def test_a_deleted_node_is_terminated_even_if_the_message_about_it_was_lost(rig: Rig) -> None:
     instance = rig.a_node("old")
     rig.pod("web", "old")
     rig.client.delete("/api/v1/nodes/old")
@@ -375,7 +373,7 @@ def test_a_node_that_was_deleted_unheard_is_found_by_the_sweep_and_goes_all_the_
     assert [e["reason"] for e in rig.events("Evicted")] == ["Evicted"]
 
 
-def test_while_it_drains_a_node_is_tainted_and_taken_out_of_load_balancers(rig: Rig) -> None:
+def test_a_draining_node_is_tainted_and_excluded_from_load_balancers(rig: Rig) -> None:
     rig.a_node("old")
     rig.pod("web", "old")
     rig.budget("web", 1)
