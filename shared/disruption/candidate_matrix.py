@@ -16,7 +16,7 @@ from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError
 from shared.disruption.disruption_cost import RESTART_COST, pod_disruption_cost
 from shared.scheduling.state.daemonsets import daemon_set_pods
-from shared.scheduling.state.offerings import catalog_of
+from shared.scheduling.state.instance_type_arrays import instance_type_arrays
 from shared.scheduling.state.state_nodes import build_cluster_state
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _cheapest_prices(state: ClusterState, resources: Sequence[str]) -> tuple[Flo
     allocatable: list[Floats] = [np.zeros((0, len(resources)))]
     prices: list[Floats] = [np.zeros(0)]
     for types in {id(t): t for t in state.instance_types.values() if t}.values():
-        catalog = catalog_of(types)
+        catalog = instance_type_arrays(types)
         rows = np.zeros((len(catalog.names), len(resources)))
         for i, resource in enumerate(resources):
             if resource in catalog.resources:

@@ -1,108 +1,136 @@
-"""Where every pending pod goes, at the least price: the one entry to the scheduling core.
+"""Schedules pending pods at the least price: the entry to scheduling.
 
-Pods become classes, classes are dealt out to domains and onto what is there already, and machines are bought for the
-rest, pools of the greatest weight first. What finds no place gives up one preference and is tried again; what has none
-left to give up is told why. Pure: the same problem gives the same decision, whatever the order of its objects.
+1. Existing and coming nodes, less running, DaemonSets' and nominated pods, are the cluster state.
+2. Pending pods that aren't nominated are grouped by their rules.
+3. NodePools and their instance types are the launch options, greatest NodePool weight first.
+4. The solver places the groups on existing capacity, then on the cheapest new nodes. Pods that find no capacity have
+   their preferences relaxed one by one.
+5. New nodes become NodeClaims; pods that are left are unschedulable, with a reason.
+
+Pure: the same problem gives the same decision, whatever the order of its objects.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from shared.api.pods import is_pending, is_provisionable, is_reschedulable
 from shared.scheduling.decision import Decision, PlannedNodeClaim, Problem, UnschedulableReason
 from shared.scheduling.results.explanation import FinalState, explain
-from shared.scheduling.results.nodeclaims import claims_of
+from shared.scheduling.results.nodeclaims import planned_node_claims
 from shared.scheduling.rules.pod_affinity import Namespaces
 from shared.scheduling.rules.volume_topology import Storage
 from shared.scheduling.solver.planner import best_plan
-from shared.scheduling.state import nominations
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
+from shared.scheduling.state.nominations import nominate
 from shared.scheduling.state.state_nodes import build_cluster_state, mounted_volumes
 from shared.scheduling.topology.feasibility import FeasibilityChecker
 from shared.scheduling.topology.pod_groups import group_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from shared.api.kubernetes import Pod
+    from shared.scheduling.solver.planner import Planner
+    from shared.scheduling.state.nominations import Nominations
+    from shared.scheduling.state.state_nodes import ClusterState
+    from shared.scheduling.topology.pod_groups import GroupedPods
 
 
 def schedule(problem: Problem) -> Decision:
-    """The decision for every pod that waits for a place.
+    """The decision for all pods that need a node.
 
-    ``problem.pods`` None asks for those that the scheduler has called Unschedulable; named pods need only be pending.
-    Pods of nodes that are leaving are placed too.
+    ``problem.pods`` None: pods that kube-scheduler marked Unschedulable. Named pods only need to be pending. Pods of
+    nodes that are leaving are scheduled too.
     """
-    started = time.perf_counter()  # for stats alone, which are no part of the decision
+    started = time.perf_counter()  # for stats only, which are no part of the decision
     snapshot = problem.snapshot
     daemons = daemon_set_pods(snapshot.daemon_sets)
     cluster_state = build_cluster_state(snapshot, problem.instance_types, daemons, problem.leaving)
-    waiting = {p.key: p for p in _waiting(problem, cluster_state.leaving | problem.leaving)}
-    nominated = nominations.nominate(cluster_state, snapshot, waiting)
-    cluster_state = nominated.cluster_state
-    promised = nominated.deferred.union(*nominated.nominated.values())
-    asked_for = {key for key in waiting if problem.pods is None or key in problem.pods}
-    wanted = [pod for key, pod in waiting.items() if key in asked_for and key not in promised]
-    spaces = Namespaces(snapshot.namespaces, {p.metadata.namespace or "default" for p in snapshot.pods})
+    pods = {pod.key: pod for pod in _pods_without_node(problem, cluster_state.leaving | problem.leaving)}
+    requested = {key for key in pods if problem.pods is None or key in problem.pods}
+
+    nominations = nominate(cluster_state, snapshot, pods)
+    nominated = nominations.deferred.union(*nominations.pods_by_node.values())
+    cluster_state = nominations.cluster_state
+
+    namespaces = Namespaces(snapshot.namespaces, {p.metadata.namespace or "default" for p in snapshot.pods})
     storage = Storage.of(snapshot)
     cluster_state = replace(cluster_state, mounted_volumes=mounted_volumes(cluster_state.nodes, storage))
-    reading = group_pods(wanted, spaces, storage)
-    asked = {r for _, sizes in reading.classes for s in sizes for r in s.requests} | {"pods"}
+    pending = (pod for key, pod in pods.items() if key in requested and key not in nominated)
+    grouped = group_pods(pending, namespaces, storage)
+
     launch_options = build_launch_options(
-        snapshot.node_pools, problem.instance_types, daemons, _not_usable(problem), asked
+        snapshot.node_pools, problem.instance_types, daemons, _unusable_pools(problem), _requested_resources(grouped)
     )
     checker = FeasibilityChecker(launch_options, cluster_state)
-    planner = best_plan(checker, spaces, reading.classes, problem.policies)
-    claims = sorted(claims_of(planner.packer, checker, planner.expand), key=_claim_order)
-    found = {name: [k for k in keys if k in asked_for] for name, keys in nominated.nominated.items()}
-    for i, pods in planner.existing_capacity.placed.items():
-        found.setdefault(cluster_state.nodes[i].name, []).extend(planner.expand(pods))
-    order = [p.name for p in cluster_state.nodes]
-    existing = {name: tuple(sorted(found[name])) for name in order if found.get(name)}
-    errors: dict[str, UnschedulableReason] = dict(reading.refused)
-    known = FinalState(planner.limits.left, planner.topology, planner.present())
-    for group in planner.unplaced:
-        reasons: dict[tuple[int, ...], UnschedulableReason] = {}
-        for requests, pods in group.sizes:
-            key = tuple(requests.tolist())
-            if key not in reasons:
-                reasons[key] = explain(group, requests, checker, known)
-            errors.update(dict.fromkeys(planner.expand(pods), reasons[key]))
-    stats = {
-        "pods": float(len(asked_for)),
-        "claims": float(len(claims)),
-        "price": sum(c.cheapest.price for c in claims),
-        "seconds": time.perf_counter() - started,
-    }
+    plan = best_plan(checker, namespaces, grouped.groups, problem.policies)
+
+    node_claims = sorted(planned_node_claims(plan.packer, plan.expand), key=_claim_order)
     return Decision(
-        new_node_claims=tuple(claims),
-        existing_nodes=existing,
-        pod_errors=dict(sorted(errors.items())),
-        deferred=nominated.deferred & asked_for,
-        stats=stats,
+        new_node_claims=tuple(node_claims),
+        existing_nodes=_existing_nodes(cluster_state, nominations, requested, plan),
+        pod_errors=dict(sorted({**grouped.errors, **_unschedulable(plan, checker)}.items())),
+        deferred=nominations.deferred & requested,
+        stats={
+            "pods": float(len(requested)),
+            "claims": float(len(node_claims)),
+            "price": sum(claim.cheapest.price for claim in node_claims),
+            "seconds": time.perf_counter() - started,
+        },
     )
 
 
-def _not_usable(problem: Problem) -> dict[str, str]:
-    """The pools that can't launch now, or can't be read, and why."""
-    kinds = {"NodePool", "Provisioner"}
-    unread = {i.ref.name: i.problems[0] for i in problem.snapshot.invalid if i.ref.kind in kinds and i.problems}
-    return {**unread, **problem.not_ready}
-
-
-def _claim_order(claim: PlannedNodeClaim) -> tuple[str, tuple[str, ...]]:
-    return claim.node_pool, claim.pods
-
-
-def _waiting(problem: Problem, leaving: frozenset[str]) -> Iterable[Pod]:
-    """The pods that need a place: pending ones, and those of nodes that are leaving."""
+def _pods_without_node(problem: Problem, leaving: frozenset[str]) -> Iterator[Pod]:
+    """Pending pods, and pods that have to move as their node is leaving."""
     for pod in problem.snapshot.pods:
         if pod.spec.node_name:
             if pod.spec.node_name in leaving and is_reschedulable(pod):
                 yield pod
         elif is_provisionable(pod) or (problem.pods is not None and pod.key in problem.pods and is_pending(pod)):
             yield pod
+
+
+def _unusable_pools(problem: Problem) -> dict[str, str]:
+    """The NodePools that can't launch now or are invalid, with the reason."""
+    kinds = {"NodePool", "Provisioner"}
+    invalid = {i.ref.name: i.problems[0] for i in problem.snapshot.invalid if i.ref.kind in kinds and i.problems}
+    return {**invalid, **problem.not_ready}
+
+
+def _requested_resources(grouped: GroupedPods) -> set[str]:
+    return {name for _, sizes in grouped.groups for sized in sizes for name in sized.requests} | {"pods"}
+
+
+def _existing_nodes(
+    cluster_state: ClusterState, nominations: Nominations, requested: Iterable[str], plan: Planner
+) -> dict[str, tuple[str, ...]]:
+    """The pods by existing node: nominated ones that were requested, and those that the plan places there."""
+    pods_by_node = {name: [key for key in keys if key in requested] for name, keys in nominations.pods_by_node.items()}
+    for i, pods in plan.existing_capacity.placed.items():
+        pods_by_node.setdefault(cluster_state.nodes[i].name, []).extend(plan.expand(pods))
+    return {
+        node.name: tuple(sorted(pods_by_node[node.name])) for node in cluster_state.nodes if pods_by_node.get(node.name)
+    }
+
+
+def _unschedulable(plan: Planner, checker: FeasibilityChecker) -> dict[str, UnschedulableReason]:
+    """The reason for each pod that the plan leaves out."""
+    errors: dict[str, UnschedulableReason] = {}
+    final_state = FinalState(plan.limits.left, plan.topology, plan.present())
+    for group in plan.unplaced:
+        reasons: dict[bytes, UnschedulableReason] = {}
+        for requests, pods in group.sizes:
+            size = requests.tobytes()
+            if size not in reasons:
+                reasons[size] = explain(group, requests, checker, final_state)
+            errors.update(dict.fromkeys(plan.expand(pods), reasons[size]))
+    return errors
+
+
+def _claim_order(claim: PlannedNodeClaim) -> tuple[str, tuple[str, ...]]:
+    return claim.node_pool, claim.pods

@@ -15,9 +15,9 @@ from shared.api.labels import HOSTNAME
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
 from shared.scheduling.decision import UnschedulableReason
-from shared.scheduling.rules.requirements import expressions
+from shared.scheduling.rules.requirements import node_selector_requirements
+from shared.scheduling.state.instance_type_arrays import allowed_in
 from shared.scheduling.state.min_values import distinct_values
-from shared.scheduling.state.offerings import allowed_in
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -121,9 +121,9 @@ class _NodePoolCheck:
         """The label that no node of the NodePool has as the pods require it; instance types' labels come later."""
         template = self._template
         for key, required in sorted(requirements.items()):
-            if key in self._launch_options.columns or template.catalog.knows(key):
+            if key in self._launch_options.columns or template.instance_types.knows(key):
                 continue
-            if not (template.state(key) & required).empty:
+            if not (template.allowed_values(key) & required).empty:
                 continue
             if key in template.requirements:
                 allowed = _format(template.requirements[key])
@@ -148,17 +148,17 @@ class _NodePoolCheck:
     def _no_launch_options(self) -> str:
         """Why the NodePool has nothing to launch for any pod."""
         template = self._template
-        types, offerings = allowed_in(template.catalog, template.requirements)
-        allowed = types & template.catalog.offered[:, offerings].any(1)
+        types, offerings = allowed_in(template.instance_types, template.requirements)
+        allowed = types & template.instance_types.offered[:, offerings].any(1)
         if not allowed.any():
             return "the NodePool's requirements exclude all instance types"
-        if np.isfinite(template.catalog.price[allowed][:, offerings]).any():
+        if np.isfinite(template.instance_types.price[allowed][:, offerings]).any():
             return "DaemonSets leave no capacity on any instance type"
         return f"none of {int(allowed.sum())} instance types has an available offering"
 
     def _filter_by_labels(self, requirements: Requirements, options: Ints) -> tuple[str, Ints, Bools]:
         """What each label excludes, as a sentence; the launch options left; and the offerings that labels allow."""
-        launch_options, catalog = self._launch_options, self._template.catalog
+        launch_options, catalog = self._launch_options, self._template.instance_types
         steps: list[str] = []
         total = len(options)
         offerings = np.ones(len(launch_options.offerings), np.bool_)
@@ -257,7 +257,7 @@ def _format(values: ValueSet) -> str:
     """A set of values as operators and values of a node selector."""
     parts = [
         f"{e.operator} {', '.join(e.values[:_MAX_LISTED])}{', …' if len(e.values) > _MAX_LISTED else ''}".strip()
-        for e in expressions({"": values}, {})
+        for e in node_selector_requirements({"": values}, {})
     ]
     return " and ".join(parts) or "any value"
 

@@ -1,4 +1,4 @@
-"""The host ports that a pod takes, and which of them conflict. Source: kube-scheduler's NodePorts plugin."""
+"""The host ports that a pod takes, and whether they conflict. Source: kube-scheduler's NodePorts plugin."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ if TYPE_CHECKING:
 
 
 def host_ports(spec: PodSpec) -> frozenset[HostPort]:
-    """The host's ports that a pod takes: (protocol, address, port), the address "" for all."""
-    everywhere = {"", "0.0.0.0", "::"}  # noqa: S104 (compared with, never bound to)
+    """The host ports of a pod as (protocol, address, port); address "" stands for all addresses."""
+    wildcards = {"", "0.0.0.0", "::"}  # noqa: S104 (compared with, never bound to)
     return frozenset(
-        (p.protocol or "TCP", "" if p.host_ip in everywhere else p.host_ip, p.host_port)
-        for c in (*spec.containers, *(i for i in spec.init_containers if i.restart_policy == "Always"))
-        for p in c.ports
-        if p.host_port
+        (port.protocol or "TCP", "" if port.host_ip in wildcards else port.host_ip, port.host_port)
+        for container in (*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
+        for port in container.ports
+        if port.host_port
     )
 
 
 def ports_conflict(a: Iterable[HostPort], b: Iterable[HostPort]) -> bool:
-    """Whether two pods can't share a host."""
-    others = list(b)
-    return any(p == q and n == m and (not x or not y or x == y) for p, x, n in a for q, y, m in others)
+    """Whether two pods with these host ports can't share a host."""
+    ports = list(b)
+    return any(
+        protocol == protocol_b and port == port_b and (not address or not address_b or address == address_b)
+        for protocol, address, port in a
+        for protocol_b, address_b, port_b in ports
+    )

@@ -8,40 +8,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api.labels import HOSTNAME
-from shared.scheduling.rules.requirements import RequirementError, Requirements, both, of_labels, parse
+from shared.scheduling.rules.requirements import RequirementError, Requirements, intersect, label_requirements, parse
 
 if TYPE_CHECKING:
     from shared.api.kubernetes import NodeSelectorTerm, PodSpec
 
 
 def required_alternatives(spec: PodSpec) -> tuple[Requirements, ...]:
-    """The nodeSelector, with each term of the required node affinity in turn; none at all if no term can hold.
+    """The nodeSelector, combined with each term of the required node affinity; one of the alternatives must hold.
+
+    Empty if no term can match a node.
 
     Raises:
-        RequirementError: an operator is unknown or its values don't suit it.
+        RequirementError: an operator is unknown or its values are invalid.
     """
-    base = of_labels(spec.node_selector)
+    node_selector = label_requirements(spec.node_selector)
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
     if required is None:
-        return (base,)
-    return tuple(both(base, term_requirements(term)) for term in required.node_selector_terms if not _blank(term))
-
-
-def _blank(term: NodeSelectorTerm) -> bool:
-    return not term.match_expressions and not term.match_fields
+        return (node_selector,)
+    terms = [term for term in required.node_selector_terms if term.match_expressions or term.match_fields]
+    return tuple(intersect(node_selector, term_requirements(term)) for term in terms)
 
 
 def term_requirements(term: NodeSelectorTerm) -> Requirements:
-    """One term; ``metadata.name``, the one field there is, counts as the host's name.
+    """The requirements of one term; ``metadata.name``, the only field, is matched by the hostname label.
 
     Raises:
-        RequirementError: an operator is unknown or its values don't suit it.
+        RequirementError: an operator or a field is unknown, or its values are invalid.
     """
-    found = parse(term.match_expressions)
+    requirements = parse(term.match_expressions)
     if term.match_fields:
         fields = parse(term.match_fields)
         if set(fields) != {"metadata.name"}:
-            raise RequirementError(f"matchFields knows metadata.name alone, not {sorted(fields)}")
-        found = both(found, {HOSTNAME: fields["metadata.name"]})
-    return found
+            raise RequirementError(f"matchFields supports only metadata.name, not {sorted(fields)}")
+        requirements = intersect(requirements, {HOSTNAME: fields["metadata.name"]})
+    return requirements

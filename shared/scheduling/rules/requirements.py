@@ -1,19 +1,19 @@
-"""What values a label may have, as sets that can be intersected.
+"""Sets of label values that node requirements allow, and their intersection.
 
-Pools, pods, volumes and topology all narrow the same thing: which values a node may have for a key, and whether it may
-lack the key. One small algebra serves them all; a complement set stands for "anything but these", bounds for Gt and Lt.
-Source: apimachinery's node selectors; Karpenter's Gte, Lte and treatment of old label names.
+NodePools, pods, volumes and topology all narrow the same thing: the values that a node may have for a label, and
+whether it may lack the label. A complement set stands for "any value but these", bounds for Gt and Lt.
+Source: apimachinery's node selectors; Karpenter's Gte, Lte and its handling of deprecated label names.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.labels import normalize_key
 from shared.api.selectors import OPERATORS, integer
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 
 class RequirementError(ValueError):
-    """A requirement that means nothing; the message names its key and what is wrong."""
+    """An invalid requirement; the message names its key and the problem."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValueSet:
-    """The values a key may have: ``values``, or all but them; integers within the bounds; perhaps no value at all."""
+class ValueSet(Struct):
+    """The allowed values of a label.
+
+    ``complement``: all values but ``values``. ``above`` and ``below`` are exclusive bounds of integers. ``absent``: a
+    node may lack the label.
+    """
 
     values: frozenset[str]
     complement: bool = False
@@ -36,12 +39,12 @@ class ValueSet:
     absent: bool = False
 
     def has(self, value: str | None) -> bool:
-        """Whether the value is allowed; None asks whether the key may be absent."""
+        """Whether the value is allowed; None asks whether the label may be absent."""
         if value is None:
             return self.absent
-        return (value in self.values) != self.complement and self._within(value)
+        return (value in self.values) != self.complement and self._within_bounds(value)
 
-    def _within(self, value: str) -> bool:
+    def _within_bounds(self, value: str) -> bool:
         if self.above is None and self.below is None:
             return True
         number = integer(value)
@@ -63,30 +66,27 @@ class ValueSet:
 
     @property
     def single(self) -> str | None:
-        """The one value that is allowed, if it is one."""
+        """The only allowed value; None if there are several or the label may be absent."""
         return next(iter(self.values)) if not self.complement and len(self.values) == 1 and not self.absent else None
 
     def __and__(self, other: ValueSet) -> ValueSet:
-        """What both allow."""
-        above = (
-            other.above if self.above is None else self.above if other.above is None else max(self.above, other.above)
-        )
-        below = (
-            other.below if self.below is None else self.below if other.below is None else min(self.below, other.below)
-        )
+        """What both sets allow."""
+        above = _largest(self.above, other.above)
+        below = _smallest(self.below, other.below)
+        absent = self.absent and other.absent
         if self.complement and other.complement:
-            return ValueSet(self.values | other.values, True, above, below, self.absent and other.absent)  # noqa: FBT003 (a field)
+            return ValueSet(self.values | other.values, complement=True, above=above, below=below, absent=absent)
         if self.complement:
-            kept = other.values - self.values
+            values = other.values - self.values
         elif other.complement:
-            kept = self.values - other.values
+            values = self.values - other.values
         else:
-            kept = self.values & other.values
-        bounds = ValueSet(frozenset(), True, above, below)  # noqa: FBT003 (a field)
-        return ValueSet(frozenset(v for v in kept if bounds.has(v)), absent=self.absent and other.absent)
+            values = self.values & other.values
+        bounds = ValueSet(frozenset(), complement=True, above=above, below=below)
+        return ValueSet(frozenset(v for v in values if bounds.has(v)), absent=absent)
 
     def any_value(self) -> str | None:
-        """One allowed value, the same each time: the first in order, or an integer within the bounds."""
+        """An allowed value, always the same: the first in order, or an integer within the bounds."""
         if not self.complement:
             return min(self.values) if self.values else None
         start = (self.above + 1) if self.above is not None else (self.below - 1) if self.below is not None else 1
@@ -96,17 +96,25 @@ class ValueSet:
         return str(start) if self.has(str(start)) else None
 
 
+def _largest(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)
+
+
+def _smallest(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
 ANY = ValueSet(frozenset(), complement=True, absent=True)
 EXISTS = ValueSet(frozenset(), complement=True)
 ABSENT = ValueSet(frozenset(), absent=True)
-"""A key that no node of a pool has."""
+"""For a label that no node of a NodePool has."""
 
 Requirements = dict[str, ValueSet]
-"""Canonical key to what is allowed."""
+"""Allowed values by normalized label key."""
 
 
 def only(*values: str) -> ValueSet:
-    """These values."""
+    """The set of exactly these values."""
     return ValueSet(frozenset(values))
 
 
@@ -135,38 +143,38 @@ def _value_set(key: str, operator: str, values: tuple[str, ...]) -> ValueSet:
 
 
 def parse(expressions: Iterable[Expression]) -> Requirements:
-    """All expressions at once, old label names as today's.
+    """The requirements of all expressions together, with deprecated label names replaced.
 
     Raises:
-        RequirementError: an operator is unknown or its values don't suit it.
+        RequirementError: an operator is unknown or its values are invalid.
     """
-    found: Requirements = {}
+    requirements: Requirements = {}
     for e in expressions:
         key = normalize_key(e.key)
         allowed = _value_set(e.key, e.operator, tuple(e.values))
-        found[key] = found[key] & allowed if key in found else allowed
-    return found
+        requirements[key] = requirements[key] & allowed if key in requirements else allowed
+    return requirements
 
 
-def of_labels(labels: Mapping[str, str]) -> Requirements:
-    """Exactly these labels."""
-    found: Requirements = {}
-    for key, value in labels.items():
-        name = normalize_key(key)
-        found[name] = found[name] & only(value) if name in found else only(value)
-    return found
+def label_requirements(labels: Mapping[str, str]) -> Requirements:
+    """Requirements that allow exactly these labels."""
+    requirements: Requirements = {}
+    for label, value in labels.items():
+        key = normalize_key(label)
+        requirements[key] = requirements[key] & only(value) if key in requirements else only(value)
+    return requirements
 
 
-def both(a: Requirements, b: Requirements) -> Requirements:
-    """What both allow, key by key; a contradiction stays as an empty set."""
+def intersect(a: Requirements, b: Requirements) -> Requirements:
+    """What both allow, key by key; a conflict is kept as an empty set."""
     merged = dict(a)
     for key, allowed in b.items():
         merged[key] = merged[key] & allowed if key in merged else allowed
     return merged
 
 
-def contradiction(requirements: Requirements) -> str | None:
-    """A key of which nothing is allowed, if there is one."""
+def conflicting_key(requirements: Requirements) -> str | None:
+    """The first key for which nothing is allowed; None if there is none."""
     return next((key for key in sorted(requirements) if requirements[key].empty), None)
 
 
@@ -178,27 +186,30 @@ def signature(requirements: Requirements) -> tuple[tuple[object, ...], ...]:
     )
 
 
-def expressions(requirements: Requirements, min_values: Mapping[str, int]) -> list[NodeSelectorRequirement]:
-    """As a NodeClaim states them: sorted by key, values sorted; ``min_values`` where the pool asks for them."""
-    found: list[NodeSelectorRequirement] = []
+def node_selector_requirements(
+    requirements: Requirements, min_values: Mapping[str, int]
+) -> list[NodeSelectorRequirement]:
+    """The requirements as a NodeClaim states them, sorted by key and value, with the NodePool's minValues."""
+    selectors: list[NodeSelectorRequirement] = []
     for key, allowed in sorted(requirements.items()):
-        least = min_values.get(key)
-        parts: list[tuple[str, list[str]]] = []
-        if not allowed.complement:
-            parts.append(("In", sorted(allowed.values)) if allowed.values else ("DoesNotExist", []))
-        else:
-            if allowed.values:
-                parts.append(("NotIn", sorted(allowed.values)))
-            if allowed.above is not None:
-                parts.append(("Gt", [str(allowed.above)]))
-            if allowed.below is not None:
-                parts.append(("Lt", [str(allowed.below)]))
-            if not allowed.absent and not any(operator in {"Gt", "Lt"} for operator, _ in parts):
-                parts.append(("Exists", []))
-        for i, (operator, values) in enumerate(parts):
-            found.append(
-                NodeSelectorRequirement(
-                    key=key, operator=operator, values=values, min_values=least if i == len(parts) - 1 else None
-                )
-            )
-    return found
+        operators = _operators(allowed)
+        for i, (operator, values) in enumerate(operators):
+            least = min_values.get(key) if i == len(operators) - 1 else None
+            selectors.append(NodeSelectorRequirement(key=key, operator=operator, values=values, min_values=least))
+    return selectors
+
+
+def _operators(allowed: ValueSet) -> list[tuple[str, list[str]]]:
+    """A set as operators with their values; all of them must hold. Empty where any value and absence are allowed."""
+    if not allowed.complement:
+        return [("In", sorted(allowed.values)) if allowed.values else ("DoesNotExist", [])]
+    operators: list[tuple[str, list[str]]] = []
+    if allowed.values:
+        operators.append(("NotIn", sorted(allowed.values)))
+    if allowed.above is not None:
+        operators.append(("Gt", [str(allowed.above)]))
+    if allowed.below is not None:
+        operators.append(("Lt", [str(allowed.below)]))
+    if not allowed.absent and allowed.above is None and allowed.below is None:
+        operators.append(("Exists", []))
+    return operators

@@ -7,13 +7,14 @@ cheapest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
-from shared.scheduling.rules.requirements import both
+from shared.scheduling.rules.requirements import intersect
 from shared.scheduling.solver.fit import Item
 from shared.scheduling.topology.host_counts import NO_CAP, HostRules
 
@@ -163,7 +164,7 @@ class Dealer:
         barred = self._domain_counts.excluded_domains(group.rules)
         for i, requirements in group.alternatives:
             feasibility = self._checker.feasibility(
-                both(requirements, barred) if barred else requirements,
+                intersect(requirements, barred) if barred else requirements,
                 group.pod_group.tolerations,
                 group.host,
                 tolerate_prefer_no_schedule=group.preferences.tolerate_prefer_no_schedule,

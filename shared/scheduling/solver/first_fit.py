@@ -294,7 +294,7 @@ class FirstFit:
             if not self._reserve(machine, mine, feasibility.offerings):
                 continue
             if self._cautious and machine.reserved is not None:
-                machine.options = mine[self._limits.sizes(mine, machine.reserved)]
+                machine.options = mine[self._limits.within_size(mine, machine.reserved)]
             self._packer.bins.append(made)
             self._machines.append(machine)
             self._put(machine, group, choice, requests, pod)
@@ -305,7 +305,7 @@ class FirstFit:
         """Counts the machine as what it may be now against its pool's limits, if these and minValues allow it."""
         pool = self._launch_options.templates[machine.pool]
         various = not (self._packer.strict and pool.min_values)
-        if not self._limits.counted(machine.pool):
+        if not self._limits.has_limits(machine.pool):
             return various or satisfies_min_values(self._launch_options, pool, options, offerings)
         if self._cautious and machine.reserved is not None:
             return various or satisfies_min_values(self._launch_options, pool, options, offerings)
@@ -321,27 +321,27 @@ class FirstFit:
     def _bound(self, pool: int, options: Ints, offerings: Bools, *, various: bool) -> Ints | None:
         """The most that a machine may be so that the limits are kept; None if no such row is left."""
         limits = self._limits
-        options = options[limits.affordable(pool, options)]
+        options = options[limits.allows(pool, options)]
         if not len(options):
             return None
         if self._cautious:
             enough = various or satisfies_min_values(
                 self._launch_options, self._launch_options.templates[pool], options, offerings
             )
-            return limits.most(options) if enough else None
+            return limits.largest_size(options) if enough else None
         price = self._launch_options.price[options][:, offerings].min(1)
         share = limits.share(pool, options)
         order = options[np.lexsort((options, price, share))]
         if various:
-            return limits.most(order[:1])
+            return limits.largest_size(order[:1])
         for n in range(1, len(order) + 1):
-            most = limits.most(order[:n])
-            if not limits.affordable_size(pool, most):
+            most = limits.largest_size(order[:n])
+            if not limits.allows_size(pool, most):
                 return None
             if satisfies_min_values(
                 self._launch_options,
                 self._launch_options.templates[pool],
-                options[limits.sizes(options, most)],
+                options[limits.within_size(options, most)],
                 offerings,
             ):
                 return most
@@ -352,9 +352,9 @@ class FirstFit:
         options, made = machine.options, machine.bin
         if machine.reserved is not None:
             made.reserved = machine.reserved
-            options = options[self._limits.sizes(options, machine.reserved)]
+            options = options[self._limits.within_size(options, machine.reserved)]
         else:
-            self._limits.take(int(options[0]))
+            self._limits.add(int(options[0]))
         price = self._launch_options.price[options][:, made.offerings].min(1)
         made.option = int(options[np.lexsort((options, price))[0]])
 

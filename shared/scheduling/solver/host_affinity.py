@@ -7,12 +7,12 @@ a key of its own until the decision is written.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
-from shared.scheduling.rules.requirements import both, contradiction
+from shared.scheduling.rules.requirements import conflicting_key, intersect
 from shared.scheduling.solver.domain_assignment import PendingGroup
 from shared.scheduling.topology.domain_counts import DomainRules
 from shared.scheduling.topology.host_counts import HostRules
@@ -132,8 +132,8 @@ class Bundler:
         alternatives = [a for _, a in first.alternatives]
         tolerations = first.pod_group.tolerations
         for other in groups[1:]:
-            met = [both(a, b) for a in alternatives for _, b in other.alternatives]
-            alternatives = [m for m in met if contradiction(m) is None]
+            met = [intersect(a, b) for a in alternatives for _, b in other.alternatives]
+            alternatives = [m for m in met if conflicting_key(m) is None]
             tolerations = tuple(t for t in tolerations if t in other.pod_group.tolerations)
         ports = frozenset().union(*(g.pod_group.ports for g in groups))
         options = np.zeros(len(self._checker.launch_options.template_of), np.bool_)
@@ -225,8 +225,8 @@ class Bundler:
         alternatives = list(first.alternatives)
         tolerations = first.pod_group.tolerations
         for other in groups[1:]:
-            met = [(i, both(a, b)) for i, a in alternatives for _, b in other.alternatives]
-            alternatives = [(i, m) for i, m in met if contradiction(m) is None] or alternatives
+            met = [(i, intersect(a, b)) for i, a in alternatives for _, b in other.alternatives]
+            alternatives = [(i, m) for i, m in met if conflicting_key(m) is None] or alternatives
             # A taint must be tolerated by every member.
             tolerations = tuple(t for t in tolerations if t in other.pod_group.tolerations)
         pods = replace(
@@ -257,7 +257,7 @@ def _leads(target: PendingGroup, group: PendingGroup) -> bool:
 
 
 def _met(target: PendingGroup, group: PendingGroup) -> bool:
-    return any(contradiction(both(a, b)) is None for _, a in target.alternatives for _, b in group.alternatives)
+    return any(conflicting_key(intersect(a, b)) is None for _, a in target.alternatives for _, b in group.alternatives)
 
 
 def _borne(rules: HostRules) -> bool:

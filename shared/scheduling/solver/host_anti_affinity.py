@@ -184,7 +184,7 @@ class Seating:
         price = launch_options.price[:, offerings].min(1)
         ok = (
             self._options
-            & self._packer.limits.options()
+            & self._packer.limits.allowed_options()
             & np.isfinite(price)
             & np.logical_and.reduce([k.options for k in feasibilities])
         )
@@ -224,7 +224,7 @@ class Seating:
 
     def _cheapest(self, places: Sequence[int]) -> dict[int, int]:
         """The cheapest row that holds each seat and that limits leave; -1 where there is none."""
-        affordable = self._packer.limits.options()
+        affordable = self._packer.limits.allowed_options()
         found: dict[int, int] = {}
         by_mix: dict[int, list[int]] = {}
         for place in places:

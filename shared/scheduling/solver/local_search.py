@@ -131,12 +131,12 @@ class Improver:
         rest = [lot for lot in lots if lot.count]
         if [lot.count for lot in lots] != counts:
             before = bin_.price(self._launch_options)
-            packer.limits.give(bin_.option)
+            packer.limits.remove(bin_.option)
             made = self._bought(rest, before, weight) if rest else []
             if made is not None:
                 packer.bins = [b for b in packer.bins if b is not bin_]
                 return made
-            packer.limits.take(bin_.option)
+            packer.limits.add(bin_.option)
         for b, content, used, offerings in known:
             b.content, b.used, b.offerings = content, used, offerings
         return None
@@ -160,7 +160,7 @@ class Improver:
         plan = self._best(lots, counts, tier, before, hosts=hosts, first=first)
         if plan is None or plan.price >= least:
             return None
-        return plan if self._packer.limits.affordable_options([part.option for part in plan.parts]) else None
+        return plan if self._packer.limits.allows_all([part.option for part in plan.parts]) else None
 
     def _opened(self, plan: _Plan, lots: Sequence[Lot], owners: Mapping[int, Item] | None = None) -> list[Bin]:
         """The plan's machines with their pods. ``owners``: as whose pods those of an item (by id) are known after."""
@@ -205,7 +205,7 @@ class Improver:
         ]
         packer = self._packer
         for b in chosen:
-            packer.limits.give(b.option)
+            packer.limits.remove(b.option)
         found: tuple[_Plan, list[Lot], list[Item]] | None = None
         least = before - _LEAST_GAIN
         for reading in self._readings(items):
@@ -217,7 +217,7 @@ class Improver:
                 break
         if found is None:
             for b in chosen:
-                packer.limits.take(b.option)
+                packer.limits.add(b.option)
             return None
         plan, lots, reading = found
         gone = {id(b) for b in chosen}
@@ -355,7 +355,7 @@ class Improver:
     def _common(self, feasibilities: Sequence[Feasibility], tier: Bools) -> tuple[Ints, Floats, int]:
         """The rows that all these kinds may go to together, cheapest first, their prices, and their custom labels."""
         distinct = {k.mask_key: k for k in feasibilities}
-        affordable = tier & self._packer.limits.options()
+        affordable = tier & self._packer.limits.allowed_options()
         key = (affordable.tobytes(), frozenset(distinct))
         found = self._options.get(key)
         if found is None:
@@ -371,7 +371,7 @@ class Improver:
             number = int(custom[options[0]]) if len(options) else 0
             options = options[custom[options] == number]
             if any(
-                launch_options.templates[p].min_values or limits.limited(p)
+                launch_options.templates[p].min_values or limits.is_near(p)
                 for p in np.unique(launch_options.template_of[options]).tolist()
             ):
                 options = options[np.argsort(price[options], kind="stable")]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.state.launch_options import LaunchOptions, NodeClaimTemplate
-    from shared.scheduling.state.node_pool_limits import Limits
+    from shared.scheduling.state.node_pool_limits import NodePoolLimits
     from shared.scheduling.topology.feasibility import Feasibility
 
     Ints = NDArray[np.int64]
@@ -154,7 +154,9 @@ class Packer:
     as it bears; ``torn`` says whether that made, or would have made, a difference.
     """
 
-    def __init__(self, launch_options: LaunchOptions, limits: Limits, *, strict: bool, thrifty: bool = False) -> None:
+    def __init__(
+        self, launch_options: LaunchOptions, limits: NodePoolLimits, *, strict: bool, thrifty: bool = False
+    ) -> None:
         self.launch_options = launch_options
         self.limits = limits
         self.strict = strict
@@ -218,7 +220,7 @@ class Packer:
                 option_set, at, counts, rate = found
                 steady = (
                     (option_set, at, rate)
-                    if len(lots) > _FEW and not self.limits.limited_option(int(option_set.options[at]))
+                    if len(lots) > _FEW and not self.limits.is_near_for(int(option_set.options[at]))
                     else None
                 )
             self._take(option_set, at, counts)
@@ -269,7 +271,7 @@ class Packer:
     def option_sets(self, lots: Sequence[Lot], options: Bools) -> list[OptionSet]:
         """What may be bought: for each set of lots that can share an offering and custom labels, the rows worth it."""
         found: list[OptionSet] = []
-        affordable = options & self.limits.options()
+        affordable = options & self.limits.allowed_options()
         state = affordable.tobytes()
         feasibilities = list({x.feasibility.mask_key: x.feasibility for x in lots}.values())
         for offerings in _distinct_columns(np.stack([k.offerings for k in feasibilities])):
@@ -310,7 +312,7 @@ class Packer:
         for j, (option, pool) in enumerate(
             zip(options.tolist(), launch_options.template_of[options].tolist(), strict=True)
         ):
-            special = launch_options.templates[pool].min_values or self.limits.limited(pool)
+            special = launch_options.templates[pool].min_values or self.limits.is_near(pool)
             groups.setdefault((pool if special else -1, allowed[:, j].tobytes()), []).append(option)
         kept: list[int] = []
         for (pool, _), members in groups.items():
@@ -338,7 +340,7 @@ class Packer:
         taken = [(lot, n) for lot, n in zip(option_set.lots, counts.tolist(), strict=True) if n]
         option = int(option_set.options[at])
         often = min(lot.count // n for lot, n in taken)
-        times = max(1, min(often, self.limits.times(option)))
+        times = max(1, min(often, self.limits.max_count(option)))
         for _ in range(times):
             self.open(option, option_set.custom, [pair for lot, n in taken for pair in lot.take(n)])
 
@@ -351,7 +353,7 @@ class Packer:
             offerings &= item.feasibility.offerings
         made = Bin(option, offerings, custom, used, content)
         self.bins.append(made)
-        self.limits.take(option)
+        self.limits.add(option)
         return made
 
     # --- pods that want no like beside them ---

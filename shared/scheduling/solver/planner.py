@@ -20,7 +20,7 @@ from shared.scheduling.solver.host_affinity import Bundler
 from shared.scheduling.solver.local_search import Improver
 from shared.scheduling.solver.packing import Packer
 from shared.scheduling.solver.settling import keep_limits, loosen, settle
-from shared.scheduling.state.node_pool_limits import Limits
+from shared.scheduling.state.node_pool_limits import NodePoolLimits
 from shared.scheduling.topology.domain_counts import DomainRules, TopologySpread
 from shared.scheduling.topology.feasibility import tolerations_key
 from shared.scheduling.topology.preferences import Preferences, all_preferences, no_preferences, relax, requirements
@@ -82,7 +82,7 @@ def best_plan(
     left_out = pods <= _ONE_BY_ONE and counted.leaves_some_out()
     if domains or left_out or (pods <= _FEW and counted.is_entangled()):
         luckier = domains if left_out or counted.meets_two_rules() else ()
-        for cautious, favourite in product((False, True) if counted.limits.any() else (True,), (*luckier, "")):
+        for cautious, favourite in product((False, True) if counted.limits.has_any() else (True,), (*luckier, "")):
             plans.append(Planner(checker, spaces, classes, policies, favourite))
             plans[-1].run_one_by_one(cautious=cautious)
         plans = _fair(plans)
@@ -127,7 +127,7 @@ class Planner:
         self._place = {r: i for i, r in enumerate(launch_options.resources)}
         self.topology = Topology(checker, spaces, [c for c, _ in classes])
         self.existing_capacity = ExistingCapacity(cluster_state, launch_options.resources)
-        self.limits = Limits(launch_options, cluster_state)
+        self.limits = NodePoolLimits(launch_options, cluster_state)
         self.packer = Packer(
             launch_options, self.limits, strict=policies.min_values_policy != "BestEffort", thrifty=thrifty
         )
@@ -248,7 +248,7 @@ class Planner:
             launch_options.templates[launch_options.template_of[b.option]].min_values for b in self.packer.bins
         ):
             return True
-        return any(self.limits.limited_option(b.option) for b in self.packer.bins) or self.meets_two_rules()
+        return any(self.limits.is_near_for(b.option) for b in self.packer.bins) or self.meets_two_rules()
 
     def meets_two_rules(self) -> bool:
         """Whether pods are bought for that are spread over two labels at once."""
@@ -278,7 +278,7 @@ class Planner:
         if bin_.reserved is not None:
             self.limits.release(int(self._checker.launch_options.template_of[bin_.option]), bin_.reserved)
         else:
-            self.limits.give(bin_.option)
+            self.limits.remove(bin_.option)
 
     def _even_out(self) -> None:
         """Takes pods out of domains that are too full since others found no place elsewhere."""

@@ -33,7 +33,7 @@ def settle(packer: Packer, *, strict: bool) -> None:
     """Moves every machine to the cheapest row that holds what is in it, of any pool of the same weight."""
     launch_options, limits = packer.launch_options, packer.limits
     bins = [b for b in packer.bins if b.reserved is None]
-    special = [limits.limited(i) or bool(strict and p.min_values) for i, p in enumerate(launch_options.templates)]
+    special = [limits.is_near(i) or bool(strict and p.min_values) for i, p in enumerate(launch_options.templates)]
     cheapest = _cheapest(
         launch_options, bins, [p for p, s in zip(launch_options.templates, special, strict=True) if not s]
     )
@@ -49,7 +49,7 @@ def settle(packer: Packer, *, strict: bool) -> None:
             options = fitting(launch_options, pool, bin_.feasibilities, bin_.used, bin_.offerings, bin_.custom)
             if not len(options) or (strict and not satisfies_min_values(launch_options, pool, options, bin_.offerings)):
                 continue
-            if limits.limited(i):
+            if limits.is_near(i):
                 same = i == launch_options.template_of[bin_.option]
                 options = (
                     options[holds(-launch_options.capacity[options], -launch_options.capacity[bin_.option])]
@@ -63,9 +63,9 @@ def settle(packer: Packer, *, strict: bool) -> None:
             if price[first] < best[0] - _TINY:
                 best = (float(price[first]), int(options[first]))
         if best[1] != bin_.option:
-            limits.give(bin_.option)
+            limits.remove(bin_.option)
             bin_.option = best[1]
-            limits.take(bin_.option)
+            limits.add(bin_.option)
 
 
 def _cheapest(
@@ -123,15 +123,15 @@ def keep_limits(packer: Packer) -> list[Bin]:
     broken: list[Bin] = []
     for number, pool in enumerate(launch_options.templates):
         mine = [b for b in packer.bins if b.reserved is None and launch_options.template_of[b.option] == number]
-        if not mine or not limits.counted(number):
+        if not mine or not limits.has_limits(number):
             continue
-        most = limits.most(np.arange(pool.options.start, pool.options.stop))
-        if limits.affordable_size(number, most * len(mine)):
+        most = limits.largest_size(np.arange(pool.options.start, pool.options.stop))
+        if limits.allows_size(number, most * len(mine)):
             continue
         options = [fitting(launch_options, pool, b.feasibilities, b.used, b.offerings, b.custom) for b in mine]
-        sizes = [limits.most(np.array([b.option])) for b in mine]
-        more = sum((limits.most(r) - size for r, size in zip(options, sizes, strict=True)), np.zeros_like(most))
-        if limits.affordable_size(number, more):
+        sizes = [limits.largest_size(np.array([b.option])) for b in mine]
+        more = sum((limits.largest_size(r) - size for r, size in zip(options, sizes, strict=True)), np.zeros_like(most))
+        if limits.allows_size(number, more):
             continue
         for bin_, fit, size in zip(mine, options, sizes, strict=True):
             bound = _bound(packer, number, bin_, fit)
@@ -150,7 +150,7 @@ def loosen(packer: Packer) -> None:
         number = int(launch_options.template_of[bin_.option])
         if bin_.reserved is not None and not (packer.strict and launch_options.templates[number].min_values):
             limits.release(number, bin_.reserved)
-            limits.take(bin_.option)
+            limits.add(bin_.option)
             bin_.reserved = None
 
 
@@ -158,14 +158,14 @@ def _bound(packer: Packer, number: int, bin_: Bin, options: Ints) -> Ints | None
     """The least that a machine must be allowed to be so that its claim keeps its pool's minValues."""
     launch_options, limits = packer.launch_options, packer.limits
     pool = launch_options.templates[number]
-    size = limits.most(np.array([bin_.option]))
+    size = limits.largest_size(np.array([bin_.option]))
     if not packer.strict or not pool.min_values:
         return size
     larger = options[np.argsort(limits.share(number, options), kind="stable")]
     for option in (bin_.option, *larger.tolist()):
-        most = limits.most(np.array([bin_.option, option]))
-        if limits.affordable_size(number, most - size) and satisfies_min_values(
-            launch_options, pool, options[limits.sizes(options, most)], bin_.offerings
+        most = limits.largest_size(np.array([bin_.option, option]))
+        if limits.allows_size(number, most - size) and satisfies_min_values(
+            launch_options, pool, options[limits.within_size(options, most)], bin_.offerings
         ):
             return most
     return None

@@ -1,49 +1,82 @@
-"""The pods that DaemonSets run on every node, which take their share of it before other pods do."""
+"""The pods that DaemonSets run on nodes. Nodes are planned with room for them before other pods."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError, Resources
+from shared.api.taints import REPELLING, untolerated
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.node_affinity import required_alternatives
-from shared.scheduling.rules.requirements import RequirementError, Requirements
+from shared.scheduling.rules.requirements import ABSENT, RequirementError, Requirements
+from shared.scheduling.state.instance_type_arrays import allowed_in
+from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from shared.api.kubernetes import DaemonSet, Toleration
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shared.api.kubernetes import DaemonSet, Taint, Toleration
     from shared.scheduling.rules.host_ports import HostPort
+    from shared.scheduling.state.instance_type_arrays import InstanceTypeArrays
+
+    Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DaemonSetPod:
-    """What one DaemonSet asks of a node, and which nodes it goes to."""
+class DaemonSetPod(Struct, kw_only=True, eq=False):
+    """The pod of one DaemonSet: what it requests, and the nodes it runs on."""
 
     requests: Resources
     alternatives: tuple[Requirements, ...]
     tolerations: tuple[Toleration, ...]
     ports: frozenset[HostPort]
-    uid: str
+
+    def runs_on_node(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> bool:
+        """Whether the pod runs on a node with these labels and taints."""
+        if untolerated(self.tolerations, taints, effects=REPELLING) is not None:
+            return False
+        return any(
+            all(allowed.has(labels.get(key)) for key, allowed in alternative.items())
+            for alternative in self.alternatives
+        )
+
+    def runs_on_types(
+        self, arrays: InstanceTypeArrays, requirements: Requirements, taints: Iterable[Taint], offerings: Bools
+    ) -> Bools | None:
+        """Which instance types of a NodePool run the pod in any of the offerings; None where no node of it does.
+
+        ``requirements`` and ``taints`` are those of the NodePool's nodes.
+        """
+        if untolerated(self.tolerations, taints, effects=REPELLING) is not None:
+            return None
+        runs: Bools | None = None
+        for alternative in self.alternatives:
+            custom_labels = {key: allowed for key, allowed in alternative.items() if not arrays.knows(key)}
+            if any((requirements.get(key, ABSENT) & allowed).empty for key, allowed in custom_labels.items()):
+                continue
+            types, allowed_offerings = allowed_in(arrays, alternative)
+            by_alternative = types & (arrays.offered & (offerings & allowed_offerings)).any(1)
+            runs = by_alternative if runs is None else runs | by_alternative
+        return runs
 
 
 def daemon_set_pods(daemon_sets: Iterable[DaemonSet]) -> tuple[DaemonSetPod, ...]:
-    """What DaemonSets ask for; one whose numbers or selectors mean nothing has no pods, and is left out."""
-    found: list[DaemonSetPod] = []
+    """The pods of these DaemonSets; one with invalid requests or node affinity has no pods and is skipped."""
+    pods: list[DaemonSetPod] = []
     for daemon_set in sorted(daemon_sets, key=lambda d: (d.metadata.namespace, d.metadata.name)):
         spec = daemon_set.spec.template.spec
         try:
-            found.append(
+            pods.append(
                 DaemonSetPod(
                     requests=spec_requests(spec),
                     alternatives=required_alternatives(spec),
                     tolerations=tuple(spec.tolerations),
                     ports=host_ports(spec),
-                    uid=daemon_set.metadata.uid,
                 )
             )
         except (QuantityError, RequirementError):
             continue
-    return tuple(found)
+    return tuple(pods)

@@ -1,35 +1,34 @@
-"""The pools as rows of machines that may be bought: one row for each pool and instance type.
+"""The nodes that could be launched: one launch option for each NodePool and instance type.
 
-A pool's requirements, its class's view of the types, its DaemonSets and its limits are worked into the rows once;
-everything after asks only which rows and which offerings a class of pods allows. Rows are ordered by pool (heaviest
-weight first, then name) and type, so that the answer doesn't depend on the order of the input.
+A NodePool's requirements, DaemonSets and instance types are worked into arrays over all launch options once; everything
+else only asks which of them, in which offerings, suit a pod group. They are ordered by NodePool (greatest weight first,
+then name) and instance type, so decisions don't depend on the order of the input.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared.api.labels import HOSTNAME, NODECLASS, NODEPOOL
 from shared.api.quantity import QuantityError, Resources, parse_resources
-from shared.api.taints import REPELLING, untolerated
 from shared.scheduling.rules.requirements import (
     ABSENT,
     RequirementError,
     Requirements,
     ValueSet,
-    both,
-    contradiction,
-    of_labels,
+    conflicting_key,
+    intersect,
+    label_requirements,
     only,
     parse,
 )
-from shared.scheduling.state.offerings import Catalog, Column, OfferingKey, allowed_in, catalog_of, column
+from shared.scheduling.state.instance_type_arrays import allowed_in, instance_type_arrays, label_column
+from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,16 +37,23 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.state.daemonsets import DaemonSetPod
+    from shared.scheduling.state.instance_type_arrays import InstanceTypeArrays, LabelColumn, OfferingKey
 
-    BoolArray = NDArray[np.bool_]
+    Bools = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
 
-_TO_BE_NAMED = "\0"
-"""Stands for the name of a node that doesn't exist yet: no pod can ask for it, and all may avoid others."""
+_UNKNOWN_HOSTNAME = "\0"
+"""The hostname of nodes that don't exist yet: no pod can require it, and NotIn other names is satisfied."""
 
 
-@dataclass(frozen=True)
-class NodeClaimTemplate:
-    """A pool that can be bought from, and where its rows are."""
+class NodeClaimTemplate(Struct, eq=False, kw_only=True):
+    """A NodePool that can launch nodes.
+
+    ``requirements`` hold for all of its nodes. ``types`` are the instance types of its launch options, as indices into
+    ``instance_types``; ``options`` is its slice of all launch options. ``daemon_ports`` are the host ports of each
+    DaemonSet's pod, and on which of these launch options it runs.
+    """
 
     node_pool: str
     weight: int
@@ -56,218 +62,228 @@ class NodeClaimTemplate:
     taints: tuple[Taint, ...]
     min_values: Mapping[str, int]
     limits: Resources
-    catalog: Catalog
-    types: NDArray[np.int64]
+    instance_types: InstanceTypeArrays
+    types: Ints
     options: slice
-    offered_types: BoolArray
-    daemon_ports: tuple[tuple[frozenset[HostPort], BoolArray], ...]
+    daemon_ports: tuple[tuple[frozenset[HostPort], Bools], ...]
 
-    def state(self, key: str) -> ValueSet:
-        """What the pool's nodes may have for a label that its types don't define."""
+    def allowed_values(self, key: str) -> ValueSet:
+        """The values of a label on the NodePool's nodes, for labels that instance types don't define."""
         return self.requirements.get(key, ABSENT)
 
 
-@dataclass(frozen=True)
-class LaunchOptions:
-    """Everything that may be bought. ``free`` is what pods get of a row: allocatable less daemons, exact integers."""
+class LaunchOptions(Struct, eq=False, kw_only=True):
+    """All launch options, as arrays. Resources are exact integers, prices USD per hour.
+
+    ``unusable_pools`` says why NodePools can't launch. By launch option: ``free`` is what pods get (allocatable less
+    DaemonSets), ``capacity`` what counts against limits, ``daemon_requests`` what DaemonSets take, ``price`` by
+    offering (inf where unavailable), ``template_of`` and ``type_of`` its template and instance type. ``columns`` are
+    the labels of offerings.
+    """
 
     templates: tuple[NodeClaimTemplate, ...]
     unusable_pools: Mapping[str, str]
     resources: tuple[str, ...]
     offerings: tuple[OfferingKey, ...]
-    free: NDArray[np.int64]
-    capacity: NDArray[np.int64]
-    price: NDArray[np.float64]
-    template_of: NDArray[np.int64]
-    type_of: NDArray[np.int64]
-    columns: Mapping[str, Column]
-    daemon_requests: NDArray[np.int64]
-    offering_masks: dict[tuple[str, ValueSet], BoolArray] = field(default_factory=dict)
-    fitting_options: dict[object, NDArray[np.int64]] = field(default_factory=dict)
+    free: Ints
+    capacity: Ints
+    price: Floats
+    template_of: Ints
+    type_of: Ints
+    columns: Mapping[str, LabelColumn]
+    daemon_requests: Ints
+    offering_masks: dict[tuple[str, ValueSet], Bools] = {}
+    fitting_options: dict[object, Ints] = {}
 
     def instance_type_of(self, option: int) -> str:
-        """The instance type of a row."""
-        found: str = self.templates[int(self.template_of[option])].catalog.names[int(self.type_of[option])]
-        return found
+        """The name of a launch option's instance type."""
+        template = self.templates[int(self.template_of[option])]
+        return template.instance_types.names[int(self.type_of[option])]
 
-    def offerings_allowed(self, key: str, allowed: ValueSet) -> BoolArray:
-        """Which offerings have an allowed value of a label of offerings."""
-        found = self.offering_masks.get((key, allowed))
-        if found is None:
-            found = self.offering_masks[key, allowed] = self.columns[key].allowed(allowed)
-        return found
+    def offerings_allowed(self, key: str, allowed: ValueSet) -> Bools:
+        """Which offerings have an allowed value of one of their labels."""
+        mask = self.offering_masks.get((key, allowed))
+        if mask is None:
+            mask = self.offering_masks[key, allowed] = self.columns[key].allowed(allowed)
+        return mask
 
 
 def template_requirements(pool: NodePool) -> Requirements:
-    """What every node of the pool has: requirements, labels, its own name and its class's.
+    """The requirements of every node of the NodePool: its requirements, labels, name and node class.
 
     Raises:
-        RequirementError: an operator is unknown, or the pool contradicts itself.
+        RequirementError: an operator is unknown, or requirements conflict.
     """
     spec = pool.spec.template.spec
-    found = both(parse(spec.requirements), of_labels(pool.spec.template.metadata.labels))
-    found[NODEPOOL] = only(pool.name)
+    requirements = intersect(parse(spec.requirements), label_requirements(pool.spec.template.metadata.labels))
+    requirements[NODEPOOL] = only(pool.name)
     if spec.node_class_ref.name:
-        found[NODECLASS] = only(spec.node_class_ref.name)
-    wrong = contradiction(found)
-    if wrong is not None:
-        raise RequirementError(f"its requirements contradict each other: no value is left for {wrong}")
-    found[HOSTNAME] = only(_TO_BE_NAMED)
-    return found
+        requirements[NODECLASS] = only(spec.node_class_ref.name)
+    conflict = conflicting_key(requirements)
+    if conflict is not None:
+        raise RequirementError(f"the NodePool's requirements conflict: no value is allowed for {conflict}")
+    requirements[HOSTNAME] = only(_UNKNOWN_HOSTNAME)
+    return requirements
 
 
 def build_launch_options(
-    templates: Iterable[NodePool],
+    pools: Iterable[NodePool],
     types: Mapping[str, tuple[InstanceType, ...]],
     daemons: tuple[DaemonSetPod, ...],
     not_ready: Mapping[str, str],
-    asked: Iterable[str],
+    requested_resources: Iterable[str],
 ) -> LaunchOptions:
-    """The rows of all pools; a pool that can't be used is in ``refused`` with the reason."""
-    refused = dict(not_ready)
-    usable: list[tuple[NodePool, Requirements, Resources]] = []
-    for pool in sorted(templates, key=lambda p: (-p.spec.weight, p.name)):
-        if pool.name in refused:
+    """The launch options of all NodePools with their instance types by name; why others can't launch is kept."""
+    unusable = dict(not_ready)
+    usable: list[_UsablePool] = []
+    for pool in sorted(pools, key=lambda p: (-p.spec.weight, p.name)):
+        if pool.name in unusable:
             continue
-        if pool.metadata.deletion_timestamp is not None:
-            refused[pool.name] = "it is being deleted"
-        elif pool.spec.replicas is not None:
-            refused[pool.name] = "it is static (replicas): its nodes don't follow pods"
-        elif not types.get(pool.name):
-            refused[pool.name] = "it has no instance types"
+        checked = _usable(pool, types.get(pool.name, ()))
+        if isinstance(checked, str):
+            unusable[pool.name] = checked
         else:
-            try:
-                usable.append((pool, template_requirements(pool), parse_resources(pool.spec.limits)))
-            except (RequirementError, QuantityError) as error:
-                refused[pool.name] = str(error)
-    catalogs = [catalog_of(types[pool.name]) for pool, _, _ in usable]
-    resources = tuple(sorted({r for c in catalogs for r in c.resources} | set(asked)))
-    offerings = tuple(sorted({o for c in catalogs for o in c.offerings}))
-    parts = [
-        _template_options(pool, template, catalog, resources, offerings, daemons)
-        for (pool, template, _), catalog in zip(usable, catalogs, strict=True)
-    ]
-    made: list[NodeClaimTemplate] = []
+            usable.append(checked)
+    resources = tuple(sorted({r for p in usable for r in p.instance_types.resources} | set(requested_resources)))
+    offerings = tuple(sorted({o for p in usable for o in p.instance_types.offerings}))
+    arrays = [_pool_arrays(p, resources, offerings, daemons) for p in usable]
+    templates: list[NodeClaimTemplate] = []
     start = 0
-    for (pool, template, limits), catalog, part in zip(usable, catalogs, parts, strict=True):
-        stop = start + len(part.types)
-        made.append(
-            NodeClaimTemplate(
-                node_pool=pool.name,
-                weight=pool.spec.weight,
-                requirements=template,
-                labels=pool.spec.template.metadata.labels,
-                taints=tuple(pool.spec.template.spec.taints),
-                min_values=_min_values(pool),
-                limits=limits,
-                catalog=catalog,
-                types=part.types,
-                options=slice(start, stop),
-                offered_types=part.allowed,
-                daemon_ports=part.ports,
-            )
-        )
-        start = stop
-    width = len(resources)
+    for usable_pool, own in zip(usable, arrays, strict=True):
+        templates.append(_template(usable_pool, own, slice(start, start + len(own.types))))
+        start += len(own.types)
     return LaunchOptions(
-        templates=tuple(made),
-        unusable_pools=refused,
+        templates=tuple(templates),
+        unusable_pools=unusable,
         resources=resources,
         offerings=offerings,
-        free=_stack([p.free for p in parts], width),
-        capacity=_stack([p.capacity for p in parts], width),
-        price=np.concatenate([p.price for p in parts]) if parts else np.zeros((0, len(offerings))),
-        template_of=np.repeat(np.arange(len(parts)), [len(p.types) for p in parts]),
-        type_of=np.concatenate([p.types for p in parts]) if parts else np.zeros(0, np.int64),
+        free=_stack([a.free for a in arrays], len(resources)),
+        capacity=_stack([a.capacity for a in arrays], len(resources)),
+        price=np.concatenate([a.price for a in arrays]) if arrays else np.zeros((0, len(offerings))),
+        template_of=np.repeat(np.arange(len(arrays)), [len(a.types) for a in arrays]),
+        type_of=np.concatenate([a.types for a in arrays]) if arrays else np.zeros(0, np.int64),
         columns=_offering_columns(offerings),
-        daemon_requests=_stack([p.daemons for p in parts], width),
+        daemon_requests=_stack([a.daemon_requests for a in arrays], len(resources)),
+    )
+
+
+class _UsablePool(Struct, eq=False):
+    pool: NodePool
+    requirements: Requirements
+    limits: Resources
+    instance_types: InstanceTypeArrays
+
+
+def _usable(pool: NodePool, types: tuple[InstanceType, ...]) -> _UsablePool | str:
+    """The NodePool with what is read from it, or the reason that it can't launch nodes for pods."""
+    if pool.metadata.deletion_timestamp is not None:
+        return "the NodePool is being deleted"
+    if pool.spec.replicas is not None:
+        return "the NodePool is static (spec.replicas) and doesn't launch nodes for pods"
+    if not types:
+        return "the NodePool has no instance types"
+    try:
+        return _UsablePool(
+            pool, template_requirements(pool), parse_resources(pool.spec.limits), instance_type_arrays(types)
+        )
+    except (RequirementError, QuantityError) as error:
+        return str(error)
+
+
+class _PoolArrays(Struct, eq=False):
+    """The launch options of one NodePool; columns are those of all launch options."""
+
+    types: Ints
+    free: Ints
+    capacity: Ints
+    price: Floats
+    daemon_requests: Ints
+    daemon_ports: tuple[tuple[frozenset[HostPort], Bools], ...]
+
+
+def _pool_arrays(
+    usable: _UsablePool,
+    resources: tuple[str, ...],
+    offerings: tuple[OfferingKey, ...],
+    daemons: tuple[DaemonSetPod, ...],
+) -> _PoolArrays:
+    arrays = usable.instance_types
+    allowed_types, allowed_offerings = allowed_in(arrays, usable.requirements)
+    requested, impossible, ports = _daemon_overhead(usable, allowed_offerings, daemons)
+    free = arrays.allocatable - requested
+    price = np.where(allowed_offerings, arrays.price, np.inf)
+    types = np.flatnonzero(allowed_types & ~impossible & np.isfinite(price).any(1) & (free >= 0).all(1))
+    columns = [resources.index(r) for r in arrays.resources]
+
+    def widened(by_type: Ints) -> Ints:
+        wide = np.zeros((len(types), len(resources)), np.int64)
+        wide[:, columns] = by_type[types]
+        return wide
+
+    wide_price = np.full((len(types), len(offerings)), np.inf)
+    wide_price[:, [offerings.index(o) for o in arrays.offerings]] = price[types]
+    return _PoolArrays(
+        types=types,
+        free=widened(free),
+        capacity=widened(arrays.capacity),
+        price=wide_price,
+        daemon_requests=widened(requested),
+        daemon_ports=tuple((p, runs[types]) for p, runs in ports),
+    )
+
+
+def _daemon_overhead(
+    usable: _UsablePool, offerings: Bools, daemons: Sequence[DaemonSetPod]
+) -> tuple[Ints, Bools, list[tuple[frozenset[HostPort], Bools]]]:
+    """What DaemonSets request of each instance type, which types lack a resource of theirs, and their host ports."""
+    arrays = usable.instance_types
+    index = {r: i for i, r in enumerate(arrays.resources)}
+    requested = np.zeros(arrays.allocatable.shape, np.int64)
+    impossible = np.zeros(len(arrays.names), np.bool_)
+    ports: list[tuple[frozenset[HostPort], Bools]] = []
+    for daemon in daemons:
+        runs = daemon.runs_on_types(arrays, usable.requirements, usable.pool.spec.template.spec.taints, offerings)
+        if runs is None:
+            continue
+        for name, amount in daemon.requests.items():
+            if name in index:
+                requested[:, index[name]] += amount * runs
+            elif amount:
+                impossible |= runs
+        if daemon.ports:
+            ports.append((daemon.ports, runs))
+    return requested, impossible, ports
+
+
+def _template(usable: _UsablePool, arrays: _PoolArrays, options: slice) -> NodeClaimTemplate:
+    pool = usable.pool
+    return NodeClaimTemplate(
+        node_pool=pool.name,
+        weight=pool.spec.weight,
+        requirements=usable.requirements,
+        labels=pool.spec.template.metadata.labels,
+        taints=tuple(pool.spec.template.spec.taints),
+        min_values=_min_values(pool),
+        limits=usable.limits,
+        instance_types=usable.instance_types,
+        types=arrays.types,
+        options=options,
+        daemon_ports=arrays.daemon_ports,
     )
 
 
 def _min_values(pool: NodePool) -> dict[str, int]:
-    found: dict[str, int] = {}
+    min_values: dict[str, int] = {}
     for r in pool.spec.template.spec.requirements:
         if r.min_values is not None:
-            found[r.key] = max(r.min_values, found.get(r.key, 0))
-    return found
+            min_values[r.key] = max(r.min_values, min_values.get(r.key, 0))
+    return min_values
 
 
-def _stack(parts: list[NDArray[np.int64]], width: int) -> NDArray[np.int64]:
-    return np.concatenate(parts) if parts else np.zeros((0, width), np.int64)
+def _stack(arrays: list[Ints], width: int) -> Ints:
+    return np.concatenate(arrays) if arrays else np.zeros((0, width), np.int64)
 
 
-def _offering_columns(offerings: tuple[OfferingKey, ...]) -> dict[str, Column]:
+def _offering_columns(offerings: tuple[OfferingKey, ...]) -> dict[str, LabelColumn]:
     keys = sorted({k for o in offerings for k, _ in o})
-    return {k: column([dict(o).get(k) for o in offerings]) for k in keys}
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The rows of one pool."""
-
-    types: NDArray[np.int64]
-    free: NDArray[np.int64]
-    capacity: NDArray[np.int64]
-    price: NDArray[np.float64]
-    daemons: NDArray[np.int64]
-    allowed: BoolArray
-    ports: tuple[tuple[frozenset[HostPort], BoolArray], ...]
-
-
-def _template_options(
-    pool: NodePool,
-    template: Requirements,
-    catalog: Catalog,
-    resources: tuple[str, ...],
-    offerings: tuple[OfferingKey, ...],
-    daemons: tuple[DaemonSetPod, ...],
-) -> _Part:
-    types, offered = allowed_in(catalog, template)
-    taken = np.zeros(catalog.allocatable.shape, np.int64)
-    place = {r: i for i, r in enumerate(catalog.resources)}
-    missing = np.zeros(len(catalog.names), np.bool_)
-    ports: list[tuple[frozenset[HostPort], BoolArray]] = []
-    for daemon in daemons:
-        runs = _runs_on(daemon, pool, template, catalog, offered)
-        if runs is None:
-            continue
-        for name, amount in daemon.requests.items():
-            if name in place:
-                taken[:, place[name]] += amount * runs
-            elif amount:
-                missing |= runs
-        if daemon.ports:
-            ports.append((daemon.ports, runs))
-    free = catalog.allocatable - taken
-    price = np.where(offered, catalog.price, np.inf)
-    kept = np.flatnonzero(types & ~missing & np.isfinite(price).any(1) & (free >= 0).all(1))
-    columns = [resources.index(r) for r in catalog.resources]
-    wide = np.zeros((len(kept), len(resources)), np.int64)
-    wide[:, columns] = free[kept]
-    size = np.zeros_like(wide)
-    size[:, columns] = catalog.capacity[kept]
-    load = np.zeros_like(wide)
-    load[:, columns] = taken[kept]
-    paid = np.full((len(kept), len(offerings)), np.inf)
-    paid[:, [offerings.index(o) for o in catalog.offerings]] = price[kept]
-    return _Part(kept, wide, size, paid, load, types, tuple((p, r[kept]) for p, r in ports))
-
-
-def _runs_on(
-    daemon: DaemonSetPod, pool: NodePool, template: Requirements, catalog: Catalog, offered: BoolArray
-) -> BoolArray | None:
-    """Which types of the pool run the daemon, in whatever offering; None where the pool's nodes never do."""
-    if untolerated(daemon.tolerations, pool.spec.template.spec.taints, effects=REPELLING) is not None:
-        return None
-    found: BoolArray | None = None
-    for alternative in daemon.alternatives:
-        if any(
-            (template.get(key, ABSENT) & allowed).empty
-            for key, allowed in alternative.items()
-            if not catalog.knows(key)
-        ):
-            continue
-        types, offerings = allowed_in(catalog, alternative)
-        runs = types & (catalog.offered & (offered & offerings)).any(1)
-        found = runs if found is None else found | runs
-    return found
+    return {k: label_column([dict(o).get(k) for o in offerings]) for k in keys}

@@ -1,8 +1,8 @@
-"""What a pool may still buy.
+"""What the limits of NodePools still allow to launch.
 
-A pool's limits count the capacity of its machines, whatever they turn out to be. So a claim counts with the largest of
-its types, and where a limit is near, larger types are left out of the claim rather than pods out of the cluster.
-Source: docs/facts/karpenter.md, section 3.
+Limits count the capacity of a NodePool's nodes, whatever instance types they turn out to be. So a NodeClaim counts with
+the largest of its instance types, and near a limit larger types are left out of the claim rather than pods out of the
+cluster, as in Karpenter.
 """
 
 from __future__ import annotations
@@ -19,132 +19,137 @@ if TYPE_CHECKING:
     from shared.scheduling.state.launch_options import LaunchOptions
     from shared.scheduling.state.state_nodes import ClusterState
 
+    Bools = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+
 _UNLIMITED = 1 << 62
-_FAR = 100
-"""A limit is far while it leaves so many of the pool's largest machines; it is only counted then, not planned for."""
+_NEAR_NODES = 100
+"""A limit is near once it leaves fewer than so many of the NodePool's largest nodes; until then it is only counted."""
 
 
-class Limits:
-    """The room that limits leave, pool by pool; machines are taken from it as they are bought."""
+class NodePoolLimits:
+    """What limits leave, by template of the launch options; nodes are subtracted as they are planned.
+
+    ``left`` is templates x (resources, then nodes). ``version`` changes whenever what is allowed may have changed.
+    """
 
     def __init__(self, launch_options: LaunchOptions, cluster_state: ClusterState) -> None:
-        self._launch_options = launch_options
+        self._template_of = launch_options.template_of
+        templates, resources = launch_options.templates, launch_options.resources
         self.version = 0
-        shape = (len(launch_options.templates), len(launch_options.resources) + 1)
-        self.left = np.full(shape, _UNLIMITED, np.int64)
-        for i, pool in enumerate(launch_options.templates):
-            used = cluster_state.usage.get(pool.node_pool, {})
-            for name, amount in pool.limits.items():
+        self.left = np.full((len(templates), len(resources) + 1), _UNLIMITED, np.int64)
+        for i, template in enumerate(templates):
+            usage = cluster_state.usage.get(template.node_pool, {})
+            for name, amount in template.limits.items():
                 if name == NODES:
-                    self.left[i, -1] = amount - cluster_state.node_counts.get(pool.node_pool, 0)
-                elif name in launch_options.resources:
-                    self.left[i, launch_options.resources.index(name)] = amount - used.get(name, 0)
-        self._at_first = self.left.copy()
+                    self.left[i, -1] = amount - cluster_state.node_counts.get(template.node_pool, 0)
+                elif name in resources:
+                    self.left[i, resources.index(name)] = amount - usage.get(name, 0)
+        self._initially_left = self.left.copy()
         self._size = np.hstack([launch_options.capacity, np.ones((len(launch_options.capacity), 1), np.int64)])
-        self._counted = (self.left < _UNLIMITED).astype(np.int64)
-        self._limited = [bool(c.any()) for c in self._counted]
-        biggest = [self._size[p.options].max(0, initial=0) for p in launch_options.templates]
-        self._margin = np.array(biggest, np.int64).reshape(shape) * _FAR
-        self._near = np.zeros(len(launch_options.templates), np.bool_)
-        for i in range(len(launch_options.templates)):
-            self._near[i] = bool((self.left[i] < self._margin[i]).any())
-        self._options: tuple[int, NDArray[np.bool_]] | None = None
-        self._everything = np.ones(len(self._size), np.bool_)
+        self._limited = (self.left < _UNLIMITED).astype(np.int64)
+        self._has_limits = [bool(limited.any()) for limited in self._limited]
+        largest = [self._size[t.options].max(0, initial=0) for t in templates]
+        self._near_margin = np.array(largest, np.int64).reshape(self.left.shape) * _NEAR_NODES
+        self._near: Bools = np.logical_or.reduce(self.left < self._near_margin, axis=1)
+        self._allowed: tuple[int, Bools] | None = None
+        self._all_options = np.ones(len(self._size), np.bool_)
 
-    def options(self) -> NDArray[np.bool_]:
-        """Which rows a pool may still buy one of."""
+    # --- nodes planned as one launch option ---
+
+    def allowed_options(self) -> Bools:
+        """The launch options of which limits allow at least one node."""
         if not self._near.any():
-            return self._everything
-        if self._options is None or self._options[0] != self.version:
-            self._options = (
-                self.version,
-                np.logical_and.reduce(self._size <= self.left[self._launch_options.template_of], axis=1),
-            )
-        return self._options[1]
+            return self._all_options
+        if self._allowed is None or self._allowed[0] != self.version:
+            self._allowed = (self.version, np.logical_and.reduce(self._size <= self.left[self._template_of], axis=1))
+        return self._allowed[1]
 
-    def times(self, option: int) -> int:
-        """How many of a row may be bought."""
-        left, size = self.left[self._launch_options.template_of[option]], self._size[option]
+    def max_count(self, option: int) -> int:
+        """How many nodes of a launch option limits allow."""
+        left, size = self.left[self._template_of[option]], self._size[option]
         needed = size > 0
         return int((left[needed] // size[needed]).min())
 
-    def take(self, option: int) -> None:
-        """Counts one of a row as bought."""
+    def allows_all(self, options: list[int]) -> bool:
+        """Whether limits allow one node of each of these launch options, together."""
+        sizes: dict[int, Ints] = {}
+        for option in options:
+            template = int(self._template_of[option])
+            sizes[template] = sizes.get(template, 0) + self._size[option]
+        return all(self.allows_size(template, size) for template, size in sizes.items())
+
+    def add(self, option: int) -> None:
+        """Counts a node of a launch option."""
         self._count(option, -1)
 
-    def give(self, option: int) -> None:
-        """Counts one of a row as not bought after all."""
+    def remove(self, option: int) -> None:
+        """Reverts :meth:`add`."""
         self._count(option, 1)
 
     def _count(self, option: int, sign: int) -> None:
-        pool = int(self._launch_options.template_of[option])
-        if self._limited[pool]:
-            self.left[pool] += sign * self._size[option] * self._counted[pool]
-            if self._near[pool]:
+        template = int(self._template_of[option])
+        if self._has_limits[template]:
+            self.left[template] += sign * self._size[option] * self._limited[template]
+            if self._near[template]:
                 self.version += 1
-            elif (self.left[pool] < self._margin[pool]).any():
-                self._near[pool] = True
+            elif (self.left[template] < self._near_margin[template]).any():
+                self._near[template] = True
                 self.version += 1
 
-    # --- machines whose row isn't settled yet ---
+    # --- nodes that may become any of several launch options: they count with a size (resources, then nodes) ---
 
-    def any(self) -> bool:
-        """Whether any pool has limits."""
-        return any(self._limited)
+    def allows(self, template: int, options: Ints) -> Bools:
+        """Which of these launch options of a template limits allow."""
+        allowed: Bools = (self._size[options] <= self.left[template]).all(1)
+        return allowed
 
-    def counted(self, pool: int) -> bool:
-        """Whether the pool has limits at all."""
-        return self._limited[pool]
+    def allows_size(self, template: int, size: Ints) -> bool:
+        """Whether limits allow a node of this size."""
+        return bool((size * self._limited[template] <= self.left[template]).all())
 
-    def affordable(self, pool: int, options: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these rows of the pool its limits leave room for."""
-        found: NDArray[np.bool_] = (self._size[options] <= self.left[pool]).all(1)
-        return found
+    def largest_size(self, options: Ints) -> Ints:
+        """What a node counts with that may become any of these launch options."""
+        size: Ints = self._size[options].max(0)
+        return size
 
-    def affordable_size(self, pool: int, size: NDArray[np.int64]) -> bool:
-        """Whether the limits leave room for a machine of this size."""
-        return bool((size * self._counted[pool] <= self.left[pool]).all())
+    def within_size(self, options: Ints, size: Ints) -> Bools:
+        """Which of these launch options of one template count with no more than a size, in resources with a limit."""
+        unlimited = self._limited[self._template_of[options]] == 0
+        within: Bools = ((self._size[options] <= size) | unlimited).all(1)
+        return within
 
-    def affordable_options(self, options: list[int]) -> bool:
-        """Whether the limits leave room for one of each of these rows, together."""
-        asked: dict[int, NDArray[np.int64]] = {}
-        for option in options:
-            pool = int(self._launch_options.template_of[option])
-            asked[pool] = asked.get(pool, 0) + self._size[option]
-        return all(self.affordable_size(pool, size) for pool, size in asked.items())
+    def share(self, template: int, options: Ints) -> NDArray[np.float64]:
+        """The largest share of what a limit left initially that each of these launch options takes."""
+        limited = self._limited[template].astype(np.bool_)
+        initially_left = np.maximum(self._initially_left[template][limited], 1).astype(np.float64)
+        share: NDArray[np.float64] = (self._size[options][:, limited] / initially_left).max(1)
+        return share
 
-    def most(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The most that a machine counts for that may be any of these rows: resources, then nodes."""
-        found: NDArray[np.int64] = self._size[options].max(0)
-        return found
-
-    def sizes(self, options: NDArray[np.int64], most: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these rows of one pool count for no more than that."""
-        uncounted = self._counted[self._launch_options.template_of[options]] == 0
-        found: NDArray[np.bool_] = ((self._size[options] <= most) | uncounted).all(1)
-        return found
-
-    def share(self, pool: int, options: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The largest share of what the pool's limits had room for at first that each of these rows takes."""
-        counted = self._counted[pool].astype(np.bool_)
-        room = np.maximum(self._at_first[pool][counted], 1).astype(np.float64)
-        found: NDArray[np.float64] = (self._size[options][:, counted] / room).max(1)
-        return found
-
-    def reserve(self, pool: int, size: NDArray[np.int64]) -> None:
-        """Counts a machine of this size as bought."""
-        self.left[pool] -= size * self._counted[pool]
+    def reserve(self, template: int, size: Ints) -> None:
+        """Counts a node of this size."""
+        self.left[template] -= size * self._limited[template]
         self.version += 1
 
-    def release(self, pool: int, size: NDArray[np.int64]) -> None:
-        """Counts a machine of this size as not bought after all."""
-        self.left[pool] += size * self._counted[pool]
+    def release(self, template: int, size: Ints) -> None:
+        """Reverts :meth:`reserve`."""
+        self.left[template] += size * self._limited[template]
         self.version += 1
 
-    def limited(self, pool: int) -> bool:
-        """Whether the pool has limits that are near."""
-        return bool(self._near[pool])
+    # --- which NodePools have limits ---
 
-    def limited_option(self, option: int) -> bool:
-        """Whether the row's pool has limits that are near."""
-        return bool(self._near[self._launch_options.template_of[option]])
+    def has_any(self) -> bool:
+        """Whether any NodePool has limits."""
+        return any(self._has_limits)
+
+    def has_limits(self, template: int) -> bool:
+        """Whether the template's NodePool has limits."""
+        return self._has_limits[template]
+
+    def is_near(self, template: int) -> bool:
+        """Whether a limit of the template's NodePool is near."""
+        return bool(self._near[template])
+
+    def is_near_for(self, option: int) -> bool:
+        """Whether a limit is near for a launch option's NodePool."""
+        return bool(self._near[self._template_of[option]])

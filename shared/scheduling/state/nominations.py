@@ -1,19 +1,20 @@
-"""What earlier decisions have promised: machines on their way, and the pods that they were bought for.
+"""Nominations: pods that wait for the nodes that earlier decisions launched for them.
 
-A full machine is planned to its last milli-core, and no second look would fill it the same way. So pods keep the place
-that was planned for them until their machine is up, and buy nothing meanwhile. When machines come up one by one, the
-scheduler fills the first with pods of the others: whoever lost its place so waits until the others are up, and only
-then is it known who has no room. Nothing is stored but the pods' names on the claim; a promise ends by itself.
+A full node is planned to its last milli-core, and a second decision would not fill it in the same way. So pods stay
+nominated for the node that was planned for them until it is up, and nothing is launched for them meanwhile. When nodes
+come up one by one, kube-scheduler fills the first with pods that were planned for others. A pod that loses its node
+this way is deferred until the other nodes are up, as only then it is known which pods have no capacity. Only the pods'
+names are stored, on the NodeClaim; a nomination ends by itself.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -21,6 +22,7 @@ from shared.api.meta import condition
 from shared.api.pods import requests
 from shared.api.quantity import QuantityError
 from shared.scheduling.rules.host_ports import host_ports
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,156 +35,162 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 NOMINATION_WINDOW = timedelta(seconds=10)
-"""How long after a node is up its pods may still come: the longest that kube-scheduler lets a pod wait between tries
+"""How long pods stay nominated for a node after it is initialized: the longest that kube-scheduler backs off from a pod
 (podMaxBackoffSeconds)."""
 DEFERRAL_TIMEOUT = timedelta(minutes=2)
-"""How old a claim may be while a pod that lost its place there waits for other machines: most come up sooner."""
+"""The age of a NodeClaim at which pods that lost its node are no longer deferred: most nodes are up sooner."""
 
 _MAX_ANNOTATION_LENGTH = 200 * 1024
-"""Characters of names on one claim; all annotations of an object may have 256 KiB."""
+"""Characters of pod names on one NodeClaim; all annotations of an object may have 256 KiB."""
 
 
-@dataclass(frozen=True)
-class Nominations:
-    """The places less what is promised on them, the pods by the place that they keep, and those that wait for room."""
+class Nominations(Struct, eq=False):
+    """The cluster state less nominated pods, these pods (namespace/name) by node, and the deferred pods."""
 
     cluster_state: ClusterState
-    nominated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    deferred: frozenset[str] = frozenset()
+    pods_by_node: Mapping[str, tuple[str, ...]]
+    deferred: frozenset[str]
 
 
 def planned_pods_annotation(pods: Iterable[str]) -> str:
-    """Pods (namespace/name) as a claim's annotation names them; too many are cut off, and count as not promised."""
+    """The value of the annotation that names a NodeClaim's pods (namespace/name); pods beyond its limit are cut off."""
     text = ",".join(pods)
     return text if len(text) <= _MAX_ANNOTATION_LENGTH else text[: text.rindex(",", 0, _MAX_ANNOTATION_LENGTH)]
 
 
-def nominate(cluster_state: ClusterState, snapshot: Snapshot, waiting: Mapping[str, Pod]) -> Nominations:
-    """Seat the waiting pods (by namespace/name) on the machines that were bought for them, as far as they fit there.
+def nominate(cluster_state: ClusterState, snapshot: Snapshot, pending: Mapping[str, Pod]) -> Nominations:
+    """Nominates pending pods (by namespace/name) for the nodes that were launched for them, where they still fit.
 
-    Pods that are neither ``seated`` nor ``held`` are free to be placed anywhere.
+    Pods that are neither nominated nor deferred may be scheduled anywhere.
     """
-    promises = list(_nominating_claims(cluster_state, snapshot)) if waiting else []
-    if not promises:
-        return Nominations(cluster_state)
-    rooms: dict[str, _NominatedNode] = {}
-    lost: list[tuple[bytes, str, Resources]] = []
-    promised: set[str] = set()
-    for claim, place in promises:
-        room = rooms.setdefault(place.name, _NominatedNode(place, _terms(claim), _up_for(claim, snapshot.taken_at)))
+    planned = list(_claims_with_planned_pods(cluster_state, snapshot)) if pending else []
+    if not planned:
+        return Nominations(cluster_state, {}, frozenset())
+    nodes: dict[str, _NominatedNode] = {}
+    lost: list[tuple[str, bytes, Resources]] = []
+    seen: set[str] = set()
+    for claim, state_node in planned:
+        node = nodes.setdefault(state_node.name, _NominatedNode(state_node, claim, snapshot.taken_at))
         for key in claim.metadata.annotations[names.PLANNED_PODS].split(","):
-            pod = waiting.get(key)
-            if pod is None or key in promised or _is_younger(pod, claim):
+            pod = pending.get(key)
+            if pod is None or key in seen or _is_younger(pod, claim):
                 continue
-            promised.add(key)
+            seen.add(key)
             try:
-                asked = requests(pod)
+                pod_requests = requests(pod)
             except QuantityError:
                 continue
-            is_open = room.up_for is None or room.up_for < NOMINATION_WINDOW
-            if is_open and room.add_pod(pod, asked):
+            if node.is_open and node.add_pod(pod, pod_requests):
                 continue
-            # One that runs on a node that is leaving had its place: it is planned for like any other.
+            # A pod that runs on a leaving node has had its node: it is scheduled like any other.
             if not pod.spec.node_name and _age(claim, snapshot.taken_at) < DEFERRAL_TIMEOUT:
-                lost.append((room.terms, key, asked))
-    deferred = _defer(sorted(lost, key=lambda entry: entry[1]), [r for r in rooms.values() if r.up_for is None])
-    places = tuple(rooms[p.name].place() if p.name in rooms else p for p in cluster_state.nodes)
-    nominated = {name: tuple(sorted(p.key for p in room.pods)) for name, room in rooms.items() if room.pods}
-    return Nominations(replace(cluster_state, nodes=places), nominated, deferred)
+                lost.append((key, node.shape, pod_requests))
+    deferred = _defer(
+        sorted(lost, key=lambda entry: entry[0]), [n for n in nodes.values() if n.initialized_for is None]
+    )
+    state_nodes = tuple(nodes[n.name].state_node() if n.name in nodes else n for n in cluster_state.nodes)
+    pods_by_node = {name: tuple(sorted(pod.key for pod in node.pods)) for name, node in nodes.items() if node.pods}
+    return Nominations(replace(cluster_state, nodes=state_nodes), pods_by_node, deferred)
 
 
-@dataclass
 class _NominatedNode:
-    """A place's room while promises are counted off. ``up_for``: how long its node is up; None: it isn't yet."""
+    """A node while nominated pods are subtracted from what is available on it."""
 
-    origin: StateNode
-    terms: bytes
-    up_for: timedelta | None
-    pods: list[Pod] = field(default_factory=list)
+    def __init__(self, state_node: StateNode, claim: NodeClaim, now: datetime) -> None:
+        self.initial = state_node
+        self.shape = _shape(claim)
+        self.initialized_for = _initialized_for(claim, now)
+        self.pods: list[Pod] = []
+        self._available = dict(state_node.available)
 
-    def __post_init__(self) -> None:
-        self.left = dict(self.origin.available)
+    @property
+    def is_open(self) -> bool:
+        """Whether pods may still be nominated for it."""
+        return self.initialized_for is None or self.initialized_for < NOMINATION_WINDOW
 
-    def add_pod(self, pod: Pod, asked: Resources) -> bool:
-        """Let the pod have its place. False if there is no room for it."""
-        if any(self.left.get(name, 0) < amount for name, amount in asked.items()):
+    def add_pod(self, pod: Pod, pod_requests: Resources) -> bool:
+        """Nominates the pod. False if it doesn't fit."""
+        if any(self._available.get(name, 0) < amount for name, amount in pod_requests.items()):
             return False
-        self.take(asked)
+        self.take(pod_requests)
         self.pods.append(pod)
         return True
 
-    def take(self, asked: Resources) -> Resources:
-        """Take as much as there is; what is still wanted."""
-        found = {name: max(0, min(amount, self.left.get(name, 0))) for name, amount in asked.items()}
-        for name, amount in found.items():
-            self.left[name] = self.left.get(name, 0) - amount
-        return {name: amount - found[name] for name, amount in asked.items() if amount > found[name]}
+    def take(self, amounts: Resources) -> Resources:
+        """Subtracts as much of these amounts as is available; returns the rest."""
+        taken = {name: max(0, min(amount, self._available.get(name, 0))) for name, amount in amounts.items()}
+        for name, amount in taken.items():
+            self._available[name] = self._available.get(name, 0) - amount
+        return {name: amount - taken[name] for name, amount in amounts.items() if amount > taken[name]}
 
-    def place(self) -> StateNode:
-        """The place as it is for all others."""
-        ports = self.origin.ports.union(*(host_ports(p.spec) for p in self.pods))
-        return replace(self.origin, available=self.left, pods=(*self.origin.pods, *self.pods), ports=ports)
+    def state_node(self) -> StateNode:
+        """The node as other pods may use it."""
+        ports = self.initial.ports.union(*(host_ports(pod.spec) for pod in self.pods))
+        pods = (*self.initial.pods, *self.pods)
+        return replace(self.initial, available=self._available, pods=pods, ports=ports)
 
 
-def _defer(lost: Iterable[tuple[bytes, str, Resources]], rooms: Iterable[_NominatedNode]) -> frozenset[str]:
-    """Which of the pods wait: those for whom a machine of their terms is to come that is large enough for them.
+def _defer(lost: Iterable[tuple[str, bytes, Resources]], coming: Iterable[_NominatedNode]) -> frozenset[str]:
+    """The pods that are deferred: those for which a node of their NodeClaim's shape is coming that is large enough.
 
-    How much room is left for them is known only when the scheduler has filled it. What is free there now is taken.
+    How much of it kube-scheduler leaves for them isn't known yet. What is available on these nodes is taken.
     """
-    coming: defaultdict[bytes, list[_NominatedNode]] = defaultdict(list)
-    for room in rooms:
-        coming[room.terms].append(room)
+    coming_by_shape: defaultdict[bytes, list[_NominatedNode]] = defaultdict(list)
+    for node in coming:
+        coming_by_shape[node.shape].append(node)
     deferred = set()
-    for terms, key, asked in lost:
-        some = coming[terms]
-        if any(all(r.origin.available.get(name, 0) >= amount for name, amount in asked.items()) for r in some):
+    for key, shape, pod_requests in lost:
+        nodes = coming_by_shape[shape]
+        if any(all(n.initial.available.get(name, 0) >= amount for name, amount in pod_requests.items()) for n in nodes):
             deferred.add(key)
-            for room in some:
-                asked = room.take(asked)  # noqa: PLW2901 - what is left of it
+            missing = pod_requests
+            for node in nodes:
+                missing = node.take(missing)
     return frozenset(deferred)
 
 
-def _nominating_claims(cluster_state: ClusterState, snapshot: Snapshot) -> Iterator[tuple[NodeClaim, StateNode]]:
-    """The claims that may still have pods to come, the youngest first, each with its place."""
+def _claims_with_planned_pods(cluster_state: ClusterState, snapshot: Snapshot) -> Iterator[tuple[NodeClaim, StateNode]]:
+    """The NodeClaims whose planned pods may still come, the youngest first, each with its node."""
     claims = [
-        c
-        for c in snapshot.node_claims
-        if c.metadata.annotations.get(names.PLANNED_PODS)
-        and c.metadata.deletion_timestamp is None
-        and (_age(c, snapshot.taken_at) < DEFERRAL_TIMEOUT or _up_for(c, snapshot.taken_at) is None)
+        claim
+        for claim in snapshot.node_claims
+        if claim.metadata.annotations.get(names.PLANNED_PODS)
+        and claim.metadata.deletion_timestamp is None
+        and (_age(claim, snapshot.taken_at) < DEFERRAL_TIMEOUT or _initialized_for(claim, snapshot.taken_at) is None)
     ]
     if not claims:
         return
-    places = {p.name: p for p in cluster_state.nodes}
-    of_provider = {n.spec.provider_id: n.metadata.name for n in snapshot.nodes if n.spec.provider_id}
+    nodes = {node.name: node for node in cluster_state.nodes}
+    name_by_provider_id = {n.spec.provider_id: n.metadata.name for n in snapshot.nodes if n.spec.provider_id}
     for claim in sorted(claims, key=lambda c: (_age(c, snapshot.taken_at), c.name)):
-        node = claim.status.node_name or of_provider.get(claim.status.provider_id, "")
-        place = places.get(node) or places.get(claim.name)
-        if place is not None:
-            yield claim, place
+        name = claim.status.node_name or name_by_provider_id.get(claim.status.provider_id, "")
+        node = nodes.get(name) or nodes.get(claim.name)
+        if node is not None:
+            yield claim, node
 
 
-def _up_for(claim: NodeClaim, now: datetime) -> timedelta | None:
-    """How long its node is up; None: it isn't."""
-    up = condition(claim.status.conditions, nodeclaim.INITIALIZED)
-    if up is None or up.status != "True":
+def _initialized_for(claim: NodeClaim, now: datetime) -> timedelta | None:
+    """How long its node has been initialized; None if it isn't."""
+    initialized = condition(claim.status.conditions, nodeclaim.INITIALIZED)
+    if initialized is None or initialized.status != "True":
         return None
-    return now - up.last_transition_time if up.last_transition_time is not None else timedelta.max
+    since = initialized.last_transition_time
+    return now - since if since is not None else timedelta.max
 
 
 def _age(claim: NodeClaim, now: datetime) -> timedelta:
-    made = claim.metadata.creation_timestamp
-    return now - made if made is not None else timedelta()
+    created = claim.metadata.creation_timestamp
+    return now - created if created is not None else timedelta()
 
 
 def _is_younger(pod: Pod, claim: NodeClaim) -> bool:
-    """Whether the pod is not the one that the claim was made for, but a later one of its name."""
-    made, asked = pod.metadata.creation_timestamp, claim.metadata.creation_timestamp
-    return made is not None and asked is not None and made > asked
+    """Whether the pod was created after the NodeClaim: another pod of the same name was planned there."""
+    pod_created, claim_created = pod.metadata.creation_timestamp, claim.metadata.creation_timestamp
+    return pod_created is not None and claim_created is not None and pod_created > claim_created
 
 
-def _terms(claim: NodeClaim) -> bytes:
-    """What claims have in common whose pods may take each other's places: all but the size."""
+def _shape(claim: NodeClaim) -> bytes:
+    """Equal for NodeClaims that differ at most in instance type: their pods may take each other's capacity."""
     requirements = [r for r in claim.spec.requirements if names.normalize_key(r.key) != names.INSTANCE_TYPE]
     pool = claim.metadata.labels.get(names.NODEPOOL, "")
     return msgspec.json.encode([pool, requirements, claim.spec.taints])

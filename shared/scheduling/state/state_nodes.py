@@ -1,13 +1,13 @@
-"""What is there already: nodes, and claims on their way, as places with room.
+"""The nodes that exist or are on their way, with what is available on them: Karpenter's cluster state.
 
-A claim without a node, or whose node isn't initialized, counts with what its status says it will have, and its startup
-taints are passed over: they go before pods come. Labels are columns, so that a class of pods is judged against all
-nodes at once. Source: Karpenter's cluster state, docs/facts/karpenter.md section 3.
+A NodeClaim without a node, or whose node isn't initialized, counts with the resources of its status; its startup taints
+and taints that the cloud provider removes are ignored, as they are gone before pods come. Labels are columns, so a pod
+group is evaluated against all nodes at once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,11 +17,17 @@ from shared.api import labels as names
 from shared.api.kubernetes import Taint
 from shared.api.pods import is_daemon, is_terminal, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
-from shared.api.taints import REPELLING, same_taint, tolerates_all
+from shared.api.taints import same_taint
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
 from shared.scheduling.rules.volume_topology import VolumeError
-from shared.scheduling.state.offerings import Column, allowed_in, catalog_of, column
+from shared.scheduling.state.instance_type_arrays import (
+    LabelColumn,
+    allowed_in,
+    instance_type_arrays,
+    label_column,
+)
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,13 +39,13 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.rules.requirements import Requirements
-    from shared.scheduling.rules.volume_topology import Storage
+    from shared.scheduling.rules.volume_topology import MountedVolume, Storage
     from shared.scheduling.state.daemonsets import DaemonSetPod
     from shared.snapshot import Snapshot
 
-    BoolArray = NDArray[np.bool_]
+    Bools = NDArray[np.bool_]
 
-_EPHEMERAL = (
+_EPHEMERAL_TAINTS = (
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
     "node.cloudprovider.kubernetes.io/uninitialized",
@@ -48,9 +54,11 @@ _EPHEMERAL = (
 _encode = msgspec.msgpack.Encoder().encode
 
 
-@dataclass(frozen=True, kw_only=True)
-class StateNode:
-    """A node, or a claim whose node is on its way. ``room`` is what pods and daemons leave of it."""
+class StateNode(Struct, kw_only=True, eq=False):
+    """A node, or a NodeClaim whose node is on its way.
+
+    ``available`` is what its pods and its DaemonSets' pods leave; ``ports`` are the host ports that they take.
+    """
 
     name: str
     node_pool: str
@@ -64,37 +72,37 @@ class StateNode:
     ports: frozenset[HostPort] = frozenset()
 
 
-@dataclass(frozen=True)
-class ClusterState:
-    """All places, initialized first, then by name, and what the pools have in use.
+class ClusterState(Struct, eq=False):
+    """All nodes that pods may be scheduled on, initialized ones first, then by name; and NodePools' usage.
 
-    ``mounted``: the volumes of the pods that run, by place, where their number is limited.
+    ``usage`` and ``node_counts`` are by NodePool and include nodes that are leaving, ``leaving`` are these nodes.
+    ``mounted_volumes`` are by node, where its CSI drivers limit their number.
     """
 
     nodes: tuple[StateNode, ...]
     usage: Mapping[str, Resources]
     node_counts: Mapping[str, int]
     leaving: frozenset[str]
-    mounted_volumes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
-    _columns: dict[str, Column] = field(default_factory=dict)
-    _masks: dict[tuple[str, ValueSet], BoolArray] = field(default_factory=dict)
+    mounted_volumes: Mapping[str, frozenset[MountedVolume]] = {}
+    columns: dict[str, LabelColumn] = {}
+    masks: dict[tuple[str, ValueSet], Bools] = {}
 
-    def column(self, key: str) -> Column:
-        """The values of one label over all places."""
-        found = self._columns.get(key)
-        if found is None:
-            found = self._columns[key] = column([p.labels.get(key) for p in self.nodes])
-        return found
+    def column(self, key: str) -> LabelColumn:
+        """The values of a label on all nodes."""
+        column = self.columns.get(key)
+        if column is None:
+            column = self.columns[key] = label_column([node.labels.get(key) for node in self.nodes])
+        return column
 
-    def allowed(self, requirements: Requirements) -> BoolArray:
-        """Which places the requirements allow."""
-        found = np.ones(len(self.nodes), np.bool_)
+    def allowed(self, requirements: Requirements) -> Bools:
+        """Which nodes the requirements allow."""
+        allowed_nodes = np.ones(len(self.nodes), np.bool_)
         for key, allowed in requirements.items():
-            mask = self._masks.get((key, allowed))
+            mask = self.masks.get((key, allowed))
             if mask is None:
-                mask = self._masks[key, allowed] = self.column(key).allowed(allowed)
-            found &= mask
-        return found
+                mask = self.masks[key, allowed] = self.column(key).allowed(allowed)
+            allowed_nodes &= mask
+        return allowed_nodes
 
 
 def build_cluster_state(
@@ -103,59 +111,131 @@ def build_cluster_state(
     daemons: Sequence[DaemonSetPod],
     leaving: frozenset[str],
 ) -> ClusterState:
-    """Every place that pods may go to; those of ``leaving``, or being deleted, are only counted against limits."""
-    claim_of_node = {c.status.node_name: c for c in snapshot.node_claims if c.status.node_name}
-    claim_of_provider = {c.status.provider_id: c for c in snapshot.node_claims if c.status.provider_id}
-    bound: dict[str, list[Pod]] = {}
-    for pod in snapshot.pods:
-        if pod.spec.node_name and not is_terminal(pod):
-            bound.setdefault(pod.spec.node_name, []).append(pod)
-    limits = {
-        c.metadata.name: {
-            d.name: d.allocatable.count for d in c.spec.drivers if d.allocatable and d.allocatable.count is not None
-        }
-        for c in snapshot.csi_nodes
-    }
-    places: list[StateNode] = []
-    gone: set[str] = set()
-    used: dict[str, Resources] = {}
-    counts: dict[str, int] = {}
-    seen: set[str] = set()
-    requests: dict[bytes, tuple[Resources, frozenset[HostPort]]] = {}
+    """The state of all nodes; those of ``leaving`` or being deleted only count against limits.
+
+    ``instance_types`` by NodePool serve NodeClaims that aren't launched yet.
+    """
+    builder = _Builder(snapshot, instance_types, daemons, leaving)
     for node in snapshot.nodes:
-        claim = claim_of_node.get(node.metadata.name) or claim_of_provider.get(node.spec.provider_id or "\0")
-        if claim is not None:
-            seen.add(claim.name)
-        place = _node(node, claim, bound.get(node.metadata.name, ()), limits.get(node.metadata.name, {}))
-        _count(place, used, counts)
-        away = node.metadata.deletion_timestamp or (claim is not None and claim.metadata.deletion_timestamp)
-        marked = node.metadata.name in leaving or (claim is not None and claim.name in leaving)
-        if away or marked or any(t.key == names.DISRUPTED_TAINT for t in node.spec.taints):
-            if away or marked:
-                gone.add(node.metadata.name)
-            continue
-        places.append(_less_pods(place, daemons, requests))
+        builder.add_node(node)
     for claim in snapshot.node_claims:
-        if claim.name in seen:
-            continue
-        place = _claim(claim, instance_types)
-        _count(place, used, counts)
-        if claim.metadata.deletion_timestamp is None and claim.name not in leaving:
-            places.append(_less_pods(place, daemons, requests))
-    places.sort(key=lambda p: (not p.initialized, p.name))
-    return ClusterState(tuple(places), used, counts, frozenset(gone))
+        builder.add_claim(claim)
+    nodes = sorted(builder.nodes, key=lambda node: (not node.initialized, node.name))
+    return ClusterState(tuple(nodes), builder.usage, builder.node_counts, frozenset(builder.leaving_nodes))
 
 
-def mounted_volumes(nodes: Iterable[StateNode], storage: Storage) -> dict[str, frozenset[tuple[str, str]]]:
-    """The (driver, volume) pairs that the pods of each node mount, for nodes that limit their number.
+class _Builder:
+    """Collects nodes, then the NodeClaims that have none yet."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        instance_types: Mapping[str, tuple[InstanceType, ...]],
+        daemons: Sequence[DaemonSetPod],
+        leaving: frozenset[str],
+    ) -> None:
+        self.nodes: list[StateNode] = []
+        self.usage: dict[str, Resources] = {}
+        self.node_counts: dict[str, int] = {}
+        self.leaving_nodes: set[str] = set()
+        self._instance_types = instance_types
+        self._daemons = daemons
+        self._leaving = leaving
+        self._claims_with_node: set[str] = set()
+        self._requests: dict[bytes, tuple[Resources, frozenset[HostPort]]] = {}
+        self._claim_by_node = {c.status.node_name: c for c in snapshot.node_claims if c.status.node_name}
+        self._claim_by_provider_id = {c.status.provider_id: c for c in snapshot.node_claims if c.status.provider_id}
+        self._pods_by_node: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in snapshot.pods:
+            if pod.spec.node_name and not is_terminal(pod):
+                self._pods_by_node[pod.spec.node_name].append(pod)
+        self._volume_limits = {
+            csi_node.metadata.name: {
+                driver.name: driver.allocatable.count
+                for driver in csi_node.spec.drivers
+                if driver.allocatable and driver.allocatable.count is not None
+            }
+            for csi_node in snapshot.csi_nodes
+        }
+
+    def add_node(self, node: Node) -> None:
+        name = node.metadata.name
+        claim = self._claim_by_node.get(name)
+        if claim is None and node.spec.provider_id:
+            claim = self._claim_by_provider_id.get(node.spec.provider_id)
+        if claim is not None:
+            self._claims_with_node.add(claim.name)
+        state_node = _from_node(node, claim, self._pods_by_node.get(name, ()), self._volume_limits.get(name, {}))
+        self._count_usage(state_node)
+        if self._is_leaving(node, claim):
+            self.leaving_nodes.add(name)
+        elif not any(t.key == names.DISRUPTED_TAINT for t in node.spec.taints):
+            self.nodes.append(self._less_pods(state_node))
+
+    def _is_leaving(self, node: Node, claim: NodeClaim | None) -> bool:
+        if node.metadata.deletion_timestamp or node.metadata.name in self._leaving:
+            return True
+        return claim is not None and bool(claim.metadata.deletion_timestamp or claim.name in self._leaving)
+
+    def add_claim(self, claim: NodeClaim) -> None:
+        if claim.name in self._claims_with_node:
+            return
+        state_node = _from_claim(claim, self._instance_types)
+        self._count_usage(state_node)
+        if claim.metadata.deletion_timestamp is None and claim.name not in self._leaving:
+            self.nodes.append(self._less_pods(state_node))
+
+    def _count_usage(self, node: StateNode) -> None:
+        if node.node_pool:
+            self.usage[node.node_pool] = add(self.usage.get(node.node_pool, {}), node.capacity)
+            self.node_counts[node.node_pool] = self.node_counts.get(node.node_pool, 0) + 1
+
+    def _less_pods(self, node: StateNode) -> StateNode:
+        """The node less its pods, and less DaemonSets' pods that don't run there yet."""
+        available = dict(node.available)
+        daemon_requests: Resources = {}
+        ports: set[HostPort] = set()
+        for daemon in self._daemons:
+            if daemon.runs_on_node(node.labels, node.taints):
+                daemon_requests = add(daemon_requests, daemon.requests)
+                ports |= daemon.ports
+        running_daemon_requests: Resources = {}
+        for pod in node.pods:
+            requests, pod_ports = self._requests_of(pod.spec)
+            for resource, amount in requests.items():
+                available[resource] = available.get(resource, 0) - amount
+            ports |= pod_ports
+            if daemon_requests and is_daemon(pod):
+                running_daemon_requests = add(running_daemon_requests, requests)
+        for resource, amount in daemon_requests.items():
+            missing = max(0, amount - running_daemon_requests.get(resource, 0))
+            if missing:
+                available[resource] = available.get(resource, 0) - missing
+        return msgspec.structs.replace(node, available=available, ports=frozenset(ports))
+
+    def _requests_of(self, spec: PodSpec) -> tuple[Resources, frozenset[HostPort]]:
+        """The requests and host ports of a running pod; one with invalid requests counts only as a pod."""
+        key = _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
+        requests_and_ports = self._requests.get(key)
+        if requests_and_ports is None:
+            try:
+                requests = spec_requests(spec)
+            except QuantityError:
+                requests = {"pods": 1}
+            requests_and_ports = self._requests[key] = (requests, host_ports(spec))
+        return requests_and_ports
+
+
+def mounted_volumes(nodes: Iterable[StateNode], storage: Storage) -> dict[str, frozenset[MountedVolume]]:
+    """The volumes that the pods of each node mount, for nodes that limit their number.
 
     Pods whose volumes can't be read are skipped.
     """
-    volumes_by_node: dict[str, frozenset[tuple[str, str]]] = {}
+    volumes_by_node: dict[str, frozenset[MountedVolume]] = {}
     for node in nodes:
         if not node.volume_limits:
             continue
-        mounted: set[tuple[str, str]] = set()
+        mounted: set[MountedVolume] = set()
         for pod in node.pods:
             try:
                 mounted |= storage.volumes_of(pod).mounted_volumes
@@ -165,78 +245,52 @@ def mounted_volumes(nodes: Iterable[StateNode], storage: Storage) -> dict[str, f
     return volumes_by_node
 
 
-def _count(place: StateNode, used: dict[str, Resources], counts: dict[str, int]) -> None:
-    if place.node_pool:
-        used[place.node_pool] = add(used.get(place.node_pool, {}), place.capacity)
-        counts[place.node_pool] = counts.get(place.node_pool, 0) + 1
-
-
-def _quantities(raw: Mapping[str, str | int | float]) -> Resources:
-    """What is readable of a status; a controller wrote it, so a quantity that isn't one counts as nothing there."""
-    try:
-        return parse_resources(raw)
-    except QuantityError:
-        return {}
-
-
-def _canonical(labels: Mapping[str, str]) -> dict[str, str]:
-    found = {names.normalize_key(k): v for k, v in labels.items()}
-    found.update((k, v) for k, v in labels.items() if names.normalize_key(k) == k)
-    return found
-
-
-def _node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], limits: Mapping[str, int]) -> StateNode:
-    labels = _canonical(node.metadata.labels)
+def _from_node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], volume_limits: Mapping[str, int]) -> StateNode:
+    """A node with its whole allocatable as available."""
+    labels = _normalized(node.metadata.labels)
     labels.setdefault(names.HOSTNAME, node.metadata.name)
     managed = names.NODEPOOL in labels or claim is not None
     initialized = not managed or labels.get(names.INITIALIZED) == "true"
-    room, capacity = _quantities(node.status.allocatable), _quantities(node.status.capacity)
+    available, capacity = _quantities(node.status.allocatable), _quantities(node.status.capacity)
     taints = list(node.spec.taints)
     if node.spec.unschedulable:
         taints.append(Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule"))
     if not initialized:
-        startup = claim.spec.startup_taints if claim is not None else []
-        taints = [t for t in taints if t.key not in _EPHEMERAL and not any(same_taint(t, s) for s in startup)]
+        startup_taints = claim.spec.startup_taints if claim is not None else []
+        taints = [
+            taint
+            for taint in taints
+            if taint.key not in _EPHEMERAL_TAINTS and not any(same_taint(taint, s) for s in startup_taints)
+        ]
         if claim is not None:
             labels = {**_claim_labels(claim), **labels}
-            room = {**_quantities(claim.status.allocatable), **{k: v for k, v in room.items() if v}}
+            available = {**_quantities(claim.status.allocatable), **{k: v for k, v in available.items() if v}}
             capacity = {**_quantities(claim.status.capacity), **{k: v for k, v in capacity.items() if v}}
     return StateNode(
         name=node.metadata.name,
         node_pool=labels.get(names.NODEPOOL, ""),
         labels=labels,
         taints=tuple(taints),
-        available=room,
+        available=available,
         capacity=capacity,
         initialized=initialized,
         pods=tuple(pods),
-        volume_limits=limits,
+        volume_limits=volume_limits,
     )
 
 
-def _claim_labels(claim: NodeClaim) -> dict[str, str]:
-    found = _canonical(claim.metadata.labels)
-    try:
-        for key, allowed in parse(claim.spec.requirements).items():
-            if allowed.single is not None:
-                found.setdefault(key, allowed.single)
-    except RequirementError:
-        return found
-    return found
-
-
-def _claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceType, ...]]) -> StateNode:
+def _from_claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceType, ...]]) -> StateNode:
     labels = _claim_labels(claim)
-    pool = labels.get(names.NODEPOOL, "")
-    room, capacity = _quantities(claim.status.allocatable), _quantities(claim.status.capacity)
-    if not room and pool in instance_types:
-        room, capacity = _least(claim, instance_types[pool])
+    node_pool = labels.get(names.NODEPOOL, "")
+    available, capacity = _quantities(claim.status.allocatable), _quantities(claim.status.capacity)
+    if not available and node_pool in instance_types:
+        available, capacity = _bounds(claim, instance_types[node_pool])
     return StateNode(
         name=claim.name,
-        node_pool=pool,
+        node_pool=node_pool,
         labels={**labels, names.HOSTNAME: claim.name},
         taints=tuple(claim.spec.taints),
-        available=room,
+        available=available,
         capacity=capacity,
         initialized=False,
         pods=(),
@@ -244,68 +298,45 @@ def _claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceType, ..
     )
 
 
-def _least(claim: NodeClaim, types: tuple[InstanceType, ...]) -> tuple[Resources, Resources]:
-    """What a claim that isn't launched yet has whichever of its types it becomes, and the most that it may count."""
-    catalog = catalog_of(types)
+def _bounds(claim: NodeClaim, types: tuple[InstanceType, ...]) -> tuple[Resources, Resources]:
+    """For a claim that isn't launched yet: the least allocatable and the largest capacity of its instance types."""
+    arrays = instance_type_arrays(types)
     try:
-        mask, _ = allowed_in(catalog, parse(claim.spec.requirements))
+        allowed, _ = allowed_in(arrays, parse(claim.spec.requirements))
     except RequirementError:
         return {}, {}
-    if not mask.any():
+    if not allowed.any():
         return {}, {}
-    least, most = catalog.allocatable[mask].min(0).tolist(), catalog.capacity[mask].max(0).tolist()
+    least, largest = arrays.allocatable[allowed].min(0).tolist(), arrays.capacity[allowed].max(0).tolist()
     return (
-        {r: v for r, v in zip(catalog.resources, least, strict=True) if v},
-        {r: v for r, v in zip(catalog.resources, most, strict=True) if v},
+        {r: v for r, v in zip(arrays.resources, least, strict=True) if v},
+        {r: v for r, v in zip(arrays.resources, largest, strict=True) if v},
     )
 
 
-def _less_pods(
-    place: StateNode, daemons: Sequence[DaemonSetPod], known: dict[bytes, tuple[Resources, frozenset[HostPort]]]
-) -> StateNode:
-    """The place less its pods and the daemons that are still to come; ``known`` remembers what pod specs ask for."""
-    room = dict(place.available)
-    coming: Resources = {}
-    ports: set[HostPort] = set()
-    for daemon in daemons:
-        if tolerates_all(daemon.tolerations, place.taints, effects=REPELLING) and any(
-            all(allowed.has(place.labels.get(key)) for key, allowed in a.items()) for a in daemon.alternatives
-        ):
-            coming = add(coming, daemon.requests)
-            ports |= daemon.ports
-    running: Resources = {}
-    for pod in place.pods:
-        spec = pod.spec
-        key = _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
-        asked = known.get(key)
-        if asked is None:
-            asked = known[key] = _asked(spec)
-        for name, amount in asked[0].items():
-            room[name] = room.get(name, 0) - amount
-        ports |= asked[1]
-        if coming and is_daemon(pod):
-            running = add(running, asked[0])
-    for name, amount in coming.items():
-        left = max(0, amount - running.get(name, 0))
-        if left:
-            room[name] = room.get(name, 0) - left
-    return StateNode(
-        name=place.name,
-        node_pool=place.node_pool,
-        labels=place.labels,
-        taints=place.taints,
-        available=room,
-        capacity=place.capacity,
-        initialized=place.initialized,
-        pods=place.pods,
-        volume_limits=place.volume_limits,
-        ports=frozenset(ports),
-    )
-
-
-def _asked(spec: PodSpec) -> tuple[Resources, frozenset[HostPort]]:
-    """What a running pod takes of its node; one whose quantities mean nothing takes its place among the pods alone."""
+def _claim_labels(claim: NodeClaim) -> dict[str, str]:
+    """The labels that the claim's node will have for sure: its own, and requirements with one value."""
+    labels = _normalized(claim.metadata.labels)
     try:
-        return spec_requests(spec), host_ports(spec)
+        requirements = parse(claim.spec.requirements)
+    except RequirementError:
+        return labels
+    for key, allowed in requirements.items():
+        if allowed.single is not None:
+            labels.setdefault(key, allowed.single)
+    return labels
+
+
+def _normalized(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels with deprecated keys replaced; a current key wins over its deprecated one."""
+    normalized = {names.normalize_key(k): v for k, v in labels.items()}
+    normalized.update((k, v) for k, v in labels.items() if names.normalize_key(k) == k)
+    return normalized
+
+
+def _quantities(raw: Mapping[str, str | int | float]) -> Resources:
+    """The quantities of a status; none if one of them is invalid."""
+    try:
+        return parse_resources(raw)
     except QuantityError:
-        return {"pods": 1}, host_ports(spec)
+        return {}

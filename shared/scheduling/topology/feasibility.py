@@ -1,179 +1,90 @@
-"""What a class of pods may be placed on, judged against everything at once.
+"""Which launch options, offerings and existing nodes are feasible for a pod group, evaluated for all of them at once.
 
-A kind is a class with its choices made: which preferences still count, which alternative of its affinity, which
-topology domains. Its masks over rows, offerings and existing places are all that packing looks at.
+A feasibility belongs to a group with its choices made: which preferences count, which alternative of its node affinity,
+which topology domains. Packing looks at nothing but its masks over launch options, offerings and nodes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from shared.api.taints import EFFECTS, REPELLING, untolerated
 from shared.scheduling.rules.host_ports import ports_conflict
-from shared.scheduling.rules.requirements import Requirements, ValueSet, both, contradiction, only, signature
+from shared.scheduling.rules.requirements import (
+    Requirements,
+    ValueSet,
+    conflicting_key,
+    intersect,
+    only,
+    signature,
+)
 from shared.scheduling.topology.host_counts import HostRules
+from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from shared.api.kubernetes import Toleration
     from shared.scheduling.rules.host_ports import HostPort
-    from shared.scheduling.state.launch_options import LaunchOptions
+    from shared.scheduling.rules.volume_topology import MountedVolume
+    from shared.scheduling.state.launch_options import LaunchOptions, NodeClaimTemplate
     from shared.scheduling.state.state_nodes import ClusterState
 
-    BoolArray = NDArray[np.bool_]
+    Bools = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
     Pins = tuple[tuple[str, str], ...]
+    """Topology keys with the value that is chosen."""
+    Masks = tuple[Bools, Ints, Bools, Bools]
+    """Launch options; by launch option the number of the custom labels that are required; offerings; nodes."""
+    TolerationsKey = tuple[tuple[str, str, str, str], ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Feasibility:
-    """Where pods of one class may go.
+class Feasibility(Struct, eq=False, dict=True):
+    """Where pods of one group may run.
 
-    ``custom`` numbers, by row, what they ask of labels that only pools define; ``mask_key`` is equal for kinds that may
-    go to the same machines, ``asked`` for those of equal requirements.
+    ``custom`` numbers, by launch option, the requirements on labels that only NodePools define; 0 for none.
+    ``mask_key`` is equal for feasibilities with the same launch options and offerings, ``requirements_key`` for those
+    with equal requirements.
     """
 
     requirements: Requirements
-    options: BoolArray
-    custom: NDArray[np.int64]
-    offerings: BoolArray
-    nodes: BoolArray
+    options: Bools
+    custom: Ints
+    offerings: Bools
+    nodes: Bools
     host: HostRules
     ports: frozenset[HostPort]
-    mounted_volumes: frozenset[tuple[str, str]]
+    mounted_volumes: frozenset[MountedVolume]
     mask_key: int
     requirements_key: int = 0
 
     @cached_property
     def without_host_rules(self) -> Feasibility:
-        """The kind for machines on which nobody holds a rule about hosts."""
+        """The same for nodes whose pods have no rules about hosts."""
         return replace(self, host=HostRules())
 
     @property
     def launchable(self) -> bool:
-        """Whether there is any machine to buy for it."""
+        """Whether a new node could be launched for it."""
         return bool(self.options.any())
 
 
 class FeasibilityChecker:
-    """Judges requirements against the market and the inventory; remembers, as classes share most of them."""
+    """Evaluates requirements against launch options and existing nodes; remembers, as groups share most of them."""
 
     def __init__(self, launch_options: LaunchOptions, cluster_state: ClusterState) -> None:
         self.launch_options = launch_options
         self.cluster_state = cluster_state
-        self._customs: dict[tuple[tuple[str, ValueSet], ...], int] = {(): 0}
-        self._parts: dict[tuple[int, str, ValueSet], tuple[BoolArray | None, bool, ValueSet | None]] = {}
-        self._tolerated: dict[tuple[tuple[tuple[str, str, str, str], ...], bool], tuple[BoolArray, BoolArray]] = {}
+        self._custom_labels: dict[tuple[tuple[str, ValueSet], ...], int] = {(): 0}
+        self._tolerated: dict[tuple[TolerationsKey, bool], tuple[Bools, Bools]] = {}
         self._costs: dict[tuple[int, bytes], float] = {}
-        self._masks: dict[tuple[bytes, bytes, bytes], int] = {}
-        self._asked: dict[object, int] = {}
-        self._judged: dict[object, tuple[BoolArray, NDArray[np.int64], BoolArray, BoolArray]] = {}
-
-    def check(
-        self, requirements: Requirements, tolerations: tuple[Toleration, ...], *, tolerate_prefer_no_schedule: bool
-    ) -> tuple[BoolArray, NDArray[np.int64], BoolArray, BoolArray]:
-        """Rows, what is asked of custom labels by row, offerings, and places. ``soft``: PreferNoSchedule is no bar."""
-        key = (signature(requirements), tolerations_key(tolerations), tolerate_prefer_no_schedule)
-        found = self._judged.get(key)
-        if found is None:
-            found = self._judged[key] = self._check(
-                requirements, tolerations, tolerate_prefer_no_schedule=tolerate_prefer_no_schedule
-            )
-        return found
-
-    def _check(
-        self, requirements: Requirements, tolerations: tuple[Toleration, ...], *, tolerate_prefer_no_schedule: bool
-    ) -> tuple[BoolArray, NDArray[np.int64], BoolArray, BoolArray]:
-        launch_options = self.launch_options
-        templates, places = self.tolerated(tolerations, tolerate_prefer_no_schedule=tolerate_prefer_no_schedule)
-        options = np.zeros(len(launch_options.template_of), np.bool_)
-        custom = np.zeros(len(launch_options.template_of), np.int64)
-        offerings = np.ones(len(launch_options.offerings), np.bool_)
-        for key, allowed in requirements.items():
-            if key in launch_options.columns:
-                offerings &= launch_options.offerings_allowed(key, allowed)
-        for i, pool in enumerate(launch_options.templates):
-            if not templates[i]:
-                continue
-            mask = np.ones(len(pool.types), np.bool_)
-            narrowed: list[tuple[str, ValueSet]] = []
-            for key, allowed in sorted(requirements.items()):
-                if key in launch_options.columns:
-                    continue
-                if pool.catalog.knows(key):
-                    mask &= pool.catalog.types_allowed(key, allowed)[pool.types]
-                    continue
-                state = pool.state(key)
-                met = state & allowed
-                if met.empty:
-                    break
-                if met != state:
-                    narrowed.append((key, met))
-            else:
-                options[pool.options] = mask & np.isfinite(launch_options.price[pool.options][:, offerings]).any(1)
-                custom[pool.options] = self._customs.setdefault(tuple(narrowed), len(self._customs))
-        return options, custom, offerings, places & self.cluster_state.allowed(requirements)
-
-    def tolerated(
-        self, tolerations: tuple[Toleration, ...], *, tolerate_prefer_no_schedule: bool
-    ) -> tuple[BoolArray, BoolArray]:
-        """Which pools' and which places' taints are tolerated."""
-        key = (tolerations_key(tolerations), tolerate_prefer_no_schedule)
-        found = self._tolerated.get(key)
-        if found is None:
-            effects = REPELLING if tolerate_prefer_no_schedule else EFFECTS
-            carried = {
-                *(p.taints for p in self.launch_options.templates),
-                *(p.taints for p in self.cluster_state.nodes),
-            }
-            by_taints = {t: untolerated(tolerations, t, effects=effects) is None for t in carried}
-            found = self._tolerated[key] = (
-                np.fromiter(
-                    (by_taints[p.taints] for p in self.launch_options.templates),
-                    np.bool_,
-                    len(self.launch_options.templates),
-                ),
-                np.fromiter(
-                    (by_taints[p.taints] for p in self.cluster_state.nodes), np.bool_, len(self.cluster_state.nodes)
-                ),
-            )
-        return found
-
-    def cost(self, feasibility: Feasibility, requests: NDArray[np.int64]) -> float:
-        """The least share of a machine's price that a pod of this size takes, USD per hour; inf if none fits."""
-        key = (feasibility.mask_key, requests.tobytes())
-        found = self._costs.get(key)
-        if found is None:
-            found = self._costs[key] = self._cost(feasibility, requests)
-        return found
-
-    def _cost(self, feasibility: Feasibility, requests: NDArray[np.int64]) -> float:
-        if not feasibility.launchable:
-            return float("inf")
-        bought = self.launch_options.price[feasibility.options][:, feasibility.offerings].min(1)
-        needed = np.flatnonzero(requests)
-        share = (requests[needed] / np.maximum(self.launch_options.free[feasibility.options][:, needed], 1)).max(1)
-        share[share > 1] = np.inf
-        return float((bought * share).min())
-
-    def custom_values(self, number: int) -> Mapping[str, ValueSet]:
-        """What a number of ``custom`` stands for."""
-        return dict(list(self._customs)[number])
-
-    def _taken(self, ports: frozenset[HostPort]) -> BoolArray:
-        """The rows on which a daemon has one of these ports."""
-        found = np.zeros(len(self.launch_options.template_of), np.bool_)
-        for pool in self.launch_options.templates:
-            for daemon_ports, runs in pool.daemon_ports:
-                if ports_conflict(ports, daemon_ports):
-                    found[pool.options] |= runs
-        return found
+        self._mask_keys: dict[tuple[bytes, bytes, bytes], int] = {}
+        self._requirements_keys: dict[object, int] = {}
+        self._checked: dict[object, Masks] = {}
 
     def feasibility(
         self,
@@ -184,23 +95,135 @@ class FeasibilityChecker:
         tolerate_prefer_no_schedule: bool,
         pins: Pins = (),
         ports: frozenset[HostPort] = frozenset(),
-        mounted_volumes: frozenset[tuple[str, str]] = frozenset(),
+        mounted_volumes: frozenset[MountedVolume] = frozenset(),
     ) -> Feasibility | None:
-        """The kind of these requirements within these domains; None where they contradict each other."""
-        pinned = both(requirements, {key: only(value) for key, value in pins}) if pins else requirements
-        if contradiction(pinned) is not None:
+        """The feasibility of these requirements within these domains; None where they conflict."""
+        pinned = intersect(requirements, {key: only(value) for key, value in pins}) if pins else requirements
+        if conflicting_key(pinned) is not None:
             return None
-        options, custom, offerings, places = self.check(
+        options, custom, offerings, nodes = self.check(
             pinned, tolerations, tolerate_prefer_no_schedule=tolerate_prefer_no_schedule
         )
         if ports:
-            options = options & ~self._taken(ports)
+            options = options & ~self._options_with_daemons_on(ports)
         masks = (options.tobytes(), custom.tobytes(), offerings.tobytes())
-        number = self._masks.setdefault(masks, len(self._masks))
-        asked = self._asked.setdefault(signature(pinned), len(self._asked))
-        return Feasibility(pinned, options, custom, offerings, places, host, ports, mounted_volumes, number, asked)
+        return Feasibility(
+            requirements=pinned,
+            options=options,
+            custom=custom,
+            offerings=offerings,
+            nodes=nodes,
+            host=host,
+            ports=ports,
+            mounted_volumes=mounted_volumes,
+            mask_key=self._mask_keys.setdefault(masks, len(self._mask_keys)),
+            requirements_key=self._requirements_keys.setdefault(signature(pinned), len(self._requirements_keys)),
+        )
+
+    def check(
+        self, requirements: Requirements, tolerations: tuple[Toleration, ...], *, tolerate_prefer_no_schedule: bool
+    ) -> Masks:
+        """The masks of requirements and tolerations, without host ports and volumes."""
+        key = (signature(requirements), tolerations_key(tolerations), tolerate_prefer_no_schedule)
+        masks = self._checked.get(key)
+        if masks is None:
+            masks = self._checked[key] = self._check(requirements, tolerations, tolerate_prefer_no_schedule)
+        return masks
+
+    def _check(
+        self,
+        requirements: Requirements,
+        tolerations: tuple[Toleration, ...],
+        tolerate_prefer_no_schedule: bool,  # noqa: FBT001 (private)
+    ) -> Masks:
+        launch_options = self.launch_options
+        templates, nodes = self.tolerated(tolerations, tolerate_prefer_no_schedule=tolerate_prefer_no_schedule)
+        options = np.zeros(len(launch_options.template_of), np.bool_)
+        custom = np.zeros(len(launch_options.template_of), np.int64)
+        offerings = np.ones(len(launch_options.offerings), np.bool_)
+        for key, allowed in requirements.items():
+            if key in launch_options.columns:
+                offerings &= launch_options.offerings_allowed(key, allowed)
+        for i, template in enumerate(launch_options.templates):
+            compatible = self._compatible(template, requirements) if templates[i] else None
+            if compatible is None:
+                continue
+            types, custom_labels = compatible
+            offered = np.isfinite(launch_options.price[template.options][:, offerings]).any(1)
+            options[template.options] = types & offered
+            custom[template.options] = self._custom_labels.setdefault(custom_labels, len(self._custom_labels))
+        return options, custom, offerings, nodes & self.cluster_state.allowed(requirements)
+
+    def _compatible(
+        self, template: NodeClaimTemplate, requirements: Requirements
+    ) -> tuple[Bools, tuple[tuple[str, ValueSet], ...]] | None:
+        """The template's instance types that labels allow, and the custom labels that its NodeClaim has to narrow.
+
+        None where the template conflicts with the requirements.
+        """
+        types = np.ones(len(template.types), np.bool_)
+        custom_labels: list[tuple[str, ValueSet]] = []
+        for key, required in sorted(requirements.items()):
+            if key in self.launch_options.columns:
+                continue
+            if template.instance_types.knows(key):
+                types &= template.instance_types.types_allowed(key, required)[template.types]
+                continue
+            allowed = template.allowed_values(key)
+            narrowed = allowed & required
+            if narrowed.empty:
+                return None
+            if narrowed != allowed:
+                custom_labels.append((key, narrowed))
+        return types, tuple(custom_labels)
+
+    def tolerated(
+        self, tolerations: tuple[Toleration, ...], *, tolerate_prefer_no_schedule: bool
+    ) -> tuple[Bools, Bools]:
+        """The NodeClaim templates, and the nodes, whose taints are tolerated."""
+        key = (tolerations_key(tolerations), tolerate_prefer_no_schedule)
+        masks = self._tolerated.get(key)
+        if masks is None:
+            effects = REPELLING if tolerate_prefer_no_schedule else EFFECTS
+            templates, nodes = self.launch_options.templates, self.cluster_state.nodes
+            distinct_taints = {*(t.taints for t in templates), *(n.taints for n in nodes)}
+            tolerated = {
+                taints: untolerated(tolerations, taints, effects=effects) is None for taints in distinct_taints
+            }
+            masks = self._tolerated[key] = (
+                np.fromiter((tolerated[t.taints] for t in templates), np.bool_, len(templates)),
+                np.fromiter((tolerated[n.taints] for n in nodes), np.bool_, len(nodes)),
+            )
+        return masks
+
+    def _options_with_daemons_on(self, ports: frozenset[HostPort]) -> Bools:
+        """The launch options on which a DaemonSet's pod takes one of these host ports."""
+        taken = np.zeros(len(self.launch_options.template_of), np.bool_)
+        for template in self.launch_options.templates:
+            for daemon_ports, runs in template.daemon_ports:
+                if ports_conflict(ports, daemon_ports):
+                    taken[template.options] |= runs
+        return taken
+
+    def cost(self, feasibility: Feasibility, requests: Ints) -> float:
+        """The least that a pod of this size costs by its share of a new node, USD per hour; inf if none fits."""
+        key = (feasibility.mask_key, requests.tobytes())
+        cost = self._costs.get(key)
+        if cost is None:
+            cost = self._costs[key] = self._cost(feasibility, requests)
+        return cost
+
+    def _cost(self, feasibility: Feasibility, requests: Ints) -> float:
+        if not feasibility.launchable:
+            return float("inf")
+        price = self.launch_options.price[feasibility.options][:, feasibility.offerings].min(1)
+        requested = np.flatnonzero(requests)
+        free = self.launch_options.free[feasibility.options][:, requested]
+        share = (requests[requested] / np.maximum(free, 1)).max(1)
+        share[share > 1] = np.inf
+        return float((price * share).min())
 
 
-def tolerations_key(tolerations: tuple[Toleration, ...]) -> tuple[tuple[str, str, str, str], ...]:
-    """A hashable form of tolerations, the same whatever their order."""
+def tolerations_key(tolerations: tuple[Toleration, ...]) -> TolerationsKey:
+    """A hashable form of tolerations, the same in whatever order."""
     return tuple(sorted((t.key, t.operator, t.value, t.effect) for t in tolerations))

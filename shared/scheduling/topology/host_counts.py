@@ -1,17 +1,18 @@
 """Rules about hosts, counted for many hosts at once.
 
-A rule says how many pods that a selector matches may share a host with a pod that holds the rule. Anti-affinity is the
-rule with room for the pod itself alone, a spread over hosts the rule with room for maxSkew, a port that of one pod; all
-are counted in the same way, and all are symmetric: a pod may not come to a host whose pods bear no more of its like.
+A rule limits how many pods that a term matches may run on the host of a pod with the rule: anti-affinity allows the pod
+itself only, a spread over hosts maxSkew pods, a host port one. All rules are symmetric: a pod may not go to a host
+where a running pod's rule would be violated.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,40 +21,42 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-
 NO_CAP = 1 << 30
+"""More pods than any host or domain takes."""
 
 
-@dataclass(frozen=True, eq=False)
-class HostRules:
-    """What a pod counts for, and bears, on one host: term to number of pods."""
+class HostRules(Struct, eq=False, dict=True):
+    """A pod's part in rules about hosts, by term.
 
-    match: Mapping[int, int] = field(default_factory=dict)
-    cap: Mapping[int, int] = field(default_factory=dict)
+    ``match``: how many pods it counts for. ``cap``: how many pods of the term its host may have.
+    """
+
+    match: Mapping[int, int] = {}
+    cap: Mapping[int, int] = {}
 
     @cached_property
     def key(self) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-        """A hashable form."""
+        """A hashable form: equal for equal rules."""
         return tuple(sorted(self.match.items())), tuple(sorted(self.cap.items()))
 
 
 class HostCounts:
-    """For each host, how many pods of each rule it has, and how many its pods bear."""
+    """For each host, how many pods of each term it has (``present``), and how many its pods allow (``caps``)."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.present: dict[int, Ints] = {}
         self.caps: dict[int, Ints] = {}
 
-    def restrict(self, fits: Ints, rules: HostRules, where: Ints | None = None) -> None:
-        """Lowers how many pods with these rules each host would take, in place; ``where``: of these hosts alone."""
-        at = slice(None) if where is None else where
+    def restrict(self, fits: Ints, rules: HostRules, hosts: Ints | None = None) -> None:
+        """Lowers, in place, how many pods with these rules each host takes; ``hosts``: ``fits`` is of these only."""
+        at = slice(None) if hosts is None else hosts
         for term, weight in rules.match.items():
             caps = self.caps.get(term)
-            own = rules.cap.get(term, NO_CAP)
-            if caps is None and own == NO_CAP:
+            own_cap = rules.cap.get(term, NO_CAP)
+            if caps is None and own_cap == NO_CAP:
                 continue
-            limit = own if caps is None else np.minimum(caps[at], own)
+            limit = own_cap if caps is None else np.minimum(caps[at], own_cap)
             present = self.present.get(term)
             left = np.maximum(limit if present is None else limit - present[at], 0)
             np.minimum(fits, left if weight == 1 else left // weight, out=fits)
@@ -62,9 +65,9 @@ class HostCounts:
             if term not in rules.match and present is not None:
                 fits[present[at] > cap] = 0
 
-    def require(self, fits: Ints, near: tuple[int, ...]) -> None:
-        """Leaves only the hosts that have a pod of each of these rules, in place."""
-        for term in near:
+    def require(self, fits: Ints, terms: tuple[int, ...]) -> None:
+        """Leaves, in place, only hosts that have a pod of each term: host affinity."""
+        for term in terms:
             present = self.present.get(term)
             if present is None:
                 fits[:] = 0
@@ -72,7 +75,7 @@ class HostCounts:
                 fits[present <= 0] = 0
 
     def add(self, hosts: Ints, counts: Ints, rules: HostRules) -> None:
-        """Counts so many pods with these rules on these hosts."""
+        """Counts so many pods with these rules on each of these hosts."""
         for term, weight in rules.match.items():
             present = self.present.get(term)
             if present is None:

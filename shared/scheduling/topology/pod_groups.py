@@ -1,12 +1,11 @@
-"""Pods that are alike in everything but size, so that scheduling thinks once for all of them.
+"""Groups of pods that are equal in everything but size, so that each rule is evaluated once for all of them.
 
-A class is read from its first pod: what nodes it allows, what it tolerates, which rules it holds about other pods. What
-is only preferred is kept apart, as it may have to be given up. A pod that can't be read gets a reason of its own.
+A group is read from its first pod: the nodes it allows, its tolerations, its rules about other pods. Preferences are
+kept apart from requirements, as they may have to be relaxed. A pod that can't be read is unschedulable, with a reason.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,28 +16,31 @@ from shared.api.selectors import SelectorError
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.node_affinity import required_alternatives, term_requirements
-from shared.scheduling.rules.pod_affinity import (
-    Namespaces,
-    SpreadConstraint,
-    TopologyTerm,
-    affinity_term,
-    spread_constraint,
-)
-from shared.scheduling.rules.requirements import RequirementError, Requirements, both, contradiction
-from shared.scheduling.rules.volume_topology import Storage, VolumeError, Volumes
+from shared.scheduling.rules.pod_affinity import affinity_term, spread_constraint
+from shared.scheduling.rules.requirements import RequirementError, Requirements, conflicting_key, intersect
+from shared.scheduling.rules.volume_topology import VolumeError
+from shared.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from shared.api.kubernetes import Pod, PodAffinity, PodSpec, Toleration
     from shared.scheduling.rules.host_ports import HostPort
+    from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint, TopologyTerm
+    from shared.scheduling.rules.volume_topology import MountedVolume, Storage, Volumes
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
+_MAX_COMPARED_SIZES = 8
+"""Sizes of one group that are compared with each other; beyond, equal sizes in different notation stay apart."""
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PodGroup:
-    """What all pods of a class ask for. Preferences are heaviest first; ``located`` are labels that volumes fix."""
+
+class PodGroup(Struct, kw_only=True, eq=False):
+    """The rules of all pods of a group.
+
+    ``alternatives`` are the node requirements of which one must hold. Preferences are ordered by weight, heaviest
+    first. ``volume_labels`` are the labels that volumes restrict.
+    """
 
     namespace: str
     labels: dict[str, str]
@@ -52,64 +54,64 @@ class PodGroup:
     preferred_anti_affinity: tuple[TopologyTerm, ...] = ()
     preferred_spread_constraints: tuple[SpreadConstraint, ...] = ()
     ports: frozenset[HostPort] = frozenset()
-    mounted_volumes: frozenset[tuple[str, str]] = frozenset()
+    mounted_volumes: frozenset[MountedVolume] = frozenset()
     volume_labels: frozenset[str] = frozenset()
-    order: tuple[bytes, ...] = ()
 
 
-@dataclass
-class SizedPods:
-    """Pods of one class and one size; ``pods`` are their keys, in order."""
+class SizedPods(MutableStruct):
+    """Pods of one group with equal requests, by key (namespace/name), in order."""
 
     requests: Resources
     pods: list[str]
 
 
-@dataclass
-class GroupedPods:
-    """What was read: classes with their pods by size, and the pods that couldn't be read."""
+class GroupedPods(Struct, eq=False):
+    """The groups with their pods by size, and why other pods can't be scheduled at all."""
 
-    classes: list[tuple[PodGroup, list[SizedPods]]] = field(default_factory=list)
-    refused: dict[str, UnschedulableReason] = field(default_factory=dict)
+    groups: list[tuple[PodGroup, list[SizedPods]]]
+    errors: dict[str, UnschedulableReason]
 
 
 def group_pods(pods: Iterable[Pod], namespaces: Namespaces, storage: Storage) -> GroupedPods:
-    """The classes of these pods, in an order that doesn't depend on that of the pods."""
-    grouped: dict[tuple[bytes, bytes], list[Pod]] = {}
+    """The groups of these pods, in an order that doesn't depend on the order of the pods."""
+    equal_pods: dict[tuple[bytes, bytes], list[Pod]] = {}
     for pod in pods:
-        grouped.setdefault(_keys(pod), []).append(pod)
-    reading = GroupedPods()
-    made: dict[tuple[bytes, tuple[HostPort, ...]], tuple[PodGroup | UnschedulableReason, list[SizedPods]]] = {}
+        equal_pods.setdefault((_rules_key(pod), _size_key(pod)), []).append(pod)
+    errors: dict[str, UnschedulableReason] = {}
+    groups: dict[tuple[bytes, tuple[HostPort, ...]], tuple[PodGroup | UnschedulableReason, list[SizedPods]]] = {}
     sizes: dict[bytes, tuple[Resources, frozenset[HostPort]] | UnschedulableReason] = {}
-    for (rules, size), members in sorted(grouped.items()):
-        first = members[0]
-        names = sorted(p.key for p in members)
-        if size not in sizes:
-            sizes[size] = _size(first.spec)
-        sized = sizes[size]
-        if isinstance(sized, UnschedulableReason):
-            reading.refused.update(dict.fromkeys(names, sized))
+    for (rules_key, size_key), members in sorted(equal_pods.items()):
+        names = sorted(pod.key for pod in members)
+        if size_key not in sizes:
+            sizes[size_key] = _size(members[0].spec)
+        size = sizes[size_key]
+        if isinstance(size, UnschedulableReason):
+            errors.update(dict.fromkeys(names, size))
             continue
-        requests, ports = sized
-        key = (rules, tuple(sorted(ports)))
-        if key not in made:
-            made[key] = (_read(first, ports, namespaces, storage, rules), [])
-        pod_class, members_by_size = made[key]
-        if isinstance(pod_class, UnschedulableReason):
-            reading.refused.update(dict.fromkeys(names, pod_class))
-            continue
-        same = next((s for s in members_by_size if s.requests == requests), None) if len(members_by_size) < 8 else None  # noqa: PLR2004 (beyond a few, sizes that differ only in form are left apart)
-        if same is not None:
-            same.pods = sorted([*same.pods, *names])
+        requests, ports = size
+        group_key = (rules_key, tuple(sorted(ports)))
+        if group_key not in groups:
+            groups[group_key] = (_read_group(members[0], ports, namespaces, storage), [])
+        group, sized_pods = groups[group_key]
+        if isinstance(group, UnschedulableReason):
+            errors.update(dict.fromkeys(names, group))
         else:
-            members_by_size.append(SizedPods(requests, names))
-    reading.classes = [(c, sizes) for c, sizes in made.values() if isinstance(c, PodGroup)]
-    return reading
+            _add_size(sized_pods, requests, names)
+    return GroupedPods([(g, sized) for g, sized in groups.values() if isinstance(g, PodGroup)], errors)
 
 
-def _keys(pod: Pod) -> tuple[bytes, bytes]:
-    spec = pod.spec
-    meta = pod.metadata
+def _add_size(sized_pods: list[SizedPods], requests: Resources, names: list[str]) -> None:
+    if len(sized_pods) < _MAX_COMPARED_SIZES:
+        for sized in sized_pods:
+            if sized.requests == requests:
+                sized.pods = sorted([*sized.pods, *names])
+                return
+    sized_pods.append(SizedPods(requests, names))
+
+
+def _rules_key(pod: Pod) -> bytes:
+    """Equal for pods with equal rules about nodes and other pods."""
+    spec, meta = pod.spec, pod.metadata
     rules: tuple[object, ...] = (
         meta.namespace or "default",
         meta.labels,
@@ -118,88 +120,102 @@ def _keys(pod: Pod) -> tuple[bytes, bytes]:
         spec.tolerations,
         spec.topology_spread_constraints,
     )
-    if spec.volumes:
-        mine = [v for v in spec.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None]
-        rules = (*rules, mine, meta.name if any(v.ephemeral is not None for v in mine) else None) if mine else rules
-    return _encode(rules), _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
+    volumes = [v for v in spec.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None]
+    if volumes:
+        # the claim of an ephemeral volume is named after its pod
+        rules = (*rules, volumes, meta.name if any(v.ephemeral is not None for v in volumes) else None)
+    return _encode(rules)
+
+
+def _size_key(pod: Pod) -> bytes:
+    """Equal for pods with equal requests and ports."""
+    spec = pod.spec
+    return _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
 
 
 def _size(spec: PodSpec) -> tuple[Resources, frozenset[HostPort]] | UnschedulableReason:
     try:
         requests = spec_requests(spec)
     except QuantityError as error:
-        return UnschedulableReason(message=f"its requests can't be read: {error}")
+        return UnschedulableReason(message=f"invalid resource requests: {error}")
     negative = next((name for name, amount in sorted(requests.items()) if amount < 0), None)
     if negative is not None:
-        return UnschedulableReason(message=f"it requests a negative amount of {negative}")
+        return UnschedulableReason(message=f"invalid resource requests: negative amount of {negative}")
     return requests, host_ports(spec)
 
 
-def _read(
-    pod: Pod, ports: frozenset[HostPort], namespaces: Namespaces, storage: Storage, rules: bytes
+def _read_group(
+    pod: Pod, ports: frozenset[HostPort], namespaces: Namespaces, storage: Storage
 ) -> PodGroup | UnschedulableReason:
     try:
         required = required_alternatives(pod.spec)
         volumes = storage.volumes_of(pod)
-        clash = [contradiction(r) for r in required]
-        kept = [r for r, wrong in zip(required, clash, strict=True) if wrong is None]
-        if not kept:
-            key = next((wrong for wrong in clash if wrong is not None), None)
+        conflicts = [conflicting_key(r) for r in required]
+        satisfiable = [r for r, conflict in zip(required, conflicts, strict=True) if conflict is None]
+        if not satisfiable:
+            key = next((conflict for conflict in conflicts if conflict is not None), None)
             return UnschedulableReason(
-                message=f"its node selector and affinity contradict each other: no value is left for {key}"
+                message=f"nodeSelector and node affinity conflict: no value is allowed for {key}"
                 if key is not None
-                else "its required node affinity has no term that any node could match"
+                else "required node affinity has no term that can match a node"
             )
-        met = [m for r in kept for v in volumes.alternatives if contradiction(m := both(r, v)) is None]
-        if not met:
-            return UnschedulableReason(message="its volumes are where its node selector or affinity doesn't let it run")
-        return _with_rules(pod, tuple(met), ports, volumes, namespaces, rules)
+        alternatives = [intersect(r, v) for r in satisfiable for v in volumes.alternatives]
+        alternatives = [a for a in alternatives if conflicting_key(a) is None]
+        if not alternatives:
+            return UnschedulableReason(
+                message="volume node affinity conflict: nodeSelector or node affinity excludes the volumes' topology"
+            )
+        return _pod_group(pod, tuple(alternatives), ports, volumes, namespaces)
     except (VolumeError, RequirementError, SelectorError) as error:
         return UnschedulableReason(message=str(error))
 
 
-def _with_rules(
+def _pod_group(
     pod: Pod,
     alternatives: tuple[Requirements, ...],
     ports: frozenset[HostPort],
     volumes: Volumes,
     namespaces: Namespaces,
-    rules: bytes,
 ) -> PodGroup:
     spec = pod.spec
     affinity = spec.affinity
     node = affinity.node_affinity if affinity is not None else None
-    preferred = node.preferred_during_scheduling_ignored_during_execution if node is not None else []
-    near_required, near_preferred = _affinities(affinity.pod_affinity if affinity else None, pod, namespaces)
-    far_required, far_preferred = _affinities(affinity.pod_anti_affinity if affinity else None, pod, namespaces)
-    hard = [c for c in spec.topology_spread_constraints if c.when_unsatisfiable != "ScheduleAnyway"]
-    tolerate_prefer_no_schedule = [
-        c for c in spec.topology_spread_constraints if c.when_unsatisfiable == "ScheduleAnyway"
-    ]
+    preferred_nodes = node.preferred_during_scheduling_ignored_during_execution if node is not None else []
+    required_affinity, preferred_affinity = _affinity_terms(
+        affinity.pod_affinity if affinity else None, pod, namespaces
+    )
+    required_anti_affinity, preferred_anti_affinity = _affinity_terms(
+        affinity.pod_anti_affinity if affinity else None, pod, namespaces
+    )
+    constraints = spec.topology_spread_constraints
     return PodGroup(
         namespace=pod.metadata.namespace or "default",
         labels=pod.metadata.labels,
         alternatives=alternatives,
         tolerations=tuple(spec.tolerations),
-        anti_affinity=far_required,
-        affinity=near_required,
-        spread_constraints=tuple(spread_constraint(c, pod) for c in hard),
-        preferred_node_affinity=tuple(
-            term_requirements(p.preference) for p in sorted(preferred, key=lambda p: -p.weight)
+        anti_affinity=required_anti_affinity,
+        affinity=required_affinity,
+        spread_constraints=tuple(
+            spread_constraint(c, pod) for c in constraints if c.when_unsatisfiable != "ScheduleAnyway"
         ),
-        preferred_affinity=near_preferred,
-        preferred_anti_affinity=far_preferred,
-        preferred_spread_constraints=tuple(spread_constraint(c, pod) for c in tolerate_prefer_no_schedule),
+        preferred_node_affinity=tuple(
+            term_requirements(p.preference) for p in sorted(preferred_nodes, key=lambda p: -p.weight)
+        ),
+        preferred_affinity=preferred_affinity,
+        preferred_anti_affinity=preferred_anti_affinity,
+        preferred_spread_constraints=tuple(
+            spread_constraint(c, pod) for c in constraints if c.when_unsatisfiable == "ScheduleAnyway"
+        ),
         ports=ports,
         mounted_volumes=volumes.mounted_volumes,
-        volume_labels=frozenset(key for places in volumes.alternatives for key in places),
-        order=(rules,),
+        volume_labels=frozenset(key for topology in volumes.alternatives for key in topology),
     )
 
 
-def _affinities(
+def _affinity_terms(
     affinity: PodAffinity | None, pod: Pod, namespaces: Namespaces
 ) -> tuple[tuple[TopologyTerm, ...], tuple[TopologyTerm, ...]]:
+    """The required terms, and the preferred ones, heaviest first."""
     if affinity is None:
         return (), ()
     preferred = sorted(affinity.preferred_during_scheduling_ignored_during_execution, key=lambda p: -p.weight)

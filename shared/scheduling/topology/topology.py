@@ -1,7 +1,7 @@
-"""Every topology rule of a run, numbered: who is counted by it, and what is counted already.
+"""All topology rules of a run: the terms of pending and running pods, numbered, and what counts for each.
 
-Rules about hosts go with the machines that are packed; rules about zones and other domains are settled before. Ports
-of the host are rules about hosts like any other: at most one pod a host.
+Terms over hosts are evaluated while nodes are packed, terms over zones and other domains before. Host ports are rules
+over hosts too: at most one pod of a port on a host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shared.api.kubernetes import Toleration
 from shared.api.labels import HOSTNAME
 from shared.api.selectors import SelectorError
 from shared.scheduling.rules.host_ports import host_ports
-from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint, TopologyTerm, affinity_term
+from shared.scheduling.rules.pod_affinity import TopologyTerm, affinity_term
 from shared.scheduling.rules.requirements import ANY, Requirements
 from shared.scheduling.topology.domain_counts import DomainCounts, TopologySpread
 from shared.scheduling.topology.host_counts import HostRules
@@ -26,218 +26,218 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Pod
     from shared.scheduling.rules.host_ports import HostPort
-    from shared.scheduling.state.state_nodes import ClusterState
+    from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint
+    from shared.scheduling.state.state_nodes import ClusterState, StateNode
     from shared.scheduling.topology.feasibility import FeasibilityChecker
     from shared.scheduling.topology.host_counts import HostCounts
     from shared.scheduling.topology.pod_groups import PodGroup
 
-    BoolArray = NDArray[np.bool_]
+    Bools = NDArray[np.bool_]
 
-_EVERYTHING = (Toleration(operator="Exists"),)
+_TOLERATE_EVERYTHING = (Toleration(operator="Exists"),)
 
 
 class TermNumbers:
-    """Terms by number, found by a label they ask for."""
+    """Terms by number; those that select a pod are looked up by one of its labels."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[TopologyTerm, bytes], int] = {}
         self._by_label: dict[tuple[str, str], list[tuple[int, TopologyTerm]]] = {}
-        self._others: list[tuple[int, TopologyTerm]] = []
+        self._without_labels: list[tuple[int, TopologyTerm]] = []
 
-    def number(self, term: TopologyTerm, counted: bytes = b"") -> int:
-        """The term's number; ``counted`` tells apart terms that count on different nodes."""
-        found = self.numbers.get((term, counted))
-        if found is None:
-            found = self.numbers[term, counted] = len(self.numbers)
+    def number(self, term: TopologyTerm, counted_nodes: bytes = b"") -> int:
+        """The term's number. ``counted_nodes`` distinguishes terms that count on different nodes."""
+        number = self.numbers.get((term, counted_nodes))
+        if number is None:
+            number = self.numbers[term, counted_nodes] = len(self.numbers)
             if term.labels:
-                self._by_label.setdefault(term.labels[0], []).append((found, term))
+                self._by_label.setdefault(term.labels[0], []).append((number, term))
             else:
-                self._others.append((found, term))
-        return found
+                self._without_labels.append((number, term))
+        return number
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> dict[int, int]:
-        """The numbers of the terms that speak of a pod with these labels."""
-        found = {n: 1 for n, term in self._others if term.matches(namespace, labels)}
+        """The terms that select a pod with these labels, each with 1: the pods that the pod counts for."""
+        numbers = {n: 1 for n, term in self._without_labels if term.matches(namespace, labels)}
         for pair in labels.items():
             for n, term in self._by_label.get(pair, ()):
                 if term.matches(namespace, labels):
-                    found[n] = 1
-        return found
+                    numbers[n] = 1
+        return numbers
 
 
 class Topology:
-    """The rules of all classes and of the pods that run already."""
+    """The topology rules of all pending groups and running pods."""
 
-    def __init__(self, checker: FeasibilityChecker, namespaces: Namespaces, classes: Sequence[PodGroup]) -> None:
+    def __init__(self, checker: FeasibilityChecker, namespaces: Namespaces, groups: Sequence[PodGroup]) -> None:
         self._checker = checker
         self._namespaces = namespaces
         self.host_terms = TermNumbers()
         self.domain_terms = TermNumbers()
         self.keys: dict[int, str] = {}
         self.domain_counts = DomainCounts(self.keys)
-        self._counted: dict[int, BoolArray] = {}
-        self._ports: dict[tuple[str, str, int], int] = {}
-        self._eligible: dict[object, tuple[str, ...]] = {}
-        self._number_ports(classes)
+        self._counted_nodes: dict[int, Bools] = {}
+        self._port_terms: dict[HostPort, int] = {}
+        for port in sorted({port for group in groups for port in group.ports}):
+            self._port_terms[port] = self.host_terms.number(TopologyTerm(f"port {port}", frozenset(), (), ()))
 
-    # --- numbering ---
+    # --- numbers of terms ---
 
     def host_term(self, term: TopologyTerm) -> int:
-        """The number of a rule about hosts."""
+        """The number of a term over hosts."""
         return self.host_terms.number(term)
 
     def domain_term(self, term: TopologyTerm) -> int:
-        """The number of a rule about another domain."""
-        found = self.domain_terms.number(term)
-        self.keys[found] = term.topology_key
-        return found
+        """The number of a term over another topology key."""
+        number = self.domain_terms.number(term)
+        self.keys[number] = term.topology_key
+        return number
 
     def spread_term(
         self, spread: SpreadConstraint, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]
     ) -> int:
-        """The number of a spread rule over another domain than hosts, by the nodes on which pods count for it."""
+        """The number of a spread constraint's term; its policies say on which nodes pods count."""
         cluster_state = self._checker.cluster_state
-        mask = np.ones(len(cluster_state.nodes), np.bool_)
+        counted = np.ones(len(cluster_state.nodes), np.bool_)
         if spread.honor_affinity:
-            mask &= np.logical_or.reduce([cluster_state.allowed(a) for a in alternatives])
+            counted &= np.logical_or.reduce([cluster_state.allowed(a) for a in alternatives])
         if spread.honor_taints:
-            mask &= self._checker.tolerated(tolerations, tolerate_prefer_no_schedule=True)[1]
-        if mask.all():
+            counted &= self._checker.tolerated(tolerations, tolerate_prefer_no_schedule=True)[1]
+        if counted.all():
             return self.domain_term(spread.term)
-        found = self.domain_terms.number(spread.term, mask.tobytes())
-        self.keys[found] = spread.term.topology_key
-        self._counted[found] = mask
-        return found
+        number = self.domain_terms.number(spread.term, counted.tobytes())
+        self.keys[number] = spread.term.topology_key
+        self._counted_nodes[number] = counted
+        return number
 
-    def _number_ports(self, classes: Sequence[PodGroup]) -> None:
-        taken = {port for c in classes for port in c.ports}
-        for port in sorted(taken):
-            self._ports[port] = self.host_terms.number(TopologyTerm(f"port {port}", frozenset(), (), ()))
+    def _port_rules(self, ports: Iterable[HostPort]) -> dict[int, int]:
+        """The terms of these ports, one pod each; a port on all addresses conflicts with that port on any."""
+        own_ports = set(ports)
+        return {
+            number: 1
+            for (protocol, address, port), number in self._port_terms.items()
+            if (protocol, address, port) in own_ports or (address and (protocol, "", port) in own_ports)
+        }
 
-    def port_rules(self, ports: Iterable[HostPort]) -> dict[int, int]:
-        """The host rules of these ports: one pod each; a port on all addresses clashes with that port on any."""
-        mine = set(ports)
-        found: dict[int, int] = {}
-        for (protocol, address, port), number in self._ports.items():
-            if (protocol, address, port) in mine or (address and (protocol, "", port) in mine):
-                found[number] = 1
-        return found
-
-    # --- what counts ---
+    # --- rules of a group ---
 
     def host_rules(
-        self, pods: PodGroup, anti_affinity: Iterable[TopologyTerm], spread: Iterable[SpreadConstraint]
+        self, group: PodGroup, anti_affinity: Iterable[TopologyTerm], spread_constraints: Iterable[SpreadConstraint]
     ) -> HostRules:
-        """What pods of a class count for on a host, and what they bear there."""
-        match = self.host_terms.matching(pods.namespace, pods.labels)
+        """The rules over hosts of a group's pods."""
+        match = self.host_terms.matching(group.namespace, group.labels)
         cap: dict[int, int] = {}
         for term in anti_affinity:
             number = self.host_term(term)
             cap[number] = min(cap.get(number, 1), 1 if number in match else 0)
-        for rule in spread:
-            number = self.host_term(rule.term)
-            cap[number] = min(cap.get(number, rule.max_skew), rule.max_skew)
-        ports = self.port_rules(pods.ports)
+        for spread in spread_constraints:
+            number = self.host_term(spread.term)
+            cap[number] = min(cap.get(number, spread.max_skew), spread.max_skew)
+        ports = self._port_rules(group.ports)
         return HostRules({**match, **ports}, {**cap, **ports})
 
     def topology_spread(
         self, spread: SpreadConstraint, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]
     ) -> TopologySpread:
-        """A spread rule with the domains that count for its minimum.
-
-        They are the values that nodes may have where the class may run, by the rule's policies: of machines to buy,
-        and of places. Ignoring taints or affinity widens them; the pod's own word on the key always holds.
-        """
-        return TopologySpread(
-            spread.max_skew, spread.min_domains, self.eligible_domains(spread, alternatives, tolerations)
-        )
+        """A spread constraint with its eligible domains."""
+        eligible = self.eligible_domains(spread, alternatives, tolerations)
+        return TopologySpread(spread.max_skew, spread.min_domains, eligible)
 
     def eligible_domains(
         self, spread: SpreadConstraint, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]
     ) -> tuple[str, ...]:
-        """The values of the rule's key that count for its minimum, by any of the alternatives."""
+        """The domains that count for the global minimum: those where new or existing nodes may run the group.
+
+        The policies nodeAffinityPolicy and nodeTaintsPolicy may widen them; what the pod requires of the topology key
+        itself always holds.
+        """
         key = spread.term.topology_key
-        borne = tolerations if spread.honor_taints else _EVERYTHING
-        found: set[str] = set()
+        tolerated = tolerations if spread.honor_taints else _TOLERATE_EVERYTHING
+        domains: set[str] = set()
         for requirements in alternatives:
             allowed = requirements.get(key, ANY)
-            asked: Requirements = requirements if spread.honor_affinity else {}
-            options, _, offerings, places = self._checker.check(asked, borne, tolerate_prefer_no_schedule=True)
-            found.update(v for v in self.label_values(key, options, offerings, places) if allowed.has(v))
-        return tuple(sorted(found))
+            honored: Requirements = requirements if spread.honor_affinity else {}
+            options, _, offerings, nodes = self._checker.check(honored, tolerated, tolerate_prefer_no_schedule=True)
+            domains.update(v for v in self.label_values(key, options, offerings, nodes) if allowed.has(v))
+        return tuple(sorted(domains))
 
-    def label_values(self, key: str, options: BoolArray, offerings: BoolArray, places: BoolArray) -> tuple[str, ...]:
-        """The values of a label among these rows, offerings and places, in order."""
+    def label_values(self, key: str, options: Bools, offerings: Bools, nodes: Bools) -> tuple[str, ...]:
+        """The values of a label on these launch options, offerings and nodes, in order."""
         launch_options, cluster_state = self._checker.launch_options, self._checker.cluster_state
-        found: set[str] = set()
-        if len(cluster_state.nodes) and places.any():
-            column = cluster_state.column(key)
-            found |= {column.values[c] for c in np.unique(column.codes[places]).tolist() if c >= 0}
+        values: set[str] = set()
+        if len(cluster_state.nodes) and nodes.any():
+            values |= cluster_state.column(key).values_at(nodes)
         if key in launch_options.columns:
-            had = np.isfinite(launch_options.price[options][:, offerings]).any(0)
-            column = launch_options.columns[key]
-            found |= {column.values[c] for c in column.codes[np.flatnonzero(offerings)[had]].tolist() if c >= 0}
-            return tuple(sorted(found))
-        for pool in launch_options.templates:
-            here = options[pool.options]
-            if not here.any():
+            offered = np.isfinite(launch_options.price[options][:, offerings]).any(0)
+            values |= launch_options.columns[key].values_at(np.flatnonzero(offerings)[offered])
+            return tuple(sorted(values))
+        for template in launch_options.templates:
+            of_template = options[template.options]
+            if not of_template.any():
                 continue
-            if key in pool.catalog.type_columns:
-                column = pool.catalog.type_columns[key]
-                found |= {column.values[c] for c in np.unique(column.codes[pool.types[here]]).tolist() if c >= 0}
-            elif pool.catalog.knows(key):
-                found |= set(pool.catalog.values_of(key))
-            elif key != HOSTNAME and not pool.state(key).complement:
-                found |= pool.state(key).values
-        return tuple(sorted(found))
+            if key in template.instance_types.type_columns:
+                values |= template.instance_types.type_columns[key].values_at(template.types[of_template])
+            elif template.instance_types.knows(key):
+                values |= set(template.instance_types.values_of(key))
+            elif key != HOSTNAME and not template.allowed_values(key).complement:
+                values |= template.allowed_values(key).values
+        return tuple(sorted(values))
 
-    # --- what runs already ---
+    # --- running pods ---
 
     def count_scheduled_pods(
-        self, host_counts: HostCounts, cluster_state: ClusterState, numbered: Sequence[Pod]
+        self, host_counts: HostCounts, cluster_state: ClusterState, pods_with_anti_affinity: Sequence[Pod]
     ) -> None:
-        """Counts the pods on all places; their own anti-affinities keep others away."""
-        required_anti_affinity = {p.key: self._guards(p) for p in numbered}
+        """Counts the pods of all nodes; their required anti-affinity binds pending pods too."""
+        anti_affinity = {pod.key: self._required_anti_affinity(pod) for pod in pods_with_anti_affinity}
         if not self.host_terms.numbers and not self.domain_terms.numbers:
             return
-        known: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[dict[int, int], dict[int, int]]] = {}
-        for i, place in enumerate(cluster_state.nodes):
-            for pod in place.pods:
-                namespace = pod.metadata.namespace or "default"
-                key = (namespace, tuple(pod.metadata.labels.items()))
-                if key not in known:
-                    known[key] = (
-                        self.host_terms.matching(namespace, pod.metadata.labels),
-                        self.domain_terms.matching(namespace, pod.metadata.labels),
+        matching: dict[object, tuple[dict[int, int], dict[int, int]]] = {}
+        for i, node in enumerate(cluster_state.nodes):
+            for pod in node.pods:
+                namespace, labels = pod.metadata.namespace or "default", pod.metadata.labels
+                key = (namespace, tuple(labels.items()))
+                if key not in matching:
+                    matching[key] = (
+                        self.host_terms.matching(namespace, labels),
+                        self.domain_terms.matching(namespace, labels),
                     )
-                hosts, domain_terms = known[key]
-                terms = required_anti_affinity.get(pod.key, ())
-                cap = {
-                    self.host_term(t): (1 if self.host_term(t) in hosts else 0)
-                    for t in terms
-                    if t.topology_key == HOSTNAME
-                }
-                ports = self.port_rules(host_ports(pod.spec)) if self._ports else {}
-                if hosts or cap or ports:
-                    host_counts.count(i, {**hosts, **ports}, {**cap, **ports})
-                for number in domain_terms:
-                    value = place.labels.get(self.keys[number])
-                    if value is not None and (number not in self._counted or self._counted[number][i]):
-                        self.domain_counts.add(number, value, 1)
-                for term in terms:
-                    value = place.labels.get(term.topology_key)
-                    if term.topology_key != HOSTNAME and value is not None:
-                        self.domain_counts.add_anti_affinity(self.domain_term(term), value, 1)
+                host_terms, domain_terms = matching[key]
+                own_terms = anti_affinity.get(pod.key, ())
+                self._count_on_host(host_counts, i, pod, host_terms, own_terms)
+                self._count_in_domains(i, node, domain_terms, own_terms)
 
-    def _guards(self, pod: Pod) -> tuple[TopologyTerm, ...]:
+    def _count_on_host(
+        self, host_counts: HostCounts, node: int, pod: Pod, match: dict[int, int], own_terms: Iterable[TopologyTerm]
+    ) -> None:
+        own_numbers = [self.host_term(t) for t in own_terms if t.topology_key == HOSTNAME]
+        cap = {number: 1 if number in match else 0 for number in own_numbers}
+        ports = self._port_rules(host_ports(pod.spec)) if self._port_terms else {}
+        if match or cap or ports:
+            host_counts.count(node, {**match, **ports}, {**cap, **ports})
+
+    def _count_in_domains(
+        self, i: int, node: StateNode, match: Iterable[int], own_terms: Iterable[TopologyTerm]
+    ) -> None:
+        for number in match:
+            value = node.labels.get(self.keys[number])
+            if value is not None and (number not in self._counted_nodes or self._counted_nodes[number][i]):
+                self.domain_counts.add(number, value, 1)
+        for term in own_terms:
+            value = node.labels.get(term.topology_key)
+            if term.topology_key != HOSTNAME and value is not None:
+                self.domain_counts.add_anti_affinity(self.domain_term(term), value, 1)
+
+    def _required_anti_affinity(self, pod: Pod) -> tuple[TopologyTerm, ...]:
+        """The required anti-affinity terms of a running pod, numbered."""
         affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
         if affinity is None:
             return ()
-        terms = affinity.required_during_scheduling_ignored_during_execution
+        required = affinity.required_during_scheduling_ignored_during_execution
         try:
-            found = tuple(affinity_term(t, pod, self._namespaces) for t in terms)
+            terms = tuple(affinity_term(t, pod, self._namespaces) for t in required)
         except SelectorError:
-            return ()  # it runs, so the API server took it; what can't be read can't keep others away
-        for term in found:
+            return ()  # the API server accepted it; what can't be read here can't exclude other pods
+        for term in terms:
             _ = self.host_term(term) if term.topology_key == HOSTNAME else self.domain_term(term)
-        return found
+        return terms

@@ -105,7 +105,7 @@ BAD_PODS: list[tuple[Raw, str]] = [
         {"nodeSelector": {ZONE: "z-a"}, "affinity": {"nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
                 {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z-b"]}]}]}}}},
-        f"contradict each other: no value is left for {ZONE}",
+        f"conflict: no value is allowed for {ZONE}",
     ),
     (
         {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
@@ -118,7 +118,7 @@ BAD_PODS: list[tuple[Raw, str]] = [
         "cpu Gt needs one integer",
     ),
     ({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE}]}, "no labelSelector"),
-    ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}, "default/gone doesn't exist"),
+    ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}, "default/gone not found"),
     ({"containers": "none"}, "the pod can't be read"),
 ]  # fmt: skip
 

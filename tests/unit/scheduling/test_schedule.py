@@ -106,7 +106,7 @@ def test_a_preference_is_kept_where_it_can_be_and_given_up_where_not(decide: Dec
     [
         ({"nodeSelector": {"kubernetes.io/arch": "s390x"}}, "kubernetes.io/arch In s390x"),
         ({"nodeSelector": {"example.com/nope": "x"}}, "label example.com/nope has no known values"),
-        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}, "doesn't exist"),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}, "not found"),
         ({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE}]}, "no labelSelector"),
         ({"containers": [{"name": "a", "resources": {"requests": {"cpu": "1 core"}}}]}, '"1 core" is not a quantity'),
         (

@@ -1,0 +1,173 @@
+"""Instance types as arrays: capacity, labels, and prices by offering.
+
+A rule is evaluated for hundreds of instance types at once. The arrays are built once for as long as the same tuple of
+instance types is used, so they cost a warm function nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shared.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE, normalize_key
+from shared.struct import Struct
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from shared.instance_types.instance_type import InstanceType, Offering
+    from shared.scheduling.rules.requirements import Requirements, ValueSet
+
+    Bools = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+
+OfferingKey = tuple[tuple[str, str], ...]
+"""The labels of an offering: zone, capacity type, and any that only this offering has."""
+
+_MAX_CACHED = 8
+_cached: dict[int, tuple[tuple[InstanceType, ...], InstanceTypeArrays]] = {}
+
+
+class LabelColumn(Struct, eq=False):
+    """The values of one label over many objects: ``values[codes[i]]``; code -1 where the label is absent."""
+
+    values: tuple[str, ...]
+    codes: NDArray[np.int32]
+
+    def allowed(self, allowed: ValueSet) -> Bools:
+        """Which objects have an allowed value."""
+        table = np.fromiter((*(allowed.has(v) for v in self.values), allowed.absent), np.bool_, len(self.values) + 1)
+        return table[self.codes]
+
+    def values_at(self, index: Bools | Ints) -> set[str]:
+        """The distinct values of some objects."""
+        return {self.values[code] for code in np.unique(self.codes[index]).tolist() if code >= 0}
+
+
+def label_column(values: list[str | None]) -> LabelColumn:
+    """A column of these values, None where the label is absent."""
+    distinct = tuple(sorted({v for v in values if v is not None}))
+    code = {v: i for i, v in enumerate(distinct)}
+    return LabelColumn(distinct, np.fromiter((-1 if v is None else code[v] for v in values), np.int32, len(values)))
+
+
+class InstanceTypeArrays(Struct, eq=False, kw_only=True):
+    """Instance types in order of name. Resources are exact integers.
+
+    ``price`` is instance types x offerings in USD per hour, inf where unavailable; ``offered`` includes unavailable
+    offerings.
+    """
+
+    names: tuple[str, ...]
+    resources: tuple[str, ...]
+    allocatable: Ints
+    capacity: Ints
+    price: NDArray[np.float64]
+    offered: Bools
+    offerings: tuple[OfferingKey, ...]
+    type_columns: dict[str, LabelColumn]
+    os: tuple[frozenset[str], ...]
+    offering_columns: dict[str, LabelColumn]
+    masks: dict[tuple[str, ValueSet], Bools] = {}
+
+    def knows(self, key: str) -> bool:
+        """Whether instance types or offerings define the label."""
+        return key in self.type_columns or key in self.offering_columns or key == OS
+
+    def types_allowed(self, key: str, allowed: ValueSet) -> Bools:
+        """Which instance types have an allowed value of one of their labels."""
+        mask = self.masks.get((key, allowed))
+        if mask is None:
+            mask = self._os_allowed(allowed) if key == OS else self.type_columns[key].allowed(allowed)
+            self.masks[key, allowed] = mask
+        return mask
+
+    def _os_allowed(self, allowed: ValueSet) -> Bools:
+        """An instance type may run several operating systems; none listed counts as a missing label."""
+        return np.fromiter(
+            (any(allowed.has(o) for o in os) or (not os and allowed.absent) for os in self.os), np.bool_, len(self.os)
+        )
+
+    def values_of(self, key: str) -> tuple[str, ...]:
+        """All values of a label of instance types or offerings."""
+        if key == OS:
+            return tuple(sorted(frozenset().union(*self.os)))
+        column = self.type_columns.get(key) or self.offering_columns.get(key)
+        return column.values if column is not None else ()
+
+
+def allowed_in(arrays: InstanceTypeArrays, requirements: Requirements) -> tuple[Bools, Bools]:
+    """The instance types and the offerings that requirements allow; labels that neither defines are ignored."""
+    types = np.ones(len(arrays.names), np.bool_)
+    offerings = np.ones(len(arrays.offerings), np.bool_)
+    for key, allowed in requirements.items():
+        if key in arrays.offering_columns:
+            offerings &= arrays.offering_columns[key].allowed(allowed)
+        elif arrays.knows(key):
+            types &= arrays.types_allowed(key, allowed)
+    return types, offerings
+
+
+def instance_type_arrays(types: tuple[InstanceType, ...]) -> InstanceTypeArrays:
+    """The arrays of these instance types; cached by the tuple's identity."""
+    cached = _cached.get(id(types))
+    if cached is not None and cached[0] is types:
+        return cached[1]
+    arrays = _build(types)
+    while len(_cached) >= _MAX_CACHED:
+        del _cached[next(iter(_cached))]
+    _cached[id(types)] = (types, arrays)
+    return arrays
+
+
+def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:
+    types = sorted(unordered, key=lambda t: t.name)
+    resources = tuple(sorted({r for t in types for r in t.capacity}))
+    index = {r: i for i, r in enumerate(resources)}
+    capacity = np.zeros((len(types), len(resources)), np.int64)
+    allocatable = np.zeros_like(capacity)
+    for i, t in enumerate(types):
+        for r, amount in t.capacity.items():
+            capacity[i, index[r]] = amount
+        for r, amount in t.allocatable.items():
+            allocatable[i, index[r]] = amount
+    offerings, offered, price = _offerings(types)
+    labels = [{normalize_key(k): v for k, v in t.labels.items()} for t in types]
+    for labels_of_type, t in zip(labels, types, strict=True):
+        labels_of_type[INSTANCE_TYPE] = t.name
+    os = tuple(frozenset(own.pop(OS).split(",")) if OS in own else frozenset() for own in labels)
+    offering_keys = {k for key in offerings for k, _ in key}
+    type_keys = {k for own in labels for k in own} - offering_keys | {INSTANCE_TYPE, ARCH}
+    return InstanceTypeArrays(
+        names=tuple(t.name for t in types),
+        resources=resources,
+        allocatable=allocatable,
+        capacity=capacity,
+        price=price,
+        offered=offered,
+        offerings=offerings,
+        type_columns={k: label_column([own.get(k) for own in labels]) for k in sorted(type_keys)},
+        os=os,
+        offering_columns={k: label_column([dict(key).get(k) for key in offerings]) for k in sorted(offering_keys)},
+    )
+
+
+def _offerings(types: list[InstanceType]) -> tuple[tuple[OfferingKey, ...], Bools, NDArray[np.float64]]:
+    """All distinct offerings, and by instance type and offering whether it exists, and its price."""
+    keyed = [(i, _offering_key(offering), offering) for i, t in enumerate(types) for offering in t.offerings]
+    offerings = tuple(sorted({key for _, key, _ in keyed}))
+    index = {key: j for j, key in enumerate(offerings)}
+    price = np.full((len(types), len(offerings)), np.inf)
+    offered = np.zeros(price.shape, np.bool_)
+    for i, key, offering in keyed:
+        j = index[key]
+        offered[i, j] = True
+        if offering.available:
+            price[i, j] = min(price[i, j], offering.price)
+    return offerings, offered, price
+
+
+def _offering_key(offering: Offering) -> OfferingKey:
+    labels = {normalize_key(k): v for k, v in offering.labels.items()}
+    return tuple(sorted({**labels, ZONE: offering.zone, CAPACITY_TYPE: offering.capacity_type}.items()))
