@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 @pytest.fixture
 def quiet_world() -> Iterator[World]:
     """A cluster of spot nodes with two vCPUs each, whose pool asks for nothing else."""
-    with World(cluster="demo") as made:
-        small_nodes(made)
-        yield made
+    with World(cluster="demo") as new_world:
+        small_nodes(new_world)
+        yield new_world
 
 
 @pytest.fixture
 def world_alone() -> Iterator[World]:
     """The same, where work takes processor time: what else runs on the machine is not measured."""
-    with World(cluster="demo", options=Options(elapsed=time.process_time)) as made:
-        small_nodes(made)
-        yield made
+    with World(cluster="demo", options=Options(elapsed=time.process_time)) as new_world:
+        small_nodes(new_world)
+        yield new_world

@@ -95,8 +95,8 @@ def send(world: World, *bodies: str) -> None:
 
 def notes(world: World, node: str) -> dict[str, str]:
     (claim,) = (c for c in world.claims() if c["status"].get("nodeName") == node)
-    found: dict[str, str] = claim["metadata"].get("annotations", {})
-    return found
+    annotations: dict[str, str] = claim["metadata"].get("annotations", {})
+    return annotations
 
 
 def is_going(world: World, node: str) -> bool:

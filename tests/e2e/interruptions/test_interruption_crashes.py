@@ -49,7 +49,7 @@ def all_is_well(world: World) -> None:
 
 
 @pytest.mark.long
-def test_wherever_it_dies_the_machine_is_replaced_and_nothing_is_left_over(quiet_world: World) -> None:
+def test_the_node_is_replaced_without_leftovers_wherever_the_function_crashes(quiet_world: World) -> None:
     world = quiet_world
     world.apply([deployment("web", PODS)])
     fill(world, PODS)
@@ -76,7 +76,7 @@ def test_wherever_it_dies_the_machine_is_replaced_and_nothing_is_left_over(quiet
 
 
 @pytest.mark.parametrize("slow", ["", "leases"])
-def test_two_that_hear_of_the_same_machine_at_once_replace_it_once(slow: str) -> None:
+def test_concurrent_invocations_about_one_instance_replace_it_once(slow: str) -> None:
     with World(cluster="demo", options=Options(concurrency=3)) as world:
         small_nodes(world)
         world.apply([deployment("web", 2)])

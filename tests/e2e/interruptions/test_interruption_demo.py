@@ -15,22 +15,22 @@ from cli.demo.runner import Demo
 def test_the_demo_compares_replacing_at_once_with_draining_first(capsys: pytest.CaptureFixture[str]) -> None:
     request = DemoRequest(only_json=True, interrupt=Interrupt.parse("spot=all"), elapsed=time.process_time)
     figures = Demo(request, Console(stderr=True)).run()
-    found = figures.interruptions
-    assert found is not None
-    assert found.warned == found.drained_in_time == found.replacement_before_drain_end > 0
-    assert found.seconds_warning_to_replacement is not None
-    assert found.seconds_warning_to_drained is not None
-    assert found.seconds_warning_to_replacement < found.seconds_warning_to_drained < 110
-    assert found.seconds_warning_to_running is not None
-    assert found.seconds_drain_then_provision is not None
-    assert found.seconds_warning_to_running < found.seconds_drain_then_provision
-    assert found.seconds_pod_away is not None
-    assert found.seconds_pod_away_drain_then_provision is not None
-    assert found.seconds_pod_away < found.seconds_pod_away_drain_then_provision / 2
+    result = figures.interruptions
+    assert result is not None
+    assert result.warned == result.drained_in_time == result.replacement_before_drain_end > 0
+    assert result.seconds_warning_to_replacement is not None
+    assert result.seconds_warning_to_drained is not None
+    assert result.seconds_warning_to_replacement < result.seconds_warning_to_drained < 110
+    assert result.seconds_warning_to_running is not None
+    assert result.seconds_drain_then_provision is not None
+    assert result.seconds_warning_to_running < result.seconds_drain_then_provision
+    assert result.seconds_pod_away is not None
+    assert result.seconds_pod_away_drain_then_provision is not None
+    assert result.seconds_pod_away < result.seconds_pod_away_drain_then_provision / 2
     assert '"seconds_drain_then_provision"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["", "spot", "spot=", "spot=0", "spot=some", "on-demand=all"])
-def test_what_is_asked_in_another_form_is_refused(text: str) -> None:
+def test_a_malformed_interrupt_option_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="spot=all"):
         Interrupt.parse(text)

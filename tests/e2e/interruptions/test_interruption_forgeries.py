@@ -56,7 +56,7 @@ def on_demand(world: World) -> World:
 
 
 @pytest.mark.parametrize("about", [SPOT, REBALANCE])
-def test_what_ec2_says_of_spot_instances_only_moves_no_on_demand_one(on_demand: World, about: str) -> None:
+def test_spot_events_do_not_affect_on_demand_instances(on_demand: World, about: str) -> None:
     world = on_demand
     (instance,) = world.instances()
     before = what_is_there(world)
@@ -69,7 +69,7 @@ def test_what_ec2_says_of_spot_instances_only_moves_no_on_demand_one(on_demand: 
 
 
 @pytest.mark.parametrize("state", ["stopping", "stopped", "shutting-down", "terminated"])
-def test_a_machine_that_is_said_to_stop_and_runs_is_left_alone(on_demand: World, state: str) -> None:
+def test_a_running_instance_that_is_reported_as_stopping_is_kept(on_demand: World, state: str) -> None:
     world = on_demand
     (instance,) = world.instances()
     before = what_is_there(world)
@@ -81,7 +81,7 @@ def test_a_machine_that_is_said_to_stop_and_runs_is_left_alone(on_demand: World,
     nothing_went_wrong(world)
 
 
-def test_warnings_about_others_machines_and_about_those_that_are_gone_change_nothing(quiet_world: World) -> None:
+def test_warnings_about_unmanaged_and_ended_instances_change_nothing(quiet_world: World) -> None:
     world = quiet_world
     world.apply([deployment("web", 2)])
     fill(world, 2)
@@ -99,7 +99,7 @@ def test_warnings_about_others_machines_and_about_those_that_are_gone_change_not
     nothing_went_wrong(world)
 
 
-def test_no_spot_instance_is_given_up_as_one_of_a_reservation(quiet_world: World) -> None:
+def test_a_reservation_interruption_does_not_affect_spot_instances(quiet_world: World) -> None:
     world = quiet_world
     world.apply([deployment("web", 2)])
     fill(world, 2)
@@ -110,7 +110,7 @@ def test_no_spot_instance_is_given_up_as_one_of_a_reservation(quiet_world: World
     assert what_is_there(world) == before
 
 
-def test_a_warning_that_ec2_knows_nothing_of_overrides_no_budget(quiet_world: World) -> None:
+def test_an_unconfirmed_warning_overrides_no_budget(quiet_world: World) -> None:
     world = quiet_world
     world.apply([budget("held", 0), deployment("held", 1), deployment("web", 1)])
     fill(world, 2)
@@ -136,7 +136,7 @@ def test_a_warning_that_ec2_knows_nothing_of_overrides_no_budget(quiet_world: Wo
     nothing_went_wrong(world)
 
 
-def test_a_true_warning_that_ec2_confirms_late_is_followed_at_once_and_has_its_deadline_in_time(
+def test_a_warning_that_ec2_confirms_late_is_followed_at_once_and_gets_its_deadline_in_time(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -158,7 +158,7 @@ def test_a_true_warning_that_ec2_confirms_late_is_followed_at_once_and_has_its_d
     nothing_went_wrong(world)
 
 
-def test_a_warning_is_believed_where_ec2_cant_be_asked(quiet_world: World) -> None:
+def test_a_warning_is_followed_when_ec2_cannot_be_called(quiet_world: World) -> None:
     world = quiet_world
     world.apply([budget("held", 0), deployment("held", 2)])
     fill(world, 2)

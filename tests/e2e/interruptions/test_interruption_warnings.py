@@ -1,4 +1,4 @@
-"""EC2 takes a machine back: what ran there runs elsewhere in time, whatever else comes in by the queue."""
+"""EC2 interrupts an instance: its pods run elsewhere in time, whatever other messages are in the queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.e2e.interruptions.rig import (
 )
 
 
-def test_pods_with_a_place_leave_at_once_and_the_others_when_the_machine_they_wait_for_has_joined(
+def test_pods_that_fit_are_evicted_at_once_and_the_others_when_their_replacement_has_registered(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -48,7 +48,7 @@ def test_pods_with_a_place_leave_at_once_and_the_others_when_the_machine_they_wa
     nothing_went_wrong(world)
 
 
-def test_pods_with_a_long_grace_leave_at_once_and_get_of_it_what_the_deadline_leaves() -> None:
+def test_pods_with_a_long_grace_period_are_evicted_at_once_and_get_the_time_until_the_deadline() -> None:
     with World(cluster="demo", options=Options(timing=Timing(stop=(200.0, 200.0)))) as world:
         small_nodes(world)
         world.apply([deployment("patient", 1, grace=300), deployment("web", 1)])
@@ -71,7 +71,7 @@ def test_pods_with_a_long_grace_leave_at_once_and_get_of_it_what_the_deadline_le
         world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
 
 
-def test_bad_input_is_put_aside_or_passed_over_without_an_exception(quiet_world: World) -> None:
+def test_malformed_and_irrelevant_events_raise_no_exception(quiet_world: World) -> None:
     world = quiet_world
     world.apply([deployment("web", 2)])
     fill(world, 2)
@@ -95,7 +95,7 @@ def test_bad_input_is_put_aside_or_passed_over_without_an_exception(quiet_world:
     nothing_went_wrong(world)
 
 
-def test_drains_begin_while_somebody_else_decides_and_the_replacement_follows(quiet_world: World) -> None:
+def test_drains_start_while_the_lease_is_held_and_replacements_follow(quiet_world: World) -> None:
     world = quiet_world
     world.apply([deployment("web", 2)])
     fill(world, 2)
@@ -121,7 +121,7 @@ def test_drains_begin_while_somebody_else_decides_and_the_replacement_follows(qu
     assert world.dead_letters() == []
 
 
-def test_a_machine_that_was_taken_from_outside_is_finished_with_at_once(quiet_world: World) -> None:
+def test_an_instance_that_was_terminated_externally_is_removed_at_once(quiet_world: World) -> None:
     world = quiet_world
     world.apply([budget("held", 0), deployment("held", 2)])
     fill(world, 2)
@@ -135,11 +135,11 @@ def test_a_machine_that_was_taken_from_outside_is_finished_with_at_once(quiet_wo
     world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
 
 
-def test_a_reclaimed_reservation_is_given_up_like_a_spot_instance_by_the_time_that_the_event_says(
+def test_an_instance_of_a_reclaimed_reservation_is_drained_by_the_stated_time(
     world: World,
 ) -> None:
-    made = world.aws.reservations.add("m5.large", "us-east-1a", total=2, now=world.clock.now())
-    small_nodes(world, bought=["reserved", "on-demand"], reservation=made)
+    reservation = world.aws.reservations.add("m5.large", "us-east-1a", total=2, now=world.clock.now())
+    small_nodes(world, bought=["reserved", "on-demand"], reservation=reservation)
     world.apply([deployment("web", 2)])
     fill(world, 2)
     (instance,) = world.instances()
@@ -162,7 +162,7 @@ def test_a_reclaimed_reservation_is_given_up_like_a_spot_instance_by_the_time_th
     nothing_went_wrong(world)
 
 
-def test_the_deployed_rules_let_samples_in_and_not_their_neighbours(quiet_world: World) -> None:
+def test_the_deployed_rules_match_the_samples_and_not_similar_events(quiet_world: World) -> None:
     world = quiet_world
     bus = boto3.client("events", region_name=world.region)
     wanted = [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.long
-def test_two_hundred_of_four_hundred_nodes_that_are_warned_in_one_second_are_emptied_in_time(
+def test_two_hundred_of_four_hundred_nodes_interrupted_in_one_second_are_drained_in_time(
     world_alone: World,
 ) -> None:
     world = world_alone
@@ -83,7 +83,7 @@ def test_two_hundred_of_four_hundred_nodes_that_are_warned_in_one_second_are_emp
 
 
 @pytest.mark.long
-def test_a_storm_of_ten_thousand_messages_is_worked_off_and_nothing_of_ours_is_lost(world_alone: World) -> None:
+def test_ten_thousand_messages_are_handled_and_no_managed_instance_is_missed(world_alone: World) -> None:
     world = world_alone
     world.apply([deployment("web", 40)])
     fill(world, 40)

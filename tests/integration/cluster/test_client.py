@@ -65,14 +65,14 @@ class Faults:
 
 
 @pytest.mark.parametrize("fault", [status(429), status(500), status(503), status(504), DROP], ids=str)
-def test_reading_is_tried_again_until_it_works(server: Server, client: Client, clock: Clock, fault: Response) -> None:
+def test_reads_are_retried_until_they_succeed(server: Server, client: Client, clock: Clock, fault: Response) -> None:
     faults = Faults(server, fault, fault)
     assert json.loads(client.get(DEFAULT))["metadata"]["name"] == "default"
     assert len(faults.requests) == 3
     assert clock.slept == [0.2, 0.4]
 
 
-def test_trying_again_has_an_end(server: Server, client: Client) -> None:
+def test_retries_are_limited(server: Server, client: Client) -> None:
     faults = Faults(server, *[status(503)] * 99)
     with pytest.raises(UnavailableError) as caught:
         client.get(DEFAULT)
@@ -80,13 +80,13 @@ def test_trying_again_has_an_end(server: Server, client: Client) -> None:
     assert len(faults.requests) == ATTEMPTS
 
 
-def test_the_server_says_how_long_to_wait(server: Server, client: Client, clock: Clock) -> None:
+def test_retry_after_is_honoured(server: Server, client: Client, clock: Clock) -> None:
     Faults(server, status(429, **{"Retry-After": "2"}))
     client.get(DEFAULT)
     assert clock.slept == [2.0]
 
 
-def test_creating_is_not_repeated_when_it_may_have_been_done(server: Server, client: Client) -> None:
+def test_a_create_is_not_retried_when_it_may_have_succeeded(server: Server, client: Client) -> None:
     faults = Faults(server, DROP, method="POST", after=True)
     with pytest.raises(UnavailableError):
         client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}, "spec": CONTAINERS})
@@ -94,13 +94,13 @@ def test_creating_is_not_repeated_when_it_may_have_been_done(server: Server, cli
     assert len(list(client.list_pages(PODS))) == 1
 
 
-def test_creating_is_repeated_when_the_server_was_throttling(server: Server, client: Client) -> None:
+def test_a_throttled_create_is_retried(server: Server, client: Client) -> None:
     faults = Faults(server, status(429), method="POST")
     client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": CONTAINERS})
     assert len(faults.requests) == 2
 
 
-def test_a_server_that_is_not_there_is_tried_for_any_verb(server: Server, client: Client, clock: Clock) -> None:
+def test_any_request_is_retried_when_no_connection_was_made(server: Server, client: Client, clock: Clock) -> None:
     server.stop()
     with pytest.raises(UnavailableError):
         client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": CONTAINERS})
@@ -110,7 +110,7 @@ def test_a_server_that_is_not_there_is_tried_for_any_verb(server: Server, client
 CONTAINERS: dict[str, Any] = {"containers": [{"name": "c", "image": "x"}]}
 
 
-def test_errors_are_types(client: Client, add_pod: Callable[..., None]) -> None:
+def test_errors_have_types(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("a")
     with pytest.raises(NotFoundError):
         client.get(resources.PODS.path("nobody", namespace="default"))
@@ -126,13 +126,13 @@ def test_errors_are_types(client: Client, add_pod: Callable[..., None]) -> None:
         client.patch(POD, [{"op": "test", "path": "/metadata/name", "value": "b"}], kind="json")
 
 
-def test_a_wrong_token_is_told(server: Server) -> None:
+def test_a_wrong_token_is_unauthorized(server: Server) -> None:
     stranger = Client(configuration(server.url, server.ca_pem, lambda: "wrong"))
     with pytest.raises(UnauthorizedError):
         stranger.get(DEFAULT)
 
 
-def test_each_kind_of_patch_arrives_as_such(client: Client, add_pod: Callable[..., None]) -> None:
+def test_each_kind_of_patch_has_its_content_type(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("a")
     client.patch(POD, {"metadata": {"labels": {"merged": "yes", "app": None}}})
     client.patch(POD, [{"op": "add", "path": "/metadata/labels/stepped", "value": "yes"}], kind="json")
@@ -142,7 +142,7 @@ def test_each_kind_of_patch_arrives_as_such(client: Client, add_pod: Callable[..
     assert found == {"merged": "yes", "stepped": "yes", "applied": "yes"}
 
 
-def test_a_long_list_comes_in_pages_of_one_version(client: Client, add_pod: Callable[..., None]) -> None:
+def test_a_long_list_is_paged_at_one_resource_version(client: Client, add_pod: Callable[..., None]) -> None:
     for i in range(7):
         add_pod(f"p{i}")
     pages = []
@@ -162,7 +162,7 @@ def test_lists_take_selectors(client: Client, add_pod: Callable[..., None]) -> N
     assert [item["metadata"]["name"] for item in json.loads(page)["items"]] == ["free"]
 
 
-def test_an_eviction_that_a_budget_forbids_is_told_at_once(
+def test_a_denied_eviction_is_not_retried(
     server: Server, client: Client, clock: Clock, add_pod: Callable[..., None], stored: Callable[[], list[str]]
 ) -> None:
     add_pod("a")
@@ -188,7 +188,7 @@ def test_an_eviction_that_a_budget_forbids_is_told_at_once(
     assert stored() == ["b"]
 
 
-def test_a_watch_goes_on_from_where_it_was(client: Client, add_pod: Callable[..., None]) -> None:
+def test_a_watch_resumes_from_its_resource_version(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("a")
     [page] = client.list_pages(resources.PODS.path())
     since = json.loads(page)["metadata"]["resourceVersion"]
@@ -203,12 +203,12 @@ def test_a_watch_goes_on_from_where_it_was(client: Client, add_pod: Callable[...
     assert seen == [("ADDED", "b"), ("MODIFIED", "a")]
 
 
-def test_a_watch_from_too_long_ago_says_so(client: Client) -> None:
+def test_a_watch_from_an_expired_resource_version_raises(client: Client) -> None:
     with pytest.raises(ExpiredError):
         list(client.watch(resources.PODS.path(), resource_version="1", timeout=1))
 
 
-def test_a_watch_ends_when_its_time_is_up(client: Client) -> None:
+def test_a_watch_ends_at_its_timeout(client: Client) -> None:
     [page] = client.list_pages(resources.PODS.path())
     since = json.loads(page)["metadata"]["resourceVersion"]
     assert {event.type for event in client.watch(resources.PODS.path(), resource_version=since, timeout=1)} <= {

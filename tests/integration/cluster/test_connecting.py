@@ -55,7 +55,7 @@ def stored() -> Any:  # noqa: ANN401 (moto ships no types)
 
 
 @pytest.mark.usefixtures("account")
-def test_a_cluster_is_known_by_its_facts() -> None:
+def test_describe_returns_the_clusters_info() -> None:
     info = describe(aws.eks(), "demo")
     assert (info.name, info.version, info.region) == ("demo", "1.34", REGION)
     assert info.service_cidr == "172.20.0.0/16"
@@ -74,13 +74,13 @@ def test_an_upgrade_is_noticed_within_a_quarter_of_an_hour(clock: Clock) -> None
 
 
 @pytest.mark.usefixtures("account")
-def test_a_name_that_no_cluster_has_is_told() -> None:
+def test_an_unknown_cluster_raises() -> None:
     with pytest.raises(ClusterError, match='no EKS cluster is named "nobody"'):
         describe(aws.eks(), "nobody")
 
 
 @pytest.mark.usefixtures("account")
-def test_a_cluster_that_is_still_being_made_is_told() -> None:
+def test_a_cluster_without_an_endpoint_raises() -> None:
     stored().endpoint = None
     stored().status = "CREATING"
     with pytest.raises(ClusterError, match="CREATING"):

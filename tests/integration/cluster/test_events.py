@@ -24,7 +24,7 @@ def told(client: Client) -> list[dict[str, Any]]:
     return [item for page in client.list_pages(resources.EVENTS.path()) for item in json.loads(page)["items"]]
 
 
-def test_an_event_says_what_happened_to_what(client: Client, clock: Clock) -> None:
+def test_an_event_names_its_object_and_reason(client: Client, clock: Clock) -> None:
     recorder = Recorder(client, now=clock.now)
     recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
     recorder.record(NODE, "Normal", "Draining", "2 pods to go")
@@ -43,7 +43,7 @@ def test_an_event_says_what_happened_to_what(client: Client, clock: Clock) -> No
     assert on_node["metadata"]["namespace"] == "default"
 
 
-def test_the_same_words_are_one_event_for_every_process(client: Client, clock: Clock) -> None:
+def test_a_repeated_event_is_one_object_for_all_processes(client: Client, clock: Clock) -> None:
     processes = [Recorder(client, now=clock.now) for _ in range(3)]
     for _ in range(4):
         for process in processes:
@@ -53,7 +53,7 @@ def test_the_same_words_are_one_event_for_every_process(client: Client, clock: C
     assert event["count"] == 1
 
 
-def test_what_goes_on_is_counted_every_five_minutes_at_most(client: Client, clock: Clock) -> None:
+def test_a_repeated_event_is_counted_at_most_every_five_minutes(client: Client, clock: Clock) -> None:
     processes = [Recorder(client, now=clock.now) for _ in range(3)]
     started = clock.time
     for _ in range(60):
@@ -66,16 +66,14 @@ def test_what_goes_on_is_counted_every_five_minutes_at_most(client: Client, cloc
     assert event["lastTimestamp"] == (started + timedelta(minutes=55)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_other_words_are_another_event(client: Client, clock: Clock) -> None:
+def test_another_message_is_another_event(client: Client, clock: Clock) -> None:
     recorder = Recorder(client, now=clock.now)
     recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
     recorder.record(POD, "Warning", "FailedScheduling", "limits are reached")
     assert len(told(client)) == 2
 
 
-def test_an_event_that_can_not_be_written_fails_nobody_and_is_tried_again(
-    server: Server, client: Client, clock: Clock
-) -> None:
+def test_a_failed_write_does_not_fail_the_caller_and_is_retried(server: Server, client: Client, clock: Clock) -> None:
     recorder = Recorder(client, now=clock.now)
     server.intercept = lambda _: Response(403)
     recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
@@ -84,7 +82,7 @@ def test_an_event_that_can_not_be_written_fails_nobody_and_is_tried_again(
     assert len(told(client)) == 1
 
 
-def test_a_long_message_is_cut(client: Client, clock: Clock) -> None:
+def test_a_long_message_is_truncated(client: Client, clock: Clock) -> None:
     Recorder(client, now=clock.now).record(POD, "Normal", "Long", "x" * 5000)
     [event] = told(client)
     assert len(event["message"]) == 1024

@@ -30,7 +30,7 @@ def spec(client: Client) -> dict[str, object]:
     return found
 
 
-def test_of_two_one_decides_and_the_other_comes_back(make_client: Callable[[], Client], clock: Clock) -> None:
+def test_only_one_of_two_holders_acquires_the_lease(make_client: Callable[[], Client], clock: Clock) -> None:
     a, b = make_client(), make_client()
     with hold(a, cluster="demo", holder="a", now=clock.now):
         with pytest.raises(LeaseHeldError) as caught, hold(b, cluster="demo", holder="b", now=clock.now):
@@ -43,9 +43,7 @@ def test_of_two_one_decides_and_the_other_comes_back(make_client: Callable[[], C
     assert spec(a)["leaseTransitions"] == 1
 
 
-def test_a_lease_whose_holder_died_is_taken_over_when_it_ran_out(
-    make_client: Callable[[], Client], clock: Clock
-) -> None:
+def test_an_expired_lease_is_acquired_by_another_holder(make_client: Callable[[], Client], clock: Clock) -> None:
     a, b = make_client(), make_client()
     with hold(a, cluster="demo", holder="a", now=clock.now) as dead:
         clock.time += DURATION - timedelta(seconds=1)
@@ -62,9 +60,7 @@ def test_a_lease_whose_holder_died_is_taken_over_when_it_ran_out(
         lease.check()
 
 
-def test_a_holder_whose_clock_is_slow_notices_that_it_was_taken(
-    make_client: Callable[[], Client], clock: Clock
-) -> None:
+def test_a_holder_with_a_slow_clock_notices_the_new_holder(make_client: Callable[[], Client], clock: Clock) -> None:
     a, b = make_client(), make_client()
     started = clock.time
     with hold(a, cluster="demo", holder="a", now=lambda: started) as slow:
@@ -73,7 +69,7 @@ def test_a_holder_whose_clock_is_slow_notices_that_it_was_taken(
             slow.check()
 
 
-def test_checking_makes_it_last(client: Client, clock: Clock) -> None:
+def test_check_renews_the_lease(client: Client, clock: Clock) -> None:
     with hold(client, cluster="demo", holder="a", now=clock.now) as lease:
         for _ in range(5):
             clock.time += DURATION / 2
@@ -81,27 +77,27 @@ def test_checking_makes_it_last(client: Client, clock: Clock) -> None:
         assert lease.until == clock.time + DURATION
 
 
-def test_an_error_in_the_body_gives_it_back(client: Client, clock: Clock) -> None:
+def test_an_error_in_the_body_releases_the_lease(client: Client, clock: Clock) -> None:
     with pytest.raises(KeyError), hold(client, cluster="demo", holder="a", now=clock.now):
         raise KeyError
     with hold(client, cluster="demo", holder="b", now=clock.now):
         pass
 
 
-def test_a_release_that_fails_does_not_hide_what_was_done(server: Server, client: Client, clock: Clock) -> None:
+def test_a_failed_release_does_not_hide_the_result(server: Server, client: Client, clock: Clock) -> None:
     with hold(client, cluster="demo", holder="a", now=clock.now):
         server.intercept = lambda _: Response(503)
     server.intercept = None
     assert spec(client)["holderIdentity"] == "a"
 
 
-def test_a_server_that_fails_is_not_a_lease_that_is_held(server: Server, client: Client, clock: Clock) -> None:
+def test_a_failing_server_is_not_a_held_lease(server: Server, client: Client, clock: Clock) -> None:
     server.intercept = lambda _: Response(503)
     with pytest.raises(UnavailableError), hold(client, cluster="demo", holder="a", now=clock.now):
         pass
 
 
-def test_no_two_ever_hold_it_at_once(make_client: Callable[[], Client], clock: Clock) -> None:
+def test_the_lease_never_has_two_holders(make_client: Callable[[], Client], clock: Clock) -> None:
     """500 random steps of four deciders, some of which die: checked before each write, as decisions are."""
     rng = random.Random(7)  # noqa: S311 (a test's dice)
     clients = [make_client() for _ in range(4)]

@@ -45,9 +45,7 @@ def pods(client: Client, add_pod: Callable[..., None]) -> PodCache:
     return kept
 
 
-def test_the_garbage_collector_never_walks_what_a_large_list_holds(
-    client: Client, add_pod: Callable[..., None]
-) -> None:
+def test_the_garbage_collector_does_not_traverse_a_large_cache(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("p")
 
     def is_walked(pods: PodCache) -> bool:
@@ -67,7 +65,7 @@ def bind(client: Client, name: str) -> None:
     client.create(path(name, "binding"), target)
 
 
-def test_each_kind_of_change_is_caught_up(client: Client, pods: PodCache, add_pod: Callable[..., None]) -> None:
+def test_each_kind_of_change_is_applied(client: Client, pods: PodCache, add_pod: Callable[..., None]) -> None:
     bind(client, "p0")
     client.patch(path("b0"), {"metadata": {"labels": {"x": "y"}}})
     client.patch(path("b1", "status"), {"status": {"phase": "Succeeded"}})
@@ -83,13 +81,13 @@ def test_each_kind_of_change_is_caught_up(client: Client, pods: PodCache, add_po
     assert pods.lists == 1
 
 
-def test_nothing_changed_is_nothing_read(client: Client, pods: PodCache) -> None:
+def test_without_changes_nothing_is_listed_again(client: Client, pods: PodCache) -> None:
     for _ in range(3):
         assert caught_up(pods) == listed(client)
     assert pods.lists == 1
 
 
-def test_a_version_that_expired_is_listed_again(server: Server, client: Client, pods: PodCache) -> None:
+def test_an_expired_resource_version_is_listed_again(server: Server, client: Client, pods: PodCache) -> None:
     expired = json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}).encode()
     server.intercept = lambda request: Response(410, expired) if request.verb == "watch" else None
     assert caught_up(pods) == listed(client)
@@ -97,7 +95,7 @@ def test_a_version_that_expired_is_listed_again(server: Server, client: Client, 
 
 
 @pytest.mark.parametrize("fault", [Response(403), Response(drop=True)], ids=["forbidden", "dropped"])
-def test_a_watch_that_fails_is_replaced_by_a_list(
+def test_a_failed_watch_is_replaced_by_a_list(
     server: Server, client: Client, pods: PodCache, add_pod: Callable[..., None], fault: Response
 ) -> None:
     add_pod("new")
@@ -106,9 +104,7 @@ def test_a_watch_that_fails_is_replaced_by_a_list(
     assert pods.lists == 2
 
 
-def test_a_watch_that_says_nothing_is_not_believed(
-    server: Server, client: Client, add_pod: Callable[..., None]
-) -> None:
+def test_a_silent_watch_is_not_trusted(server: Server, client: Client, add_pod: Callable[..., None]) -> None:
     """The binding never arrives by the watch, but the list of pods without a node shows that it happened."""
 
     never = threading.Event()
@@ -130,7 +126,7 @@ def test_a_watch_that_says_nothing_is_not_believed(
     assert pods.lists == 2
 
 
-def test_few_pods_are_listed(client: Client, add_pod: Callable[..., None]) -> None:
+def test_a_small_cluster_is_listed_each_time(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("only")
     kept = PodCache(client, min_pods_to_watch=2)
     for _ in range(3):
@@ -138,7 +134,7 @@ def test_few_pods_are_listed(client: Client, add_pod: Callable[..., None]) -> No
     assert kept.lists == 3
 
 
-def test_a_pod_that_can_not_be_read_is_told_until_it_can(
+def test_an_invalid_pod_is_reported_until_it_is_valid(
     client: Client, pods: PodCache, add_pod: Callable[..., None]
 ) -> None:
     client.patch(path("b0", "status"), {"status": {"startTime": 7}})
@@ -153,7 +149,7 @@ def test_a_pod_that_can_not_be_read_is_told_until_it_can(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_happens_it_sees_what_a_list_sees(
+def test_the_cache_always_equals_a_list(
     client: Client, pods: PodCache, add_pod: Callable[..., None], seed: int
 ) -> None:
     rng = random.Random(seed)  # noqa: S311 (a test's dice)

@@ -30,7 +30,7 @@ def pool_spec(**requirement: object) -> dict[str, object]:
     return {"template": {"spec": {"nodeClassRef": CLASS_REF, "requirements": requirements}}}
 
 
-def test_a_cluster_without_our_kinds_is_read_as_having_none(client: Client, clock: Clock) -> None:
+def test_kinds_that_the_cluster_does_not_have_are_empty(client: Client, clock: Clock) -> None:
     snapshot = read_snapshot(client, now=clock.now())
     assert snapshot.taken_at == clock.now()
     assert not snapshot.node_pools
@@ -40,7 +40,7 @@ def test_a_cluster_without_our_kinds_is_read_as_having_none(client: Client, cloc
 
 
 @pytest.mark.usefixtures("karpenter")
-def test_everything_that_decisions_need_is_there(
+def test_the_snapshot_has_all_kinds(
     client: Client, clock: Clock, add: Callable[..., None], add_pod: Callable[..., None]
 ) -> None:
     add_pod("pending")
@@ -69,7 +69,7 @@ SELECTORS: dict[str, object] = {
 }
 
 
-def test_finished_pods_take_no_room(client: Client, clock: Clock, add_pod: Callable[..., None]) -> None:
+def test_finished_pods_are_not_in_the_snapshot(client: Client, clock: Clock, add_pod: Callable[..., None]) -> None:
     for name, phase in (("done", "Succeeded"), ("broken", "Failed"), ("runs", "Running")):
         add_pod(name, nodeName="n1")
         path = resources.PODS.path(name, namespace="default", subresource="status")
@@ -79,7 +79,7 @@ def test_finished_pods_take_no_room(client: Client, clock: Clock, add_pod: Calla
 
 
 @pytest.mark.usefixtures("karpenter")
-def test_one_bad_pool_does_not_stop_the_others(client: Client, clock: Clock, add: Callable[..., None]) -> None:
+def test_an_invalid_pool_does_not_hide_the_others(client: Client, clock: Clock, add: Callable[..., None]) -> None:
     add(resources.NODE_POOLS, "good", spec=pool_spec(key="kubernetes.io/arch", operator="In", values=["arm64"]))
     add(resources.NODE_POOLS, "bad", spec=pool_spec(key="kubernetes.io/arch", operator=7))
     add(resources.NODE_CLAIMS, "bad", spec={"nodeClassRef": "not a reference"})
@@ -91,7 +91,7 @@ def test_one_bad_pool_does_not_stop_the_others(client: Client, clock: Clock, add
 
 
 @pytest.mark.usefixtures("karpenter")
-def test_legacy_kinds_count_unless_a_new_one_has_their_name(
+def test_legacy_kinds_are_converted_unless_a_v1_object_has_their_name(
     client: Client, clock: Clock, add: Callable[..., None]
 ) -> None:
     for name in ("old", "both"):
@@ -109,7 +109,7 @@ def test_legacy_kinds_count_unless_a_new_one_has_their_name(
     assert "NodePool both, which is used instead" in shadowed.problems[0]
 
 
-def test_a_list_that_expires_while_it_is_read_is_started_again(
+def test_a_list_that_expires_while_paging_is_restarted(
     server: Server, client: Client, add_pod: Callable[..., None]
 ) -> None:
     for i in range(PAGE_SIZE + 1):
@@ -126,14 +126,14 @@ def test_a_list_that_expires_while_it_is_read_is_started_again(
     assert len({p.key for p in found.objects}) == len(found.objects) == PAGE_SIZE + 1
 
 
-def test_a_server_that_fails_gives_no_half_snapshot(server: Server, client: Client, clock: Clock) -> None:
+def test_a_failing_server_gives_no_partial_snapshot(server: Server, client: Client, clock: Clock) -> None:
     server.intercept = lambda request: Response(503) if request.resource == "nodes" else None
     with pytest.raises(UnavailableError):
         read_snapshot(client, now=clock.now())
 
 
 @pytest.mark.usefixtures("karpenter")
-def test_pods_are_read_before_claims_and_claims_before_nodes(server: Server, client: Client, clock: Clock) -> None:
+def test_pods_are_listed_before_claims_and_claims_before_nodes(server: Server, client: Client, clock: Clock) -> None:
     asked: list[str] = []
     server.intercept = lambda request: asked.append(request.resource.partition(".")[0])
     read_snapshot(client, now=clock.now())

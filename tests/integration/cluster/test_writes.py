@@ -49,14 +49,14 @@ def labelled(claim: NodeClaim) -> NodeClaim:
     return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, labels=labels))
 
 
-def test_a_claim_made_twice_is_one(client: Client) -> None:
+def test_creating_a_claim_twice_creates_one(client: Client) -> None:
     first = writes.create_claim(client, new_claim())
     second = writes.create_claim(client, new_claim())
     assert first.metadata.uid
     assert second == first
 
 
-def test_a_change_sends_only_what_differs_and_keeps_what_we_do_not_know(client: Client) -> None:
+def test_an_update_sends_only_differing_fields_and_keeps_unknown_ones(client: Client) -> None:
     claim = writes.create_claim(client, new_claim())
     client.patch(CLAIM, {"spec": {"unknown": {"deep": 1}}})
     writes.update(client, resources.NODE_CLAIMS, claim, labelled)
@@ -73,14 +73,14 @@ def test_nothing_is_sent_when_nothing_changes(server: Server, client: Client) ->
     assert patches == []
 
 
-def test_a_change_computed_from_an_old_object_is_computed_anew(client: Client) -> None:
+def test_a_conflicting_update_is_computed_again(client: Client) -> None:
     claim = writes.create_claim(client, new_claim())
     client.patch(CLAIM, {"metadata": {"labels": {"theirs": "yes"}}})
     after = writes.update(client, resources.NODE_CLAIMS, claim, labelled)
     assert after.metadata.labels == {"a": "1", "theirs": "yes", "ours": "yes"}
 
 
-def test_an_object_that_never_stands_still_is_given_up(client: Client) -> None:
+def test_repeated_conflicts_raise(client: Client) -> None:
     claim = writes.create_claim(client, new_claim())
     turns = iter(range(100))
 
@@ -93,14 +93,14 @@ def test_an_object_that_never_stands_still_is_given_up(client: Client) -> None:
     assert next(turns) == 5
 
 
-def test_an_object_that_is_gone_is_told(client: Client) -> None:
+def test_updating_a_deleted_object_raises(client: Client) -> None:
     claim = writes.create_claim(client, new_claim())
     client.delete(CLAIM)
     with pytest.raises(NotFoundError):
         writes.update(client, resources.NODE_CLAIMS, claim, labelled)
 
 
-def test_a_field_that_goes_back_to_its_default_is_removed(client: Client) -> None:
+def test_a_field_that_is_reset_to_its_default_is_removed(client: Client) -> None:
     node = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -119,7 +119,7 @@ def test_a_field_that_goes_back_to_its_default_is_removed(client: Client) -> Non
     assert not raw(client, resources.NODES.path("n"))["spec"].get("taints")
 
 
-def test_conditions_are_written_once_and_their_times_stay(server: Server, client: Client, clock: Clock) -> None:
+def test_unchanged_conditions_keep_their_transition_times(server: Server, client: Client, clock: Clock) -> None:
     claim = writes.create_claim(client, new_claim())
     wanted = Condition(type="Launched", status="True", reason="Launched")
     first = writes.set_conditions(client, resources.NODE_CLAIMS, claim, [wanted], now=clock.now())
@@ -135,7 +135,7 @@ def test_conditions_are_written_once_and_their_times_stay(server: Server, client
     assert third.status.conditions[0].observed_generation == claim.metadata.generation
 
 
-def test_conditions_that_others_set_at_the_same_time_are_kept(client: Client, clock: Clock) -> None:
+def test_conditions_of_concurrent_writers_are_kept(client: Client, clock: Clock) -> None:
     claim = writes.create_claim(client, new_claim())
     for name in ("Launched", "Registered"):
         one = Condition(type=name, status="True", reason=name)
@@ -169,7 +169,7 @@ def test_the_status_of_a_converted_pool_is_written_to_the_object_it_came_from(cl
     assert stored["spec"] == {"limits": {"resources": {"cpu": "10"}}}
 
 
-def test_a_status_patch_of_nothing_is_not_sent(server: Server, client: Client) -> None:
+def test_an_empty_status_patch_is_not_sent(server: Server, client: Client) -> None:
     writes.create_claim(client, new_claim())
     patches = counted(server, "PATCH")
     assert writes.patch_status(client, resources.NODE_CLAIMS, "c", {}) is None
@@ -178,7 +178,7 @@ def test_a_status_patch_of_nothing_is_not_sent(server: Server, client: Client) -
     assert raw(client, CLAIM)["status"]["nodeName"] == "n"
 
 
-def test_our_finalizer_goes_and_nobody_elses(client: Client) -> None:
+def test_only_the_named_finalizer_is_removed(client: Client) -> None:
     claim = writes.create_claim(client, new_claim("theirs.io/a", "ours.io/b", "theirs.io/c"))
     client.patch(CLAIM, [{"op": "remove", "path": "/metadata/finalizers/0"}], kind="json")
     assert writes.remove_finalizer(client, resources.NODE_CLAIMS, claim, "ours.io/b")
@@ -186,7 +186,7 @@ def test_our_finalizer_goes_and_nobody_elses(client: Client) -> None:
     assert not writes.remove_finalizer(client, resources.NODE_CLAIMS, claim, "ours.io/b")
 
 
-def test_the_last_finalizer_ends_a_deletion(client: Client) -> None:
+def test_removing_the_last_finalizer_completes_the_deletion(client: Client) -> None:
     claim = writes.create_claim(client, new_claim("ours.io/b"))
     assert writes.delete(client, resources.NODE_CLAIMS, claim)
     assert raw(client, CLAIM)["metadata"]["deletionTimestamp"]
@@ -196,7 +196,7 @@ def test_the_last_finalizer_ends_a_deletion(client: Client) -> None:
     assert not writes.remove_finalizer(client, resources.NODE_CLAIMS, claim, "ours.io/b")
 
 
-def test_an_object_of_the_same_name_is_not_deleted_in_its_place(client: Client) -> None:
+def test_another_object_of_the_same_name_is_not_deleted(client: Client) -> None:
     old = writes.create_claim(client, new_claim())
     client.delete(CLAIM)
     assert not writes.delete(client, resources.NODE_CLAIMS, old)

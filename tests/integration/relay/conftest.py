@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 CLUSTER = "demo"
 BUS = "tenon-demo"
-_PATIENCE = 20.0
+_TIMEOUT_SECONDS = 20.0
 
 
 class Clock:
-    """A clock that is turned by hand."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -83,7 +83,7 @@ class Bus:
         self.events.put_targets(Rule="all", EventBusName=BUS, Targets=[{"Id": "all", "Arn": arn}])
 
     def bodies(self) -> list[str]:
-        """What arrived since the last look."""
+        """The messages received since the last call."""
         arrived: list[str] = []
         while messages := self._sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
@@ -92,7 +92,7 @@ class Bus:
         return arrived
 
     def hints(self) -> list[tuple[str, str]]:
-        """What arrived since the last look, as (about, key)."""
+        """The hints received since the last call, as (detail-type, key)."""
         return sorted(
             (event["detail-type"], key) for event in map(json.loads, self.bodies()) for key in event["detail"]["keys"]
         )
@@ -104,7 +104,7 @@ def bus(aws: None) -> Bus:  # noqa: ARG001 (the fake must be there first)
 
 
 class World:
-    """A relay between a served API and a bus, on a clock turned by hand."""
+    """A relay between a served API and a bus, on a clock that tests set."""
 
     def __init__(self, server: Server, store: Store, bus: Bus, clock: Clock) -> None:
         self.server, self.store, self.bus, self.clock = server, store, bus, clock
@@ -118,7 +118,7 @@ class World:
             return 0
 
     def add_pod(self, name: str, *, node: str = "", unschedulable: bool = True, **spec: object) -> None:
-        """A pod; without a node, the scheduler says that it fits nowhere."""
+        """A pod; without a node, the scheduler marks it Unschedulable."""
         self.store.create(kinds.PODS, pod(name, node=node, **spec))
         if unschedulable and not node:
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -126,24 +126,24 @@ class World:
             self.store.patch(kinds.PODS, name, patch, namespace="default", subresource="status")
 
     def settle(self) -> None:
-        """Wait until the relay has seen all that the store holds."""
+        """Wait until the relay has observed every change of the store."""
         self.until(lambda: self.relay.has_observed(self.version_of))
 
     def until(self, holds: Callable[[], bool]) -> None:
-        ends = time.monotonic() + _PATIENCE
+        ends = time.monotonic() + _TIMEOUT_SECONDS
         while not holds():
-            assert time.monotonic() < ends, "the relay never caught up"
+            assert time.monotonic() < ends, "the relay did not observe every change"
             time.sleep(0.002)
 
-    def told(self, *, after: float = 1.0) -> list[tuple[str, str]]:
-        """What the relay says of what it has seen, when its second of quiet is over."""
+    def sent_hints(self, *, after: float = 1.0) -> list[tuple[str, str]]:
+        """The hints that the relay sends for the observed changes, after the idle duration."""
         self.settle()
         self.clock.time += timedelta(seconds=after)
         self.relay.step(self.clock.time)
         return self.bus.hints()
 
     def start(self) -> None:
-        """Start, and wait until what is there already has been listed: it is no news."""
+        """Start, and wait until the existing objects are listed."""
         self.relay.start()
         built_in = [w for w in self.relay.watchers if w.name in {"watch pods", "watch nodes"}]
         self.until(lambda: all(watcher.lists for watcher in built_in))
@@ -155,10 +155,10 @@ class World:
 
 @pytest.fixture
 def world(server: Server, store: Store, bus: Bus, clock: Clock) -> Iterator[World]:
-    made = World(server, store, bus, clock)
-    made.start()
-    yield made
-    made.close()
+    new_world = World(server, store, bus, clock)
+    new_world.start()
+    yield new_world
+    new_world.close()
 
 
 def pod(name: str, *, node: str = "", **more: object) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from local.kubernetes.apiserver.http import Request
     from tests.integration.relay.conftest import Bus, World
 
-STUCK = (hints.PODS_UNSCHEDULABLE, "default/web")
+UNSCHEDULABLE_WEB = (hints.PODS_UNSCHEDULABLE, "default/web")
 
 
 def definition(group: str, version: str, plural: str, kind: str) -> dict[str, Any]:
@@ -43,21 +43,21 @@ def definition(group: str, version: str, plural: str, kind: str) -> dict[str, An
     }
 
 
-def test_a_pod_without_a_place_is_told_once_and_then_each_minute(world: World) -> None:
+def test_an_unschedulable_pod_is_reported_once_and_then_every_minute(world: World) -> None:
     world.add_pod("web")
-    assert world.told() == [STUCK]
-    assert world.told() == []
+    assert world.sent_hints() == [UNSCHEDULABLE_WEB]
+    assert world.sent_hints() == []
     due = world.relay.due()
     assert due is not None
     world.clock.time = due
     world.relay.step(due)
-    assert world.told() == [STUCK]
+    assert world.sent_hints() == [UNSCHEDULABLE_WEB]
     world.store.delete(kinds.PODS, "web", namespace="default")
     world.settle()
     assert world.relay.due() is None
 
 
-def test_what_arrives_is_a_hint_of_the_cluster(world: World) -> None:
+def test_an_event_on_the_bus_is_a_hint_for_the_cluster(world: World) -> None:
     world.add_pod("web")
     world.settle()
     world.clock.time += timedelta(seconds=1)
@@ -67,44 +67,44 @@ def test_what_arrives_is_a_hint_of_the_cluster(world: World) -> None:
     assert (hint.source, hint.detail_type, hint.keys) == (hints.RELAY, hints.PODS_UNSCHEDULABLE, ("default/web",))
 
 
-def test_a_node_is_told_when_its_last_pod_leaves_and_when_it_is_deleted(world: World) -> None:
+def test_a_node_is_reported_when_its_last_pod_leaves_and_when_it_is_deleted(world: World) -> None:
     world.store.create(kinds.NODES, given.node("n1"))
     world.add_pod("web", node="n1")
-    assert world.told() == [(hints.NODES_CHANGED, "n1")]
+    assert world.sent_hints() == [(hints.NODES_CHANGED, "n1")]
     world.store.delete(kinds.PODS, "web", namespace="default")
-    assert world.told() == [(hints.NODES_EMPTIED, "n1")]
+    assert world.sent_hints() == [(hints.NODES_EMPTIED, "n1")]
     world.store.delete(kinds.NODES, "n1")
-    assert world.told() == [(hints.NODES_DELETING, "n1")]
-    assert world.told(after=61) == []
-    assert world.told() == []
+    assert world.sent_hints() == [(hints.NODES_DELETING, "n1")]
+    assert world.sent_hints(after=61) == []
+    assert world.sent_hints() == []
 
 
-def test_a_kind_that_comes_later_is_watched_from_then_on(world: World) -> None:
+def test_a_kind_that_is_defined_later_is_watched_from_then_on(world: World) -> None:
     crd = definition("karpenter.sh", "v1", "nodepools", "NodePool")
     world.store.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, crd)
     pools = world.store.kind("karpenter.sh/v1", "NodePool")
     world.store.create(pools, {"metadata": {"name": "default"}, "spec": {"weight": 1}})
-    assert world.told() == [(hints.NODE_POOLS_CHANGED, "NodePool/default")]
+    assert world.sent_hints() == [(hints.NODE_POOLS_CHANGED, "NodePool/default")]
     world.store.patch(pools, "default", {"status": {"nodes": 1}}, subresource="status")
-    assert world.told() == []
+    assert world.sent_hints() == []
     world.store.patch(pools, "default", {"spec": {"weight": 2}})
-    assert world.told() == [(hints.NODE_POOLS_CHANGED, "NodePool/default")]
+    assert world.sent_hints() == [(hints.NODE_POOLS_CHANGED, "NodePool/default")]
 
 
-def test_a_watch_that_breaks_is_resumed_and_misses_nothing(world: World) -> None:
+def test_a_broken_watch_is_resumed_and_misses_nothing(world: World) -> None:
     world.settle()
     [pods] = [watcher for watcher in world.relay.watchers if watcher.name == "watch pods"]
     world.until(lambda: pods.lists == 1)
     for i in range(5):
         world.server.drop_watches()
         world.add_pod(f"p{i}")
-    assert world.told() == [(hints.PODS_UNSCHEDULABLE, f"default/p{i}") for i in range(5)]
+    assert world.sent_hints() == [(hints.PODS_UNSCHEDULABLE, f"default/p{i}") for i in range(5)]
     assert pods.lists == 1
 
 
-def test_a_watch_that_fell_too_far_behind_starts_over_and_finds_the_difference(world: World) -> None:
+def test_an_expired_watch_is_replaced_by_a_list_that_shows_the_changes(world: World) -> None:
     world.add_pod("gone")
-    assert world.told() == [(hints.PODS_UNSCHEDULABLE, "default/gone")]
+    assert world.sent_hints() == [(hints.PODS_UNSCHEDULABLE, "default/gone")]
     [pods] = [watcher for watcher in world.relay.watchers if watcher.name == "watch pods"]
     expired = json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}).encode()
     away = [True]
@@ -119,18 +119,18 @@ def test_a_watch_that_fell_too_far_behind_starts_over_and_finds_the_difference(w
     world.store.delete(kinds.PODS, "gone", namespace="default")
     world.add_pod("new")
     away[0] = False
-    assert world.told() == [(hints.PODS_UNSCHEDULABLE, "default/new")]
+    assert world.sent_hints() == [(hints.PODS_UNSCHEDULABLE, "default/new")]
     assert pods.lists == 2
-    assert world.told(after=61) == []
-    assert world.told() == [(hints.PODS_UNSCHEDULABLE, "default/new")]
+    assert world.sent_hints(after=61) == []
+    assert world.sent_hints() == [(hints.PODS_UNSCHEDULABLE, "default/new")]
 
 
-def test_an_object_that_can_not_be_read_does_not_stop_the_others(world: World) -> None:
+def test_an_invalid_object_does_not_stop_the_others(world: World) -> None:
     world.add_pod("bad", unschedulable=False)
     odd = {"status": {"conditions": "none"}}
     world.store.patch(kinds.PODS, "bad", odd, namespace="default", subresource="status")
     world.add_pod("web")
-    assert world.told() == [STUCK]
+    assert world.sent_hints() == [UNSCHEDULABLE_WEB]
 
 
 class RefusingOnce:
@@ -152,12 +152,12 @@ class RefusingOnce:
         return {"FailedEntryCount": 1, "Entries": [{"EventId": "1"} if i % 2 else refused for i in range(len(Entries))]}
 
 
-def test_refused_entries_are_sent_again_until_all_have_arrived(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+def test_rejected_entries_are_sent_again_until_all_are_accepted(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     refusing = RefusingOnce(world.bus)
     monkeypatch.setattr(world.relay._publisher, "_events", refusing)
     for i in range(250):
         world.add_pod(f"p{i:03}")
-    arrived = world.told()
+    arrived = world.sent_hints()
     assert len(arrived) == 100
     for _ in range(10):
         if world.relay.pending:
@@ -170,25 +170,25 @@ def test_refused_entries_are_sent_again_until_all_have_arrived(monkeypatch: pyte
     assert refusing.put_events_batches == 3
 
 
-def test_what_waits_is_sent_when_the_relay_ends(world: World) -> None:
+def test_pending_hints_are_sent_when_the_relay_stops(world: World) -> None:
     world.add_pod("web")
     world.settle()
     world.relay.stop()
-    assert world.bus.hints() == [STUCK]
+    assert world.bus.hints() == [UNSCHEDULABLE_WEB]
     assert not world.relay.is_alive
 
 
-def test_two_relays_say_things_twice_and_lose_nothing(world: World) -> None:
+def test_two_relays_send_hints_twice_and_lose_none(world: World) -> None:
     other = given.World(world.server, world.store, world.bus, world.clock)
     other.start()
     world.add_pod("web")
     other.settle()
-    assert world.told() == [STUCK]
-    assert other.told() == [STUCK]
+    assert world.sent_hints() == [UNSCHEDULABLE_WEB]
+    assert other.sent_hints() == [UNSCHEDULABLE_WEB]
     other.close()
 
 
-def test_no_spec_ever_leaves_the_cluster(world: World) -> None:
+def test_no_spec_leaves_the_cluster(world: World) -> None:
     secret = given.pod("web")
     secret["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": "hunter2"}]
     world.add_pod("web", **secret["spec"])

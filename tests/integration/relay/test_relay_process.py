@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from local.kubernetes.apiserver.server import Server
 
 ROOT = Path(__file__).parents[3]
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 
 def environment(tmp_path: Path, server: Server, port: int) -> dict[str, str]:
@@ -55,7 +55,7 @@ def healthz(port: int) -> int:
         return 0
 
 
-def test_it_is_healthy_while_it_watches_and_ends_on_sigterm(tmp_path: Path, server: Server) -> None:
+def test_the_relay_is_healthy_while_it_watches_and_exits_on_sigterm(tmp_path: Path, server: Server) -> None:
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "relay"],
@@ -65,13 +65,13 @@ def test_it_is_healthy_while_it_watches_and_ends_on_sigterm(tmp_path: Path, serv
         text=True,
     )
     try:
-        ends = time.monotonic() + _PATIENCE
+        ends = time.monotonic() + _TIMEOUT_SECONDS
         while healthz(port) != 200:
             assert process.poll() is None
             assert time.monotonic() < ends, "never healthy"
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=_PATIENCE)
+        output, _ = process.communicate(timeout=_TIMEOUT_SECONDS)
     finally:
         process.kill()
     assert process.returncode == 0
@@ -81,7 +81,7 @@ def test_it_is_healthy_while_it_watches_and_ends_on_sigterm(tmp_path: Path, serv
 
 
 @pytest.mark.parametrize("missing", ["TENON_CLUSTER_NAME", "TENON_EVENT_BUS_NAME", "KUBECONFIG"])
-def test_without_its_settings_it_says_so_and_ends(tmp_path: Path, server: Server, missing: str) -> None:
+def test_the_relay_exits_with_an_error_without_its_settings(tmp_path: Path, server: Server, missing: str) -> None:
     environ = environment(tmp_path, server, free_port())
     del environ[missing]
     ended = subprocess.run(
@@ -90,7 +90,7 @@ def test_without_its_settings_it_says_so_and_ends(tmp_path: Path, server: Server
         env=environ,
         capture_output=True,
         text=True,
-        timeout=_PATIENCE,
+        timeout=_TIMEOUT_SECONDS,
         check=False,
     )
     assert ended.returncode == 2

@@ -29,20 +29,20 @@ def status(reason: str, **more: object) -> bytes:
         (504, "Timeout", errors.UnavailableError),
     ],
 )
-def test_each_answer_has_its_type(code: int, reason: str, kind: type[errors.ApiError]) -> None:
+def test_each_status_has_its_error_type(code: int, reason: str, kind: type[errors.ApiError]) -> None:
     error = errors.from_response(code, status(reason))
     assert type(error) is kind
     assert str(error) == f"{code} {reason}: because"
 
 
-def test_an_answer_that_is_no_status_is_told_as_it_came() -> None:
+def test_a_response_without_a_status_object_keeps_its_text() -> None:
     error = errors.from_response(404, b"404 page not found\n")
     assert isinstance(error, errors.NotFoundError)
     assert error.message == "404 page not found"
     assert isinstance(errors.from_response(502, b"\xff<html>"), errors.UnavailableError)
 
 
-def test_an_eviction_that_a_budget_forbids_is_told_from_throttling() -> None:
+def test_a_budget_denial_differs_from_throttling() -> None:
     causes = {"causes": [{"reason": "DisruptionBudget", "message": "web needs 3 healthy pods and has 3 currently"}]}
     blocked = errors.from_response(429, status("TooManyRequests", details=causes))
     throttled = errors.from_response(429, status("TooManyRequests"), retry_after="7")
@@ -54,6 +54,6 @@ def test_an_eviction_that_a_budget_forbids_is_told_from_throttling() -> None:
     assert throttled.retry_after == 7
 
 
-def test_a_watch_says_its_error_in_an_event() -> None:
+def test_a_watchs_error_event_has_its_error_type() -> None:
     assert isinstance(errors.from_watch_event(status("Expired", code=410)), errors.ExpiredError)
     assert isinstance(errors.from_watch_event(b"{}"), errors.UnavailableError)

@@ -13,7 +13,7 @@ from shared.cluster.listing import decode
 from shared.snapshot import InvalidObject
 
 
-def test_an_object_that_cannot_be_used_is_named_with_the_reason() -> None:
+def test_an_invalid_object_is_returned_with_the_reason() -> None:
     raw = json.dumps({"metadata": {"name": "a", "namespace": "b", "uid": "u"}, "spec": {"nodeName": 7}}).encode()
     found = decode(raw, resources.PODS, Pod)
     assert isinstance(found, InvalidObject)
@@ -22,7 +22,7 @@ def test_an_object_that_cannot_be_used_is_named_with_the_reason() -> None:
     assert "spec.nodeName" in found.problems[0]
 
 
-def test_a_list_that_is_null_is_empty() -> None:
+def test_a_null_list_is_empty() -> None:
     found = decode(b'{"metadata":{"name":"n"},"spec":{"drivers":null}}', resources.CSI_NODES, CSINode)
     assert isinstance(found, CSINode)
     assert found.spec.drivers == []
@@ -35,7 +35,7 @@ def test_paths_are_those_of_the_api() -> None:
     assert resources.for_kind("karpenter.sh/v1alpha5", "Provisioner") is resources.PROVISIONERS
 
 
-def test_a_pod_has_no_path_without_its_namespace() -> None:
+def test_a_pods_path_needs_a_namespace() -> None:
     with pytest.raises(ValueError, match="needs a namespace"):
         resources.PODS.path("a")
     with pytest.raises(ValueError, match="is cluster-scoped"):

@@ -33,7 +33,7 @@ def applied(target: object, patch: object) -> Any:  # noqa: ANN401 (JSON)
 
 
 @given(objects, objects)
-def test_a_patch_leads_from_one_object_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_a_merge_patch_transforms_one_object_into_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert applied(before, merge_patch(before, after)) == after
 
 
@@ -43,6 +43,6 @@ def test_nothing_is_sent_when_nothing_changes(value: dict[str, Any]) -> None:
 
 
 @given(objects, objects)
-def test_fields_that_did_not_change_are_not_sent(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_unchanged_fields_are_not_sent(before: dict[str, Any], after: dict[str, Any]) -> None:
     patch = merge_patch(before, after)
     assert not {key for key in patch if key in before and key in after and before[key] == after[key]}

@@ -12,7 +12,7 @@ POD = ObjectRef(api_version="v1", kind="Pod", namespace="default", name="web", u
 OTHER = ObjectRef(api_version="v1", kind="Pod", namespace="default", name="web", uid="2")
 
 
-def test_the_same_words_about_the_same_object_have_the_same_name() -> None:
+def test_the_same_event_has_the_same_name() -> None:
     assert event_name(POD, "Nominated", "on n1") == event_name(POD, "Nominated", "on n1")
     others = [
         event_name(
@@ -25,12 +25,12 @@ def test_the_same_words_about_the_same_object_have_the_same_name() -> None:
     assert len(set(others)) == 3
 
 
-def test_a_long_name_still_makes_a_valid_one() -> None:
+def test_a_long_object_name_gives_a_valid_event_name() -> None:
     long = ObjectRef(api_version="v1", kind="Node", name="n" * 253)
     assert len(event_name(long, "A", "b")) <= 253
 
 
-def test_a_lease_is_over_when_it_was_not_renewed_in_time() -> None:
+def test_a_lease_expires_unless_renewed() -> None:
     renewed = datetime(2026, 11, 21, tzinfo=UTC)
     assert expiry(LeaseSpec(renew_time=renewed, lease_duration_seconds=60)) == renewed + timedelta(seconds=60)
     assert expiry(LeaseSpec(holder_identity="x")) < renewed
@@ -40,5 +40,5 @@ def test_a_micro_time_always_has_six_digits() -> None:
     assert micro_time(datetime(2026, 11, 21, tzinfo=UTC)) == "2026-11-21T00:00:00.000000Z"
 
 
-def test_a_lease_has_a_name_that_kubernetes_takes() -> None:
+def test_a_leases_name_is_valid_in_kubernetes() -> None:
     assert lease_name("My_Cluster-1") == "tenon-my-cluster-1"

@@ -57,12 +57,12 @@ def test_a_token_is_a_presigned_request_that_names_the_cluster() -> None:
     assert query["X-Amz-Credential"][0].endswith("/eu-central-1/sts/aws4_request")
 
 
-def test_in_china_sts_has_another_name() -> None:
+def test_sts_has_another_domain_in_china() -> None:
     token = presign(Credentials("AKIDEXAMPLE", "secret"), region="cn-north-1", cluster="demo")
     assert urlsplit(opened(token)).netloc == "sts.cn-north-1.amazonaws.com.cn"
 
 
-def test_a_token_is_kept_for_eleven_minutes_of_its_fifteen() -> None:
+def test_a_token_is_cached_for_eleven_of_its_fifteen_minutes() -> None:
     clock = Clock()
     session = Session(Credentials("AKIDEXAMPLE", "secret"))
     source = TokenSource(session, region="eu-central-1", cluster="demo", now=clock.now)
@@ -76,14 +76,14 @@ def test_a_token_is_kept_for_eleven_minutes_of_its_fifteen() -> None:
     assert source.until == clock.time + TOKEN_TTL
 
 
-def test_a_token_is_not_used_beyond_the_credentials_end() -> None:
+def test_a_token_is_not_used_after_the_credentials_expire() -> None:
     end = NOW + timedelta(minutes=4)
     source = TokenSource(Session(Expiring(end)), region="eu-central-1", cluster="demo", now=lambda: NOW)
     source()
     assert source.until == end
 
 
-def test_other_credentials_make_another_token() -> None:
+def test_changed_credentials_give_a_new_token() -> None:
     session = Session(Credentials("AKIDEXAMPLE", "secret"))
     source = TokenSource(session, region="eu-central-1", cluster="demo", now=lambda: NOW)
     first = source()
@@ -92,7 +92,7 @@ def test_other_credentials_make_another_token() -> None:
     assert source() != first
 
 
-def test_without_credentials_there_is_no_token() -> None:
+def test_missing_credentials_raise() -> None:
     source = TokenSource(Session(None), region="eu-central-1", cluster="demo", now=lambda: NOW)
     with pytest.raises(NoCredentialsError):
         source()

@@ -14,7 +14,7 @@ SAMPLES = Path(__file__).parent / "samples"
 
 @pytest.fixture
 def sample() -> Callable[[str], dict[str, Any]]:
-    """AWS's documented sample of a kind of event, by the name of the module that reads it."""
+    """AWS's documented sample of an event type, by the name of its parser's module."""
 
     def load(name: str) -> dict[str, Any]:
         event: dict[str, Any] = json.loads((SAMPLES / f"{name}.json").read_text())

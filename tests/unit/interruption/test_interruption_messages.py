@@ -1,4 +1,4 @@
-"""What AWS's documented samples come to, and what becomes of events that nobody can read."""
+"""How AWS's documented samples are parsed, and how malformed events are rejected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from functions.interruption.messages.parser import parse
 Sample = Callable[[str], dict[str, Any]]
 
 
-def test_a_spot_warning_takes_the_machine_two_minutes_later_and_its_offering_with_it(sample: Sample) -> None:
+def test_a_spot_interruption_warning_takes_effect_in_two_minutes_and_makes_the_offering_unavailable(
+    sample: Sample,
+) -> None:
     event = parse(json.dumps(sample("spot_interruption")))
     assert event.notice.instance_ids == ("i-1234567890abcdef0",)
     assert event.notice.action is Action.CORDON_AND_DRAIN
@@ -25,7 +27,7 @@ def test_a_spot_warning_takes_the_machine_two_minutes_later_and_its_offering_wit
     assert event.notice.offering_unavailable
 
 
-def test_a_rebalance_recommendation_is_a_risk_without_a_date(sample: Sample) -> None:
+def test_a_rebalance_recommendation_has_no_time_of_effect(sample: Sample) -> None:
     notice = parse(json.dumps(sample("rebalance_recommendation"))).notice
     assert (notice.action, notice.effective_at, notice.offering_unavailable) == (
         Action.APPLY_REBALANCE_POLICY,
@@ -34,7 +36,7 @@ def test_a_rebalance_recommendation_is_a_risk_without_a_date(sample: Sample) -> 
     )
 
 
-def test_a_capacity_reservation_takes_the_machine_when_it_says(sample: Sample) -> None:
+def test_a_capacity_reservation_interruption_takes_effect_at_the_stated_time(sample: Sample) -> None:
     event = sample("capacity_reservation_interruption")
     notice = parse(json.dumps(event)).notice
     assert notice.action is Action.CORDON_AND_DRAIN
@@ -54,9 +56,7 @@ def test_a_capacity_reservation_takes_the_machine_when_it_says(sample: Sample) -
         ("terminated", Action.CORDON_AND_DRAIN, 0),
     ],
 )
-def test_a_machine_that_stops_or_is_gone_is_finished_with(
-    sample: Sample, state: str, action: Action, within: int
-) -> None:
+def test_stopping_and_ended_instances_are_drained(sample: Sample, state: str, action: Action, within: int) -> None:
     event = sample("state_change")
     event["detail"]["state"] = state
     read = parse(json.dumps(event))
@@ -64,7 +64,7 @@ def test_a_machine_that_stops_or_is_gone_is_finished_with(
     assert read.notice.effective_at == read.time + timedelta(seconds=within)
 
 
-def test_scheduled_maintenance_has_the_date_that_aws_gives(sample: Sample) -> None:
+def test_scheduled_maintenance_takes_effect_at_its_start_time(sample: Sample) -> None:
     notice = parse(json.dumps(sample("scheduled_change"))).notice
     assert notice.instance_ids == ("i-12345678",)
     assert notice.action is Action.REPLACE_BEFORE_MAINTENANCE
@@ -82,7 +82,7 @@ def test_scheduled_maintenance_has_the_date_that_aws_gives(sample: Sample) -> No
         {"affectedEntities": [{"entityValue": "i-12345678", "status": "RESOLVED"}]},
     ],
 )
-def test_health_events_that_concern_no_machine_ask_for_nothing(sample: Sample, change: dict[str, Any]) -> None:
+def test_health_events_without_affected_instances_need_no_action(sample: Sample, change: dict[str, Any]) -> None:
     event = sample("scheduled_change")
     event["detail"].update(change)
     assert parse(json.dumps(event)).notice.action is Action.NO_ACTION
@@ -99,7 +99,7 @@ def test_health_events_that_concern_no_machine_ask_for_nothing(sample: Sample, c
     ],
 )
 @pytest.mark.parametrize("field", ["source", "detail-type", "time", "detail"])
-def test_an_event_without_what_every_event_has_is_malformed(sample: Sample, kind: str, field: str) -> None:
+def test_an_event_without_an_envelope_field_is_malformed(sample: Sample, kind: str, field: str) -> None:
     event = sample(kind)
     del event[field]
     with pytest.raises(MalformedEventError):
@@ -129,13 +129,13 @@ def test_an_event_without_what_every_event_has_is_malformed(sample: Sample, kind
         ),
     ],
 )
-def test_what_is_malformed_is_said(sample: Sample, kind: str, change: dict[str, Any], said: str) -> None:
+def test_the_error_names_the_malformed_field(sample: Sample, kind: str, change: dict[str, Any], said: str) -> None:
     with pytest.raises(MalformedEventError, match=said):
         parse(json.dumps({**sample(kind), **change}))
 
 
 @pytest.mark.parametrize("change", [{"affectedEntities": "i-1"}, {"startTime": "soon"}])
-def test_a_health_event_whose_machines_or_date_nobody_can_read_is_malformed(
+def test_a_health_event_with_invalid_instances_or_start_time_is_malformed(
     sample: Sample, change: dict[str, Any]
 ) -> None:
     event = sample("scheduled_change")
@@ -152,7 +152,7 @@ json_values = st.recursive(
 
 
 @given(body=st.text() | json_values.map(json.dumps))
-def test_whatever_is_no_event_is_malformed_and_nothing_else(body: str) -> None:
+def test_any_other_body_is_malformed(body: str) -> None:
     with pytest.raises(MalformedEventError):
         parse(body)
 
@@ -181,7 +181,7 @@ def test_whatever_is_no_event_is_malformed_and_nothing_else(body: str) -> None:
         json_values | st.sampled_from(["EC2", "scheduledChange", "stopping"]),
     ),
 )
-def test_any_detail_of_a_known_kind_is_understood_or_malformed(kind: tuple[str, str], detail: dict[str, Any]) -> None:
+def test_any_detail_of_a_known_type_is_parsed_or_malformed(kind: tuple[str, str], detail: dict[str, Any]) -> None:
     body = json.dumps({"source": kind[0], "detail-type": kind[1], "time": "2021-02-03T14:05:06Z", "detail": detail})
     try:
         notice = parse(body).notice

@@ -1,4 +1,4 @@
-"""Which machines are moved before they have to go."""
+"""Which nodes are replaced before EC2 interrupts them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def cluster(
     at_risk: Iterable[int] = (),
     maintenance: dict[int, datetime] | None = None,
     deleted: Iterable[int] = (),
-    coming: Iterable[int] = (),
-    choice: str | None = None,
+    starting: Iterable[int] = (),
+    policy: str | None = None,
     budgets: list[Budget] | None = None,
     protected: Iterable[int] = (),
 ) -> Snapshot:
     pool = NodePool(
-        metadata=ObjectMeta(name="p", annotations={} if choice is None else {replacement.ON_REBALANCE: choice}),
+        metadata=ObjectMeta(name="p", annotations={} if policy is None else {replacement.ON_REBALANCE: policy}),
         spec=NodePoolSpec(disruption=Disruption(budgets=ALL if budgets is None else budgets)),
     )
     claims, nodes, pods = [], [], []
@@ -60,7 +60,7 @@ def cluster(
                 status=NodeClaimStatus(
                     node_name=f"n{i:03d}",
                     provider_id=f"aws:///z/i-{i:03d}",
-                    conditions=[] if i in coming else [true("Initialized")],
+                    conditions=[] if i in starting else [true("Initialized")],
                 ),
             )
         )
@@ -86,73 +86,73 @@ def cluster(
     return Snapshot(taken_at=NOW, node_claims=tuple(claims), nodes=tuple(nodes), node_pools=(pool,), pods=tuple(pods))
 
 
-def gone(snapshot: Snapshot) -> list[str]:
+def replaced_nodes(snapshot: Snapshot) -> list[str]:
     return [m.node for m in replacement.plan_replacements(snapshot, now=NOW).replacements]
 
 
-def test_without_a_choice_a_machine_at_risk_is_replaced() -> None:
-    assert gone(cluster(5, at_risk=[3])) == ["n003"]
+def test_the_default_policy_replaces_a_node_at_risk() -> None:
+    assert replaced_nodes(cluster(5, at_risk=[3])) == ["n003"]
 
 
 @pytest.mark.parametrize("text", ["replace", "nonsense"])
-def test_a_choice_that_nobody_can_read_counts_as_none(text: str) -> None:
-    assert gone(cluster(5, at_risk=[3], choice=text)) == ["n003"]
+def test_an_invalid_policy_counts_as_replace(text: str) -> None:
+    assert replaced_nodes(cluster(5, at_risk=[3], policy=text)) == ["n003"]
 
 
-def test_a_pool_may_ignore_the_risk_or_only_cordon() -> None:
+def test_a_policy_may_ignore_recommendations_or_cordon() -> None:
     assert (
-        replacement.plan_replacements(cluster(5, at_risk=[3], choice="ignore"), now=NOW)
+        replacement.plan_replacements(cluster(5, at_risk=[3], policy="ignore"), now=NOW)
         == replacement.ReplacementPlan()
     )
-    plan = replacement.plan_replacements(cluster(5, at_risk=[3], choice="cordon"), now=NOW)
+    plan = replacement.plan_replacements(cluster(5, at_risk=[3], policy="cordon"), now=NOW)
     assert plan.replacements == ()
     assert [n.metadata.name for n in plan.cordon] == ["n003"]
 
 
-@given(size=st.integers(1, 120), risky=st.sets(st.integers(0, 119)), leaving=st.sets(st.integers(0, 119)))
-def test_of_any_wave_at_most_a_tenth_of_the_pool_is_on_its_way(size: int, risky: set[int], leaving: set[int]) -> None:
-    snapshot = cluster(size, at_risk=risky | leaving, deleted=leaving)
-    on_their_way = len({i for i in leaving if i < size}) + len(gone(snapshot))
+@given(size=st.integers(1, 120), at_risk=st.sets(st.integers(0, 119)), leaving=st.sets(st.integers(0, 119)))
+def test_at_most_a_tenth_of_a_pool_is_replaced_at_a_time(size: int, at_risk: set[int], leaving: set[int]) -> None:
+    snapshot = cluster(size, at_risk=at_risk | leaving, deleted=leaving)
+    in_progress = len({i for i in leaving if i < size}) + len(replaced_nodes(snapshot))
     most = max(1, size // 10)
-    assert len(gone(snapshot)) <= max(0, most - len({i for i in leaving if i < size}))
-    if {i for i in risky - leaving if i < size} and not leaving:
-        assert 1 <= on_their_way <= most
+    assert len(replaced_nodes(snapshot)) <= max(0, most - len({i for i in leaving if i < size}))
+    if {i for i in at_risk - leaving if i < size} and not leaving:
+        assert 1 <= in_progress <= most
 
 
-def test_a_wave_stops_where_replacements_do_not_come_up() -> None:
-    assert gone(cluster(40, at_risk=range(40))) == ["n000", "n001", "n002", "n003"]
-    assert gone(cluster(40, at_risk=range(30), coming=[36, 37, 38])) == ["n000"]
-    assert gone(cluster(40, at_risk=range(30), coming=[36, 37, 38, 39])) == []
+def test_a_wave_stops_while_replacements_do_not_start() -> None:
+    assert replaced_nodes(cluster(40, at_risk=range(40))) == ["n000", "n001", "n002", "n003"]
+    assert replaced_nodes(cluster(40, at_risk=range(30), starting=[36, 37, 38])) == ["n000"]
+    assert replaced_nodes(cluster(40, at_risk=range(30), starting=[36, 37, 38, 39])) == []
 
 
-def test_budgets_of_the_pool_hold_for_machines_at_risk_and_for_maintenance() -> None:
+def test_disruption_budgets_apply_to_nodes_at_risk_and_to_maintenance() -> None:
     none = [Budget(nodes="0")]
     soon = {2: NOW + timedelta(days=3)}
-    assert gone(cluster(20, at_risk=[1], maintenance=soon, budgets=none)) == []
-    assert gone(cluster(20, at_risk=[1], maintenance=soon)) == ["n001", "n002"]
+    assert replaced_nodes(cluster(20, at_risk=[1], maintenance=soon, budgets=none)) == []
+    assert replaced_nodes(cluster(20, at_risk=[1], maintenance=soon)) == ["n001", "n002"]
 
 
-def test_maintenance_waits_for_a_window_until_its_date_is_near() -> None:
-    shut = [Budget(nodes="0", schedule="0 8 * * *", duration="8h")]
-    assert gone(cluster(20, maintenance={2: NOW + timedelta(hours=2)}, budgets=shut)) == []
-    imminent = cluster(20, maintenance={2: NOW + timedelta(minutes=50)}, budgets=shut)
+def test_maintenance_waits_for_disruption_budgets_until_it_is_imminent() -> None:
+    closed = [Budget(nodes="0", schedule="0 8 * * *", duration="8h")]
+    assert replaced_nodes(cluster(20, maintenance={2: NOW + timedelta(hours=2)}, budgets=closed)) == []
+    imminent = cluster(20, maintenance={2: NOW + timedelta(minutes=50)}, budgets=closed)
     replacements = replacement.plan_replacements(imminent, now=NOW).replacements
     assert [(r.node, r.forced, r.deadline) for r in replacements] == [("n002", True, NOW + timedelta(minutes=50))]
 
 
-def test_maintenance_that_has_begun_is_followed_without_a_deadline() -> None:
+def test_maintenance_that_has_started_sets_no_deadline() -> None:
     (planned,) = replacement.plan_replacements(
         cluster(20, maintenance={2: NOW - timedelta(hours=1)}), now=NOW
     ).replacements
     assert (planned.forced, planned.deadline) == (True, None)
 
 
-def test_what_the_user_asked_to_leave_alone_stays_but_for_maintenance_that_is_near() -> None:
+def test_do_not_disrupt_is_honoured_except_for_imminent_maintenance() -> None:
     dates = {4: NOW + timedelta(minutes=30), 5: NOW + timedelta(days=1)}
-    assert gone(cluster(60, at_risk=[3], maintenance=dates, protected=[3, 4, 5])) == ["n004"]
+    assert replaced_nodes(cluster(60, at_risk=[3], maintenance=dates, protected=[3, 4, 5])) == ["n004"]
 
 
-def test_a_recommendation_counts_for_twenty_minutes() -> None:
+def test_a_recommendation_is_valid_for_twenty_minutes() -> None:
     snapshot = cluster(5, at_risk=[3])
     claim = snapshot.node_claims[3]
     assert replacement.is_marked(claim, now=NOW + timedelta(minutes=18))

@@ -19,7 +19,7 @@ class Example(Settings, frozen=True, kw_only=True):
 
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=250))
-def test_what_is_sent_is_what_arrives_in_hints_of_at_most_a_hundred_keys(keys: list[str]) -> None:
+def test_sent_hints_are_parsed_again_with_at_most_a_hundred_keys_each(keys: list[str]) -> None:
     sent = [hints.parse(b, cluster="demo") for b in hints.message_bodies("Drain", cluster="demo", keys=keys, time=NOW)]
     assert [k for h in sent for k in h.keys] == keys
     assert all(len(h.keys) <= hints.MAX_KEYS for h in sent)
@@ -40,12 +40,12 @@ def test_what_is_sent_is_what_arrives_in_hints_of_at_most_a_hundred_keys(keys: l
         b"\xff\xfe",
     ],
 )
-def test_what_is_no_hint_for_this_cluster_is_malformed(body: str | bytes) -> None:
+def test_any_other_message_is_malformed(body: str | bytes) -> None:
     with pytest.raises(hints.MalformedHintError):
         hints.parse(body, cluster="demo")
 
 
-def test_an_event_of_a_schedule_is_a_hint_though_it_names_no_cluster() -> None:
+def test_a_scheduled_event_is_a_hint_without_a_cluster() -> None:
     event = {
         "source": "aws.events",
         "detail-type": "Scheduled Event",

@@ -1,4 +1,4 @@
-"""When hints leave, and how they are packed."""
+"""When hints are sent, and how they are packed into calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def test_hints_wait_for_a_second_of_quiet(start: datetime) -> None:
+def test_hints_are_sent_after_the_idle_duration(start: datetime) -> None:
     batches = Batcher()
     batches.add("A", ["x"], start)
     batches.add("A", ["y", "x"], start + SECOND / 2)
@@ -25,7 +25,7 @@ def test_hints_wait_for_a_second_of_quiet(start: datetime) -> None:
     assert batches.due() is None
 
 
-def test_hints_wait_ten_seconds_at_most(start: datetime) -> None:
+def test_hints_are_sent_after_the_max_duration_at_the_latest(start: datetime) -> None:
     batches = Batcher()
     for i in range(100):
         batches.add("A", [str(i)], start + i * SECOND / 2)
@@ -35,7 +35,7 @@ def test_hints_wait_ten_seconds_at_most(start: datetime) -> None:
     raise AssertionError("never sent")
 
 
-def test_what_is_told_of_nodes_never_waits_longer_than_a_second(start: datetime) -> None:
+def test_hints_about_nodes_are_sent_after_a_second_at_the_latest(start: datetime) -> None:
     batches = Batcher()
     for i in range(5):
         batches.add(hints.NODES_CHANGED, [f"n{i}"], start + i * SECOND / 5)
@@ -43,7 +43,7 @@ def test_what_is_told_of_nodes_never_waits_longer_than_a_second(start: datetime)
     assert batches.take(start + SECOND) == {hints.NODES_CHANGED: ("n0", "n1", "n2", "n3", "n4")}
 
 
-def test_kinds_of_hint_wait_each_for_itself(start: datetime) -> None:
+def test_each_type_of_hint_is_batched_separately(start: datetime) -> None:
     batches = Batcher()
     batches.add("A", ["x"], start)
     batches.add("B", ["y"], start + SECOND / 2)
@@ -51,7 +51,7 @@ def test_kinds_of_hint_wait_each_for_itself(start: datetime) -> None:
     assert batches.due() == start + SECOND * 1.5
 
 
-def test_what_was_refused_waits_again_and_each_time_twice_as_long(start: datetime) -> None:
+def test_rejected_keys_are_sent_again_with_exponential_backoff(start: datetime) -> None:
     batches = Batcher()
     now = start
     waits = []
@@ -71,7 +71,7 @@ def test_what_was_refused_waits_again_and_each_time_twice_as_long(start: datetim
     assert batches.due() == now + SECOND
 
 
-def test_memory_is_bounded_by_the_objects_while_the_bus_is_away(start: datetime) -> None:
+def test_pending_keys_are_bounded_by_the_objects_while_the_bus_is_unreachable(start: datetime) -> None:
     batches = Batcher()
     for i in range(1000):
         batches.add("A", [f"pod-{i % 10}"], start + i * SECOND)
@@ -79,7 +79,7 @@ def test_memory_is_bounded_by_the_objects_while_the_bus_is_away(start: datetime)
 
 
 @given(st.dictionaries(st.sampled_from(["A", "B", "C"]), st.sets(st.text(min_size=1, max_size=250), max_size=350)))
-def test_every_key_is_packed_once_and_no_call_is_too_big(waiting: dict[str, set[str]]) -> None:
+def test_every_key_is_in_one_entry_and_no_call_exceeds_the_limits(waiting: dict[str, set[str]]) -> None:
     keys = {about: tuple(sorted(some)) for about, some in waiting.items()}
     packed = list(put_events_batches(entries(keys, cluster="demo", bus="tenon-demo", now=NOON)))
     for group in packed:

@@ -105,7 +105,7 @@ def listed(detector: ChangeDetector, resource: Resource, *objects: Watched) -> l
     return list(detector.detect(KindListed(resource=resource, objects=objects)))
 
 
-def test_a_pod_that_fits_nowhere_is_told_once() -> None:
+def test_an_unschedulable_pod_is_reported_once() -> None:
     detector = ChangeDetector()
     stuck = pod(condition=NO_PLACE)
     assert seen(detector, resources.PODS, pod()) == []
@@ -113,7 +113,7 @@ def test_a_pod_that_fits_nowhere_is_told_once() -> None:
     assert seen(detector, resources.PODS, stuck, stuck) == []
 
 
-def test_a_pod_stays_on_the_list_until_it_has_a_place() -> None:
+def test_a_pod_is_unresolved_until_it_is_bound() -> None:
     detector = ChangeDetector()
     seen(detector, resources.PODS, pod(condition=NO_PLACE))
     assert detector.unresolved[hints.PODS_UNSCHEDULABLE] == {"default/web"}
@@ -132,11 +132,11 @@ def test_a_pod_stays_on_the_list_until_it_has_a_place() -> None:
     ],
     ids=["gated", "daemon", "static", "deleting", "bound"],
 )
-def test_pods_that_a_new_node_would_not_help_are_not_told(other: WatchedPod) -> None:
+def test_pods_that_need_no_new_node_are_not_reported(other: WatchedPod) -> None:
     assert seen(ChangeDetector(), resources.PODS, other) == []
 
 
-def test_a_node_is_emptied_when_its_last_pod_that_is_not_a_daemons_leaves() -> None:
+def test_a_node_is_emptied_when_its_last_pod_that_is_not_a_daemonsets_leaves() -> None:
     detector = ChangeDetector()
     seen(detector, resources.NODES, node())
     seen(detector, resources.PODS, pod("a", node="n1"), pod("b", node="n1"), pod("d", node="n1", owner="DaemonSet"))
@@ -145,28 +145,28 @@ def test_a_node_is_emptied_when_its_last_pod_that_is_not_a_daemons_leaves() -> N
     assert seen(detector, resources.PODS, pod("b", node="n1"), deleted=True) == []
 
 
-def test_a_finished_pod_leaves_its_node_empty() -> None:
+def test_a_finished_pod_empties_its_node() -> None:
     detector = ChangeDetector()
     seen(detector, resources.NODES, node())
     seen(detector, resources.PODS, pod(node="n1", phase="Running"))
     assert seen(detector, resources.PODS, pod(node="n1", phase="Succeeded")) == [(hints.NODES_EMPTIED, "n1")]
 
 
-def test_somebody_elses_node_may_be_empty() -> None:
+def test_nodes_without_a_nodepool_are_not_reported_as_emptied() -> None:
     detector = ChangeDetector()
     seen(detector, resources.NODES, node(ours=False))
     seen(detector, resources.PODS, pod(node="n1"))
     assert seen(detector, resources.PODS, pod(node="n1"), deleted=True) == []
 
 
-def test_a_node_emptied_before_it_was_seen_is_told_when_it_is() -> None:
+def test_a_node_that_was_emptied_before_it_was_observed_is_reported_then() -> None:
     detector = ChangeDetector()
     seen(detector, resources.PODS, pod(node="n1"))
     assert seen(detector, resources.PODS, pod(node="n1"), deleted=True) == []
     assert (hints.NODES_EMPTIED, "n1") in seen(detector, resources.NODES, node())
 
 
-def test_a_node_is_told_at_each_step_of_its_start_and_then_no_more() -> None:
+def test_a_node_is_reported_at_each_step_of_its_initialization_and_not_afterwards() -> None:
     detector = ChangeDetector()
     steps = [
         node(ready=False, initialized=False, taints=("not-ready", "startup")),
@@ -182,13 +182,13 @@ def test_a_node_is_told_at_each_step_of_its_start_and_then_no_more() -> None:
     assert detector.unresolved[hints.NODES_CHANGED] == set()
 
 
-def test_nodes_that_are_up_when_the_relay_starts_are_no_news() -> None:
+def test_initialized_nodes_are_not_reported_when_the_relay_starts() -> None:
     detector = ChangeDetector()
-    told = listed(detector, resources.NODES, node("up"), node("other", ours=False), node("new", initialized=False))
-    assert told == [(hints.NODES_CHANGED, "new")]
+    requests = listed(detector, resources.NODES, node("up"), node("other", ours=False), node("new", initialized=False))
+    assert requests == [(hints.NODES_CHANGED, "new")]
 
 
-def test_deletions_are_told_once_and_again_for_another_of_the_same_name() -> None:
+def test_a_deletion_is_reported_once_for_each_object() -> None:
     detector = ChangeDetector()
     seen(detector, resources.NODES, node())
     assert seen(detector, resources.NODES, node(deleting=True)) == [(hints.NODES_DELETING, "n1")]
@@ -202,18 +202,18 @@ def test_deletions_are_told_once_and_again_for_another_of_the_same_name() -> Non
     assert seen(detector, resources.NODE_CLAIMS, claim("c", deleting=True)) == [(hints.NODE_CLAIMS_DELETING, "c")]
 
 
-def test_a_pool_is_told_when_its_spec_changes_and_not_for_its_status() -> None:
+def test_a_pool_is_reported_when_its_spec_changes_and_not_when_its_status_does() -> None:
     detector = ChangeDetector()
-    told = [(hints.NODE_POOLS_CHANGED, "NodePool/a")]
-    assert seen(detector, resources.NODE_POOLS, named("a")) == told
+    requests = [(hints.NODE_POOLS_CHANGED, "NodePool/a")]
+    assert seen(detector, resources.NODE_POOLS, named("a")) == requests
     assert seen(detector, resources.NODE_POOLS, named("a")) == []
-    assert seen(detector, resources.NODE_POOLS, named("a", generation=2)) == told
-    assert seen(detector, resources.NODE_POOLS, named("a", uid="another", generation=2)) == told
-    assert seen(detector, resources.NODE_POOLS, named("a"), deleted=True) == told
+    assert seen(detector, resources.NODE_POOLS, named("a", generation=2)) == requests
+    assert seen(detector, resources.NODE_POOLS, named("a", uid="another", generation=2)) == requests
+    assert seen(detector, resources.NODE_POOLS, named("a"), deleted=True) == requests
     assert seen(detector, resources.PROVISIONERS, named("a")) == [(hints.NODE_POOLS_CHANGED, "Provisioner/a")]
 
 
-def test_what_went_away_unseen_is_found_by_the_next_list() -> None:
+def test_a_missed_deletion_is_detected_by_the_next_list() -> None:
     detector = ChangeDetector()
     listed(detector, resources.NODES, node())
     listed(detector, resources.PODS, pod("a", node="n1"), pod("stuck", condition=NO_PLACE))
@@ -235,7 +235,7 @@ pods = st.builds(
 
 
 @given(st.lists(st.tuples(pods, st.booleans()), max_size=30))
-def test_a_node_is_emptied_exactly_when_its_count_of_pods_reaches_zero(changes: list[tuple[WatchedPod, bool]]) -> None:
+def test_a_node_is_emptied_exactly_when_its_number_of_pods_reaches_zero(changes: list[tuple[WatchedPod, bool]]) -> None:
     detector = ChangeDetector()
     seen(detector, resources.NODES, node("n1"), node("n2"))
     existing: dict[str, WatchedPod] = {}

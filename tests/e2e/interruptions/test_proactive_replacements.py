@@ -20,7 +20,7 @@ from tests.e2e.interruptions.rig import (
 )
 
 
-def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_each_has_its_replacement_first(
+def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_launches_replacements_first(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -32,11 +32,11 @@ def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_each_has_its_r
     began = world.clock.now()
     world.aws.instances.recommend_rebalance(risky[:12])
 
-    def look() -> bool:
+    def reached() -> bool:
         going.append(sum(1 for c in world.claims() if c["metadata"].get("deletionTimestamp")))
         return not {i.id for i in world.instances()} & set(risky[:12])
 
-    world.run_until(look, limit=timedelta(minutes=20))
+    world.run_until(reached, limit=timedelta(minutes=20))
     assert max(going) == 3
     launched = [h.at for h in world.timeline.of("claim launched") if h.at >= began]
     leaving = [h.at for h in world.timeline.of("claim leaving") if h.at >= began]
@@ -45,7 +45,7 @@ def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_each_has_its_r
 
 
 @pytest.mark.parametrize("choice", ["ignore", "cordon"])
-def test_a_pool_may_ignore_recommendations_or_only_cordon(choice: str) -> None:
+def test_a_pool_may_ignore_recommendations_or_cordon(choice: str) -> None:
     with World(cluster="demo") as world:
         small_nodes(world, {"tenon.sh/on-rebalance": choice})
         world.apply([deployment("web", 4)])
@@ -60,7 +60,7 @@ def test_a_pool_may_ignore_recommendations_or_only_cordon(choice: str) -> None:
         assert len(world.pods(phase="Running")) == 4
 
 
-def test_a_machine_at_risk_stays_where_nothing_better_is_to_be_had(quiet_world: World) -> None:
+def test_a_node_at_risk_stays_while_its_pods_fit_nowhere_else(quiet_world: World) -> None:
     world = quiet_world
     world.apply([deployment("web", 2)])
     fill(world, 2)
@@ -72,7 +72,7 @@ def test_a_machine_at_risk_stays_where_nothing_better_is_to_be_had(quiet_world: 
     assert len(world.pods(phase="Running")) == 2
 
 
-def test_scheduled_maintenance_waits_for_the_pools_budget_until_its_date_is_near() -> None:
+def test_scheduled_maintenance_waits_for_disruption_budgets_until_it_is_imminent() -> None:
     with World(cluster="demo") as world:
         small_nodes(world, budgets="0")
         world.apply([deployment("web", 4)])

@@ -1,4 +1,4 @@
-"""EventBridge's rules let AWS's documented samples in, and not their neighbours: by our own reading of patterns."""
+"""EventBridge's rules match AWS's documented samples and no similar events, by this test's own matching."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULES = {
     "ReservationInterruption": "capacity_reservation_interruption",
     "Health": "scheduled_change",
 }
-NEIGHBOURS: dict[str, dict[str, Any]] = {
+SIMILAR_EVENTS: dict[str, dict[str, Any]] = {
     "another service's event of that name": {"source": "aws.ecs"},
     "a custom event in AWS's name, but for its source": {"source": "my.ec2"},
     "EC2's fleets": {"detail-type": "EC2 Fleet Instance Change"},
@@ -36,7 +36,7 @@ STATES = {"pending": False, "running": False, "stopping": True, "stopped": True,
 
 
 def matches(pattern: Any, value: Any) -> bool:  # noqa: ANN401 - JSON
-    """EventBridge's exact matching: fields that the pattern has must be there; an array's values are alternatives."""
+    """EventBridge's exact matching: the fields of the pattern must exist; an array's values are alternatives."""
     if isinstance(pattern, dict):
         return isinstance(value, dict) and all(k in value and matches(p, value[k]) for k, p in pattern.items())
     assert isinstance(pattern, list)
@@ -50,7 +50,7 @@ def pattern(rule: str) -> dict[str, Any]:
     return {key.replace("_", "-"): value for key, value in INTERRUPTIONS[rule].items()}
 
 
-def led_to(event: dict[str, Any]) -> set[str]:
+def matching_rules(event: dict[str, Any]) -> set[str]:
     return {rule for rule in INTERRUPTIONS if matches(pattern(rule), event)}
 
 
@@ -59,43 +59,43 @@ def test_every_rule_has_a_documented_sample() -> None:
 
 
 @pytest.mark.parametrize(("rule", "kind"), RULES.items())
-def test_a_documented_sample_is_let_in_by_its_rule_alone(
+def test_a_documented_sample_matches_only_its_rule(
     sample: Callable[[str], dict[str, Any]], rule: str, kind: str
 ) -> None:
-    assert led_to(sample(kind)) == {rule}
+    assert matching_rules(sample(kind)) == {rule}
 
 
 @pytest.mark.parametrize("kind", RULES.values())
-@pytest.mark.parametrize("neighbour", NEIGHBOURS)
-def test_its_neighbours_are_not(sample: Callable[[str], dict[str, Any]], kind: str, neighbour: str) -> None:
-    assert led_to({**sample(kind), **NEIGHBOURS[neighbour]}) == set()
+@pytest.mark.parametrize("similar", SIMILAR_EVENTS)
+def test_similar_events_match_no_rule(sample: Callable[[str], dict[str, Any]], kind: str, similar: str) -> None:
+    assert matching_rules({**sample(kind), **SIMILAR_EVENTS[similar]}) == set()
 
 
 @pytest.mark.parametrize(("state", "wanted"), STATES.items())
-def test_machines_that_come_are_of_no_interest(
+def test_state_changes_of_starting_instances_match_no_rule(
     sample: Callable[[str], dict[str, Any]], state: str, *, wanted: bool
 ) -> None:
     event = sample("state_change")
     event["detail"]["state"] = state
-    assert led_to(event) == ({"StateChange"} if wanted else set())
+    assert matching_rules(event) == ({"StateChange"} if wanted else set())
 
 
 @pytest.mark.parametrize(
     "change", [{"service": "RDS"}, {"eventTypeCategory": "issue"}, {"eventTypeCategory": "accountNotification"}]
 )
-def test_health_of_other_services_and_kinds_is_of_no_interest(
+def test_health_events_of_other_services_and_categories_match_no_rule(
     sample: Callable[[str], dict[str, Any]], change: dict[str, str]
 ) -> None:
     event = sample("scheduled_change")
     event["detail"].update(change)
-    assert led_to(event) == set()
+    assert matching_rules(event) == set()
 
 
-def test_moto_reads_the_rules_as_we_do(sample: Callable[[str], dict[str, Any]]) -> None:
+def test_moto_matches_the_rules_like_this_test(sample: Callable[[str], dict[str, Any]]) -> None:
     from moto.events.models import EventPattern  # noqa: PLC0415 - slow to import, and only this test needs it
 
     events = [sample(kind) for kind in RULES.values()]
-    events += [{**sample(kind), **change} for kind in RULES.values() for change in NEIGHBOURS.values()]
+    events += [{**sample(kind), **change} for kind in RULES.values() for change in SIMILAR_EVENTS.values()]
     for rule in INTERRUPTIONS:
         theirs = EventPattern.load(json.dumps(pattern(rule)))
         assert [theirs.matches_event(e) for e in events] == [matches(pattern(rule), e) for e in events]
