@@ -17,7 +17,7 @@ from shared.api.quantity import QuantityError
 from shared.disruption.disruption_cost import RESTART_COST, pod_disruption_cost
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.instance_type_arrays import instance_type_arrays
-from shared.scheduling.state.state_nodes import build_cluster_state
+from shared.scheduling.state.state_nodes import build_state_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ def build_candidate_matrix(
 ) -> CandidateMatrix:
     """The matrix of these candidates; ``prices`` are theirs in USD per hour."""
     daemons = daemon_set_pods(state.snapshot.daemon_sets)
-    state_nodes = build_cluster_state(state.snapshot, state.instance_types, daemons, state.disrupting_nodes).nodes
+    state_nodes = build_state_nodes(state.snapshot, state.instance_types, daemons, state.disrupting_nodes).nodes
     nodes = [n for n in state_nodes if n.initialized]
     cache: dict[bytes, Resources] = {}
     requests = [[_requests(p, cache) for p in c.pods] for c in candidates]

@@ -1,13 +1,14 @@
-"""What scheduling is asked and what it answers.
+"""The input and the output of scheduling: ``scheduler.schedule`` turns a :class:`Problem` into a :class:`Decision`.
 
-``schedule(problem)`` in ``shared.scheduling.scheduler`` turns a :class:`Problem` into a :class:`Decision`; both are
-plain values, so the functions, disruption and the command line all ask in the same way.
+Both are plain values, so the functions, disruption and the command line use scheduling in the same way.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 MAX_INSTANCE_TYPES = 60
-"""A claim lists at most so many types: as many as a CreateFleet request takes."""
+"""Instance types that a NodeClaim lists at most: as many as a CreateFleet request takes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchedulingPolicies:
-    """``preference_policy`` Respect | Ignore; ``min_values_policy`` Strict | BestEffort."""
+class SchedulingPolicies(Struct, kw_only=True):
+    """``preference_policy`` Respect | Ignore; ``min_values_policy`` Strict | BestEffort. As Karpenter's settings."""
 
     preference_policy: str = "Respect"
     min_values_policy: str = "Strict"
@@ -31,12 +31,12 @@ class SchedulingPolicies:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """The cluster, and for each NodePool the instance types its nodes may be.
+    """The cluster, and the instance types of each NodePool.
 
-    Types differ between pools because the node class (kubelet settings, block devices) changes what fits.
-    ``not_ready`` maps a pool that can't launch now to the reason; pods that only it could take are told that reason.
-    ``leaving`` names nodes that are being removed: nothing is placed there, and their pods are placed elsewhere.
-    ``pods`` limits the answer to those pod keys (None: every provisionable pod, and those of leaving nodes).
+    Instance types differ between NodePools, as node classes (kubelet settings, block devices) change what is
+    allocatable. ``not_ready`` maps NodePools that can't launch now to the reason, for pods that only they could take.
+    ``leaving`` are nodes that are being removed: no pod is scheduled on them, and their pods are scheduled elsewhere.
+    ``pods`` limits the decision to these (namespace/name); None: all provisionable pods, and those of leaving nodes.
     """
 
     snapshot: Snapshot
@@ -47,9 +47,8 @@ class Problem:
     policies: SchedulingPolicies = SchedulingPolicies()
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheapestOffering:
-    """The cheapest available offering of a claim; price in USD per hour."""
+class CheapestOffering(Struct, kw_only=True):
+    """The cheapest available offering of a NodeClaim; price in USD per hour."""
 
     instance_type: str
     zone: str
@@ -59,11 +58,11 @@ class CheapestOffering:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedNodeClaim:
-    """A machine to ask for.
+    """A NodeClaim to create.
 
-    ``instance_types`` are cheapest first, at most :data:`MAX_INSTANCE_TYPES`; ``requirements`` are complete (the
-    pool's, the pods', and what topology pinned), ``requests`` are the pods' plus those of the daemons there, ``labels``
-    those that the node gets besides what its instance type and offering say.
+    ``instance_types`` are cheapest first, at most :data:`MAX_INSTANCE_TYPES`. ``requirements`` are complete: the
+    NodePool's, the pods', and the chosen domains. ``requests`` are those of the pods and DaemonSets. ``labels`` are the
+    node's labels besides those of its instance type and offering.
     """
 
     node_pool: str
@@ -77,20 +76,19 @@ class PlannedNodeClaim:
     min_values_relaxed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnschedulableReason:
-    """Why a pod got no place: one sentence for a person, and the criterion that failed, per pool."""
+class UnschedulableReason(Struct, kw_only=True):
+    """Why a pod is unschedulable: one sentence, and the criterion that failed by NodePool."""
 
     message: str
-    criteria: Mapping[str, str] = field(default_factory=dict)
+    criteria: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """Where each pod goes: a new claim, an existing node or in-flight claim (by name), or nowhere with a reason.
+    """The new or existing node of each pod (namespace/name), or why it has none.
 
-    ``deferred`` are pods that wait for machines which an earlier decision bought; nothing is bought for them now.
-    Pod keys are ``namespace/name``. ``stats`` are figures for logs and metrics, never part of the decision.
+    ``existing_nodes`` are by name of the node, or of the NodeClaim while it has none. ``deferred`` pods wait for nodes
+    that an earlier decision launched; nothing is launched for them now. ``stats`` are figures for logs and metrics.
     """
 
     new_node_claims: tuple[PlannedNodeClaim, ...] = ()

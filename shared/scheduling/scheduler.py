@@ -1,6 +1,6 @@
 """Schedules pending pods at the least price: the entry to scheduling.
 
-1. Existing and coming nodes, less running, DaemonSets' and nominated pods, are the cluster state.
+1. Existing and coming nodes, less running, DaemonSets' and nominated pods, are the state nodes.
 2. Pending pods that aren't nominated are grouped by their rules.
 3. NodePools and their instance types are the launch options, greatest NodePool weight first.
 4. The solver places the groups on existing capacity, then on the cheapest new nodes. Pods that find no capacity have
@@ -27,7 +27,7 @@ from shared.scheduling.solver.planner import best_plan
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
 from shared.scheduling.state.nominations import nominate
-from shared.scheduling.state.state_nodes import build_cluster_state, mounted_volumes
+from shared.scheduling.state.state_nodes import build_state_nodes, mounted_volumes
 from shared.scheduling.topology.feasibility import FeasibilityChecker
 from shared.scheduling.topology.pod_groups import group_pods
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.scheduling.solver.planner import Planner
     from shared.scheduling.state.nominations import Nominations
-    from shared.scheduling.state.state_nodes import ClusterState
+    from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.pod_groups import GroupedPods
 
 
@@ -50,30 +50,30 @@ def schedule(problem: Problem) -> Decision:
     started = time.perf_counter()  # for stats only, which are no part of the decision
     snapshot = problem.snapshot
     daemons = daemon_set_pods(snapshot.daemon_sets)
-    cluster_state = build_cluster_state(snapshot, problem.instance_types, daemons, problem.leaving)
-    pods = {pod.key: pod for pod in _pods_without_node(problem, cluster_state.leaving | problem.leaving)}
+    state_nodes = build_state_nodes(snapshot, problem.instance_types, daemons, problem.leaving)
+    pods = {pod.key: pod for pod in _pods_without_node(problem, state_nodes.leaving | problem.leaving)}
     requested = {key for key in pods if problem.pods is None or key in problem.pods}
 
-    nominations = nominate(cluster_state, snapshot, pods)
+    nominations = nominate(state_nodes, snapshot, pods)
     nominated = nominations.deferred.union(*nominations.pods_by_node.values())
-    cluster_state = nominations.cluster_state
+    state_nodes = nominations.state_nodes
 
     namespaces = Namespaces(snapshot.namespaces, {p.metadata.namespace or "default" for p in snapshot.pods})
     storage = Storage.of(snapshot)
-    cluster_state = replace(cluster_state, mounted_volumes=mounted_volumes(cluster_state.nodes, storage))
+    state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, storage))
     pending = (pod for key, pod in pods.items() if key in requested and key not in nominated)
     grouped = group_pods(pending, namespaces, storage)
 
     launch_options = build_launch_options(
         snapshot.node_pools, problem.instance_types, daemons, _unusable_pools(problem), _requested_resources(grouped)
     )
-    checker = FeasibilityChecker(launch_options, cluster_state)
+    checker = FeasibilityChecker(launch_options, state_nodes)
     plan = best_plan(checker, namespaces, grouped.groups, problem.policies)
 
     node_claims = sorted(planned_node_claims(plan.packer, plan.expand), key=_claim_order)
     return Decision(
         new_node_claims=tuple(node_claims),
-        existing_nodes=_existing_nodes(cluster_state, nominations, requested, plan),
+        existing_nodes=_existing_nodes(state_nodes, nominations, requested, plan),
         pod_errors=dict(sorted({**grouped.errors, **_unschedulable(plan, checker)}.items())),
         deferred=nominations.deferred & requested,
         stats={
@@ -107,14 +107,14 @@ def _requested_resources(grouped: GroupedPods) -> set[str]:
 
 
 def _existing_nodes(
-    cluster_state: ClusterState, nominations: Nominations, requested: Iterable[str], plan: Planner
+    state_nodes: StateNodes, nominations: Nominations, requested: Iterable[str], plan: Planner
 ) -> dict[str, tuple[str, ...]]:
     """The pods by existing node: nominated ones that were requested, and those that the plan places there."""
     pods_by_node = {name: [key for key in keys if key in requested] for name, keys in nominations.pods_by_node.items()}
     for i, pods in plan.existing_capacity.placed.items():
-        pods_by_node.setdefault(cluster_state.nodes[i].name, []).extend(plan.expand(pods))
+        pods_by_node.setdefault(state_nodes.nodes[i].name, []).extend(plan.expand(pods))
     return {
-        node.name: tuple(sorted(pods_by_node[node.name])) for node in cluster_state.nodes if pods_by_node.get(node.name)
+        node.name: tuple(sorted(pods_by_node[node.name])) for node in state_nodes.nodes if pods_by_node.get(node.name)
     }
 
 

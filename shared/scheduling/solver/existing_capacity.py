@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.solver.fit import Item
-    from shared.scheduling.state.state_nodes import ClusterState
+    from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.feasibility import Feasibility
 
     Ints = NDArray[np.int64]
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 class ExistingCapacity:
     """The places and what is on them, pods of this run included."""
 
-    def __init__(self, cluster_state: ClusterState, resources: Sequence[str]) -> None:
-        self.cluster_state = cluster_state
-        size = len(cluster_state.nodes)
+    def __init__(self, state_nodes: StateNodes, resources: Sequence[str]) -> None:
+        self.state_nodes = state_nodes
+        size = len(state_nodes.nodes)
         self.available = np.array(
-            [[p.available.get(r, 0) for r in resources] for p in cluster_state.nodes], np.int64
+            [[p.available.get(r, 0) for r in resources] for p in state_nodes.nodes], np.int64
         ).reshape(size, len(resources))
         self.host_counts = HostCounts(size)
-        self.ports: list[frozenset[HostPort]] = [p.ports for p in cluster_state.nodes]
+        self.ports: list[frozenset[HostPort]] = [p.ports for p in state_nodes.nodes]
         self.content: dict[int, list[tuple[Item, list[str]]]] = {}
         self._mounted_volumes: list[set[tuple[str, str]]] = [
-            set(cluster_state.mounted_volumes.get(p.name, ())) for p in cluster_state.nodes
+            set(state_nodes.mounted_volumes.get(p.name, ())) for p in state_nodes.nodes
         ]
-        self._limited = np.fromiter((bool(p.volume_limits) for p in cluster_state.nodes), np.bool_, size)
+        self._limited = np.fromiter((bool(p.volume_limits) for p in state_nodes.nodes), np.bool_, size)
 
     def __len__(self) -> int:
         """How many places there are."""
-        return len(self.cluster_state.nodes)
+        return len(self.state_nodes.nodes)
 
     @property
     def placed(self) -> dict[int, list[str]]:
@@ -80,7 +80,7 @@ class ExistingCapacity:
         return fits
 
     def _mountable(self, place: int, feasibility: Feasibility) -> bool:
-        limits = self.cluster_state.nodes[place].volume_limits
+        limits = self.state_nodes.nodes[place].volume_limits
         after = self._mounted_volumes[place] | feasibility.mounted_volumes
         return all(sum(d == driver for d, _ in after) <= n for driver, n in limits.items())
 

@@ -123,11 +123,11 @@ class Planner:
         self.favourite = favourite
         self.relaxed = 0
         self._policies = policies
-        launch_options, cluster_state = checker.launch_options, checker.cluster_state
+        launch_options, state_nodes = checker.launch_options, checker.state_nodes
         self._place = {r: i for i, r in enumerate(launch_options.resources)}
         self.topology = Topology(checker, spaces, [c for c, _ in classes])
-        self.existing_capacity = ExistingCapacity(cluster_state, launch_options.resources)
-        self.limits = NodePoolLimits(launch_options, cluster_state)
+        self.existing_capacity = ExistingCapacity(state_nodes, launch_options.resources)
+        self.limits = NodePoolLimits(launch_options, state_nodes)
         self.packer = Packer(
             launch_options, self.limits, strict=policies.min_values_policy != "BestEffort", thrifty=thrifty
         )
@@ -137,11 +137,11 @@ class Planner:
             self._register(pods)
         guarding = [
             pod
-            for place in cluster_state.nodes
+            for place in state_nodes.nodes
             for pod in place.pods
             if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
         ]
-        self.topology.count_scheduled_pods(self.existing_capacity.host_counts, cluster_state, guarding)
+        self.topology.count_scheduled_pods(self.existing_capacity.host_counts, state_nodes, guarding)
         self._bundler = Bundler(checker, self.topology.domain_counts)
 
     def expand(self, pods: Iterable[str]) -> list[str]:
@@ -345,7 +345,7 @@ class Planner:
         for place, content in self.existing_capacity.content.items():
             for item, pods in content:
                 if not (
-                    item.feasibility.mounted_volumes and self.existing_capacity.cluster_state.nodes[place].volume_limits
+                    item.feasibility.mounted_volumes and self.existing_capacity.state_nodes.nodes[place].volume_limits
                 ):
                     yield item, pods
 
@@ -526,7 +526,7 @@ class Planner:
             return True
         return any(
             term.matches(p.metadata.namespace or "default", p.metadata.labels)
-            for place in self._checker.cluster_state.nodes
+            for place in self._checker.state_nodes.nodes
             for p in place.pods
         )
 

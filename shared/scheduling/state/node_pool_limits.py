@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.state.launch_options import LaunchOptions
-    from shared.scheduling.state.state_nodes import ClusterState
+    from shared.scheduling.state.state_nodes import StateNodes
 
     Bools = NDArray[np.bool_]
     Ints = NDArray[np.int64]
@@ -33,16 +33,16 @@ class NodePoolLimits:
     ``left`` is templates x (resources, then nodes). ``version`` changes whenever what is allowed may have changed.
     """
 
-    def __init__(self, launch_options: LaunchOptions, cluster_state: ClusterState) -> None:
+    def __init__(self, launch_options: LaunchOptions, state_nodes: StateNodes) -> None:
         self._template_of = launch_options.template_of
         templates, resources = launch_options.templates, launch_options.resources
         self.version = 0
         self.left = np.full((len(templates), len(resources) + 1), _UNLIMITED, np.int64)
         for i, template in enumerate(templates):
-            usage = cluster_state.usage.get(template.node_pool, {})
+            usage = state_nodes.usage.get(template.node_pool, {})
             for name, amount in template.limits.items():
                 if name == NODES:
-                    self.left[i, -1] = amount - cluster_state.node_counts.get(template.node_pool, 0)
+                    self.left[i, -1] = amount - state_nodes.node_counts.get(template.node_pool, 0)
                 elif name in resources:
                     self.left[i, resources.index(name)] = amount - usage.get(name, 0)
         self._initially_left = self.left.copy()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.quantity import Resources
-    from shared.scheduling.state.state_nodes import ClusterState, StateNode
+    from shared.scheduling.state.state_nodes import StateNode, StateNodes
     from shared.snapshot import Snapshot
 
 NOMINATION_WINDOW = timedelta(seconds=10)
@@ -45,9 +45,9 @@ _MAX_ANNOTATION_LENGTH = 200 * 1024
 
 
 class Nominations(Struct, eq=False):
-    """The cluster state less nominated pods, these pods (namespace/name) by node, and the deferred pods."""
+    """The nodes less nominated pods, these pods (namespace/name) by node, and the deferred pods."""
 
-    cluster_state: ClusterState
+    state_nodes: StateNodes
     pods_by_node: Mapping[str, tuple[str, ...]]
     deferred: frozenset[str]
 
@@ -58,14 +58,14 @@ def planned_pods_annotation(pods: Iterable[str]) -> str:
     return text if len(text) <= _MAX_ANNOTATION_LENGTH else text[: text.rindex(",", 0, _MAX_ANNOTATION_LENGTH)]
 
 
-def nominate(cluster_state: ClusterState, snapshot: Snapshot, pending: Mapping[str, Pod]) -> Nominations:
+def nominate(state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, Pod]) -> Nominations:
     """Nominates pending pods (by namespace/name) for the nodes that were launched for them, where they still fit.
 
     Pods that are neither nominated nor deferred may be scheduled anywhere.
     """
-    planned = list(_claims_with_planned_pods(cluster_state, snapshot)) if pending else []
+    planned = list(_claims_with_planned_pods(state_nodes, snapshot)) if pending else []
     if not planned:
-        return Nominations(cluster_state, {}, frozenset())
+        return Nominations(state_nodes, {}, frozenset())
     nodes: dict[str, _NominatedNode] = {}
     lost: list[tuple[str, bytes, Resources]] = []
     seen: set[str] = set()
@@ -88,9 +88,9 @@ def nominate(cluster_state: ClusterState, snapshot: Snapshot, pending: Mapping[s
     deferred = _defer(
         sorted(lost, key=lambda entry: entry[0]), [n for n in nodes.values() if n.initialized_for is None]
     )
-    state_nodes = tuple(nodes[n.name].state_node() if n.name in nodes else n for n in cluster_state.nodes)
+    updated = tuple(nodes[n.name].state_node() if n.name in nodes else n for n in state_nodes.nodes)
     pods_by_node = {name: tuple(sorted(pod.key for pod in node.pods)) for name, node in nodes.items() if node.pods}
-    return Nominations(replace(cluster_state, nodes=state_nodes), pods_by_node, deferred)
+    return Nominations(replace(state_nodes, nodes=updated), pods_by_node, deferred)
 
 
 class _NominatedNode:
@@ -149,7 +149,7 @@ def _defer(lost: Iterable[tuple[str, bytes, Resources]], coming: Iterable[_Nomin
     return frozenset(deferred)
 
 
-def _claims_with_planned_pods(cluster_state: ClusterState, snapshot: Snapshot) -> Iterator[tuple[NodeClaim, StateNode]]:
+def _claims_with_planned_pods(state_nodes: StateNodes, snapshot: Snapshot) -> Iterator[tuple[NodeClaim, StateNode]]:
     """The NodeClaims whose planned pods may still come, the youngest first, each with its node."""
     claims = [
         claim
@@ -160,7 +160,7 @@ def _claims_with_planned_pods(cluster_state: ClusterState, snapshot: Snapshot) -
     ]
     if not claims:
         return
-    nodes = {node.name: node for node in cluster_state.nodes}
+    nodes = {node.name: node for node in state_nodes.nodes}
     name_by_provider_id = {n.spec.provider_id: n.metadata.name for n in snapshot.nodes if n.spec.provider_id}
     for claim in sorted(claims, key=lambda c: (_age(c, snapshot.taken_at), c.name)):
         name = claim.status.node_name or name_by_provider_id.get(claim.status.provider_id, "")

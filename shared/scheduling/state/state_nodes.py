@@ -1,4 +1,4 @@
-"""The nodes that exist or are on their way, with what is available on them: Karpenter's cluster state.
+"""The nodes that exist or are on their way, with what is available on them: Karpenter's state nodes.
 
 A NodeClaim without a node, or whose node isn't initialized, counts with the resources of its status; its startup taints
 and taints that the cloud provider removes are ignored, as they are gone before pods come. Labels are columns, so a pod
@@ -72,7 +72,7 @@ class StateNode(Struct, kw_only=True, eq=False):
     ports: frozenset[HostPort] = frozenset()
 
 
-class ClusterState(Struct, eq=False):
+class StateNodes(Struct, eq=False):
     """All nodes that pods may be scheduled on, initialized ones first, then by name; and NodePools' usage.
 
     ``usage`` and ``node_counts`` are by NodePool and include nodes that are leaving, ``leaving`` are these nodes.
@@ -105,12 +105,12 @@ class ClusterState(Struct, eq=False):
         return allowed_nodes
 
 
-def build_cluster_state(
+def build_state_nodes(
     snapshot: Snapshot,
     instance_types: Mapping[str, tuple[InstanceType, ...]],
     daemons: Sequence[DaemonSetPod],
     leaving: frozenset[str],
-) -> ClusterState:
+) -> StateNodes:
     """The state of all nodes; those of ``leaving`` or being deleted only count against limits.
 
     ``instance_types`` by NodePool serve NodeClaims that aren't launched yet.
@@ -121,7 +121,7 @@ def build_cluster_state(
     for claim in snapshot.node_claims:
         builder.add_claim(claim)
     nodes = sorted(builder.nodes, key=lambda node: (not node.initialized, node.name))
-    return ClusterState(tuple(nodes), builder.usage, builder.node_counts, frozenset(builder.leaving_nodes))
+    return StateNodes(tuple(nodes), builder.usage, builder.node_counts, frozenset(builder.leaving_nodes))
 
 
 class _Builder:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.rules.volume_topology import MountedVolume
     from shared.scheduling.state.launch_options import LaunchOptions, NodeClaimTemplate
-    from shared.scheduling.state.state_nodes import ClusterState
+    from shared.scheduling.state.state_nodes import StateNodes
 
     Bools = NDArray[np.bool_]
     Ints = NDArray[np.int64]
@@ -76,9 +76,9 @@ class Feasibility(Struct, eq=False, dict=True):
 class FeasibilityChecker:
     """Evaluates requirements against launch options and existing nodes; remembers, as groups share most of them."""
 
-    def __init__(self, launch_options: LaunchOptions, cluster_state: ClusterState) -> None:
+    def __init__(self, launch_options: LaunchOptions, state_nodes: StateNodes) -> None:
         self.launch_options = launch_options
-        self.cluster_state = cluster_state
+        self.state_nodes = state_nodes
         self._custom_labels: dict[tuple[tuple[str, ValueSet], ...], int] = {(): 0}
         self._tolerated: dict[tuple[TolerationsKey, bool], tuple[Bools, Bools]] = {}
         self._costs: dict[tuple[int, bytes], float] = {}
@@ -152,7 +152,7 @@ class FeasibilityChecker:
             offered = np.isfinite(launch_options.price[template.options][:, offerings]).any(1)
             options[template.options] = types & offered
             custom[template.options] = self._custom_labels.setdefault(custom_labels, len(self._custom_labels))
-        return options, custom, offerings, nodes & self.cluster_state.allowed(requirements)
+        return options, custom, offerings, nodes & self.state_nodes.allowed(requirements)
 
     def _compatible(
         self, template: NodeClaimTemplate, requirements: Requirements
@@ -185,7 +185,7 @@ class FeasibilityChecker:
         masks = self._tolerated.get(key)
         if masks is None:
             effects = REPELLING if tolerate_prefer_no_schedule else EFFECTS
-            templates, nodes = self.launch_options.templates, self.cluster_state.nodes
+            templates, nodes = self.launch_options.templates, self.state_nodes.nodes
             distinct_taints = {*(t.taints for t in templates), *(n.taints for n in nodes)}
             tolerated = {
                 taints: untolerated(tolerations, taints, effects=effects) is None for taints in distinct_taints

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint
-    from shared.scheduling.state.state_nodes import ClusterState, StateNode
+    from shared.scheduling.state.state_nodes import StateNode, StateNodes
     from shared.scheduling.topology.feasibility import FeasibilityChecker
     from shared.scheduling.topology.host_counts import HostCounts
     from shared.scheduling.topology.pod_groups import PodGroup
@@ -97,10 +97,10 @@ class Topology:
         self, spread: SpreadConstraint, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]
     ) -> int:
         """The number of a spread constraint's term; its policies say on which nodes pods count."""
-        cluster_state = self._checker.cluster_state
-        counted = np.ones(len(cluster_state.nodes), np.bool_)
+        state_nodes = self._checker.state_nodes
+        counted = np.ones(len(state_nodes.nodes), np.bool_)
         if spread.honor_affinity:
-            counted &= np.logical_or.reduce([cluster_state.allowed(a) for a in alternatives])
+            counted &= np.logical_or.reduce([state_nodes.allowed(a) for a in alternatives])
         if spread.honor_taints:
             counted &= self._checker.tolerated(tolerations, tolerate_prefer_no_schedule=True)[1]
         if counted.all():
@@ -163,10 +163,10 @@ class Topology:
 
     def label_values(self, key: str, options: Bools, offerings: Bools, nodes: Bools) -> tuple[str, ...]:
         """The values of a label on these launch options, offerings and nodes, in order."""
-        launch_options, cluster_state = self._checker.launch_options, self._checker.cluster_state
+        launch_options, state_nodes = self._checker.launch_options, self._checker.state_nodes
         values: set[str] = set()
-        if len(cluster_state.nodes) and nodes.any():
-            values |= cluster_state.column(key).values_at(nodes)
+        if len(state_nodes.nodes) and nodes.any():
+            values |= state_nodes.column(key).values_at(nodes)
         if key in launch_options.columns:
             offered = np.isfinite(launch_options.price[options][:, offerings]).any(0)
             values |= launch_options.columns[key].values_at(np.flatnonzero(offerings)[offered])
@@ -186,14 +186,14 @@ class Topology:
     # --- running pods ---
 
     def count_scheduled_pods(
-        self, host_counts: HostCounts, cluster_state: ClusterState, pods_with_anti_affinity: Sequence[Pod]
+        self, host_counts: HostCounts, state_nodes: StateNodes, pods_with_anti_affinity: Sequence[Pod]
     ) -> None:
         """Counts the pods of all nodes; their required anti-affinity binds pending pods too."""
         anti_affinity = {pod.key: self._required_anti_affinity(pod) for pod in pods_with_anti_affinity}
         if not self.host_terms.numbers and not self.domain_terms.numbers:
             return
         matching: dict[object, tuple[dict[int, int], dict[int, int]]] = {}
-        for i, node in enumerate(cluster_state.nodes):
+        for i, node in enumerate(state_nodes.nodes):
             for pod in node.pods:
                 namespace, labels = pod.metadata.namespace or "default", pod.metadata.labels
                 key = (namespace, tuple(labels.items()))
