@@ -44,7 +44,7 @@ class Problem:
     not_ready: Mapping[str, str] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
     pods: frozenset[str] | None = None
-    policies: SchedulingPolicies = SchedulingPolicies()
+    policies: SchedulingPolicies = field(default_factory=SchedulingPolicies)
 
 
 class CheapestOffering(Struct, kw_only=True):

@@ -228,11 +228,11 @@ class _NodePoolCheck:
         tightest = int(exceeded.sum(0).argmax())
         left = max(0, int(self._limits_left[tightest]))
         if tightest == len(launch_options.resources):
-            return f"exceeds the NodePool's limits: {NODES} {left} left"
+            return f"exceeds its limits: {NODES} {left} left"
         name = launch_options.resources[tightest]
         smallest = format_quantity(name, int(size[:, tightest].min()))
         return (
-            f"exceeds the NodePool's limits: {name} {format_quantity(name, left)} left, "
+            f"exceeds its limits: {name} {format_quantity(name, left)} left, "
             f"smallest instance type for the pod has {smallest}"
         )
 

@@ -82,7 +82,7 @@ def test_its_requirements_and_limits_hold_and_what_it_lacks_is_said(cluster: Clu
     planned, lack = missing(cluster)
     assert [c.instance_types for c in planned] == [("m.4x",)] * 2
     assert "1 of 3 replicas" in lack
-    assert "limit on nodes" in lack
+    assert "nodes 0 left" in lack
 
 
 def test_pods_use_it_but_never_make_it_grow(cluster: Cluster) -> None:
@@ -182,7 +182,7 @@ def test_an_expired_node_waits_for_its_window_and_for_room_within_the_limits(clu
     assert expiration.compute(cluster.view(), cluster.slots()).commands == ()
     (refused,) = look(cluster).blocked
     assert refused.reason == expiration.REASON
-    assert "limit on nodes" in refused.message
+    assert "nodes 0 left" in refused.message
     closed = Budget(nodes="0", schedule="0 9 * * *", duration="8h")
     fixed(cluster, 1, limits={}, disruption=replace(cluster.pool.spec.disruption, budgets=[closed]))
     assert "budgets" in look(cluster).blocked[0].message

@@ -91,12 +91,10 @@ ENI = "vpc.amazonaws.com/pod-eni"
         pytest.param(
             {"limits": {"cpu": "1"}},
             {},
-            "exceeds the NodePool's limits: cpu 1 left, smallest instance type for the pod has 2",
+            "exceeds its limits: cpu 1 left, smallest instance type for the pod has 2",
             id="limits",
         ),
-        pytest.param(
-            {"limits": {"nodes": "0"}}, {}, "exceeds the NodePool's limits: nodes 0 left", id="limit of nodes"
-        ),
+        pytest.param({"limits": {"nodes": "0"}}, {}, "exceeds its limits: nodes 0 left", id="limit of nodes"),
         pytest.param(
             {},
             asks({"cpu": "3310m", ENI: "1"}),
@@ -204,7 +202,7 @@ def test_a_pool_that_can_not_launch_is_told_with_its_reason_and_others_with_thei
     refusal = schedule(gone).pod_errors["default/bad-0000"]
     assert refusal.criteria == {
         "a": 'its EC2NodeClass "web" does not exist',
-        "b": "exceeds the NodePool's limits: cpu 1 left, smallest instance type for the pod has 2",
+        "b": "exceeds its limits: cpu 1 left, smallest instance type for the pod has 2",
     }
     assert refusal.message.startswith('unschedulable on all 2 NodePools: NodePool a: its EC2NodeClass "web" does not')
 
