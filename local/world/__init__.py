@@ -1,6 +1,7 @@
-"""A whole cluster with Tenon in it, in one process, on a clock that can be turned."""
+"""A whole cluster with Tenon in it, in one process, on a clock that skips waiting."""
 
+from local.world.event_loop import StuckError
 from local.world.timeline import Timeline, TimelineEvent
-from local.world.world import Options, StuckError, World
+from local.world.world import Options, World
 
 __all__ = ["Options", "StuckError", "Timeline", "TimelineEvent", "World"]

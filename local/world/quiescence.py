@@ -1,4 +1,4 @@
-"""Whether a world has come to rest: nothing but sweeps that change nothing, for long enough, and nothing half done."""
+"""Whether a world is idle: only sweeps without effect for long enough, and nothing unfinished."""
 
 from __future__ import annotations
 
@@ -18,46 +18,50 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Change
     from local.kubernetes.registry.store import Store
 
-QUIET = timedelta(seconds=150)
-_NOISE = frozenset({"Lease", "Event", "CSINode"})
-_CHANGING = ("Create", "Terminate", "Delete", "Run")
+MIN_QUIET_TIME = timedelta(seconds=150)
+_IGNORED_KINDS = frozenset({"Lease", "Event", "CSINode"})
+_WRITE_PREFIXES = ("Create", "Terminate", "Delete", "Run")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unfinished:
-    """What keeps a quiet world from being at rest: names of pods that wait untold, and of objects being deleted."""
+    """Unfinished work: pending pods without an event that explains why, and objects being deleted; by name."""
 
-    waiting: tuple[str, ...]
-    leaving: tuple[str, ...]
+    pending: tuple[str, ...]
+    deleting: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        return bool(self.waiting or self.leaving)
+        return bool(self.pending or self.deleting)
 
 
-class Activity:
-    """When something last happened that is not a sweep's own trace (leases, events, heartbeats)."""
+class ActivityMonitor:
+    """The time of the last activity other than leases, events and heartbeats."""
 
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self._now = now
         self.last = now()
 
     def change(self, change: Change) -> None:
-        """Take note of a change in the cluster."""
-        if change.kind.kind in _NOISE:
+        """Take in a change in the cluster."""
+        if change.kind.kind in _IGNORED_KINDS:
             return
-        if change.previous is None or change.type != "MODIFIED" or _facts(change.object) != _facts(change.previous):
+        if (
+            change.previous is None
+            or change.type != "MODIFIED"
+            or _without_heartbeats(change.object) != _without_heartbeats(change.previous)
+        ):
             self.last = self._now()
 
     def call(self, call: Call) -> None:
-        """Take note of a call to AWS."""
-        if call.service == "ec2" and call.operation.startswith(_CHANGING):
+        """Take in a call to AWS."""
+        if call.service == "ec2" and call.operation.startswith(_WRITE_PREFIXES):
             self.last = self._now()
 
 
-def quiet_time(store: Store) -> timedelta:
-    """How long nothing must have happened: 150 s, or twice the longest finite wait that a pool asks for."""
+def required_quiet_time(store: Store) -> timedelta:
+    """How long nothing must have happened: 150 s, or twice the longest finite consolidateAfter of a NodePool."""
     longest = 0.0
     for kind in store.served():
         if (kind.group, kind.kind) == (labels.GROUP, "NodePool"):
@@ -67,27 +71,27 @@ def quiet_time(store: Store) -> timedelta:
         if (kind.group, kind.kind) == (labels.GROUP, "Provisioner"):
             for pool in store.list(kind):
                 longest = max(longest, float(pool.get("spec", {}).get("ttlSecondsAfterEmpty") or 0))
-    return max(QUIET, timedelta(seconds=2 * longest))
+    return max(MIN_QUIET_TIME, timedelta(seconds=2 * longest))
 
 
 def unfinished(store: Store) -> Unfinished:
-    """Pods that no node has and nobody has told why, and whatever is being deleted."""
-    told = {
+    """Pending pods without an event of Tenon, and pods, nodes and NodeClaims that are being deleted."""
+    explained = {
         event.get("involvedObject", {}).get("uid")
         for event in store.list(kinds.EVENTS)
         if str(event.get("source", {}).get("component", "")).startswith("tenon")
     }
-    waiting: list[str] = []
-    leaving: list[str] = []
+    pending: list[str] = []
+    deleting: list[str] = []
     for pod in store.list(kinds.PODS):
         if pod["metadata"].get("deletionTimestamp"):
-            leaving.append(_name("Pod", pod))
-        elif not pod["spec"].get("nodeName") and not _gated(pod) and pod["metadata"]["uid"] not in told:
-            waiting.append(_name("Pod", pod))
+            deleting.append(_name("Pod", pod))
+        elif not pod["spec"].get("nodeName") and not _gated(pod) and pod["metadata"]["uid"] not in explained:
+            pending.append(_name("Pod", pod))
     for kind in store.served():
         if kind.kind in ("Node", "NodeClaim"):
-            leaving += [_name(kind.kind, obj) for obj in store.list(kind) if obj["metadata"].get("deletionTimestamp")]
-    return Unfinished(waiting=tuple(waiting), leaving=tuple(leaving))
+            deleting += [_name(kind.kind, obj) for obj in store.list(kind) if obj["metadata"].get("deletionTimestamp")]
+    return Unfinished(pending=tuple(pending), deleting=tuple(deleting))
 
 
 def _gated(pod: dict[str, Any]) -> bool:
@@ -99,11 +103,11 @@ def _name(kind: str, obj: dict[str, Any]) -> str:
     return f"{kind} {namespace}/{obj['metadata']['name']}" if namespace else f"{kind} {obj['metadata']['name']}"
 
 
-def _facts(obj: dict[str, Any]) -> dict[str, Any]:
+def _without_heartbeats(obj: dict[str, Any]) -> dict[str, Any]:
     """The object without versions and heartbeats."""
     meta = {k: v for k, v in obj["metadata"].items() if k not in ("resourceVersion", "managedFields", "generation")}
     status = obj.get("status")
     if isinstance(status, dict) and status.get("conditions"):
-        told = [{k: v for k, v in item.items() if k != "lastHeartbeatTime"} for item in status["conditions"]]
-        status = {**status, "conditions": told}
+        conditions = [{k: v for k, v in item.items() if k != "lastHeartbeatTime"} for item in status["conditions"]]
+        status = {**status, "conditions": conditions}
     return {**obj, "metadata": meta, "status": status}

@@ -1,7 +1,7 @@
-"""A whole cluster with Tenon in it, in one process: what the demo runs and the end-to-end tests use.
+"""A whole cluster with Tenon in it, in one process: the demo and the end-to-end tests run it.
 
-The world is a loop over actors. It steps them until none has anything to do, the relay has seen every change and no
-function runs; then it turns the clock to the next moment at which something is due. Work takes its time, waiting none.
+It joins the local AWS, the API server, the cluster's controllers, the kubelets and the relay to actors of one event
+loop.
 """
 
 from __future__ import annotations
@@ -10,77 +10,65 @@ import base64
 import contextlib
 import gc
 import random
-import re
-import threading
 import time
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import boto3
-import msgspec
-import yaml
 
 from infra import assembly, cluster_manifests
 from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
 from local.aws.iam_enforcement import credentials
 from local.clock import Clock
-from local.faults import Faults, InjectionPoint
+from local.faults import Faults
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.kubelets.kubelets import Kubelets
 from local.kubernetes import kinds
-from local.kubernetes.apiserver.http import Response
 from local.kubernetes.apiserver.rbac import Rbac
 from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
 from local.kubernetes.control_plane import controllers
 from local.kubernetes.errors import ApiError
 from local.kubernetes.registry.store import Store
 from local.world import catalog_cache
+from local.world.apply import apply_object, read_objects
 from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
-from local.world.client_crashes import kubernetes_client_crashes
 from local.world.ec2_machines import Ec2Machines
-from local.world.quiescence import Activity, quiet_time, unfinished
+from local.world.event_loop import DEFAULT_LIMIT, EventLoop
+from local.world.kubernetes_faults import ServerFaults, kubernetes_client_crashes
+from local.world.quiescence import ActivityMonitor, required_quiet_time, unfinished
 from local.world.timeline import Timeline
 from relay.relay import Relay
 from shared.cluster.connect import ClusterInfo, to_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime, timedelta
     from types import TracebackType
 
-    from local.actor import Actor
     from local.aws.sqs_queues import Message
     from local.kubelets.machine import Machine
-    from local.kubernetes.apiserver.http import Request
+    from local.kubernetes.apiserver.http import Request, Response
     from local.kubernetes.objects import Obj
     from shared.cluster.resources import Resource
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
-LIMIT = timedelta(hours=2)
-_CLUSTER = re.compile(r"\bCLUSTER\b")
-_LOOK_AGAIN = 0.002
-"""Seconds of real time between looks at threads that are still working."""
-_LOOK_AT_LEAST = 0.2
-_FRAME = timedelta(seconds=1)
-_RELAY_PATIENCE = 0.05
+_RELAY_MAX_BACKOFF = 0.05
+"""Seconds."""
 
 
 class DeniedRequestsError(RuntimeError):
-    """A function or the relay asked for what its role doesn't allow; the text says what, of AWS and of the cluster."""
-
-
-class StuckError(RuntimeError):
-    """What was waited for didn't happen within the limit; the text says what is unfinished."""
+    """A function or the relay sent requests that its role or its RBAC rules don't allow; the text lists them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a world differs from the usual one.
+    """The differences from a default world.
 
-    ``version`` is Kubernetes'; ``start`` the first moment of its clock, ``elapsed`` what work takes on it
-    (:class:`local.clock.Clock`).
+    ``version`` is that of Kubernetes. ``start`` is the first time of the world's clock, ``elapsed`` the seconds that
+    work takes on it (:class:`local.clock.Clock`). ``catalog`` tells whether the instance type catalog is filled at the
+    start, ``context`` is the CDK's.
     """
 
     version: str = "1.34"
@@ -95,15 +83,10 @@ class Options:
 
 
 class World:
-    """A context manager. Inside, everything runs; nothing moves but by the methods that say so."""
+    """A context manager. Time moves only in the methods that say so."""
 
     def __init__(
-        self,
-        *,
-        cluster: str = "demo",
-        region: str = "us-east-1",
-        seed: int = 0,
-        options: Options | None = None,
+        self, *, cluster: str = "demo", region: str = "us-east-1", seed: int = 0, options: Options | None = None
     ) -> None:
         self.cluster = cluster
         self.region = region
@@ -115,20 +98,17 @@ class World:
         self.store = Store(now=self.clock.now, rng=random.Random(seed))  # noqa: S311 - names of simulated objects
         self.rbac = Rbac(self.store)
         self._authenticator = TokenAuthenticator()
-        self._skips_waiting = True
-        self._wake = threading.Event()
-        self._activity = Activity(now=self.clock.now)
+        self._activity = ActivityMonitor(now=self.clock.now)
         self._stack = contextlib.ExitStack()
-        self._actors: list[Actor] = []
-        self._dead: set[str] = set()
-        self._expected: set[str] = set()
-        self._passing = threading.local()
+        self._seen_dead_letters: set[str] = set()
+        self._expected_denials: set[str] = set()
+        self._loop: EventLoop
         self.server: Server
         self.aws: Cloud
         self.relay: Relay
         self.kubelets: Kubelets
 
-    # --- life ---
+    # Start and end
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -140,7 +120,7 @@ class World:
                     port=self.options.port,
                     authenticate=self._authenticator,
                     authorize=self.rbac,
-                    intercept=self._intercept,
+                    intercept=ServerFaults(self.faults, sleep=self.clock.sleep, respond=self._respond),
                 )
             )
             self.aws = stack.enter_context(
@@ -155,7 +135,7 @@ class World:
             )
             stack.enter_context(kubernetes_client_crashes(self.faults))
             self._deploy()
-            self._join(stack)
+            self._start_loop(stack)
             self._stack = stack.pop_all()
         return self
 
@@ -163,18 +143,20 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
-        gc.unfreeze()  # functions freeze what they list of a large cluster; this world's cycles would stay for ever
-        asked = [text for text in self.denied_requests() if text not in self._expected]
-        if error is None and asked:
-            raise DeniedRequestsError("\n".join(asked))
+        gc.unfreeze()  # functions freeze the objects of a large cluster; this world's cycles would never be collected
+        unexpected = [text for text in self.denied_requests() if text not in self._expected_denials]
+        if error is None and unexpected:
+            raise DeniedRequestsError("\n".join(unexpected))
+
+    def _respond(self, request: Request) -> Response:
+        return self.server.api.respond(request)
 
     def _deploy(self) -> None:
-        authority = base64.b64encode(self.server.ca_pem.encode()).decode()
         self.aws.prepare(
             cluster=self.cluster,
             version=self.options.version,
             endpoint=self.server.url,
-            certificate_authority=authority,
+            certificate_authority=self._certificate_authority(),
         )
         context = {
             "bundle": "source",
@@ -182,29 +164,30 @@ class World:
             "nodeRoles": ROLE.format(cluster=self.cluster),
             **self.options.context,
         }
-        self._authenticator.register(
-            self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context))
-        )
+        stack = self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context))
+        self._authenticator.register(stack)
         self.aws.calls.observe(self.timeline.call)
         self.aws.calls.observe(self._activity.call)
         self.aws.functions.observe(self.timeline.invocation)
         self.apply([*cluster_manifests.kinds(), *cluster_manifests.access(), *cluster_manifests.relay_access()])
         if self.options.catalog:
-            self._stock_catalog()
+            self._fill_catalog()
 
-    def _stock_catalog(self) -> None:
+    def _certificate_authority(self) -> str:
+        return base64.b64encode(self.server.ca_pem.encode()).decode()
+
+    def _fill_catalog(self) -> None:
         bucket = self.aws.deployed.function("catalog").environ["TENON_CATALOG_BUCKET"]
-        if not catalog_cache.restore(
-            bucket, cluster=self.cluster, region=self.region, seed=self.seed, now=self.clock.now()
-        ):
+        now = self.clock.now()
+        if not catalog_cache.restore(bucket, cluster=self.cluster, region=self.region, seed=self.seed, now=now):
             self.refresh_catalog()
             catalog_cache.save_stored(bucket, cluster=self.cluster, region=self.region, seed=self.seed)
 
-    def _join(self, stack: contextlib.ExitStack) -> None:
-        info = ClusterInfo(
+    def _start_loop(self, stack: contextlib.ExitStack) -> None:
+        cluster = ClusterInfo(
             name=self.cluster,
             endpoint=self.server.url,
-            certificate_authority=base64.b64encode(self.server.ca_pem.encode()).decode(),
+            certificate_authority=self._certificate_authority(),
             version=self.options.version,
             service_cidr=SERVICE_CIDR,
             region=self.region,
@@ -212,7 +195,7 @@ class World:
         self.kubelets = Kubelets(
             self.store,
             Ec2Machines(self.aws.instances),
-            info,
+            cluster,
             seed=self.seed,
             timing=self.options.timing,
             behavior=self.options.behavior,
@@ -226,93 +209,59 @@ class World:
             bus=cluster_manifests.bus_name(self.cluster),
             cluster=self.cluster,
             now=self.clock.now,
-            max_backoff=_RELAY_PATIENCE,
-            on_change=self._wake.set,
+            max_backoff=_RELAY_MAX_BACKOFF,
+            on_change=self._wake_loop,
         )
-        self._actors = [
-            *controllers(self.store, seed=self.seed),
-            self.kubelets,
-            self.relay,
-            *self.aws.actors(),
-        ]
+        self._loop = EventLoop(
+            self.clock,
+            [*controllers(self.store, seed=self.seed), self.kubelets, self.relay, *self.aws.actors()],
+            is_busy=self._is_busy,
+            after_step=self._record_dead_letters,
+            unfinished=lambda: unfinished(self.store),
+        )
         self.relay.start()
         stack.callback(self.relay.stop)
 
-    # --- time ---
+    # Time
 
-    def run_until(self, predicate: Callable[[], bool], *, limit: timedelta = LIMIT) -> None:
-        """Go on until the predicate holds, looked at whenever nothing is left to do at a moment.
+    def run_until(self, condition: Callable[[], bool], *, limit: timedelta = DEFAULT_LIMIT) -> None:
+        """Run until the condition holds; it is checked whenever all actors were stepped.
 
         Raises:
-            StuckError: it doesn't hold after so much cluster time.
+            StuckError: it doesn't hold within that much cluster time.
         """
-        end = self.clock.now() + limit
-        while not self._advance(predicate, end):
-            if self.clock.now() >= end:
-                raise StuckError(f"not within {limit}; unfinished: {unfinished(self.store)}")
+        self._loop.run_until(condition, limit=limit)
 
     def run_for(self, duration: timedelta) -> None:
-        """Go on for so much cluster time."""
-        end = self.clock.now() + duration
-        while self.clock.now() < end:
-            self._advance(lambda: False, end)
+        """Run for that much cluster time."""
+        self._loop.run_for(duration)
 
-    def run_until_idle(self, *, limit: timedelta = LIMIT) -> None:
-        """Go on until nothing but sweeps has happened for long enough, and nothing is half done.
+    def run_until_idle(self, *, limit: timedelta = DEFAULT_LIMIT) -> None:
+        """Run until nothing but periodic sweeps has happened for long enough, and nothing is unfinished.
 
         Raises:
-            StuckError: that isn't so after so much cluster time; the text names what is unfinished.
+            StuckError: it isn't idle within that much cluster time; the text tells what is unfinished.
         """
-        self.run_until(self.is_idle, limit=limit)
+        self._loop.run_until(self.is_idle, limit=limit)
 
     def run_in_real_time(self) -> None:
-        """Go on for ever without turning the clock, for people who look on with kubectl; ends by an exception."""
-        self._skips_waiting = False
-        while True:
-            self._advance(lambda: False, self.clock.now() + _FRAME)
-
-    def is_idle(self) -> bool:
-        """Whether nothing but sweeps has happened for long enough, and nothing is unfinished; see ``quiescence``."""
-        quiet = self.clock.now() - self._activity.last
-        return quiet >= quiet_time(self.store) and not unfinished(self.store) and self.aws.queues.empty()
+        """Run forever without skipping time, for people with kubectl; ends by an exception."""
+        self._loop.run_in_real_time()
 
     def settle(self) -> None:
-        """Do all that is due now, and what follows from it, without moving time on."""
-        self._settle(lambda: False)
+        """Do everything that is due now and its consequences, without moving time."""
+        self._loop.settle()
 
-    def _advance(self, predicate: Callable[[], bool], end: datetime) -> bool:
-        """Settle, then move to the next moment, at most to the end. True as soon as the predicate holds."""
-        if self._settle(predicate):
-            return True
-        due = min((moment for actor in self._actors if (moment := actor.due()) is not None), default=end)
-        moment = min(due, end)
-        if self._skips_waiting:
-            if not self.clock.skip_to(moment):
-                # Due already, but its thread or a limit holds it back.
-                self._pause(_LOOK_AGAIN)
-        else:
-            ahead = (moment - self.clock.now()).total_seconds()
-            self._pause(min(max(ahead, _LOOK_AGAIN), _LOOK_AT_LEAST))
-        return False
+    def is_idle(self) -> bool:
+        """Whether nothing but periodic sweeps has happened for long enough, and nothing is unfinished."""
+        quiet = self.clock.now() - self._activity.last
+        return quiet >= required_quiet_time(self.store) and not unfinished(self.store) and self.aws.queues.empty()
 
-    def _settle(self, predicate: Callable[[], bool]) -> bool:
-        while True:
-            did = False
-            for actor in self._actors:
-                did |= actor.step(self.clock.now())
-            self._look_for_dead_letters()
-            if predicate():
-                return True
-            if did:
-                continue
-            if self.aws.functions.running or not self.relay.has_observed(self._version_of):
-                self._pause(_LOOK_AGAIN)
-                continue
-            return False
+    def _wake_loop(self) -> None:
+        self._loop.wake()
 
-    def _pause(self, seconds: float) -> None:
-        self._wake.wait(seconds)
-        self._wake.clear()
+    def _is_busy(self) -> bool:
+        return bool(self.aws.functions.running) or not self.relay.has_observed(self._version_of)
 
     def _version_of(self, resource: Resource) -> int:
         try:
@@ -320,60 +269,46 @@ class World:
         except ApiError:
             return 0
 
-    # --- what people and tests do ---
+    # What users do
 
-    def apply(self, what: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[Obj]:
+    def apply(self, source: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[Obj]:
         """``kubectl apply``: a file of YAML documents, one object, or several. Returns them as stored.
 
-        In a file the word CLUSTER stands for the cluster's name.
+        In a file, the word CLUSTER stands for the cluster's name.
 
         Raises:
-            ApiError: as the API refuses one; those before it are applied.
+            ApiError: the API refuses an object; those before it are applied.
         """
-        if isinstance(what, (str, Path)):
-            text = _CLUSTER.sub(self.cluster, Path(what).read_text())
-            docs = [doc for doc in yaml.safe_load_all(text) if doc]
-        else:
-            docs = [what] if hasattr(what, "keys") else list(what)
-        return [self._apply(doc) for doc in docs]
-
-    def _apply(self, doc: Mapping[str, Any]) -> Obj:
-        kind = self.store.kind(doc["apiVersion"], doc["kind"])
-        name, namespace = doc["metadata"]["name"], doc["metadata"].get("namespace", "")
-        if kind.namespaced:
-            namespace = namespace or "default"
-        there = self.store.find(kind, name, namespace=namespace)
-        if there is None:
-            return self.store.create(kind, doc, namespace=namespace)
-        # What the document doesn't say any more goes, as with kubectl; what the cluster says of the object stays.
-        metadata = {**there["metadata"], **doc["metadata"], "namespace": namespace}
-        return self.store.replace(kind, {**there, **doc, "metadata": metadata})
+        return [apply_object(self.store, obj) for obj in read_objects(source, cluster=self.cluster)]
 
     def scale(self, namespace: str, deployment: str, replicas: int) -> None:
         """``kubectl scale deployment``.
 
         Raises:
-            ApiError: 404, there is no such deployment.
+            ApiError: 404, there is no such Deployment.
         """
         self.store.patch(kinds.DEPLOYMENTS, deployment, {"spec": {"replicas": replicas}}, namespace=namespace)
 
     def kubectl_config(self) -> str:
-        """A kubeconfig's text, for kubectl from outside while the world runs."""
+        """The text of a kubeconfig, for kubectl while the world runs."""
         return self.server.kubeconfig(ADMIN_TOKEN)
 
     def refresh_catalog(self) -> None:
-        """Have the catalog fetched now, as after a deployment.
+        """Run the catalog function now, as after a deployment.
 
         Raises:
-            RuntimeError: the catalog function failed; the text is its error and what it logged.
+            RuntimeError: it failed; the text has its error and its logs.
         """
-        for what in ("types", "prices"):
-            record = self.aws.functions.invoke("catalog", {"refresh": what}, trigger="deployment")
-            if not record.ok:
-                raise RuntimeError(f"the catalog was not refreshed: {record.error}\n{record.traceback}{record.output}")
+        for part in ("types", "prices"):
+            invocation = self.aws.functions.invoke("catalog", {"refresh": part}, trigger="deployment")
+            if not invocation.ok:
+                text = f"{invocation.error}\n{invocation.traceback}{invocation.output}"
+                raise RuntimeError(f"the catalog was not refreshed: {text}")
+
+    # The state
 
     def nodes(self, pool: str = "") -> list[Obj]:
-        """The nodes, or those of one pool."""
+        """The nodes, or those of one NodePool."""
         return self.store.list(kinds.NODES, labels=f"karpenter.sh/nodepool={pool}" if pool else "")
 
     def pods(self, *, node: str | None = None, phase: str = "") -> list[Obj]:
@@ -390,96 +325,66 @@ class World:
         return self.store.list(self.store.kind("karpenter.sh/v1", "NodeClaim"))
 
     def instances(self) -> list[Any]:
-        """EC2's instances that have not begun to stop, as moto has them."""
+        """Moto's EC2 instances that are pending or running."""
         return [instance for instance in self.aws.instances.all if instance.state in ("pending", "running")]
 
     def pending(self) -> list[Obj]:
         """Pods without a node that are not being deleted."""
         return [pod for pod in self.pods(node="") if not pod["metadata"].get("deletionTimestamp")]
 
-    # --- what goes wrong ---
+    def dead_letters(self) -> list[Message]:
+        """All messages in dead-letter queues."""
+        return self.aws.dead_letters()
+
+    def denied_requests(self) -> list[str]:
+        """The requests to AWS and Kubernetes that IAM or RBAC denied, one text each."""
+        return list(dict.fromkeys(map(str, [*self.aws.enforcement.denied, *self.rbac.denials])))
+
+    def failures(self) -> list[str]:
+        """The failed invocations, one text each: function, trigger, time, error and traceback."""
+        return [
+            f"{invocation.function} ({invocation.trigger}) at {invocation.at:%H:%M:%S}: {invocation.error}\n"
+            f"{invocation.traceback}"
+            for invocation in self.aws.functions.invocations
+            if not invocation.ok
+        ]
+
+    # What goes wrong
 
     def interrupt_spot(self, instance_ids: Sequence[str]) -> None:
-        """EC2 wants instances back: the warning now, the end in two minutes."""
+        """Interrupt spot instances: the warning now, the termination in two minutes."""
         for instance_id in instance_ids:
             self.timeline.add("interruption", instance_id, kind="spot")
         with self.aws.lock:
             self.aws.instances.interrupt(list(instance_ids))
 
     def send_malformed_message(self, queue: str, body: str = "{not a hint") -> None:
-        """Put on a queue what nobody can read. ``queue`` is part of its name: "provisioning", "termination"."""
-        for source in self.aws.deployed.event_source_mappings:
-            if queue.lower() in source.queue_name.lower():
-                self.aws.queues.send(source.queue_name, body, group_id=self._group(source.queue_name))
+        """Send a message that no function can parse. ``queue`` is part of the queue's name, such as "provisioning"."""
+        for mapping in self.aws.deployed.event_source_mappings:
+            if queue.lower() in mapping.queue_name.lower():
+                group_id = self.cluster if mapping.queue_name.endswith(".fifo") else ""
+                self.aws.queues.send(mapping.queue_name, body, group_id=group_id)
                 return
         raise KeyError(queue)
 
     def redeliver(self) -> int:
-        """Deliver every message and every event of the run once more. Returns how many."""
+        """Deliver every message and event so far once more. Returns how many."""
         messages, deliveries = list(self.aws.queues.delivered), list(self.aws.event_buses.deliveries)
         for message in messages:
             self.aws.queues.send(message.queue, message.body, group_id=message.group_id)
-        direct = [delivery for delivery in deliveries if ":lambda:" in delivery.target_arn]
-        for delivery in direct:
+        to_functions = [delivery for delivery in deliveries if ":lambda:" in delivery.target_arn]
+        for delivery in to_functions:
             self.aws.event_buses.redeliver(delivery)
-        return len(messages) + len(direct)
-
-    def dead_letters(self) -> list[Message]:
-        """All messages in dead-letter queues."""
-        return self.aws.dead_letters()
+        return len(messages) + len(to_functions)
 
     def expect_denials(self) -> None:
-        """What was denied so far is as it should be, and no reason for the world to end with an error."""
-        self._expected.update(self.denied_requests())
+        """Accept the denials so far: they raise no error at the end."""
+        self._expected_denials.update(self.denied_requests())
 
-    def denied_requests(self) -> list[str]:
-        """What was asked of AWS and of the cluster that the asker's role doesn't allow, one text each."""
-        return list(dict.fromkeys(map(str, [*self.aws.enforcement.denied, *self.rbac.denials])))
-
-    def failures(self) -> list[str]:
-        """Invocations that failed, one text each: which, when, why, and where."""
-        return [
-            f"{record.function} ({record.trigger}) at {record.at:%H:%M:%S}: {record.error}\n{record.traceback}"
-            for record in self.aws.functions.invocations
-            if not record.ok
-        ]
-
-    def _group(self, queue_name: str) -> str:
-        return self.cluster if queue_name.endswith(".fifo") else ""
-
-    def _look_for_dead_letters(self) -> None:
+    def _record_dead_letters(self) -> None:
         for letter in self.aws.dead_letters():
-            if letter.message_id in self._dead:
+            if letter.message_id in self._seen_dead_letters:
                 continue
-            self._dead.add(letter.message_id)
-            self.timeline.add(
-                "dead letter", letter.queue, body=letter.body[:200], reason=letter.attributes.get("reason", "")
-            )
-
-    def _serve_anyway(self, request: Request) -> None:
-        """Do what was asked, so that only the answer is lost."""
-        self._passing.request = True
-        try:
-            self.server.api.respond(request)
-        finally:
-            self._passing.request = False
-
-    def _intercept(self, request: Request) -> Response | None:
-        if getattr(self._passing, "request", False):
-            return None
-        caller = request.headers.get("user-agent", "")
-        action = self.faults.next_fault(
-            InjectionPoint(service="kubernetes", operation=request.method, target=request.path, caller=caller)
-        )
-        if action is None:
-            return None
-        if action.delay:
-            self.clock.sleep(action.delay)
-        if action.disconnect == "after":
-            self._serve_anyway(request)
-        if action.disconnect:
-            return Response(drop=True)
-        if not action.code:
-            return None
-        error = ApiError(action.status, action.code, action.message)
-        return Response(status=action.status, body=msgspec.json.encode(error.as_json()))
+            self._seen_dead_letters.add(letter.message_id)
+            reason = letter.attributes.get("reason", "")
+            self.timeline.add("dead letter", letter.queue, body=letter.body[:200], reason=reason)

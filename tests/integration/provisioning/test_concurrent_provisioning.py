@@ -22,7 +22,7 @@ from local.kubernetes import kinds
 from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
 from local.kubernetes.registry.store import Store
 from local.world import catalog_cache
-from local.world.client_crashes import kubernetes_client_crashes
+from local.world.kubernetes_faults import kubernetes_client_crashes
 from shared import runtime
 from shared.api import labels as names
 from shared.cluster.client import Client

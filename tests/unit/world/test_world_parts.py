@@ -11,7 +11,7 @@ from local.faults import Crash, Fault, Faults, InjectionPoint
 from local.kubernetes import kinds
 from local.kubernetes.registry.store import Store
 from local.world.authentication import access_key_of
-from local.world.quiescence import QUIET, Activity, quiet_time, unfinished
+from local.world.quiescence import MIN_QUIET_TIME, ActivityMonitor, required_quiet_time, unfinished
 from local.world.timeline import Timeline
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -44,13 +44,13 @@ def test_the_clock_counts_what_work_takes_and_what_is_skipped() -> None:
 
 
 def test_an_empty_cluster_is_at_rest_after_two_and_a_half_minutes() -> None:
-    assert quiet_time(Store(now=lambda: NOW)) == QUIET == timedelta(seconds=150)
+    assert required_quiet_time(Store(now=lambda: NOW)) == MIN_QUIET_TIME == timedelta(seconds=150)
 
 
 def test_a_pod_that_waits_untold_is_unfinished_and_one_that_was_told_is_not() -> None:
     store = Store(now=lambda: NOW)
     pod = store.create(kinds.PODS, POD)
-    assert unfinished(store).waiting == ("Pod default/web",)
+    assert unfinished(store).pending == ("Pod default/web",)
     store.create(
         kinds.EVENTS,
         {
@@ -65,7 +65,7 @@ def test_a_pod_that_waits_untold_is_unfinished_and_one_that_was_told_is_not() ->
 def test_leases_and_heartbeats_are_not_activity_and_a_new_pod_is() -> None:
     clock = [NOW]
     store = Store(now=lambda: clock[0])
-    activity = Activity(now=lambda: clock[0])
+    activity = ActivityMonitor(now=lambda: clock[0])
     store.subscribe(activity.change)
     clock[0] += timedelta(minutes=1)
     store.create(kinds.LEASES, {"metadata": {"name": "l", "namespace": "kube-system"}, "spec": {}})

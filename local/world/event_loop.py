@@ -1,0 +1,116 @@
+"""The world's event loop: a discrete-event simulation over actors.
+
+It steps the actors until none has anything left to do now and no other thread works; then it skips the clock to the
+next time at which an actor has something to do. Work takes real time, waiting takes none.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from local.actor import Actor
+    from local.clock import Clock
+
+DEFAULT_LIMIT = timedelta(hours=2)
+_POLL_SECONDS = 0.002
+"""Seconds of real time between checks whether other threads still work."""
+_MAX_WAIT_SECONDS = 0.2
+"""The longest wait in real time, so that the loop sees changes from outside."""
+_REAL_TIME_STEP = timedelta(seconds=1)
+
+
+class StuckError(RuntimeError):
+    """A condition was not met within the limit; the text tells what is unfinished."""
+
+
+class EventLoop:
+    """Steps actors and moves the clock."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        actors: Sequence[Actor],
+        *,
+        is_busy: Callable[[], bool],
+        after_step: Callable[[], None],
+        unfinished: Callable[[], object],
+    ) -> None:
+        """The loop over these actors.
+
+        ``is_busy`` tells whether another thread works, ``after_step`` is called when all actors were stepped, and
+        ``unfinished`` describes what is unfinished, for the text of an error.
+        """
+        self._clock = clock
+        self._actors = actors
+        self._is_busy = is_busy
+        self._after_step = after_step
+        self._unfinished = unfinished
+        self._skips_waiting = True
+        self._woken = threading.Event()
+
+    def wake(self) -> None:
+        """End the loop's current wait, from any thread."""
+        self._woken.set()
+
+    def run_until(self, condition: Callable[[], bool], *, limit: timedelta = DEFAULT_LIMIT) -> None:
+        """Run until the condition holds; it is checked whenever all actors were stepped.
+
+        Raises:
+            StuckError: it doesn't hold within that much cluster time.
+        """
+        end = self._clock.now() + limit
+        while not self._advance(condition, end):
+            if self._clock.now() >= end:
+                raise StuckError(f"not within {limit}; unfinished: {self._unfinished()}")
+
+    def run_for(self, duration: timedelta) -> None:
+        """Run for that much cluster time."""
+        end = self._clock.now() + duration
+        while self._clock.now() < end:
+            self._advance(lambda: False, end)
+
+    def run_in_real_time(self) -> None:
+        """Run forever without skipping time; ends by an exception."""
+        self._skips_waiting = False
+        while True:
+            self._advance(lambda: False, self._clock.now() + _REAL_TIME_STEP)
+
+    def settle(self, condition: Callable[[], bool] = lambda: False) -> bool:
+        """Do everything that is due now and its consequences, without moving time. True once the condition holds."""
+        while True:
+            did = False
+            for actor in self._actors:
+                did |= actor.step(self._clock.now())
+            self._after_step()
+            if condition():
+                return True
+            if did:
+                continue
+            if self._is_busy():
+                self._wait(_POLL_SECONDS)
+                continue
+            return False
+
+    def _advance(self, condition: Callable[[], bool], end: datetime) -> bool:
+        """Settle, then move to the next due time, at most to the end. True as soon as the condition holds."""
+        if self.settle(condition):
+            return True
+        due = min((time for actor in self._actors if (time := actor.due()) is not None), default=end)
+        time = min(due, end)
+        if self._skips_waiting:
+            if not self._clock.skip_to(time):
+                # Due already, but held back by its thread or by a concurrency limit.
+                self._wait(_POLL_SECONDS)
+        else:
+            ahead = (time - self._clock.now()).total_seconds()
+            self._wait(min(max(ahead, _POLL_SECONDS), _MAX_WAIT_SECONDS))
+        return False
+
+    def _wait(self, seconds: float) -> None:
+        self._woken.wait(seconds)
+        self._woken.clear()

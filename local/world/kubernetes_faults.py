@@ -1,0 +1,92 @@
+"""Faults at requests to the Kubernetes API: crashes of the caller; errors, delays and lost connections at the server.
+
+A server can only drop a connection, which a client survives. A crash must occur in the process that sends the request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from kubernetes.client.rest import RESTClientObject
+
+from local.aws import backends
+from local.aws.calls import CALLER
+from local.faults import Crash, Fault, InjectionPoint
+from local.kubernetes.apiserver.api import error_response
+from local.kubernetes.apiserver.http import Response
+from local.kubernetes.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from local.faults import Faults
+    from local.kubernetes.apiserver.http import Request
+
+
+@contextlib.contextmanager
+def kubernetes_client_crashes(faults: Faults) -> Iterator[None]:
+    """While entered, faults for a function (not for its client) can crash it at its requests."""
+    send = RESTClientObject.request
+
+    def request(client: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the client's own
+        caller = CALLER.get()
+        fault = None
+        if caller:
+            path = urlsplit(url).path
+            fault = faults.next_fault(
+                InjectionPoint(service="kubernetes", operation=method, caller=caller, target=path, sending=True)
+            )
+        fault = fault or Fault()
+        if fault.crash == "before":
+            raise Crash(f"before {method} {url}")
+        response = send(client, method, url, *args, **kwargs)
+        if fault.crash == "after":
+            raise Crash(f"after {method} {url}")
+        return response
+
+    with backends.replaced(RESTClientObject, "request", request):
+        yield
+
+
+class ServerFaults:
+    """An intercept of the API server that answers with the faults of a world."""
+
+    def __init__(
+        self, faults: Faults, *, sleep: Callable[[float], None], respond: Callable[[Request], Response]
+    ) -> None:
+        """``respond`` is the API's own answer to a request."""
+        self._faults = faults
+        self._sleep = sleep
+        self._respond = respond
+        self._state = threading.local()
+
+    def __call__(self, request: Request) -> Response | None:
+        """The response of a fault, or None for the API's own."""
+        if getattr(self._state, "serving", False):
+            return None
+        caller = request.headers.get("user-agent", "")
+        fault = self._faults.next_fault(
+            InjectionPoint(service="kubernetes", operation=request.method, target=request.path, caller=caller)
+        )
+        if fault is None:
+            return None
+        if fault.delay:
+            self._sleep(fault.delay)
+        if fault.disconnect == "after":
+            self._serve(request)
+        if fault.disconnect:
+            return Response(drop=True)
+        if not fault.code:
+            return None
+        return error_response(ApiError(fault.status, fault.code, fault.message))
+
+    def _serve(self, request: Request) -> None:
+        """Carry out the request, so that only its response is lost."""
+        self._state.serving = True
+        try:
+            self._respond(request)
+        finally:
+            self._state.serving = False
