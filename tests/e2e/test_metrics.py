@@ -1,4 +1,4 @@
-"""Every metric is written by somebody, over a life with a launch, a disruption and a spot warning."""
+"""Every metric is written during a launch, a disruption and a spot interruption."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ FAILURES = {
     metrics.PROACTIVELY_REPLACED,
     metrics.INTERRUPTION_CONTRADICTED,
 }
-"""Counts of what goes wrong or is forged, or that EC2 announces days ahead: nothing of it happens here, and nothing is
-written."""
+"""Counts of failures, of forged events and of maintenance that EC2 announces: none of it happens here."""
 
 
-def test_every_metric_is_written_over_a_life_by_the_function_that_it_is_of(
+def test_every_metric_is_written_by_its_function(
     spot_default: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     world = spot_default

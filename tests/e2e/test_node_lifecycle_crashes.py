@@ -1,4 +1,4 @@
-"""A node's life, cut off at every call: whatever the function was doing, the next run finishes it."""
+"""A function that crashes at any call: the next run finishes what it was doing."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Change
     from local.world import World
 
-LIMIT = timedelta(hours=6)
-LEAST = 3
+IDLE_LIMIT = timedelta(hours=6)
+MIN_AVAILABLE = 3
 BUDGET: dict[str, Any] = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",
     "metadata": {"name": "inflate"},
-    "spec": {"minAvailable": LEAST, "selector": {"matchLabels": {"app": "inflate"}}},
+    "spec": {"minAvailable": MIN_AVAILABLE, "selector": {"matchLabels": {"app": "inflate"}}},
 }
 
 
-class Watched:
-    """How many pods of the deployment are ready, seen at every change: the fewest, since it was told to look."""
+class ReadyPods:
+    """The lowest number of ready pods of the deployment between ``begin`` and ``end``, over every change."""
 
     def __init__(self, world: World) -> None:
         self._ready: set[str] = set()
@@ -45,8 +45,8 @@ class Watched:
             return
         uid = change.object["metadata"]["uid"]
         conditions = {c["type"]: c["status"] for c in change.object.get("status", {}).get("conditions", [])}
-        leaving = change.type == "DELETED" or "deletionTimestamp" in change.object["metadata"]
-        if conditions.get("Ready") == "True" and not leaving:
+        is_deleted = change.type == "DELETED" or "deletionTimestamp" in change.object["metadata"]
+        if conditions.get("Ready") == "True" and not is_deleted:
             self._ready.add(uid)
         else:
             self._ready.discard(uid)
@@ -54,41 +54,41 @@ class Watched:
             self.fewest = min(self.fewest, len(self._ready))
 
 
-def a_life(world: World, watched: Watched) -> None:
-    """Pods come, a node is launched for them, registered, used, given up under a budget, replaced, and all goes.
+def run_lifecycle(world: World, ready_pods: ReadyPods) -> None:
+    """Launch a node for pods, delete its NodeClaim under a budget so that it is replaced, and scale to zero.
 
-    It begins without a lease, as in a cluster that is new to it, so that making one is among the calls each time.
+    It begins without a lease, as in a new cluster, so that its creation is among the calls each time.
     """
     for lease in world.store.list(kinds.LEASES):
         if lease["metadata"]["namespace"] == NAMESPACE:
             world.store.delete(kinds.LEASES, lease["metadata"]["name"], namespace=NAMESPACE)
-    world.scale("default", "inflate", LEAST + 1)
-    world.run_until_idle(limit=LIMIT)
-    assert len(world.pods(phase="Running")) == LEAST + 1
-    watched.begin()
+    world.scale("default", "inflate", MIN_AVAILABLE + 1)
+    world.run_until_idle(limit=IDLE_LIMIT)
+    assert len(world.pods(phase="Running")) == MIN_AVAILABLE + 1
+    ready_pods.begin()
     world.store.delete(world.store.kind("karpenter.sh/v1", "NodeClaim"), world.claims()[0]["metadata"]["name"])
-    world.run_until_idle(limit=LIMIT)
-    assert watched.end() >= LEAST
-    nothing_is_left_over(world, pods=LEAST + 1)
+    world.run_until_idle(limit=IDLE_LIMIT)
+    assert ready_pods.end() >= MIN_AVAILABLE
+    assert_consistent(world, pods=MIN_AVAILABLE + 1)
     world.scale("default", "inflate", 0)
-    world.run_until_idle(limit=LIMIT)
-    nothing_is_left_over(world, pods=0)
+    world.run_until_idle(limit=IDLE_LIMIT)
+    assert_consistent(world, pods=0)
 
 
-def nothing_is_left_over(world: World, *, pods: int) -> None:
+def assert_consistent(world: World, *, pods: int) -> None:
     assert len(world.pods(phase="Running")) == pods
-    held = sorted(c["status"]["providerID"].rsplit("/", 1)[-1] for c in world.claims())
-    assert held == sorted(i.id for i in world.instances())
+    claimed = sorted(c["status"]["providerID"].rsplit("/", 1)[-1] for c in world.claims())
+    assert claimed == sorted(i.id for i in world.instances())
     assert sorted(c["status"]["nodeName"] for c in world.claims()) == sorted(
         n["metadata"]["name"] for n in world.nodes()
     )
     if not pods:
-        assert held == []
+        assert claimed == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("function", "must_be_cut"),
+    ("function", "required_calls"),
     [
         ("provisioner", {"kubernetes POST nodeclaims", "ec2 CreateLaunchTemplate", "ec2 CreateFleet"}),
         ("lifecycle", {"kubernetes PATCH nodes/NAME", "kubernetes PATCH nodeclaims/NAME/status"}),
@@ -104,17 +104,17 @@ def nothing_is_left_over(world: World, *, pods: int) -> None:
         ),
     ],
 )
-def test_a_function_that_dies_between_any_two_of_its_calls_leaves_nothing_behind_and_no_budget_broken(
-    spot_default: World, function: str, must_be_cut: set[str]
+def test_a_crash_between_any_two_calls_leaves_nothing_behind_and_violates_no_budget(
+    spot_default: World, function: str, required_calls: set[str]
 ) -> None:
     world = spot_default
     world.apply(BUDGET)
-    watched = Watched(world)
-    cuts = world.faults.crash_around_each_write(function)
-    wanted = {(call, when) for call in must_be_cut for when in ("before", "after")}
+    ready_pods = ReadyPods(world)
+    crashes = world.faults.crash_around_each_write(function)
+    required = {(call, when) for call in required_calls for when in ("before", "after")}
     for _ in range(3):
-        a_life(world, watched)
-        if wanted <= cuts.tried and not cuts.remaining:
+        run_lifecycle(world, ready_pods)
+        if required <= crashes.tried and not crashes.remaining:
             break
-    assert wanted <= cuts.tried
-    assert not cuts.remaining
+    assert required <= crashes.tried
+    assert not crashes.remaining

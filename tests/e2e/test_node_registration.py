@@ -1,4 +1,4 @@
-"""A node that joins is taken in at once: until it is, none of its pods can run."""
+"""Nodes are registered at once when they join: until then, none of their pods can run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 NODES = 8
 
 
-def test_the_unregistered_taint_goes_by_a_look_within_two_seconds_of_each_nodes_joining(spot_default: World) -> None:
+def test_the_unregistered_taint_is_removed_by_a_reconcile_within_two_seconds_of_joining(spot_default: World) -> None:
     world = spot_default
     joined: dict[str, datetime] = {}
-    taken_in: dict[str, datetime] = {}
-    looks: list[Invocation] = []
+    registered: dict[str, datetime] = {}
+    reconciles: list[Invocation] = []
 
     def watch(change: Change) -> None:
         if change.kind.kind != "Node" or change.type == "DELETED":
@@ -29,10 +29,10 @@ def test_the_unregistered_taint_goes_by_a_look_within_two_seconds_of_each_nodes_
         if names.UNREGISTERED_TAINT in taints:
             joined.setdefault(name, world.clock.now())
         elif name in joined:
-            taken_in.setdefault(name, world.clock.now())
+            registered.setdefault(name, world.clock.now())
 
     world.store.subscribe(watch)
-    world.aws.functions.observe(lambda i: looks.append(i) if "lifecycle" in i.function else None)
+    world.aws.functions.observe(lambda i: reconciles.append(i) if "lifecycle" in i.function else None)
     world.apply(
         {
             "apiVersion": "apps/v1",
@@ -62,7 +62,7 @@ def test_the_unregistered_taint_goes_by_a_look_within_two_seconds_of_each_nodes_
     )
     world.run_until(lambda: len(world.pods(phase="Running")) == NODES)
     assert len(joined) == NODES
-    assert taken_in.keys() == joined.keys()
+    assert registered.keys() == joined.keys()
     for name, at in joined.items():
-        look = max(i.at for i in looks if i.at <= taken_in[name])
-        assert timedelta() <= look - at <= timedelta(seconds=2)
+        reconcile = max(i.at for i in reconciles if i.at <= registered[name])
+        assert timedelta() <= reconcile - at <= timedelta(seconds=2)
