@@ -30,7 +30,7 @@ from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.quantity import format_resources
 from shared.disruption import consolidation
 from shared.disruption.budgets import BudgetTracker
-from shared.disruption.cluster_state import ClusterState
+from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.savings import NO_SAVINGS
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem
@@ -61,9 +61,9 @@ class Cluster:
     snapshot: Snapshot
     types: tuple[InstanceType, ...]
 
-    def view(self) -> ClusterState:
+    def view(self) -> DisruptionState:
         """As a method sees it."""
-        return ClusterState(snapshot=self.snapshot, now=NOW, instance_types={"default": self.types})
+        return DisruptionState(snapshot=self.snapshot, now=NOW, instance_types={"default": self.types})
 
     @property
     def price(self) -> float:

@@ -20,7 +20,7 @@ from shared.api import labels as names
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.disruption import candidates, consolidation
 from shared.disruption.budgets import BudgetTracker
-from shared.disruption.cluster_state import ClusterState
+from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.simulated_scheduling import simulate_scheduling
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
@@ -61,7 +61,7 @@ class Fleet:
     moved: int = 0
     spent: float = 0.0
 
-    def view(self, now: datetime) -> ClusterState:
+    def view(self, now: datetime) -> DisruptionState:
         """As a method sees it."""
         types = made.instance_types()
         by_name = {t.name: t for t in types}
@@ -88,7 +88,7 @@ class Fleet:
             node_claims=tuple(c for c, _ in pairs),
             node_pools=(pool,),
         )
-        return ClusterState(snapshot=snapshot, now=now, instance_types={"default": types})
+        return DisruptionState(snapshot=snapshot, now=now, instance_types={"default": types})
 
     def place(self, now: datetime, leaving: frozenset[str] = frozenset()) -> None:
         """Place what is pending and the pods of leaving nodes, which are counted as moved and then go."""

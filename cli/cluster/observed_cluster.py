@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cli.cluster.history import NoHistory
 from shared.api.nodepool import node_class_for
 from shared.disruption import disruption_queue
-from shared.disruption.cluster_state import ClusterState
+from shared.disruption.disruption_state import DisruptionState
 from shared.launch.drift import node_class_drift
 from shared.launch.node_class.readiness import node_class_of
 from shared.scheduling.decision import SchedulingPolicies
@@ -58,12 +58,12 @@ class ObservedCluster:
     refresh: Callable[[], Snapshot] | None = None
 
 
-def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools) -> ClusterState:
+def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools) -> DisruptionState:
     """The input of the disruption methods."""
     snapshot = observed.snapshot
     classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
     stated = {p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := classes[p.name]) is not None}
-    return ClusterState(
+    return DisruptionState(
         snapshot=snapshot,
         now=observed.now,
         nominated=disruption_queue.replacement_names(snapshot.node_claims),

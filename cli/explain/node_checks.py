@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Pod
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.disruption_state import DisruptionState
 
 _MAX_INSTANCE_TYPES = 5
 _MAX_PODS = 3
@@ -31,7 +31,7 @@ _MAX_PODS = 3
 class NodeChecks:
     """One candidate for disruption, and the cluster that it is checked in."""
 
-    view: ClusterState
+    view: DisruptionState
     candidate: Candidate
 
     def all(self) -> tuple[Check, ...]:

@@ -17,8 +17,8 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.disruption import candidates, static_disruption
-from shared.disruption.cluster_state import workload_pods
 from shared.disruption.disruption_queue import is_queued, queue_entry
+from shared.disruption.disruption_state import workload_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import ResolvedNodePools
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.disruption_state import DisruptionState
 
 SEARCH_SECONDS = 2.0
 """Time limit of the consolidation search."""
@@ -88,7 +88,7 @@ class _NodeExplanation:
 
     observed: ObservedCluster
     resolved_pools: ResolvedNodePools
-    view: ClusterState
+    view: DisruptionState
     node: Node
     claim: NodeClaim | None
 

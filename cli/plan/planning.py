@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from cli.cluster.pricing import Prices
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import ResolvedNodePools
-    from shared.disruption.cluster_state import ClusterState
     from shared.disruption.command import BlockedCandidate, Command
+    from shared.disruption.disruption_state import DisruptionState
     from shared.snapshot import Snapshot
 
 
@@ -198,7 +198,7 @@ def plan_disruption(
     )
 
 
-def with_empty_conditions(view: ClusterState) -> ClusterState:
+def with_empty_conditions(view: DisruptionState) -> DisruptionState:
     """The view with ``Empty`` conditions as the disruption function would set them.
 
     They date from the last pod event where it is known, so that consolidateAfter counts from there.
@@ -222,7 +222,7 @@ def _last_pod_event(claim: NodeClaim) -> datetime | None:
     return max((t for t in times if t is not None), default=None)
 
 
-def _pending_disruptions(view: ClusterState) -> tuple[PendingDisruption, ...]:
+def _pending_disruptions(view: DisruptionState) -> tuple[PendingDisruption, ...]:
     """The empty nodes that have not been empty for consolidateAfter."""
     pending = []
     for candidate in emptiness.find_candidates(view):
@@ -239,7 +239,7 @@ def _pending_disruptions(view: ClusterState) -> tuple[PendingDisruption, ...]:
     return tuple(pending)
 
 
-def _without(view: ClusterState, nodes: Collection[str]) -> ClusterState:
+def _without(view: DisruptionState, nodes: Collection[str]) -> DisruptionState:
     """The view without these nodes and their pods, which are scheduled elsewhere already."""
     snapshot = view.snapshot
     return replace(

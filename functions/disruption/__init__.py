@@ -1,1 +1,1 @@
-"""Nodes that nobody needs are found and given up."""
+"""The disruption controller: removes nodes that are empty, expired, drifted, surplus or underutilized."""

@@ -1,6 +1,7 @@
-"""Telling what was decided: a row in the decision log, a log line, and an event where somebody should know.
+"""Records decisions: a row in the decision log, a log line, and an event for users.
 
-What is refused each minute for the same reason is told once an hour, by a warm process; a cold one tells it again.
+A candidate that is blocked each minute for the same reason is recorded once an hour by a warm process. A cold process
+records it again.
 """
 
 from __future__ import annotations
@@ -24,34 +25,35 @@ if TYPE_CHECKING:
     from shared.cluster.events import Recorder
     from shared.disruption.command import BlockedCandidate, Command
 
-AGAIN_AFTER = timedelta(hours=1)
-_MOST_REMEMBERED = 10_000
+REPEAT_INTERVAL = timedelta(hours=1)
+"""How often the same blocked candidate is recorded."""
+_MAX_REMEMBERED = 10_000
 
 
-class Decisions:
-    """Writes them down; a warm process remembers what it refused."""
+class DecisionRecorder:
+    """Records decisions; a warm process remembers which blocked candidates it has recorded."""
 
     def __init__(self, table: str, recorder: Recorder, *, logger: Logger) -> None:
         self._table = table
         self._recorder = recorder
         self._logger = logger
-        self._refused: dict[tuple[str, str, str], datetime] = runtime.current().cached("disruption:refused", dict)
+        self._recorded: dict[tuple[str, str, str], datetime] = runtime.current().cached("disruption:refused", dict)
 
-    def took(self, action: Command, *, id_: str, now: datetime) -> None:
-        """An action is begun."""
+    def record_command(self, command: Command, *, command_id: str, now: datetime) -> None:
+        """Record that a command was started."""
         self._logger.info(
             "Disrupting nodes",
             extra={
-                "decision": id_,
-                "reason": action.reason,
-                "why": action.message,
-                "nodes": action.nodes,
-                "replacements": len(action.replacements),
-                "savings": round(action.savings, 6),
-                "pods": action.pod_count,
+                "decision": command_id,
+                "reason": command.reason,
+                "why": command.message,
+                "nodes": command.nodes,
+                "replacements": len(command.replacements),
+                "savings": round(command.savings, 6),
+                "pods": command.pod_count,
             },
         )
-        for removal in action.removals:
+        for removal in command.removals:
             self._put(
                 DecisionRecord(
                     node=removal.node,
@@ -59,54 +61,60 @@ class Decisions:
                     outcome=decision_log.TAKEN,
                     reason=removal.reason,
                     why=removal.message,
-                    savings=action.savings,
-                    pods=action.pod_count,
-                    nodes=len(action.removals),
-                    replacements=len(action.replacements),
+                    savings=command.savings,
+                    pods=command.pod_count,
+                    nodes=len(command.removals),
+                    replacements=len(command.replacements),
                 )
             )
 
-    def gave_up(self, nodes: Iterable[str], *, reason: str, why: str, now: datetime) -> None:
-        """An action was put back."""
+    def record_rollback(self, nodes: Iterable[str], *, reason: str, why: str, now: datetime) -> None:
+        """Record that a command was rolled back."""
         for node in nodes:
-            self._logger.info("A node stays after all", extra={"node": node, "reason": reason, "why": why})
+            self._logger.info("Rolled back a disruption", extra={"node": node, "reason": reason, "why": why})
             self._put(DecisionRecord(node=node, at=now, outcome=decision_log.UNDONE, reason=reason, why=why))
 
-    def refused(self, refused: BlockedCandidate, node: ObjectRef | None, *, now: datetime) -> bool:
-        """A node is kept although there is a reason for it to go. False when that was told within the hour."""
-        # What just doesn't pay is said with figures that change each minute.
-        key = refused.node, refused.reason, refused.message if refused.blocker.by else ""
-        said = self._refused.get(key)
-        if said is not None and now - said < AGAIN_AFTER:
+    def record_blocked(self, candidate: BlockedCandidate, node: ObjectRef | None, *, now: datetime) -> bool:
+        """Record a blocked candidate; False when the same was recorded within the hour."""
+        # Without a blocking object the message has figures that change each minute.
+        key = candidate.node, candidate.reason, candidate.message if candidate.blocker.by else ""
+        last = self._recorded.get(key)
+        if last is not None and now - last < REPEAT_INTERVAL:
             return False
-        why, by = refused.blocker.message, refused.blocker.by
+        why, by = candidate.blocker.message, candidate.blocker.by
         if node is not None:
-            event = EventReason("Unconsolidatable" if refused.reason == UNDERUTILIZED else "DisruptionBlocked")
-            self._recorder.record(node, "Normal", event, f"{refused.reason}: {why}")
+            event = EventReason("Unconsolidatable" if candidate.reason == UNDERUTILIZED else "DisruptionBlocked")
+            self._recorder.record(node, "Normal", event, f"{candidate.reason}: {why}")
         self._logger.info(
-            "A node is kept",
-            extra={"node": refused.node, "reason": refused.reason, "why": why, "by": by, "savings": refused.savings},
+            "Disruption is blocked",
+            extra={
+                "node": candidate.node,
+                "reason": candidate.reason,
+                "why": why,
+                "by": by,
+                "savings": candidate.savings,
+            },
         )
         self._put(
             DecisionRecord(
-                node=refused.node,
+                node=candidate.node,
                 at=now,
                 outcome=decision_log.REFUSED,
-                reason=refused.reason,
+                reason=candidate.reason,
                 why=why,
                 blocked_by=by,
-                savings=refused.savings,
-                pods=refused.pods,
+                savings=candidate.savings,
+                pods=candidate.pods,
                 nodes=1,
             )
         )
-        if len(self._refused) >= _MOST_REMEMBERED:
-            self._refused.clear()
-        self._refused[key] = now
+        if len(self._recorded) >= _MAX_REMEMBERED:
+            self._recorded.clear()
+        self._recorded[key] = now
         return True
 
     def _put(self, entry: DecisionRecord) -> None:
         try:
             decision_log.put(aws.dynamodb(), self._table, entry)
         except ClientError as error:
-            self._logger.warning("A decision was not logged", extra={"node": entry.node, "why": str(error)})
+            self._logger.warning("Couldn't write to the decision log", extra={"node": entry.node, "why": str(error)})

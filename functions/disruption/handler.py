@@ -1,4 +1,4 @@
-"""Disruption: woken when a node is emptied, by its own delayed messages, and each minute."""
+"""Disruption's handler: invoked when a node becomes empty, by the function's own requeues, and each minute."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.disruption.controller import Disruption
+from functions.disruption.controller import DisruptionController
 from functions.disruption.requeue import CONSOLIDATION
 from functions.disruption.settings import DisruptionSettings
 from shared import aws, hints, metrics, queues, runtime
@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 logger = Logger(service="disruption")
-written = Metrics(namespace=metrics.NAMESPACE, service="disruption")
+emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="disruption")
 
 
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
-    """One look for all messages of the batch, or for the schedule's event; the latter looks for savings too."""
+    """Reconcile once for all messages of the batch, or for the schedule's event, which also runs consolidation.
+
+    Returns which messages should be delivered again.
+    """
     settings = read(DisruptionSettings, runtime.current().environ)
     if "Records" not in event:
         hints.parse(event, cluster=settings.cluster_name)
-        _look(settings, context, everything=True)
+        _reconcile(settings, context, consolidate=True)
         return None
     messages = queues.parse_batch(
         event,
@@ -38,20 +41,20 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
         dead_letter_queue_url=settings.dead_letter_queue_url,
         logger=logger,
     )
-    everything = any(CONSOLIDATION in m.hint.keys for m in messages if m.hint.detail_type == hints.REQUEUE)
-    if messages and not _look(settings, context, everything=everything):
+    consolidate = any(CONSOLIDATION in m.hint.keys for m in messages if m.hint.detail_type == hints.REQUEUE)
+    if messages and not _reconcile(settings, context, consolidate=consolidate):
         return queues.retry_response(aws.sqs(), event, [m.id for m in messages])
     return queues.partial_batch_response(())
 
 
-def _look(settings: DisruptionSettings, context: LambdaContext, *, everything: bool) -> bool:
-    """Look once; False when it has to be tried again."""
+def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool) -> bool:
+    """Reconcile once; False when it has to be retried."""
     until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
-    disruption = Disruption(settings, run=context.aws_request_id, until=until, logger=logger)
+    controller = DisruptionController(settings, run=context.aws_request_id, until=until, logger=logger)
     try:
-        report = disruption.look(everything=everything)
+        report = controller.reconcile(consolidate=consolidate)
     except (ApiError, BotoCoreError, ClientError, LeaseHeldError, LeaseLostError) as error:
-        logger.warning("Disruption will be tried again", extra={"error": type(error).__name__, "why": str(error)})
+        logger.warning("Disruption will be retried", extra={"error": type(error).__name__, "why": str(error)})
         return False
-    metrics.emit(written, {metrics.DISRUPTED: report.removed, metrics.SAVED: report.saved})
+    metrics.emit(emf_metrics, {metrics.DISRUPTED: report.removed, metrics.SAVED: report.saved})
     return True

@@ -1,7 +1,7 @@
-"""In which subnet and with which security groups instances run, so that drift of either is seen.
+"""The subnet and security groups of running instances, for drift.
 
-Only EC2 knows it, and it seldom changes, so a warm process asks every few minutes. An instance that nobody knows of yet
-hasn't drifted.
+Only EC2 knows them, and they seldom change, so a warm process reads them every few minutes. An instance that isn't
+known yet hasn't drifted.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
     from shared.cloud_provider import CloudProvider
 
-KEPT = timedelta(minutes=5)
-_KEY = "disruption:networks"
+CACHE_TTL = timedelta(minutes=5)
+_CACHE_KEY = "disruption:networks"
 _RUNNING = frozenset({"pending", "running"})
 
 
-def networks(cloud_provider: CloudProvider, *, now: datetime, logger: Logger) -> Mapping[str, InstanceNetwork]:
-    """By provider id, of the cluster's instances; what was known before where EC2 doesn't answer."""
-    known: tuple[datetime, Mapping[str, InstanceNetwork]] | None = runtime.current().cache.get(_KEY)
-    if known is not None and now - known[0] < KEPT:
-        return known[1]
+def instance_networks(cloud_provider: CloudProvider, *, now: datetime, logger: Logger) -> Mapping[str, InstanceNetwork]:
+    """The networks of the cluster's instances by provider id; the cached ones where EC2 doesn't answer."""
+    cached: tuple[datetime, Mapping[str, InstanceNetwork]] | None = runtime.current().cache.get(_CACHE_KEY)
+    if cached is not None and now - cached[0] < CACHE_TTL:
+        return cached[1]
     try:
         instances = cloud_provider.list()
     except (BotoCoreError, ClientError) as error:
-        logger.warning("Drift of subnets and security groups was not looked for", extra={"why": str(error)})
-        return known[1] if known is not None else {}
-    seen = {
+        logger.warning("Couldn't check drift of subnets and security groups", extra={"why": str(error)})
+        return cached[1] if cached is not None else {}
+    networks = {
         i.provider_id: InstanceNetwork(subnet=i.subnet_id, security_groups=frozenset(i.security_groups))
         for i in instances
         if i.state in _RUNNING
     }
-    runtime.current().cache[_KEY] = now, seen
-    return seen
+    runtime.current().cache[_CACHE_KEY] = now, networks
+    return networks

@@ -1,4 +1,4 @@
-"""Delayed messages to disruption itself, once for each second however many looks ask for it."""
+"""Requeues: delayed messages to the disruption function itself, at most one for each second and key."""
 
 from __future__ import annotations
 
@@ -13,30 +13,34 @@ if TYPE_CHECKING:
 
     from functions.disruption.settings import DisruptionSettings
 
-EMPTY = "empty"
-"""Key of a wake-up for nodes whose time is up, or that are replaced."""
+FAST_METHODS = "empty"
+"""Key of a requeue for nodes that become due, or that wait for their replacements."""
 CONSOLIDATION = "consolidation"
-"""Key of a wake-up for nodes that may be joined from then on."""
+"""Key of a requeue that also runs consolidation."""
 
-_WITHIN_SECONDS = 90
-"""What is due later than that is found by a sweep that comes before it."""
-_KEPT_SECONDS = 3600
+_MAX_DELAY_SECONDS = 90
+"""A scheduled sweep runs before anything that is due later than this."""
+_RECORD_TTL_SECONDS = 3600
 
 
-def wake_up(settings: DisruptionSettings, moment: datetime, *, key: str) -> None:
-    """Have a message come at that moment."""
+def requeue_at(settings: DisruptionSettings, time: datetime, *, key: str) -> None:
+    """Send the function a message that arrives at that time.
+
+    Raises:
+        ClientError: DynamoDB or SQS refused.
+    """
     now = runtime.current().now()
-    wait = moment - now
-    if wait.total_seconds() > _WITHIN_SECONDS:
+    delay = time - now
+    if delay.total_seconds() > _MAX_DELAY_SECONDS:
         return
-    second = -int(-moment.timestamp() // 1)
+    second = -int(-time.timestamp() // 1)
     try:
         aws.dynamodb().put_item(
             TableName=settings.table_name,
             Item={
-                "pk": {"S": "wake-up"},
+                "pk": {"S": "requeue"},
                 "sk": {"S": f"{second}#{key}"},
-                "expires": {"N": str(second + _KEPT_SECONDS)},
+                "expires": {"N": str(second + _RECORD_TTL_SECONDS)},
             },
             ConditionExpression="attribute_not_exists(pk)",
         )
@@ -45,4 +49,4 @@ def wake_up(settings: DisruptionSettings, moment: datetime, *, key: str) -> None
             raise
         return
     for body in hints.message_bodies(hints.REQUEUE, cluster=settings.cluster_name, keys=[key], time=now):
-        queues.send_delayed(aws.sqs(), settings.disruption_queue_url, body=body, delay=wait)
+        queues.send_delayed(aws.sqs(), settings.disruption_queue_url, body=body, delay=delay)

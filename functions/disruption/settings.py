@@ -1,4 +1,4 @@
-"""What disruption is told by its environment."""
+"""The disruption function's environment variables."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from shared.settings import Settings
 
 
 class DisruptionSettings(Settings, frozen=True, kw_only=True):
-    """What replacements are chosen and launched with; its own queue for wake-ups, termination's for what goes.
+    """What replacements are launched with, the function's own queue for requeues, and the termination function's.
 
-    The table keeps unavailable offerings, wake-ups already sent, and the decision log.
+    The table keeps unavailable offerings, requeue messages already sent, and the decision log.
     """
 
     table_name: str

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.api.quantity import Resources
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.disruption_state import DisruptionState
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -58,7 +58,7 @@ class CandidateMatrix:
 
 
 def build_candidate_matrix(
-    state: ClusterState, candidates: Sequence[Candidate], prices: Sequence[float]
+    state: DisruptionState, candidates: Sequence[Candidate], prices: Sequence[float]
 ) -> CandidateMatrix:
     """The matrix of these candidates; ``prices`` are theirs in USD per hour."""
     daemons = daemon_set_pods(state.snapshot.daemon_sets)
@@ -112,7 +112,7 @@ def _request_rows(pods: Sequence[Resources], resources: Sequence[str]) -> Ints:
     return rows[np.lexsort(rows.T[::-1])[::-1]] if len(pods) else rows
 
 
-def _cheapest_prices(state: ClusterState, resources: Sequence[str]) -> tuple[Floats, Floats]:
+def _cheapest_prices(state: DisruptionState, resources: Sequence[str]) -> tuple[Floats, Floats]:
     """The allocatable resources of all instance types of any pool, and their lowest USD per hour."""
     allocatable: list[Floats] = [np.zeros((0, len(resources)))]
     prices: list[Floats] = [np.zeros(0)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import NodePool
-    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.disruption_state import DisruptionState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Candidate:
         )
 
 
-def all_candidates(state: ClusterState) -> Iterator[Candidate]:
+def all_candidates(state: DisruptionState) -> Iterator[Candidate]:
     """All candidates, sorted by claim, blocked ones too."""
     for claim, node in state.initialized:
         pool = state.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
@@ -67,17 +67,17 @@ def all_candidates(state: ClusterState) -> Iterator[Candidate]:
         yield Candidate(claim=claim, node=node, pool=pool, pods=tuple(p for p in pods if is_reschedulable(p)))
 
 
-def dynamic_candidates(state: ClusterState) -> Iterator[Candidate]:
+def dynamic_candidates(state: DisruptionState) -> Iterator[Candidate]:
     """The candidates of dynamic pools, whose size follows their pods, sorted by claim."""
     return (c for c in all_candidates(state) if c.pool.spec.replicas is None)
 
 
-def static_candidates(state: ClusterState) -> Iterator[Candidate]:
+def static_candidates(state: DisruptionState) -> Iterator[Candidate]:
     """The candidates of static pools, which have a fixed number of nodes (``replicas``), sorted by claim."""
     return (c for c in all_candidates(state) if c.pool.spec.replicas is not None)
 
 
-def do_not_disrupt_blocker(state: ClusterState, candidate: Candidate) -> Blocker | None:
+def do_not_disrupt_blocker(state: DisruptionState, candidate: Candidate) -> Blocker | None:
     """The do-not-disrupt annotation on the node, its claim or a pod that blocks disruption; None without one."""
     owners = ((candidate.node, f"Node {candidate.name}"), (candidate.claim, f"NodeClaim {candidate.claim.name}"))
     for owner, by in owners:
@@ -90,7 +90,7 @@ def do_not_disrupt_blocker(state: ClusterState, candidate: Candidate) -> Blocker
     return None
 
 
-def disruption_blocker(state: ClusterState, candidate: Candidate) -> Blocker | None:
+def disruption_blocker(state: DisruptionState, candidate: Candidate) -> Blocker | None:
     """What blocks moving the node's pods; None when nothing does."""
     if {candidate.name, candidate.claim.name} & state.nominated:
         return Blocker(message="nominated for pending pods", by=f"Node {candidate.name}")

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
     from shared.disruption.command import Command
+    from shared.disruption.disruption_state import DisruptionState
     from shared.disruption.savings import NetSavings
 
 REASON = UNDERUTILIZED
@@ -50,18 +50,18 @@ class SearchResult:
     requeue_at: datetime | None = None
 
 
-def due_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+def due_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
     """The candidates whose policy allows consolidation and whose consolidateAfter is over, sorted by claim."""
     return tuple(c for c in dynamic_candidates(state) if (due := _due_time(c)) is not None and due <= state.now)
 
 
-def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
     """The due candidates with a known price; without it, savings can't be computed."""
     return tuple(c for c in due_candidates(state) if state.price(c.claim) is not None)
 
 
 def search(
-    state: ClusterState,
+    state: DisruptionState,
     budgets: BudgetTracker,
     should_stop: Callable[[], bool],
     *,
@@ -101,7 +101,7 @@ def search(
     )
 
 
-def compute(state: ClusterState, budgets: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
+def compute(state: DisruptionState, budgets: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
     """The best command there is time to find."""
     result = search(state, budgets, should_stop)
     if result.command is None:
@@ -112,7 +112,7 @@ def compute(state: ClusterState, budgets: BudgetTracker, should_stop: Callable[[
     return MethodResult(commands=(result.command,), blocked=result.blocked, requeue_at=result.requeue_at)
 
 
-def validate(command: Command, state: ClusterState, budgets: BudgetTracker) -> str:
+def validate(command: Command, state: DisruptionState, budgets: BudgetTracker) -> str:
     """Why the command can't be executed on the cluster as it is now; empty when it can, at no higher price."""
     message = graceful_replacement.validate(command, state)
     if message:
@@ -124,7 +124,7 @@ def validate(command: Command, state: ClusterState, budgets: BudgetTracker) -> s
     return _validate_budgets(state, budgets, removed) or _validate_simulation(command, state, removed)
 
 
-def _validate_budgets(state: ClusterState, budgets: BudgetTracker, removed: Sequence[Candidate]) -> str:
+def _validate_budgets(state: DisruptionState, budgets: BudgetTracker, removed: Sequence[Candidate]) -> str:
     for pool, count in Counter(c.pool.name for c in removed).items():
         if budgets.remaining(pool, UNDERUTILIZED) < count:
             return f"disruption budgets of NodePool {pool} allow fewer disruptions than before"
@@ -133,7 +133,7 @@ def _validate_budgets(state: ClusterState, budgets: BudgetTracker, removed: Sequ
     return ""
 
 
-def _validate_simulation(command: Command, state: ClusterState, removed: Sequence[Candidate]) -> str:
+def _validate_simulation(command: Command, state: DisruptionState, removed: Sequence[Candidate]) -> str:
     if _pending_pods_need_nodes(state):
         return "pending pods need new nodes first"
     simulation = simulate_scheduling(state, removed)
@@ -146,7 +146,7 @@ def _validate_simulation(command: Command, state: ClusterState, removed: Sequenc
     return ""
 
 
-def _unblocked(state: ClusterState, budgets: BudgetTracker) -> tuple[list[Candidate], tuple[BlockedCandidate, ...]]:
+def _unblocked(state: DisruptionState, budgets: BudgetTracker) -> tuple[list[Candidate], tuple[BlockedCandidate, ...]]:
     """The candidates that aren't blocked, and those that are."""
     unblocked: list[Candidate] = []
     blocked: list[BlockedCandidate] = []
@@ -159,7 +159,7 @@ def _unblocked(state: ClusterState, budgets: BudgetTracker) -> tuple[list[Candid
     return unblocked, tuple(blocked)
 
 
-def _balanced_totals(state: ClusterState) -> BalancedTotals:
+def _balanced_totals(state: DisruptionState) -> BalancedTotals:
     """The price and disruption cost of all nodes of pools with policy Balanced, whether or not they are blocked."""
     nodes = [c for c in dynamic_candidates(state) if c.pool.spec.disruption.consolidation_policy == BALANCED]
     if not nodes:
@@ -168,7 +168,7 @@ def _balanced_totals(state: ClusterState) -> BalancedTotals:
     return BalancedTotals(price=float(matrix.price.sum()), disruption_cost=float(matrix.disruption_cost.sum()))
 
 
-def _pending_pods_need_nodes(state: ClusterState) -> bool:
+def _pending_pods_need_nodes(state: DisruptionState) -> bool:
     """Whether pending pods need new nodes: they come first, and their nodes change what can be consolidated."""
     return bool(simulate_scheduling(state, ()).node_claims)
 

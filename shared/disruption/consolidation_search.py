@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from shared.disruption.candidate_matrix import CandidateMatrix
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.disruption_state import DisruptionState
     from shared.disruption.savings import BalancedTotals, NetSavings, SavingsDuration
     from shared.scheduling.decision import PlannedNodeClaim
 
@@ -34,7 +34,7 @@ class ConsolidationSearch:
     are sorted rows of ``candidates``.
     """
 
-    state: ClusterState
+    state: DisruptionState
     candidates: Sequence[Candidate]
     matrix: CandidateMatrix
     durations: Sequence[SavingsDuration]
@@ -125,7 +125,7 @@ class ConsolidationSearch:
 
 
 def affordable_replacements(
-    state: ClusterState, removed: Sequence[Candidate], planned: Sequence[PlannedNodeClaim], price: float
+    state: DisruptionState, removed: Sequence[Candidate], planned: Sequence[PlannedNodeClaim], price: float
 ) -> tuple[PlannedNodeClaim, ...] | None:
     """The planned claims with only those types that save money whatever is launched; None: that isn't possible.
 

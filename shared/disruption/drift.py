@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
     from shared.disruption.command import Command
+    from shared.disruption.disruption_state import DisruptionState
+
 
 REASON = DRIFTED
 
 
-def disruption_message(state: ClusterState, candidate: Candidate) -> str:
+def disruption_message(state: DisruptionState, candidate: Candidate) -> str:
     """How the node has drifted; empty when it hasn't."""
     message = _template_drift(candidate.claim, candidate.pool) or _requirement_drift(candidate)
     node_class = state.node_classes.get(candidate.pool.name)
@@ -44,18 +45,18 @@ def disruption_message(state: ClusterState, candidate: Candidate) -> str:
     return state.is_drifted(candidate.claim, node_class, network)
 
 
-def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
     """The nodes that have drifted, sorted by claim, those of static pools too."""
     return tuple(c for c in all_candidates(state) if disruption_message(state, c))
 
 
-def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
+def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
     """One command for the first that budgets allow (static pools: :mod:`shared.disruption.static_disruption`)."""
     drifted = [(c, message) for c in dynamic_candidates(state) if (message := disruption_message(state, c))]
     return graceful_replacement.compute(state, budgets, drifted, reason=DRIFTED)
 
 
-def validate(command: Command, state: ClusterState, _budgets: BudgetTracker) -> str:
+def validate(command: Command, state: DisruptionState, _budgets: BudgetTracker) -> str:
     """Why the command can't be executed; empty when it can."""
     return graceful_replacement.validate(command, state)
 

@@ -15,8 +15,8 @@ from shared.api import nodeclaim
 from shared.api.duration import parse_duration
 from shared.api.meta import condition, with_condition
 from shared.disruption.candidates import do_not_disrupt_blocker, dynamic_candidates
-from shared.disruption.cluster_state import workload_pods
 from shared.disruption.command import EMPTY, BlockedCandidate, Command, MethodResult
+from shared.disruption.disruption_state import workload_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.disruption_state import DisruptionState
 
 REASON = EMPTY
 
@@ -38,7 +38,7 @@ class EmptyConditionChange:
     is_empty: bool
 
 
-def empty_condition_changes(state: ClusterState) -> tuple[EmptyConditionChange, ...]:
+def empty_condition_changes(state: DisruptionState) -> tuple[EmptyConditionChange, ...]:
     """The claims whose ``Empty`` condition has to change."""
     changes = []
     for claim, node in state.initialized:
@@ -61,7 +61,7 @@ def with_empty_condition(claim: NodeClaim, *, is_empty: bool, now: datetime) -> 
     return replace(claim, status=replace(claim.status, conditions=conditions, last_pod_event_time=now))
 
 
-def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
     """The nodes that are empty and whose claims have the condition ``Empty``."""
     return tuple(
         c
@@ -70,7 +70,7 @@ def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
     )
 
 
-def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
+def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
     """One command for each empty node whose consolidateAfter is over and that isn't blocked."""
     commands: list[Command] = []
     blocked: list[BlockedCandidate] = []
@@ -95,13 +95,13 @@ def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[
     return MethodResult(commands=tuple(commands), blocked=tuple(blocked), requeue_at=min(due_times, default=None))
 
 
-def validate(command: Command, state: ClusterState, _budgets: BudgetTracker) -> str:
+def validate(command: Command, state: DisruptionState, _budgets: BudgetTracker) -> str:
     """Why the command can't be executed; empty when it can."""
     empty = {c.name for c in find_candidates(state)}
     return next((f"node {name} is no longer empty" for name in command.nodes if name not in empty), "")
 
 
-def _is_empty(state: ClusterState, node: str, claim: str) -> bool:
+def _is_empty(state: DisruptionState, node: str, claim: str) -> bool:
     return not workload_pods(state.pods.get(node, ())) and not {node, claim} & state.nominated
 
 

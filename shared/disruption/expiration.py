@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.disruption_state import DisruptionState
 
 REASON = EXPIRED
 
@@ -41,21 +41,21 @@ def forced_expiration_time(claim: NodeClaim) -> datetime | None:
     return None if expires is None or grace is None else expires + grace
 
 
-def disruption_message(state: ClusterState, candidate: Candidate) -> str:
+def disruption_message(state: DisruptionState, candidate: Candidate) -> str:
     """That the node has expired; empty when it hasn't."""
     expires = expiration_time(candidate.claim)
     expired = expires is not None and expires <= state.now
     return f"older than expireAfter {candidate.claim.spec.expire_after}" if expired else ""
 
 
-def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
     """The nodes that have expired, in the order in which they expired."""
     times = ((expiration_time(c.claim), c) for c in all_candidates(state))
     expired = [(expires, c) for expires, c in times if expires is not None and expires <= state.now]
     return tuple(c for _, c in sorted(expired, key=lambda item: (item[0], item[1].name)))
 
 
-def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
+def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
     """Forced commands for claims past their deadline; one graceful command for the first others that budgets allow.
 
     Static pools replace their expired nodes in :mod:`shared.disruption.static_disruption`.
@@ -79,7 +79,7 @@ def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[
     )
 
 
-def validate(command: Command, state: ClusterState, _budgets: BudgetTracker) -> str:
+def validate(command: Command, state: DisruptionState, _budgets: BudgetTracker) -> str:
     """Why the command can't be executed; empty when it can."""
     return "" if command.forced else graceful_replacement.validate(command, state)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
     from shared.disruption.command import BlockedCandidate
+    from shared.disruption.disruption_state import DisruptionState
     from shared.disruption.simulated_scheduling import SimulationResult
 
     Reasons = Sequence[tuple[Candidate, str]]
@@ -29,7 +29,7 @@ MAX_CANDIDATES = 10
 """How many nodes one command replaces at most."""
 
 
-def compute(state: ClusterState, budgets: BudgetTracker, wanted: Reasons, *, reason: str) -> MethodResult:
+def compute(state: DisruptionState, budgets: BudgetTracker, wanted: Reasons, *, reason: str) -> MethodResult:
     """One command for the first candidates that aren't blocked, in the order given."""
     chosen, blocked = _unblocked(state, budgets, wanted, reason)
     chosen, unschedulable, simulation = _schedulable(state, chosen, reason)
@@ -48,7 +48,7 @@ def compute(state: ClusterState, budgets: BudgetTracker, wanted: Reasons, *, rea
 
 
 def _unblocked(
-    state: ClusterState, budgets: BudgetTracker, wanted: Reasons, reason: str
+    state: DisruptionState, budgets: BudgetTracker, wanted: Reasons, reason: str
 ) -> tuple[list[tuple[Candidate, str]], list[BlockedCandidate]]:
     """The first candidates that neither a blocker nor a budget keeps, and those that are blocked."""
     chosen: list[tuple[Candidate, str]] = []
@@ -74,7 +74,7 @@ def _unblocked(
 
 
 def _schedulable(
-    state: ClusterState, chosen: list[tuple[Candidate, str]], reason: str
+    state: DisruptionState, chosen: list[tuple[Candidate, str]], reason: str
 ) -> tuple[list[tuple[Candidate, str]], list[BlockedCandidate], SimulationResult | None]:
     """The candidates whose pods can all be scheduled elsewhere, the others, and the simulation without the others."""
     blocked: list[BlockedCandidate] = []
@@ -89,7 +89,7 @@ def _schedulable(
     return [], blocked, None
 
 
-def validate(command: Command, state: ClusterState) -> str:
+def validate(command: Command, state: DisruptionState) -> str:
     """Why the command can't be executed on the cluster as it is now; empty when it can."""
     candidates = {c.claim.name: c for c in all_candidates(state)}
     for removal in command.removals:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
     from shared.disruption.command import Command, MethodResult
+    from shared.disruption.disruption_state import DisruptionState
 
 
 class Method(Protocol):
@@ -23,15 +23,15 @@ class Method(Protocol):
 
     REASON: str
 
-    def find_candidates(self, state: ClusterState) -> tuple[Candidate, ...]:
+    def find_candidates(self, state: DisruptionState) -> tuple[Candidate, ...]:
         """The nodes that should be disrupted, blocked or not."""
         ...
 
-    def compute(self, state: ClusterState, budgets: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
+    def compute(self, state: DisruptionState, budgets: BudgetTracker, should_stop: Callable[[], bool]) -> MethodResult:
         """The commands to execute now; nodes that they disrupt are consumed from the budgets."""
         ...
 
-    def validate(self, command: Command, state: ClusterState, budgets: BudgetTracker) -> str:
+    def validate(self, command: Command, state: DisruptionState, budgets: BudgetTracker) -> str:
         """Why a command can't be executed on the cluster as it is now; empty when it can."""
         ...
 

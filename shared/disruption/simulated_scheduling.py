@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.disruption_state import DisruptionState
     from shared.scheduling.decision import PlannedNodeClaim
 
 
@@ -52,7 +52,7 @@ class SimulationResult:
         return sum(c.cheapest.price for c in self.node_claims)
 
 
-def simulate_scheduling(state: ClusterState, candidates: Collection[Candidate]) -> SimulationResult:
+def simulate_scheduling(state: DisruptionState, candidates: Collection[Candidate]) -> SimulationResult:
     """Schedule the pods of these candidates as if all of the nodes were removed at once."""
     removed_nodes = frozenset(c.name for c in candidates)
     decision = schedule(

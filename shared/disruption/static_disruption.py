@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
-    from shared.disruption.cluster_state import ClusterState
+    from shared.disruption.disruption_state import DisruptionState
 
 REASON = SURPLUS
 _MESSAGE = "the NodePool has more nodes than replicas"
 
 
-def surplus_claims(state: ClusterState) -> tuple[NodeClaim, ...]:
+def surplus_claims(state: DisruptionState) -> tuple[NodeClaim, ...]:
     """The claims that static pools have beyond their replicas, by pool, the lowest disruption cost first."""
     costs = {c.claim.name: sum(eviction_cost(p) for p in c.pods) for c in static_candidates(state)}
     replaced = replaced_claims(state.snapshot.node_claims)
@@ -45,13 +45,13 @@ def surplus_claims(state: ClusterState) -> tuple[NodeClaim, ...]:
     return tuple(surplus)
 
 
-def find_candidates(state: ClusterState) -> tuple[Candidate, ...]:
+def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
     """The nodes of static pools that are surplus, expired or drifted, sorted by claim."""
     surplus = {c.name for c in surplus_claims(state)}
     return tuple(c for c in static_candidates(state) if c.claim.name in surplus or _replacement_reason(state, c)[0])
 
 
-def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
+def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
     """Removes surplus nodes within budgets; replaces one node a pool where no node is surplus or being disrupted."""
     surplus = surplus_claims(state)
     without_node = tuple(_remove_without_node(c) for c in surplus if not c.status.node_name)
@@ -71,12 +71,12 @@ def compute(state: ClusterState, budgets: BudgetTracker, _should_stop: Callable[
     return MethodResult(commands=tuple(commands), blocked=tuple(blocked))
 
 
-def validate(command: Command, state: ClusterState, _budgets: BudgetTracker) -> str:
+def validate(command: Command, state: DisruptionState, _budgets: BudgetTracker) -> str:
     """Why the command can't be executed; empty when it can."""
     return "" if command.forced else graceful_replacement.validate(command, state)
 
 
-def _replacement_reason(state: ClusterState, candidate: Candidate) -> tuple[str, str]:
+def _replacement_reason(state: DisruptionState, candidate: Candidate) -> tuple[str, str]:
     """The reason (expired or drifted) for which the node must be replaced, and the message; empty when it needn't."""
     if message := expiration.disruption_message(state, candidate):
         return expiration.REASON, message
@@ -92,7 +92,7 @@ def _remove_without_node(claim: NodeClaim) -> Command:
 
 
 def _replace_one(
-    state: ClusterState, budgets: BudgetTracker, pool: NodePool, nodes: Iterable[Candidate]
+    state: DisruptionState, budgets: BudgetTracker, pool: NodePool, nodes: Iterable[Candidate]
 ) -> tuple[Command | None, list[BlockedCandidate]]:
     """The command for the oldest node of the pool that must and can be replaced, and those before it, blocked."""
     blocked: list[BlockedCandidate] = []

@@ -26,7 +26,7 @@ from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.quantity import format_resources
 from shared.disruption.budgets import BudgetTracker
-from shared.disruption.cluster_state import ClusterState
+from shared.disruption.disruption_state import DisruptionState
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.launch.drift import node_class_drift
 from shared.snapshot import Snapshot
@@ -179,9 +179,9 @@ class Cluster:
             pod_disruption_budgets=tuple(self.budgets),
         )
 
-    def view(self, *, later: timedelta = timedelta(0), awaited: frozenset[str] = frozenset()) -> ClusterState:
+    def view(self, *, later: timedelta = timedelta(0), awaited: frozenset[str] = frozenset()) -> DisruptionState:
         snapshot = replace(self.snapshot, taken_at=NOW + later)
-        return ClusterState(
+        return DisruptionState(
             snapshot=snapshot,
             now=NOW + later,
             instance_types={"default": self.types},

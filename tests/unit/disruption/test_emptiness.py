@@ -12,7 +12,7 @@ from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.disruption.budgets import BudgetTracker
-from shared.disruption.cluster_state import ClusterState, workload_pods
+from shared.disruption.disruption_state import DisruptionState, workload_pods
 from shared.disruption.emptiness import compute, empty_condition_changes, validate, with_empty_condition
 from shared.snapshot import Snapshot
 
@@ -78,7 +78,7 @@ def look(*claims: NodeClaim, pods: Collection[Pod] = (), of: NodePool | None = N
 
 
 def decide(snapshot: Snapshot, *, awaited: Collection[str] = (), now: datetime = NOW) -> MethodResult:
-    view = ClusterState(snapshot=snapshot, now=now, nominated=frozenset(awaited))
+    view = DisruptionState(snapshot=snapshot, now=now, nominated=frozenset(awaited))
     return compute(view, BudgetTracker(snapshot, now=now))
 
 
@@ -113,7 +113,7 @@ def test_what_is_used_again_before_it_goes_stays() -> None:
         nodes=(node("a"),),
         pods=(pod("a"),),
     )
-    assert validate(action, ClusterState(snapshot=snapshot, now=NOW), BudgetTracker(snapshot, now=NOW))
+    assert validate(action, DisruptionState(snapshot=snapshot, now=NOW), BudgetTracker(snapshot, now=NOW))
 
 
 def test_a_node_that_a_pending_pod_will_use_is_not_empty() -> None:
@@ -173,13 +173,13 @@ def test_a_node_that_is_still_starting_is_not_a_candidate() -> None:
 def test_since_when_a_node_is_empty_is_noted_once_and_forgotten_when_a_pod_comes() -> None:
     fresh = claim("a")
     snapshot = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(fresh,), nodes=(node("a"),))
-    seen = empty_condition_changes(ClusterState(snapshot=snapshot, now=NOW))
+    seen = empty_condition_changes(DisruptionState(snapshot=snapshot, now=NOW))
     assert [o.is_empty for o in seen] == [True]
     after = with_empty_condition(fresh, is_empty=True, now=NOW)
     snapshot = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(after,), nodes=(node("a"),))
-    assert empty_condition_changes(ClusterState(snapshot=snapshot, now=NOW)) == ()
+    assert empty_condition_changes(DisruptionState(snapshot=snapshot, now=NOW)) == ()
     filled = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(after,), nodes=(node("a"),), pods=(pod("a"),))
-    assert [o.is_empty for o in empty_condition_changes(ClusterState(snapshot=filled, now=NOW))] == [False]
+    assert [o.is_empty for o in empty_condition_changes(DisruptionState(snapshot=filled, now=NOW))] == [False]
     again = with_empty_condition(
         with_empty_condition(after, is_empty=False, now=NOW), is_empty=True, now=NOW + timedelta(minutes=5)
     )

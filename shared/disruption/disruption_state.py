@@ -1,4 +1,4 @@
-"""The cluster state that all disruption methods decide from: a snapshot, instance types, and what follows from both."""
+"""The disruption state: a snapshot, instance types, and what all methods derive from both."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _not_drifted(_claim: NodeClaim, _node_class: EC2NodeClass, _network: Instanc
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterState:
+class DisruptionState:
     """A snapshot at ``now``.
 
     ``selected`` names claims that this reconcile has already chosen for disruption. ``nominated`` names nodes and
@@ -97,7 +97,7 @@ class ClusterState:
     def _is_disrupting(self, claim: NodeClaim) -> bool:
         return claim.name in self.selected or is_queued(claim)
 
-    def with_selected(self, result: MethodResult) -> ClusterState:
+    def with_selected(self, result: MethodResult) -> DisruptionState:
         """The state after a method's commands are chosen: their nodes count as being disrupted."""
         claims = {removal.claim for command in result.commands for removal in command.removals}
         return replace(self, selected=self.selected | claims)

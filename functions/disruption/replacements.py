@@ -1,4 +1,4 @@
-"""Replacements: what pools could launch now, the claims of planned machines, and their launch."""
+"""Replacements: which instance types they may be, and the creation and launch of their NodeClaims."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-class Buying:
-    """The tools of one run. AWS is asked once a run, and only if anything may have to be replaced."""
+class Replacements:
+    """The replacements of one reconcile. AWS is called once, and only if a node may have to be replaced."""
 
     def __init__(self, settings: DisruptionSettings, client: Client, recorder: Recorder, *, logger: Logger) -> None:
         self._settings = settings
@@ -42,45 +42,43 @@ class Buying:
         self._resolved_pools: ResolvedNodePools | None = None
 
     def resolved_pools(self, snapshot: Snapshot, *, now: datetime) -> ResolvedNodePools:
-        """What the pools could launch now.
+        """The instance types and node classes of all pools as AWS has them now.
 
         Raises:
-            CatalogMissingError: there is nothing to choose from yet.
+            CatalogMissingError: the catalog hasn't been written yet.
         """
         if self._resolved_pools is None:
-            catalog = catalog_store.load(
-                aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None
-            )
-            self._resolved_pools = self._cloud_provider(catalog).list_instance_types(snapshot, now=now)
+            self._resolved_pools = self._cloud_provider(self._catalog()).list_instance_types(snapshot, now=now)
         return self._resolved_pools
 
-    def worth(self, action: Command, snapshot: Snapshot) -> float:
-        """What an action without replacements saves, USD per hour; 0 while nobody knows prices.
+    def price_of_removals(self, command: Command, snapshot: Snapshot) -> float:
+        """USD per hour of the nodes that a command removes; 0 while prices aren't known.
 
-        Empty nodes go whether or not AWS answers, so this asks for nothing but the stored catalog.
+        Reads only the stored catalog, because empty nodes are removed whether or not AWS answers.
         """
         try:
-            catalog = catalog_store.load(
-                aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None
-            )
+            catalog = self._catalog()
         except (CatalogMissingError, BotoCoreError, ClientError) as error:
-            self._logger.warning("What an action saves is not known", extra={"why": str(error)})
+            self._logger.warning("Couldn't compute the savings of a command", extra={"why": str(error)})
             return 0.0
-        going = {removal.claim for removal in action.removals}
-        return sum(catalog.price(c.metadata.labels) or 0.0 for c in snapshot.node_claims if c.name in going)
+        removed = {removal.claim for removal in command.removals}
+        return sum(catalog.price(c.metadata.labels) or 0.0 for c in snapshot.node_claims if c.name in removed)
 
-    def claims(self, action: Command, snapshot: Snapshot, *, id_: str, now: datetime) -> tuple[NodeClaim, ...]:
-        """The claims of an action's replacements, which say what they are; their names follow from its id."""
-        if not action.replacements:
+    def node_claims(
+        self, command: Command, snapshot: Snapshot, *, command_id: str, now: datetime
+    ) -> tuple[NodeClaim, ...]:
+        """The NodeClaims of a command's replacements, not written yet; their names follow from its id."""
+        if not command.replacements:
             return ()
-        made = new_node_claims(action.replacements, snapshot, self.resolved_pools(snapshot, now=now), decision=id_)
+        pools = self.resolved_pools(snapshot, now=now)
+        claims = new_node_claims(command.replacements, snapshot, pools, decision=command_id)
         return tuple(
-            replace(c, metadata=replace(c.metadata, annotations={**c.metadata.annotations, names.REPLACES: id_}))
-            for c in made
+            replace(c, metadata=replace(c.metadata, annotations={**c.metadata.annotations, names.REPLACES: command_id}))
+            for c in claims
         )
 
     def launch(self, claims: Sequence[NodeClaim], snapshot: Snapshot) -> None:
-        """Launch what was written; what EC2 has no capacity for is deleted, and the next look puts the action back."""
+        """Launch the NodeClaims; those without capacity are deleted, and the next reconcile rolls the command back."""
         if claims:
             Launcher(
                 client=self._client,
@@ -96,3 +94,6 @@ class Buying:
             default_instance_profile=self._settings.node_instance_profile,
             catalog=catalog,
         )
+
+    def _catalog(self) -> InstanceTypeCatalog:
+        return catalog_store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None)

@@ -1,0 +1,163 @@
+"""Executes disruption commands: queue, taint, check again, create the replacements, and delete the claims at the end.
+
+The lease is held. A run that dies leaves its claims in the queue, and the next run continues or rolls them back
+(:mod:`shared.disruption.disruption_queue`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shared import aws, hints, runtime
+from shared.api import taints
+from shared.api.kubernetes import Node
+from shared.api.pods import is_reschedulable
+from shared.cluster import resources, writes
+from shared.cluster.errors import NotFoundError
+from shared.cluster.snapshot_reader import list_pods_on_node
+from shared.disruption import disruption_queue
+from shared.disruption.command import EMPTY
+from shared.disruption.disruption_queue import QueueEntry
+from shared.disruption.disruption_state import workload_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from functions.disruption.decision_records import DecisionRecorder
+    from functions.disruption.settings import DisruptionSettings
+    from shared.api.nodeclaim import NodeClaim
+    from shared.cluster.client import Client
+    from shared.cluster.events import Recorder
+    from shared.disruption.command import Command, Removal
+    from shared.disruption.disruption_queue import Rollback
+    from shared.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandExecutor:
+    """Executes the commands of one reconcile."""
+
+    client: Client
+    recorder: Recorder
+    settings: DisruptionSettings
+    decisions: DecisionRecorder
+
+    def start(
+        self, command: Command, replacements: Sequence[NodeClaim], snapshot: Snapshot, *, command_id: str, now: datetime
+    ) -> tuple[NodeClaim, ...] | None:
+        """Queue a command and create its replacements, or delete its claims at once if there are none.
+
+        Returns the replacements as written, or None if the command was rolled back because a pod came to a node.
+        """
+        claims_by_name = {c.name: c for c in snapshot.node_claims}
+        entry = QueueEntry(
+            id=command_id,
+            reason=command.reason,
+            since=now,
+            message=command.message,
+            replacements=[c.name for c in replacements],
+        )
+        removed = [claims_by_name[r.claim] for r in command.removals]
+        for claim in removed:
+            self._queue(claim, entry, now)
+        if not command.forced:
+            for removal in command.removals:
+                if why := self._taint_and_check(removal):
+                    self._restore(removed, reason=command.reason, why=why, now=now)
+                    return None
+        written = tuple(writes.create(self.client, resources.NODE_CLAIMS, c) for c in replacements)
+        self.decisions.record_command(command, command_id=command_id, now=now)
+        for claim in removed if not replacements else ():
+            self._delete(claim, entry)
+        return written
+
+    def process_queue(self, snapshot: Snapshot, *, now: datetime) -> tuple[int, bool]:
+        """Delete claims whose replacements are initialized, and roll back failed commands.
+
+        Returns how many claims were deleted, and whether others wait for replacements.
+        """
+        status = disruption_queue.queue_status(snapshot.node_claims, now=now)
+        claims_by_name = {c.name: c for c in snapshot.node_claims}
+        used_nodes = {p.spec.node_name for p in workload_pods(snapshot.pods)}
+        for rollback in status.rollbacks:
+            self._roll_back(rollback, claims_by_name, used_nodes, now)
+        deleted = sum(self._delete(claim, entry) for claim, entry in status.completed)
+        return deleted, status.waiting
+
+    def _queue(self, claim: NodeClaim, entry: QueueEntry, now: datetime) -> None:
+        with contextlib.suppress(NotFoundError):
+            annotated = writes.update(
+                self.client, resources.NODE_CLAIMS, claim, partial(disruption_queue.with_queue_entry, entry=entry)
+            )
+            writes.update_status(
+                self.client,
+                resources.NODE_CLAIMS,
+                annotated,
+                partial(disruption_queue.with_disruption_condition, entry=entry, now=now),
+            )
+
+    def _taint_and_check(self, removal: Removal) -> str:
+        """Taint the node; returns which pod has come to it since the snapshot, empty when none has."""
+        try:
+            node = writes.read(self.client, resources.NODES, removal.node, Node)
+            writes.update(self.client, resources.NODES, node, _tainted)
+        except NotFoundError:
+            return f"node {removal.node} no longer exists"
+        pods = workload_pods(list_pods_on_node(self.client, removal.node).objects)
+        relevant = {p.key for p in pods if removal.reason == EMPTY or is_reschedulable(p)}
+        new_pods = sorted(relevant - set(removal.pods))
+        return f"pod {new_pods[0]} was scheduled on node {removal.node}" if new_pods else ""
+
+    def _restore(self, claims: Sequence[NodeClaim], *, reason: str, why: str, now: datetime) -> None:
+        """Remove the taints, conditions and queue entries; the entries last, because they keep the rollback going."""
+        for claim in claims:
+            with contextlib.suppress(NotFoundError):
+                if claim.status.node_name:
+                    node = writes.read(self.client, resources.NODES, claim.status.node_name, Node)
+                    writes.update(self.client, resources.NODES, node, _untainted)
+            with contextlib.suppress(NotFoundError):
+                current = writes.read(self.client, resources.NODE_CLAIMS, claim.name, type(claim))
+                current = writes.update_status(
+                    self.client, resources.NODE_CLAIMS, current, disruption_queue.without_disruption_condition
+                )
+                writes.update(self.client, resources.NODE_CLAIMS, current, disruption_queue.without_queue_entry)
+        nodes = [c.status.node_name or c.name for c in claims]
+        self.decisions.record_rollback(nodes, reason=reason, why=why, now=now)
+
+    def _roll_back(
+        self, rollback: Rollback, claims_by_name: Mapping[str, NodeClaim], used_nodes: set[str], now: datetime
+    ) -> None:
+        """Delete the replacements that no pod uses, and take the claim out of the queue."""
+        for name in rollback.replacements:
+            claim = claims_by_name.get(name)
+            is_live = claim is not None and claim.metadata.deletion_timestamp is None
+            if claim is not None and is_live and claim.status.node_name not in used_nodes:
+                writes.delete(self.client, resources.NODE_CLAIMS, claim)
+        entry = disruption_queue.queue_entry(rollback.claim)
+        reason = entry.reason if entry is not None else "Unknown"
+        self.recorder.record(rollback.claim.ref, "Warning", "DisruptionUndone", f"{reason}: {rollback.why}")
+        self._restore([rollback.claim], reason=reason, why=rollback.why, now=now)
+
+    def _delete(self, claim: NodeClaim, entry: QueueEntry) -> bool:
+        """Delete a claim and start its drain; False when it no longer exists."""
+        if not writes.delete(self.client, resources.NODE_CLAIMS, claim):
+            return False
+        self.recorder.record(claim.ref, "Normal", "DisruptionTerminating", f"{entry.reason}: {entry.message}")
+        now = runtime.current().now()
+        for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now):
+            aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)
+        return True
+
+
+def _tainted(node: Node) -> Node:
+    return replace(node, spec=replace(node.spec, taints=taints.with_disrupted(node.spec.taints)))
+
+
+def _untainted(node: Node) -> Node:
+    return replace(node, spec=replace(node.spec, taints=taints.without_disrupted(node.spec.taints)))
