@@ -55,18 +55,18 @@ def server(clock: Clock) -> Iterator[Server]:
 
 @pytest.fixture
 def make_client(server: Server, clock: Clock) -> Iterator[Callable[[], Client]]:
-    made: list[Client] = []
+    clients: list[Client] = []
 
     def make() -> Client:
         client = Client(
             configuration(server.url, server.ca_pem, lambda: ADMIN_TOKEN), sleep=clock.sleep, jitter=lambda: 1.0
         )
-        made.append(client)
+        clients.append(client)
         return client
 
     yield make
-    for one in made:
-        one.close()
+    for client in clients:
+        client.close()
 
 
 @pytest.fixture

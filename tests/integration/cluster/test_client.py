@@ -138,8 +138,8 @@ def test_each_kind_of_patch_has_its_content_type(client: Client, add_pod: Callab
     client.patch(POD, [{"op": "add", "path": "/metadata/labels/stepped", "value": "yes"}], kind="json")
     applied = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"applied": "yes"}}}
     client.patch(POD, applied, kind="apply", field_manager="tenon", force=True)
-    found = json.loads(client.get(POD))["metadata"]["labels"]
-    assert found == {"merged": "yes", "stepped": "yes", "applied": "yes"}
+    labels = json.loads(client.get(POD))["metadata"]["labels"]
+    assert labels == {"merged": "yes", "stepped": "yes", "applied": "yes"}
 
 
 def test_a_long_list_is_paged_at_one_resource_version(client: Client, add_pod: Callable[..., None]) -> None:
@@ -195,12 +195,12 @@ def test_a_watch_resumes_from_its_resource_version(client: Client, add_pod: Call
     add_pod("b")
     client.patch(POD, {"metadata": {"labels": {"x": "y"}}})
     watch = client.watch(resources.PODS.path(), resource_version=since, timeout=30)
-    seen = []
+    events = []
     for event in watch:
-        seen.append((event.type, json.loads(bytes(event.object))["metadata"]["name"]))
-        if len(seen) == 2:
+        events.append((event.type, json.loads(bytes(event.object))["metadata"]["name"]))
+        if len(events) == 2:
             watch.close()
-    assert seen == [("ADDED", "b"), ("MODIFIED", "a")]
+    assert events == [("ADDED", "b"), ("MODIFIED", "a")]
 
 
 def test_a_watch_from_an_expired_resource_version_raises(client: Client) -> None:

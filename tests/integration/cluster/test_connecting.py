@@ -100,9 +100,9 @@ def test_each_request_carries_a_token_for_the_cluster(clock: Clock) -> None:
         stored().certificate_authority = {"data": base64.b64encode(server.ca_pem.encode()).decode()}
         client = connect(Settings(cluster_name="demo"))
         assert connect(Settings(cluster_name="demo")) is client
-        found = [json.loads(client.get(resources.NAMESPACES.path(name))) for name in ("default",) * 3]
+        namespaces = [json.loads(client.get(resources.NAMESPACES.path(name))) for name in ("default",) * 3]
         client.close()
-    assert [namespace["metadata"]["name"] for namespace in found] == ["default"] * 3
+    assert [namespace["metadata"]["name"] for namespace in namespaces] == ["default"] * 3
     assert len(tokens) == 3
     assert len(set(tokens)) == 1
     text = tokens[0].removeprefix(PREFIX)

@@ -1,4 +1,4 @@
-"""Events on objects: told once, by however many processes."""
+"""Events on objects: written once, whatever the number of processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POD = ObjectRef(api_version="v1", kind="Pod", namespace="default", name="web", u
 NODE = ObjectRef(api_version="v1", kind="Node", name="n1", uid="2")
 
 
-def told(client: Client) -> list[dict[str, Any]]:
+def list_events(client: Client) -> list[dict[str, Any]]:
     return [item for page in client.list_pages(resources.EVENTS.path()) for item in json.loads(page)["items"]]
 
 
@@ -28,7 +28,7 @@ def test_an_event_names_its_object_and_reason(client: Client, clock: Clock) -> N
     recorder = Recorder(client, now=clock.now)
     recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
     recorder.record(NODE, "Normal", "Draining", "2 pods to go")
-    on_node, on_pod = sorted(told(client), key=lambda event: str(event["involvedObject"]["kind"]))
+    on_node, on_pod = sorted(list_events(client), key=lambda event: str(event["involvedObject"]["kind"]))
     assert on_pod["metadata"]["namespace"] == "default"
     assert on_pod["involvedObject"] == {
         "apiVersion": "v1",
@@ -49,7 +49,7 @@ def test_a_repeated_event_is_one_object_for_all_processes(client: Client, clock:
         for process in processes:
             process.record(POD, "Warning", "FailedScheduling", "no pool fits")
         clock.time += timedelta(minutes=1)
-    [event] = told(client)
+    [event] = list_events(client)
     assert event["count"] == 1
 
 
@@ -60,7 +60,7 @@ def test_a_repeated_event_is_counted_at_most_every_five_minutes(client: Client, 
         for process in processes:
             process.record(POD, "Warning", "FailedScheduling", "no pool fits")
         clock.time += timedelta(minutes=1)
-    [event] = told(client)
+    [event] = list_events(client)
     assert event["count"] == 12
     assert event["firstTimestamp"] == started.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert event["lastTimestamp"] == (started + timedelta(minutes=55)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -70,7 +70,7 @@ def test_another_message_is_another_event(client: Client, clock: Clock) -> None:
     recorder = Recorder(client, now=clock.now)
     recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
     recorder.record(POD, "Warning", "FailedScheduling", "limits are reached")
-    assert len(told(client)) == 2
+    assert len(list_events(client)) == 2
 
 
 def test_a_failed_write_does_not_fail_the_caller_and_is_retried(server: Server, client: Client, clock: Clock) -> None:
@@ -79,11 +79,11 @@ def test_a_failed_write_does_not_fail_the_caller_and_is_retried(server: Server, 
     recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
     server.intercept = None
     recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
-    assert len(told(client)) == 1
+    assert len(list_events(client)) == 1
 
 
 def test_a_long_message_is_truncated(client: Client, clock: Clock) -> None:
     Recorder(client, now=clock.now).record(POD, "Normal", "Long", "x" * 5000)
-    [event] = told(client)
+    [event] = list_events(client)
     assert len(event["message"]) == 1024
     assert event["message"].endswith("…")

@@ -26,8 +26,8 @@ PATH = resources.LEASES.path("tenon-demo", namespace="kube-system")
 
 
 def spec(client: Client) -> dict[str, object]:
-    found: dict[str, object] = json.loads(client.get(PATH))["spec"]
-    return found
+    spec: dict[str, object] = json.loads(client.get(PATH))["spec"]
+    return spec
 
 
 def test_only_one_of_two_holders_acquires_the_lease(make_client: Callable[[], Client], clock: Clock) -> None:
@@ -55,7 +55,7 @@ def test_an_expired_lease_is_acquired_by_another_holder(make_client: Callable[[]
                 dead.check()
             lease.check()
             assert spec(a)["holderIdentity"] == "b"
-        # the dead one's release must not disturb whoever comes next
+        # the release of the crashed holder must not affect the next holder
     with hold(b, cluster="demo", holder="c", now=clock.now) as lease:
         lease.check()
 
@@ -113,12 +113,12 @@ def test_the_lease_never_has_two_holders(make_client: Callable[[], Client], cloc
             except LeaseHeldError:
                 continue
         passed = []
-        for other, (_, lease) in list(holding.items()):
+        for holder_, (_, lease) in list(holding.items()):
             try:
                 lease.check()
-                passed.append(other)
+                passed.append(holder_)
             except LeaseLostError:
-                del holding[other]
+                del holding[holder_]
         assert len(passed) <= 1
         wins += len(passed)
         if rng.random() < 0.5 and who in holding:

@@ -1,4 +1,4 @@
-"""A warm process reads only what changed, and sees the same as one that reads everything."""
+"""A warm process reads only changes, and its pods equal those of a complete list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def listed(client: Client) -> dict[str, Pod]:
     return {pod.key: pod for pod in listing.list_objects(client, resources.PODS, Pod, fields=UNFINISHED).objects}
 
 
-def caught_up(pods: PodCache) -> dict[str, Pod]:
+def read_by_key(pods: PodCache) -> dict[str, Pod]:
     return {pod.key: pod for pod in pods.read().objects}
 
 
@@ -40,21 +40,21 @@ def pods(client: Client, add_pod: Callable[..., None]) -> PodCache:
     for i in range(5):
         add_pod(f"p{i}")
         add_pod(f"b{i}", nodeName="n1")
-    kept = PodCache(client, min_pods_to_watch=1, max_silences=1200)
-    kept.read()
-    return kept
+    cache = PodCache(client, min_pods_to_watch=1, max_silences=1200)
+    cache.read()
+    return cache
 
 
 def test_the_garbage_collector_does_not_traverse_a_large_cache(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("p")
 
-    def is_walked(pods: PodCache) -> bool:
-        (found,) = pods.read().objects
-        return id(found) in {id(one) for one in gc.get_objects()}
+    def is_traversed(pods: PodCache) -> bool:
+        (pod,) = pods.read().objects
+        return id(pod) in {id(obj) for obj in gc.get_objects()}
 
     try:
-        assert is_walked(PodCache(client, min_pods_to_watch=2))
-        assert not is_walked(PodCache(client, min_pods_to_watch=1))
+        assert is_traversed(PodCache(client, min_pods_to_watch=2))
+        assert not is_traversed(PodCache(client, min_pods_to_watch=1))
         assert gc.isenabled()
     finally:
         gc.unfreeze()
@@ -73,24 +73,24 @@ def test_each_kind_of_change_is_applied(client: Client, pods: PodCache, add_pod:
     client.delete(path("b3"))
     client.delete(path("p1"))
     add_pod("new")
-    found = caught_up(pods)
-    assert found == listed(client)
-    assert found["default/p0"].spec.node_name == "n1"
-    assert found["default/b3"].metadata.deletion_timestamp is not None
-    assert "default/b1" not in found
+    pods_by_key = read_by_key(pods)
+    assert pods_by_key == listed(client)
+    assert pods_by_key["default/p0"].spec.node_name == "n1"
+    assert pods_by_key["default/b3"].metadata.deletion_timestamp is not None
+    assert "default/b1" not in pods_by_key
     assert pods.lists == 1
 
 
 def test_without_changes_nothing_is_listed_again(client: Client, pods: PodCache) -> None:
     for _ in range(3):
-        assert caught_up(pods) == listed(client)
+        assert read_by_key(pods) == listed(client)
     assert pods.lists == 1
 
 
 def test_an_expired_resource_version_is_listed_again(server: Server, client: Client, pods: PodCache) -> None:
     expired = json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}).encode()
     server.intercept = lambda request: Response(410, expired) if request.verb == "watch" else None
-    assert caught_up(pods) == listed(client)
+    assert read_by_key(pods) == listed(client)
     assert pods.lists == 2
 
 
@@ -100,7 +100,7 @@ def test_a_failed_watch_is_replaced_by_a_list(
 ) -> None:
     add_pod("new")
     server.intercept = lambda request: fault if request.verb == "watch" else None
-    assert caught_up(pods) == listed(client)
+    assert read_by_key(pods) == listed(client)
     assert pods.lists == 2
 
 
@@ -122,16 +122,16 @@ def test_a_silent_watch_is_not_trusted(server: Server, client: Client, add_pod: 
     pods.read()
     bind(client, "p0")
     server.intercept = intercept
-    assert caught_up(pods)["default/p0"].spec.node_name == "n1"
+    assert read_by_key(pods)["default/p0"].spec.node_name == "n1"
     assert pods.lists == 2
 
 
 def test_a_small_cluster_is_listed_each_time(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("only")
-    kept = PodCache(client, min_pods_to_watch=2)
+    cache = PodCache(client, min_pods_to_watch=2)
     for _ in range(3):
-        assert set(caught_up(kept)) == {"default/only"}
-    assert kept.lists == 3
+        assert set(read_by_key(cache)) == {"default/only"}
+    assert cache.lists == 3
 
 
 def test_an_invalid_pod_is_reported_until_it_is_valid(
@@ -139,13 +139,13 @@ def test_an_invalid_pod_is_reported_until_it_is_valid(
 ) -> None:
     client.patch(path("b0", "status"), {"status": {"startTime": 7}})
     add_pod("new")
-    found = pods.read()
-    assert [str(bad.ref) for bad in found.invalid] == ["Pod default/b0"]
-    assert "default/b0" not in {pod.key for pod in found.objects}
+    listed_pods = pods.read()
+    assert [str(invalid.ref) for invalid in listed_pods.invalid] == ["Pod default/b0"]
+    assert "default/b0" not in {pod.key for pod in listed_pods.objects}
     client.patch(path("b0", "status"), {"status": {"startTime": None}})
     add_pod("newer")
     assert pods.read().invalid == ()
-    assert caught_up(pods) == listed(client)
+    assert read_by_key(pods) == listed(client)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -168,5 +168,5 @@ def test_the_cache_always_equals_a_list(
                     client.patch(path(name, "status"), {"status": {"phase": rng.choice(["Running", "Failed"])}})
         # the last change shows among the pods without a node, and changes come in order
         add_pod(f"last{turn}")
-        assert caught_up(pods) == listed(client)
+        assert read_by_key(pods) == listed(client)
     assert pods.lists == 1

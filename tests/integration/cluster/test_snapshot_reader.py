@@ -1,4 +1,4 @@
-"""The snapshot that decisions are made from."""
+"""The snapshot for decisions."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ def test_a_list_that_expires_while_paging_is_restarted(
         return faults.pop() if faults and "continue" in request.query else None
 
     server.intercept = intercept
-    found = listing.list_objects(client, resources.PODS, Pod)
+    pods = listing.list_objects(client, resources.PODS, Pod)
     assert faults == []
-    assert len({p.key for p in found.objects}) == len(found.objects) == PAGE_SIZE + 1
+    assert len({p.key for p in pods.objects}) == len(pods.objects) == PAGE_SIZE + 1
 
 
 def test_a_failing_server_gives_no_partial_snapshot(server: Server, client: Client, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Writes that may run twice, and that nobody else's edits get lost by."""
+"""Idempotent writes, which keep other writers' changes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def new_claim(*finalizers: str) -> NodeClaim:
 
 
 def raw(client: Client, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(client.get(path))
-    return found
+    stored: dict[str, Any] = json.loads(client.get(path))
+    return stored
 
 
 def counted(server: Server, method: str) -> list[Request]:
@@ -60,9 +60,9 @@ def test_an_update_sends_only_differing_fields_and_keeps_unknown_ones(client: Cl
     claim = writes.create_claim(client, new_claim())
     client.patch(CLAIM, {"spec": {"unknown": {"deep": 1}}})
     writes.update(client, resources.NODE_CLAIMS, claim, labelled)
-    found = raw(client, CLAIM)
-    assert found["spec"]["unknown"] == {"deep": 1}
-    assert found["metadata"]["labels"] == {"a": "1", "ours": "yes"}
+    stored = raw(client, CLAIM)
+    assert stored["spec"]["unknown"] == {"deep": 1}
+    assert stored["metadata"]["labels"] == {"a": "1", "ours": "yes"}
 
 
 def test_nothing_is_sent_when_nothing_changes(server: Server, client: Client) -> None:
@@ -107,14 +107,14 @@ def test_a_field_that_is_reset_to_its_default_is_removed(client: Client) -> None
         "metadata": {"name": "n"},
         "spec": {"unschedulable": True, "taints": [{"key": "a", "effect": "NoSchedule"}]},
     }
-    found = msgspec.json.decode(client.create(resources.NODES.path(), node), type=Node)
-    assert Taint(key="a", effect="NoSchedule") in found.spec.taints
+    stored = msgspec.json.decode(client.create(resources.NODES.path(), node), type=Node)
+    assert Taint(key="a", effect="NoSchedule") in stored.spec.taints
 
     def freed(current: Node) -> Node:
         spec = msgspec.structs.replace(current.spec, taints=[], unschedulable=False)
         return msgspec.structs.replace(current, spec=spec)
 
-    after = writes.update(client, resources.NODES, found, freed)
+    after = writes.update(client, resources.NODES, stored, freed)
     assert after.spec.taints == []
     assert not raw(client, resources.NODES.path("n"))["spec"].get("taints")
 
@@ -138,14 +138,14 @@ def test_unchanged_conditions_keep_their_transition_times(server: Server, client
 def test_conditions_of_concurrent_writers_are_kept(client: Client, clock: Clock) -> None:
     claim = writes.create_claim(client, new_claim())
     for name in ("Launched", "Registered"):
-        one = Condition(type=name, status="True", reason=name)
+        condition = Condition(type=name, status="True", reason=name)
         # both start from the claim as it was before either
-        writes.set_conditions(client, resources.NODE_CLAIMS, claim, [one], now=clock.now())
+        writes.set_conditions(client, resources.NODE_CLAIMS, claim, [condition], now=clock.now())
     assert {c["type"] for c in raw(client, CLAIM)["status"]["conditions"]} == {"Launched", "Registered"}
 
 
 def test_the_status_of_a_converted_pool_is_written_to_the_object_it_came_from(client: Client) -> None:
-    made = client.create(
+    stored = client.create(
         resources.PROVISIONERS.path(),
         {
             "apiVersion": "karpenter.sh/v1alpha5",
@@ -154,7 +154,7 @@ def test_the_status_of_a_converted_pool_is_written_to_the_object_it_came_from(cl
             "spec": {"limits": {"resources": {"cpu": "10"}}},
         },
     )
-    metadata = msgspec.json.decode(made, type=Node).metadata
+    metadata = msgspec.json.decode(stored, type=Node).metadata
     pool = NodePool(metadata=metadata, api_version="karpenter.sh/v1alpha5", kind="Provisioner")
 
     def counted_nodes(current: NodePool) -> NodePool:

@@ -15,17 +15,17 @@ from shared.snapshot import InvalidObject
 
 def test_an_invalid_object_is_returned_with_the_reason() -> None:
     raw = json.dumps({"metadata": {"name": "a", "namespace": "b", "uid": "u"}, "spec": {"nodeName": 7}}).encode()
-    found = decode(raw, resources.PODS, Pod)
-    assert isinstance(found, InvalidObject)
-    assert str(found.ref) == "Pod b/a"
-    assert found.ref.uid == "u"
-    assert "spec.nodeName" in found.problems[0]
+    decoded = decode(raw, resources.PODS, Pod)
+    assert isinstance(decoded, InvalidObject)
+    assert str(decoded.ref) == "Pod b/a"
+    assert decoded.ref.uid == "u"
+    assert "spec.nodeName" in decoded.problems[0]
 
 
 def test_a_null_list_is_empty() -> None:
-    found = decode(b'{"metadata":{"name":"n"},"spec":{"drivers":null}}', resources.CSI_NODES, CSINode)
-    assert isinstance(found, CSINode)
-    assert found.spec.drivers == []
+    decoded = decode(b'{"metadata":{"name":"n"},"spec":{"drivers":null}}', resources.CSI_NODES, CSINode)
+    assert isinstance(decoded, CSINode)
+    assert decoded.spec.drivers == []
 
 
 def test_paths_are_those_of_the_api() -> None:

@@ -1,4 +1,4 @@
-"""Names under which the same thing said twice is one event."""
+"""Deterministic names of events and leases."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ OTHER = ObjectRef(api_version="v1", kind="Pod", namespace="default", name="web",
 
 def test_the_same_event_has_the_same_name() -> None:
     assert event_name(POD, "Nominated", "on n1") == event_name(POD, "Nominated", "on n1")
-    others = [
+    other_names = [
         event_name(
             ObjectRef(api_version="v1", kind="Pod", namespace="default", name="web", uid="2"), "Nominated", "on n1"
         ),
         event_name(POD, "Evicted", "on n1"),
         event_name(POD, "Nominated", "on n2"),
     ]
-    assert event_name(POD, "Nominated", "on n1") not in others
-    assert len(set(others)) == 3
+    assert event_name(POD, "Nominated", "on n1") not in other_names
+    assert len(set(other_names)) == 3
 
 
 def test_a_long_object_name_gives_a_valid_event_name() -> None:
