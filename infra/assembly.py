@@ -30,7 +30,7 @@ _TEMPLATE_SOURCES = (
     "shared/settings.py",
     *(f"functions/{function}/settings.py" for function in function_sizes.FUNCTIONS),
 )
-_CODE_SOURCES = ("functions", "shared", "requirements.lock")
+_CODE_SOURCES = ("functions", "relay", "shared", "requirements.lock")
 
 
 def make(
