@@ -145,7 +145,7 @@ def test_conditions_of_concurrent_writers_are_kept(client: Client, clock: Clock)
 
 
 def test_the_status_of_a_converted_pool_is_written_to_the_object_it_came_from(client: Client) -> None:
-    stored = client.create(
+    created = client.create(
         resources.PROVISIONERS.path(),
         {
             "apiVersion": "karpenter.sh/v1alpha5",
@@ -154,7 +154,7 @@ def test_the_status_of_a_converted_pool_is_written_to_the_object_it_came_from(cl
             "spec": {"limits": {"resources": {"cpu": "10"}}},
         },
     )
-    metadata = msgspec.json.decode(stored, type=Node).metadata
+    metadata = msgspec.json.decode(created, type=Node).metadata
     pool = NodePool(metadata=metadata, api_version="karpenter.sh/v1alpha5", kind="Provisioner")
 
     def counted_nodes(current: NodePool) -> NodePool:
