@@ -17,7 +17,7 @@ from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
 from shared.cloud_provider import LaunchedInstance, LaunchRequest
 from shared.cluster import resources, writes
-from shared.provisioning.nodeclaim import instance_types
+from shared.provisioning.nodeclaim_creation import instance_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,64 +1,177 @@
-"""What pools could launch now, and the claims of planned machines: the steps that everyone who buys has in common."""
+"""NodeClaims of planned nodes: names, labels, hashes and launch groups (Karpenter's NodeClaimTemplate.ToNodeClaim).
+
+A NodeClaim is written before its instance is launched: if the function dies in between, the next one launches it, and
+no instance exists without a NodeClaim. NodeClaims that one CreateFleet call may launch share a launch group, which is
+written with them, so that a replay groups them in the same way.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from shared.api import labels as names
-from shared.api.quantity import add, largest, parse_resources
+from shared.api import nodeclaim
+from shared.api.hash import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, hash_node_class, hash_node_pool
+from shared.api.kubernetes import NodeSelectorRequirement
+from shared.api.meta import ObjectMeta, OwnerReference
+from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
+from shared.api.quantity import add, format_resources, largest, parse_resources
 from shared.launch.fleet.batching import merge_launch_groups, pools_past_limits
-from shared.provisioning.nodeclaim import instance_types, nodeclaim_for
+from shared.scheduling.state import nominations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.api.nodepool import NodePool
     from shared.api.quantity import Resources
     from shared.cloud_provider import ResolvedNodePools
     from shared.scheduling.decision import Decision, PlannedNodeClaim
     from shared.snapshot import Snapshot
 
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""The letters of Kubernetes' generateName."""
 
 
 def new_node_claims(
-    machines: Iterable[PlannedNodeClaim], snapshot: Snapshot, resolved_pools: ResolvedNodePools, *, decision: str
+    planned: Iterable[PlannedNodeClaim], snapshot: Snapshot, resolved_pools: ResolvedNodePools, *, decision: str
 ) -> tuple[NodeClaim, ...]:
-    """The claims of planned machines, not written yet; their names follow from the decision's id."""
+    """The NodeClaims of planned nodes, not written yet; their names follow from the decision's id."""
     pools = {p.name: p for p in snapshot.node_pools}
     return tuple(
-        nodeclaim_for(
-            one,
-            pools[one.node_pool],
-            resolved_pools.node_classes[one.node_pool],
+        _new_node_claim(
+            plan,
+            pools[plan.node_pool],
+            resolved_pools.node_classes[plan.node_pool],
             decision=decision,
-            name=f"{one.node_pool}-{_suffix(decision, i)}",
+            name=f"{plan.node_pool}-{_suffix(decision, i)}",
         )
-        for i, one in enumerate(machines)
+        for i, plan in enumerate(planned)
     )
+
+
+def batch_launches(
+    decision: Decision, snapshot: Snapshot, resolved_pools: ResolvedNodePools
+) -> tuple[PlannedNodeClaim, ...]:
+    """The decision's planned NodeClaims in their order, merged into few launch groups.
+
+    Those of NodePools that the merge would take past their limits stay as planned.
+    """
+    usage: dict[str, Resources] = {}
+    capacity = {pool: {t.name: t.capacity for t in types} for pool, types in resolved_pools.instance_types.items()}
+    for claim in snapshot.node_claims:
+        pool = claim.metadata.labels.get(names.NODEPOOL, "")
+        usage[pool] = add(usage.get(pool, {}), _capacity_of(claim, capacity.get(pool, {})))
+    merged = merge_launch_groups(decision.new_node_claims)
+    limited = pools_past_limits(merged, snapshot.node_pools, held=usage, instance_types=resolved_pools.instance_types)
+    return merge_launch_groups(decision.new_node_claims, limited=limited) if limited else merged
+
+
+def instance_types(claim: NodeClaim) -> frozenset[str]:
+    """The instance types that the NodeClaim may be launched as; empty if it has no such requirement."""
+    return frozenset(
+        value
+        for r in claim.spec.requirements
+        if r.key == names.INSTANCE_TYPE and r.operator == "In"
+        for value in r.values
+    )
+
+
+def _new_node_claim(
+    planned: PlannedNodeClaim, pool: NodePool, node_class: EC2NodeClass, *, decision: str, name: str
+) -> NodeClaim:
+    """The NodeClaim of a planned node. NodeClaims of two decisions never share a launch group."""
+    spec = _spec(planned, pool)
+    labels = {
+        **pool.spec.template.metadata.labels,
+        **_single_values(spec.requirements),
+        **planned.labels,
+        names.NODEPOOL: pool.name,
+        names.NODECLASS: node_class.name,
+    }
+    owner = OwnerReference(
+        api_version=pool.api_version,
+        kind=pool.kind,
+        name=pool.name,
+        uid=pool.metadata.uid,
+        block_owner_deletion=True,
+    )
+    return NodeClaim(
+        metadata=ObjectMeta(
+            name=name,
+            labels=labels,
+            annotations=_annotations(planned, pool, node_class, _launch_group(spec, labels, decision)),
+            finalizers=[names.TERMINATION_FINALIZER],
+            owner_references=[owner],
+        ),
+        spec=spec,
+        kind=nodeclaim.KIND,
+        api_version=nodeclaim.API_VERSION,
+    )
+
+
+def _spec(planned: PlannedNodeClaim, pool: NodePool) -> NodeClaimSpec:
+    """The planned requirements, with the instance types in one requirement, and what the NodePool's template says."""
+    template = pool.spec.template.spec
+    instance_type_requirement = NodeSelectorRequirement(
+        key=names.INSTANCE_TYPE,
+        operator="In",
+        values=list(planned.instance_types),
+        min_values=next(
+            (r.min_values for r in planned.requirements if r.key == names.INSTANCE_TYPE and r.min_values), None
+        ),
+    )
+    return NodeClaimSpec(
+        node_class_ref=template.node_class_ref,
+        requirements=[*(r for r in planned.requirements if r.key != names.INSTANCE_TYPE), instance_type_requirement],
+        resources=ResourceRequests(requests={**format_resources(planned.requests)}),
+        taints=list(planned.taints),
+        startup_taints=template.startup_taints,
+        expire_after=template.expire_after,
+        termination_grace_period=template.termination_grace_period,
+    )
+
+
+def _annotations(
+    planned: PlannedNodeClaim, pool: NodePool, node_class: EC2NodeClass, launch_group: str
+) -> dict[str, str]:
+    annotations = {
+        **pool.spec.template.metadata.annotations,
+        names.NODEPOOL_HASH: hash_node_pool(pool),
+        names.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION,
+        names.NODECLASS_HASH: hash_node_class(node_class),
+        names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
+        names.LAUNCH_GROUP: launch_group,
+        names.PLANNED_PODS: nominations.planned_pods_annotation(planned.pods),
+    }
+    if planned.min_values_relaxed:
+        annotations[names.MIN_VALUES_RELAXED] = "true"
+    return annotations
+
+
+def _single_values(requirements: Iterable[NodeSelectorRequirement]) -> dict[str, str]:
+    """The labels that requirements restrict to one value each."""
+    return {r.key: r.values[0] for r in requirements if r.operator == "In" and len(r.values) == 1}
+
+
+def _launch_group(spec: NodeClaimSpec, labels: Mapping[str, str], decision: str) -> str:
+    """A hash, equal for NodeClaims of one decision that differ only in the pods that they are for."""
+    without_requests = msgspec.structs.replace(spec, resources=ResourceRequests())
+    content = msgspec.json.encode([decision, msgspec.to_builtins(without_requests), dict(sorted(labels.items()))])
+    return hashlib.sha256(content).hexdigest()[:20]
 
 
 def _suffix(decision: str, index: int) -> str:
     """Five lower-case letters and digits, as generateName makes them, but the same for the same decision."""
     digest = hashlib.sha256(f"{decision}/{index}".encode()).digest()
-    return "".join(_LETTERS[b % len(_LETTERS)] for b in digest[:5])
+    return "".join(_NAME_LETTERS[b % len(_NAME_LETTERS)] for b in digest[:5])
 
 
-def batch_launches(decision: Decision, snapshot: Snapshot, offers: ResolvedNodePools) -> tuple[PlannedNodeClaim, ...]:
-    """The decision's claims in their order, in few launches; those of pools that are near their limits as planned."""
-    held: dict[str, Resources] = {}
-    capacity = {pool: {t.name: t.capacity for t in types} for pool, types in offers.instance_types.items()}
-    for claim in snapshot.node_claims:
-        pool = claim.metadata.labels.get(names.NODEPOOL, "")
-        held[pool] = add(held.get(pool, {}), _size(claim, capacity.get(pool, {})))
-    merged = merge_launch_groups(decision.new_node_claims)
-    limited = pools_past_limits(merged, snapshot.node_pools, held=held, instance_types=offers.instance_types)
-    return merge_launch_groups(decision.new_node_claims, limited=limited) if limited else merged
-
-
-def _size(claim: NodeClaim, capacity: Mapping[str, Resources]) -> Resources:
-    """What a claim's machine has; while it has none, what the largest that it may get has."""
+def _capacity_of(claim: NodeClaim, capacity: Mapping[str, Resources]) -> Resources:
+    """The capacity of the NodeClaim's instance; before its launch, of the largest type that it may be."""
     if claim.status.capacity:
         return parse_resources(claim.status.capacity)
     return largest(*(capacity[name] for name in instance_types(claim) if name in capacity))
