@@ -160,37 +160,61 @@ def fill_options(free: Ints, options: Ints, items: Sequence[Item], custom: int) 
     return Fill(counts, worth, free)
 
 
-def fill_runs(free: Ints, requests: Ints, counts: Ints) -> Ints:
-    """How many of each item one machine takes, first-fit in their order; for items without rules about hosts.
+class RunFill:
+    """First-fit of many items, in their order, into one machine after another; for items without rules about hosts.
+
+    Sums over the items are taken once, so that each machine costs little.
 
     Args:
-        free: what the machine has, by resource.
         requests: items x resources.
         counts: how many pods each item has.
     """
-    taken = np.zeros(len(counts), np.int64)
-    needed = np.flatnonzero(requests.any(0))
-    columns = [np.ascontiguousarray(requests[:, r]) for r in needed.tolist()]
-    totals = [np.cumsum(c * counts) for c in columns]
-    left = [int(v) for v in free[needed].tolist()]
-    start, size = 0, len(counts)
-    while start < size:
-        # Everything from start on, as far as it fits whole.
-        base = [int(t[start - 1]) if start else 0 for t in totals]
-        stop = min(int(np.searchsorted(t, b + v, side="right")) for t, b, v in zip(totals, base, left, strict=True))
-        if stop > start:
-            taken[start:stop] = counts[start:stop]
-            left = [v - (int(t[stop - 1]) - b) for t, b, v in zip(totals, base, left, strict=True)]
-        if stop >= size:
-            break
-        n = min(int(counts[stop]), *(v // int(c[stop]) for c, v in zip(columns, left, strict=True) if c[stop]))
-        if n:
-            taken[stop] = n
-            left = [v - n * int(c[stop]) for c, v in zip(columns, left, strict=True)]
-        rest = np.ones(size - stop - 1, np.bool_)
-        for c, v in zip(columns, left, strict=True):
-            rest &= c[stop + 1 :] <= v
-        if not rest.any():
-            break
-        start = stop + 1 + int(rest.argmax())
-    return taken
+
+    def __init__(self, requests: Ints, counts: Ints) -> None:
+        self._counts = counts
+        self._needed = np.flatnonzero(requests.any(0))
+        self._columns = [np.ascontiguousarray(requests[:, r]) for r in self._needed.tolist()]
+        self._totals = [np.concatenate([[0], np.cumsum(c * counts)]) for c in self._columns]
+
+    def fill(self, free: Ints) -> Ints:
+        """How many of each item a machine with this much of each resource takes."""
+        counts, columns, totals = self._counts, self._columns, self._totals
+        taken = np.zeros(len(counts), np.int64)
+        left = free[self._needed].tolist()
+        start, size = 0, len(counts)
+        while start < size:
+            # Everything from start on, as far as it fits whole.
+            base = [t[start].item() for t in totals]
+            stop = min(
+                [t.searchsorted(b + v, side="right").item() - 1 for t, b, v in zip(totals, base, left, strict=True)]
+            )
+            if stop > start:
+                taken[start:stop] = counts[start:stop]
+                left = [v - (t[stop].item() - b) for t, b, v in zip(totals, base, left, strict=True)]
+            if stop >= size:
+                break
+            sizes = [c[stop].item() for c in columns]
+            n = min(counts[stop].item(), *[v // c for c, v in zip(sizes, left, strict=True) if c])
+            if n:
+                taken[stop] = n
+                left = [v - n * c for c, v in zip(sizes, left, strict=True)]
+            start = self._next(stop + 1, left)
+        return taken
+
+    def _next(self, start: int, left: Sequence[int]) -> int:
+        """The first item from ``start`` on of which a pod fits into what is left; the number of items if none does."""
+        size = len(self._counts)
+        while start < size:
+            stop = min(start + _AHEAD, size)
+            fits = self._columns[0][start:stop] <= left[0]
+            for c, v in zip(self._columns[1:], left[1:], strict=True):
+                fits &= c[start:stop] <= v
+            at = fits.argmax().item()
+            if fits[at]:
+                return start + at
+            start = stop
+        return size
+
+
+_AHEAD = 256
+"""So many items are compared with what is left at once."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.solver.fit import Fill, Item, fill_options, fill_runs, front, holds
+from shared.scheduling.solver.fit import Fill, Item, RunFill, fill_options, front, holds
 from shared.scheduling.solver.residual import Spare
 from shared.scheduling.state.min_values import satisfies_min_values
 
@@ -146,6 +146,16 @@ class OptionSet:
         """What a pod of each lot is worth."""
         return np.array([x.worth for x in self.lots])
 
+    @cached_property
+    def masks(self) -> Ints:
+        """The ``mask_key`` of each lot's kind."""
+        return np.array([x.feasibility.mask_key for x in self.lots], np.int64)
+
+    @cached_property
+    def feasibilities(self) -> dict[int, Feasibility]:
+        """One feasibility for each ``mask_key``."""
+        return {x.feasibility.mask_key: x.feasibility for x in self.lots}
+
 
 class Packer:
     """Buys machines for items. Bins stay open, so that items that come later may use what room they have left.
@@ -229,22 +239,26 @@ class Packer:
     def _again(self, steady: tuple[OptionSet, int, float]) -> tuple[OptionSet, int, Ints] | None:
         """The row found last once more, if it fills as well as it did."""
         option_set, at, rate = steady
-        counts = self._fill_one(option_set, int(option_set.options[at]))
+        counts = self._fill_each(option_set, [int(option_set.options[at])])[:, 0]
         if float(counts @ option_set.worth) / max(float(option_set.price[at]), _TINY) < rate * _STEADY:
             return None
         return option_set, at, counts
 
-    def _fill_one(self, option_set: OptionSet, option: int) -> Ints:
-        lots = option_set.lots
-        had = np.fromiter((x.count for x in lots), np.int64, len(lots))
-        by_mask = {x.feasibility.mask_key: x.feasibility for x in lots}
-        barred = {m for m, k in by_mask.items() if not _allowed(k, option, option_set.custom)}
-        if barred:
-            had[np.fromiter((x.feasibility.mask_key in barred for x in lots), np.bool_, len(lots))] = 0
-        where = np.flatnonzero(had)
-        counts = np.zeros(len(lots), np.int64)
-        if len(where):
-            counts[where] = fill_runs(self.launch_options.free[option], option_set.requests[where], had[where])
+    def _fill_each(self, option_set: OptionSet, options: Sequence[int]) -> Ints:
+        """How many pods of each lot one machine of each launch option takes: lots x options."""
+        had = np.array([x.count for x in option_set.lots], np.int64)
+        counts = np.zeros((len(had), len(options)), np.int64)
+        fills: dict[tuple[int, ...], tuple[Ints, RunFill | None]] = {}
+        for j, option in enumerate(options):
+            barred = tuple(
+                [m for m, k in option_set.feasibilities.items() if not _allowed(k, option, option_set.custom)]
+            )
+            if barred not in fills:
+                where = np.flatnonzero(np.where(np.isin(option_set.masks, barred), 0, had))
+                fills[barred] = where, RunFill(option_set.requests[where], had[where]) if len(where) else None
+            where, fill = fills[barred]
+            if fill is not None:
+                counts[where, j] = fill.fill(self.launch_options.free[option])
         return counts
 
     def _search(self, lots: Sequence[Lot], options: Bools, *, hosts: bool) -> tuple[OptionSet, int, Ints, float] | None:
@@ -265,7 +279,7 @@ class Packer:
         if hosts or len(option_set.lots) <= _FEW:
             items = [as_item(x, x.count, hosts=hosts) for x in option_set.lots]
             return fill_options(free, option_set.options, items, option_set.custom)
-        counts = np.stack([self._fill_one(option_set, option) for option in option_set.options.tolist()], axis=1)
+        counts = self._fill_each(option_set, option_set.options.tolist())
         return Fill(counts, option_set.worth @ counts, free)
 
     def option_sets(self, lots: Sequence[Lot], options: Bools) -> list[OptionSet]:
