@@ -23,7 +23,7 @@ from shared.scheduling.results.explanation import FinalState, explain
 from shared.scheduling.results.nodeclaims import planned_node_claims
 from shared.scheduling.rules.pod_affinity import Namespaces
 from shared.scheduling.rules.volume_topology import Storage
-from shared.scheduling.solver.planner import best_plan
+from shared.scheduling.solver.portfolio import best_plan
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
 from shared.scheduling.state.nominations import nominate

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _MOST_DOMAINS = 512
 _LIKED = 0.5
-"""A favourite domain counts as so much cheaper."""
+"""A preferred_domain domain counts as so much cheaper."""
 
 
 @dataclass(eq=False)
@@ -78,10 +78,10 @@ class Dealer:
         topology: Topology,
         existing_capacity: ExistingCapacity,
         domains: DomainCounts,
-        favourite: str = "",
+        preferred_domain: str = "",
     ) -> None:
         self._checker = checker
-        self._favourite = favourite
+        self._preferred_domain = preferred_domain
         self._topology = topology
         self._existing_capacity = existing_capacity
         self._domain_counts = domains
@@ -152,7 +152,7 @@ class Dealer:
             feasibility = self.feasibility(group, pins)
             if feasibility is not None and (feasibility.launchable or feasibility.nodes.any()):
                 cost = self._checker.cost(feasibility, biggest)
-                liked = any(value == self._favourite for _, value in pins)
+                liked = any(value == self._preferred_domain for _, value in pins)
                 choices.append(Choice(dict(pins), feasibility, cost * _LIKED if liked else cost))
         return sorted(choices, key=lambda c: (round(c.cost, 9), tuple(sorted(c.where.items()))))
 

@@ -75,7 +75,7 @@ class FirstFit:
         regroup: Callable[[PodGroup, Preferences, Sizes], PendingGroup],
         *,
         cautious: bool,
-        favourite: str,
+        preferred_domain: str,
     ) -> None:
         self._checker = checker
         self._launch_options = checker.launch_options
@@ -83,7 +83,7 @@ class FirstFit:
         self._packer = packer
         self._limits = packer.limits
         self._domain_counts = topology.domain_counts
-        self._dealer = Dealer(checker, topology, existing_capacity, topology.domain_counts, favourite)
+        self._dealer = Dealer(checker, topology, existing_capacity, topology.domain_counts, preferred_domain)
         self._regroup = regroup
         self._cautious = cautious
         self._machines: list[_Machine] = []

@@ -120,7 +120,7 @@ class Seating:
         if cheapest == min(fullest, lot.count):
             return fullest
         self._packer.torn = True
-        return cheapest if self._packer.thrifty else fullest
+        return cheapest if self._packer.cheapest_per_pod else fullest
 
     def _share(self, lot: Lot, places: Ints, limits: Ints, mixes: Sequence[_Mix | None]) -> None:
         """Puts what fits of a lot into these seats, first seat first; each takes at most its limit."""

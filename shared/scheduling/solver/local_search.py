@@ -16,6 +16,7 @@ import numpy as np
 from shared.scheduling.solver.domain_assignment import PendingGroup
 from shared.scheduling.solver.fit import Item, fill_options, front, holds, holds_each
 from shared.scheduling.solver.packing import Bin, Lot, OptionSet, as_item, fitting, lots_of, prices
+from shared.scheduling.solver.price_bound import PriceBound
 from shared.scheduling.solver.residual import Spare
 from shared.scheduling.state.min_values import satisfies_min_values
 
@@ -78,11 +79,14 @@ class Improver:
     def _improve(self, bins: list[Bin], weight: int) -> None:
         tried: set[tuple[object, ...]] = set()
         waste = self._waste(bins)
+        self._bound = PriceBound(self._launch_options, (self._weights == weight)[self._launch_options.template_of])
+        self._bounds_of_bins: dict[int, tuple[Floats, float, float]] = {}
         while self._budget > 0 and bins:
             ranked = nsmallest(max(_WORST, _ALL_AT_ONCE), bins, key=lambda b: (-waste[id(b)], b.content[0][1][0]))
             fewer = self._one_emptied(bins, ranked, weight) if len(bins) <= _ALL_AT_ONCE else None
             if fewer is not None:
                 bins, waste = fewer, self._waste(fewer)
+                self._bounds_of_bins.clear()
                 continue
             gained = False
             for chosen in self._subsets(ranked, len(bins)):
@@ -90,6 +94,8 @@ class Improver:
                 if key in tried:
                     continue
                 tried.add(key)
+                if not self._can_gain(chosen):
+                    continue
                 made = self._again(chosen, weight)
                 if self._budget <= 0:
                     gained = False
@@ -98,10 +104,29 @@ class Improver:
                     gone = {id(b) for b in chosen}
                     bins = [b for b in bins if id(b) not in gone] + made
                     waste.update(self._waste(made))
+                    for bin_ in made:
+                        self._bounds_of_bins.pop(id(bin_), None)
                     gained = True
                     break
             if not gained:
                 return
+
+    def _can_gain(self, chosen: Sequence[Bin]) -> bool:
+        """Whether the pods of these bins may cost less than they do."""
+        bounds = [self._bounds_of_bins.get(id(b)) or self._bound_of(b) for b in chosen]
+        shares = np.add.reduce([b[0] for b in bounds])
+        return max(float(shares.max()), max(b[1] for b in bounds)) < sum(b[2] for b in bounds) - _LEAST_GAIN
+
+    def _bound_of(self, bin_: Bin) -> tuple[Floats, float, float]:
+        total: Floats | float = 0.0
+        least = 0.0
+        for item, pods in bin_.content:
+            of = [self._bound.of(f, item.requests) for f in (_alternatives(item) or (item.feasibility,))]
+            total = total + np.minimum.reduce([o[0] for o in of]) * len(pods)
+            least = max(least, min(o[1] for o in of))
+        bound = (np.asarray(total), least, bin_.price(self._launch_options))
+        self._bounds_of_bins[id(bin_)] = bound
+        return bound
 
     def _one_emptied(self, bins: list[Bin], ranked: Sequence[Bin], weight: int) -> list[Bin] | None:
         """The bins after one of them, the worst first, was emptied into the others; None where that never pays."""
@@ -157,6 +182,10 @@ class Improver:
         tier = (self._weights == weight)[self._launch_options.template_of]
         counts = np.array([lot.count for lot in lots], np.int64)
         hosts = any(lot.feasibility.host.cap for lot in lots)
+        of = [self._bound.of(lot.feasibility, lot.requests) for lot in lots]
+        self._lot_bounds = np.stack([b[0] for b in of]), np.array([b[1] for b in of])
+        if float(self._least(counts[:, None])[0]) >= least:
+            return None
         plan = self._best(lots, counts, tier, before, hosts=hosts, first=first)
         if plan is None or plan.price >= least:
             return None
@@ -275,6 +304,8 @@ class Improver:
                 rest = counts - taken
                 if not taken.any() or not rest.any() or float(option_set.price[at]) >= limit:
                     continue
+                if float(option_set.price[at]) + float(self._least(rest[:, None])[0]) >= limit - _LEAST_GAIN:
+                    continue
                 some = self._best(lots, rest, tier, limit, hosts=hosts, first=False)
                 if some is not None and some.price + float(option_set.price[at]) < limit:
                     part = _Part(int(option_set.options[at]), option_set.custom, taken)
@@ -282,6 +313,11 @@ class Improver:
                         limit = some.price + float(option_set.price[at])
                         best = _Plan(limit, (part, *some.parts))
         return best
+
+    def _least(self, counts: Ints) -> Floats:
+        """A lower bound of the price of so many pods of each lot (lots x cases)."""
+        shares, machine = self._lot_bounds
+        return np.maximum((counts.T @ shares).max(1), np.where(counts > 0, machine[:, None], 0.0).max(0))
 
     def _filled(
         self, option_set: OptionSet, lots: Sequence[Lot], counts: Ints, *, hosts: bool, turned: bool

@@ -160,17 +160,17 @@ class OptionSet:
 class Packer:
     """Buys machines for items. Bins stay open, so that items that come later may use what room they have left.
 
-    ``thrifty``: of pods that bear few of their like on a host, so many come to one that a pod costs least, not as many
+    ``cheapest_per_pod``: of pods that bear few of their like on a host, so many come to one that a pod costs least, not as many
     as it bears; ``torn`` says whether that made, or would have made, a difference.
     """
 
     def __init__(
-        self, launch_options: LaunchOptions, limits: NodePoolLimits, *, strict: bool, thrifty: bool = False
+        self, launch_options: LaunchOptions, limits: NodePoolLimits, *, strict: bool, cheapest_per_pod: bool = False
     ) -> None:
         self.launch_options = launch_options
         self.limits = limits
         self.strict = strict
-        self.thrifty = thrifty
+        self.cheapest_per_pod = cheapest_per_pod
         self.torn = False
         self.bins: list[Bin] = []
         self._chosen: dict[object, list[tuple[Ints, Floats, int]]] = {}

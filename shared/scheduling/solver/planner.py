@@ -5,7 +5,6 @@ Holds what all rounds share: the ground, the counts of topology, the machines bo
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,70 +39,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-_FEW = 300
 _DOMAINS = 5
-"""So many zones, or values of other labels, are tried as the favourite."""
-_BUDGET = 1500
-"""How many fillings of an item into all rows second thoughts may take: some tens of milliseconds."""
-_BUDGET_OF_MANY = 80
-_HANDFUL = 60
-_BUDGET_OF_A_HANDFUL = 4000
-_IMPROVED = 2
-"""So many of the plans get second thoughts, the best."""
-_IMPROVED_OF_A_HANDFUL = 4
+"""So many zones, or values of other labels, are tried as the preferred domain."""
 _ALL = 1 << 30
-_ONE_BY_ONE = 5000
-"""Up to so many pods are also placed one by one where the counted plan leaves some without a place."""
-
-
-def best_plan(
-    checker: FeasibilityChecker,
-    spaces: Namespaces,
-    classes: Sequence[tuple[PodGroup, list[SizedPods]]],
-    policies: SchedulingPolicies,
-) -> Planner:
-    """The plan of a run: the counted one, or one that serves more pods, or as many for less.
-
-    Where zones may be chosen and pods are few, each zone is tried as the favourite. Where pods are left over, or rules
-    meet that counting serves badly, pods are placed one by one too.
-    """
-    counted = Planner(checker, spaces, classes, policies)
-    counted.run()
-    plans = [counted]
-    pods = counted.pods
-    domains = counted.choice_of_domains() if pods <= _FEW else ()
-    for favourite in domains:
-        plans.append(Planner(checker, spaces, classes, policies, favourite))
-        plans[-1].run()
-    if pods <= _FEW and any(p.packer.torn for p in plans):
-        for favourite in sorted({"", min(plans, key=Planner.rank).favourite}):
-            plans.append(Planner(checker, spaces, classes, policies, favourite, thrifty=True))
-            plans[-1].run()
-    left_out = pods <= _ONE_BY_ONE and counted.leaves_some_out()
-    if domains or left_out or (pods <= _FEW and counted.is_entangled()):
-        luckier = domains if left_out or counted.meets_two_rules() else ()
-        for cautious, favourite in product((False, True) if counted.limits.has_any() else (True,), (*luckier, "")):
-            plans.append(Planner(checker, spaces, classes, policies, favourite))
-            plans[-1].run_one_by_one(cautious=cautious)
-        plans = _fair(plans)
-    improved = _IMPROVED_OF_A_HANDFUL if pods <= _HANDFUL else _IMPROVED if pods <= _FEW else 1
-    tried = sorted(plans, key=Planner.rank)[:improved]
-    if pods <= _FEW and counted.meets_two_rules():
-        tried += [plan for plan in plans[-1:] if plan not in tried]
-    budget = _BUDGET_OF_A_HANDFUL if pods <= _HANDFUL else _BUDGET if pods <= _FEW else _BUDGET_OF_MANY
-    for plan in tried:
-        plan.improve(budget)
-    return min(tried, key=Planner.rank)
-
-
-def _fair(plans: Sequence[Planner]) -> list[Planner]:
-    """Without those that are unfair, of plans of which the last lets the largest pods in first, as Karpenter does.
-
-    A plan that leaves out a pod which that one has a place for must leave out less than a quarter as many.
-    """
-    known = plans[-1].left_out()
-    outs = [plan.left_out() for plan in plans]
-    return [plan for plan, out in zip(plans, outs, strict=True) if out <= known or len(out) * 4 < len(known)]
 
 
 class Planner:
@@ -115,12 +53,12 @@ class Planner:
         spaces: Namespaces,
         classes: Sequence[tuple[PodGroup, list[SizedPods]]],
         policies: SchedulingPolicies,
-        favourite: str = "",
+        preferred_domain: str = "",
         *,
-        thrifty: bool = False,
+        cheapest_per_pod: bool = False,
     ) -> None:
         self._checker = checker
-        self.favourite = favourite
+        self.preferred_domain = preferred_domain
         self.relaxed = 0
         self._policies = policies
         launch_options, state_nodes = checker.launch_options, checker.state_nodes
@@ -129,7 +67,10 @@ class Planner:
         self.existing_capacity = ExistingCapacity(state_nodes, launch_options.resources)
         self.limits = NodePoolLimits(launch_options, state_nodes)
         self.packer = Packer(
-            launch_options, self.limits, strict=policies.min_values_policy != "BestEffort", thrifty=thrifty
+            launch_options,
+            self.limits,
+            strict=policies.min_values_policy != "BestEffort",
+            cheapest_per_pod=cheapest_per_pod,
         )
         self.unplaced: list[PendingGroup] = []
         self._classes = classes
@@ -170,7 +111,7 @@ class Planner:
             self.packer,
             self._group,
             cautious=cautious,
-            favourite=self.favourite,
+            preferred_domain=self.preferred_domain,
         )
         self.unplaced = plan.run(waiting)
         self.relaxed = plan.relaxed
@@ -410,7 +351,7 @@ class Planner:
     def _deal(self, groups: Sequence[PendingGroup]) -> list[Item]:
         """Deals all groups out; those whose affinity is about pods without a place wait for these."""
         domains = self.topology.domain_counts
-        dealer = Dealer(self._checker, self.topology, self.existing_capacity, domains, self.favourite)
+        dealer = Dealer(self._checker, self.topology, self.existing_capacity, domains, self.preferred_domain)
         queue = sorted(groups, key=self._urgency)
         while queue:
             later: list[PendingGroup] = []
@@ -446,7 +387,7 @@ class Planner:
 
     def _urgency(self, group: PendingGroup) -> tuple[bool, bool, bool, list[int], str]:
         feasibility = Dealer(
-            self._checker, self.topology, self.existing_capacity, self.topology.domain_counts, self.favourite
+            self._checker, self.topology, self.existing_capacity, self.topology.domain_counts, self.preferred_domain
         ).feasibility(group, ())
         biggest = group.sizes[0][0]
         settled = not (group.rules.topology_spread or group.rules.anti_affinity or group.rules.affinity)
