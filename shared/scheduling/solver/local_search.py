@@ -115,7 +115,7 @@ class Improver:
         """Whether the pods of these bins may cost less than they do."""
         bounds = [self._bounds_of_bins.get(id(b)) or self._bound_of(b) for b in chosen]
         shares = np.add.reduce([b[0] for b in bounds])
-        return max(float(shares.max()), max(b[1] for b in bounds)) < sum(b[2] for b in bounds) - _LEAST_GAIN
+        return max(float(shares.max()), *(b[1] for b in bounds)) < sum(b[2] for b in bounds) - _LEAST_GAIN
 
     def _bound_of(self, bin_: Bin) -> tuple[Floats, float, float]:
         total: Floats | float = 0.0
@@ -317,7 +317,8 @@ class Improver:
     def _least(self, counts: Ints) -> Floats:
         """A lower bound of the price of so many pods of each lot (lots x cases)."""
         shares, machine = self._lot_bounds
-        return np.maximum((counts.T @ shares).max(1), np.where(counts > 0, machine[:, None], 0.0).max(0))
+        bound: Floats = np.maximum((counts.T @ shares).max(1), np.where(counts > 0, machine[:, None], 0.0).max(0))
+        return bound
 
     def _filled(
         self, option_set: OptionSet, lots: Sequence[Lot], counts: Ints, *, hosts: bool, turned: bool

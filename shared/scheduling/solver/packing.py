@@ -160,8 +160,8 @@ class OptionSet:
 class Packer:
     """Buys machines for items. Bins stay open, so that items that come later may use what room they have left.
 
-    ``cheapest_per_pod``: of pods that bear few of their like on a host, so many come to one that a pod costs least, not as many
-    as it bears; ``torn`` says whether that made, or would have made, a difference.
+    ``cheapest_per_pod``: of pods of which a host may run only a few, as many share a host as makes a pod cheapest, not
+    as many as may; ``torn`` says whether that makes a difference.
     """
 
     def __init__(

@@ -29,6 +29,9 @@ _SEARCH_STEPS_MANY_PODS = 80
 _FIRST_FIT_PODS = 5000
 """Up to so many pods, first fit is tried where the counted plan leaves some out."""
 
+_IMPROVED_AT_LIMITS = 4
+"""Where NodePool limits leave pods out, so many plans are improved: smaller nodes may leave capacity for them."""
+
 
 def best_plan(
     checker: FeasibilityChecker,
@@ -45,20 +48,23 @@ def best_plan(
     counted.run()
     plans = [counted]
     few = counted.pods <= _FEW_PODS
-    if few:
-        for domain in counted.choice_of_domains():
-            plans.append(plan(domain))
-            plans[-1].run()
-        if any(p.packer.torn for p in plans):
-            plans.append(plan(min(plans, key=Planner.rank).preferred_domain, cheapest_per_pod=True))
-            plans[-1].run()
-    if (counted.pods <= _FIRST_FIT_PODS and counted.leaves_some_out()) or (few and counted.is_entangled()):
+    domains = counted.choice_of_domains() if few else ()
+    for domain in domains:
+        plans.append(plan(domain))
+        plans[-1].run()
+    if few and any(p.packer.torn for p in plans):
+        plans.append(plan(min(plans, key=Planner.rank).preferred_domain, cheapest_per_pod=True))
+        plans[-1].run()
+    leaves_out = counted.pods <= _FIRST_FIT_PODS and counted.leaves_some_out()
+    limited = leaves_out and counted.limits.has_any()
+    if leaves_out or (few and counted.is_entangled()):
         for cautious in (False, True) if counted.limits.has_any() else (True,):
-            plans.append(plan())
-            plans[-1].run_one_by_one(cautious=cautious)
+            for domain in (*domains, "") if limited else ("",):
+                plans.append(plan(domain))
+                plans[-1].run_one_by_one(cautious=cautious)
         plans = _fair(plans)
-    improved = [min(plans, key=Planner.rank)]
-    if few and counted.meets_two_rules() and plans[-1] is not improved[0]:
+    improved = sorted(plans, key=Planner.rank)[: _IMPROVED_AT_LIMITS if few and limited else 1]
+    if few and counted.meets_two_rules() and plans[-1] not in improved:
         improved.append(plans[-1])
     for candidate in improved:
         candidate.improve(_SEARCH_STEPS if few else _SEARCH_STEPS_MANY_PODS)

@@ -65,7 +65,7 @@ class PriceBound:
 def _mixes(launch_options: LaunchOptions) -> Floats:
     """The mixes of resources, one a row, scaled to the largest machine."""
     largest = np.maximum(launch_options.free.max(0, initial=1), 1).astype(np.float64)
-    alone = np.eye(len(largest)) / largest
+    alone: Floats = np.eye(len(largest)) / largest
     names = launch_options.resources
     if "cpu" not in names or "memory" not in names:
         return alone
