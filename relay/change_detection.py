@@ -26,6 +26,7 @@ from shared.cluster import resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Self
 
     from shared.cluster.resources import Resource
 
@@ -47,6 +48,19 @@ class _NodeState(NamedTuple):
     ready: bool
     taints: frozenset[tuple[str, str, str]]
     allocatable: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of_node(cls, node: WatchedNode) -> Self:
+        return cls(
+            managed=node.is_managed,
+            ready=node.is_ready,
+            taints=frozenset((t.key, t.value, t.effect) for t in node.spec.taints),
+            allocatable=frozenset((name, str(amount)) for name, amount in node.status.allocatable.items()),
+        )
+
+    def differs_from(self, before: _NodeState) -> bool:
+        """Whether readiness or allocatable changed, or a taint was removed."""
+        return self.ready != before.ready or bool(before.taints - self.taints) or self.allocatable != before.allocatable
 
 
 class ChangeDetector:
@@ -157,21 +171,9 @@ class ChangeDetector:
         key = node.key
         initializing = node.is_managed and not node.is_initialized
         before = self._nodes.get(key)
-        after = _NodeState(
-            managed=node.is_managed,
-            ready=node.is_ready,
-            taints=frozenset((t.key, t.value, t.effect) for t in node.spec.taints),
-            allocatable=frozenset((name, str(amount)) for name, amount in node.status.allocatable.items()),
-        )
+        after = _NodeState.of_node(node)
         self._nodes[key] = after
-        if before is None:
-            changed = after_first_list or initializing
-        else:
-            changed = (
-                before.ready != after.ready
-                or bool(before.taints - after.taints)
-                or before.allocatable != after.allocatable
-            )
+        changed = (after_first_list or initializing) if before is None else after.differs_from(before)
         self._set_unresolved(hints.NODES_CHANGED, key, unresolved=initializing and not node.is_deleting)
         if changed:
             yield ReconcileRequest(hints.NODES_CHANGED, key)

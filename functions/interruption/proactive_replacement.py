@@ -131,20 +131,24 @@ class _Planner:
                 Replacement(claim=claim, node=node_name, deadline=deadline, forced=True, at_risk=at_risk)
             )
             self._disruptions_allowed[pool] = self._disruptions_allowed.get(pool, 0) - 1
-            return
+        elif (start is not None or self._policy_replaces(pool, node)) and self._may_disrupt(pool, node, start):
+            self._disruptions_allowed[pool] -= 1
+            if start is None:
+                self._at_risk_allowed[pool] -= 1
+            self.replacements.append(Replacement(claim=claim, node=node_name, deadline=start, at_risk=at_risk))
+
+    def _policy_replaces(self, pool: str, node: Node | None) -> bool:
+        """Whether the NodePool's policy replaces a node at risk; a node that it cordons is added to ``cordon``."""
         policy = self._policies.get(pool, RebalancePolicy.IGNORE)
-        if start is None and policy is RebalancePolicy.CORDON and node is not None and not node.spec.unschedulable:
+        if policy is RebalancePolicy.CORDON and node is not None and not node.spec.unschedulable:
             self.cordon.append(node)
-        if start is None and policy is not RebalancePolicy.REPLACE:
-            return
+        return policy is RebalancePolicy.REPLACE
+
+    def _may_disrupt(self, pool: str, node: Node | None, maintenance_start: datetime | None) -> bool:
+        """Whether the limits of the NodePool and the do-not-disrupt annotations allow one more replacement."""
         if self._disruptions_allowed.get(pool, 0) < 1 or self._is_protected(node):
-            return
-        if start is None:
-            if self._at_risk_allowed.get(pool, 0) < 1:
-                return
-            self._at_risk_allowed[pool] -= 1
-        self._disruptions_allowed[pool] -= 1
-        self.replacements.append(Replacement(claim=claim, node=node_name, deadline=start, at_risk=at_risk))
+            return False
+        return maintenance_start is not None or self._at_risk_allowed.get(pool, 0) >= 1
 
     def _is_protected(self, node: Node | None) -> bool:
         """Whether the node or one of its pods has the do-not-disrupt annotation."""

@@ -280,20 +280,13 @@ class Client:
             attempt += 1
             try:
                 return self._send(method, path, body, query, content_type, read_seconds, stream=stream)
-            except errors.TooManyRequestsError as error:
-                if error.status in never_retry or attempt >= self._attempts:
+            except (errors.TooManyRequestsError, errors.UnavailableError) as error:
+                retryable = _is_retryable(error, may_repeat=may_repeat, never_retry=never_retry)
+                if not retryable or attempt >= self._attempts:
                     raise
-                wait = error.retry_after or 0.0
-            except _NeverSentError:
-                if attempt >= self._attempts:
-                    raise
-                wait = 0.0
-            except errors.UnavailableError as error:
-                if not may_repeat or error.status in never_retry or attempt >= self._attempts:
-                    raise
-                wait = error.retry_after or 0.0
+                retry_after = error.retry_after or 0.0
             backoff = min(_INITIAL_BACKOFF * 2**attempt, _MAX_BACKOFF) * self._jitter()
-            (self._sleep or runtime.current().sleep)(max(min(wait, _MAX_BACKOFF), backoff))
+            (self._sleep or runtime.current().sleep)(max(min(retry_after, _MAX_BACKOFF), backoff))
 
     def _send(
         self,
@@ -334,6 +327,14 @@ class Client:
 
 class _NeverSentError(errors.UnavailableError):
     """No connection was made, so nothing was changed: any request may be repeated."""
+
+
+def _is_retryable(error: errors.ApiError, *, may_repeat: bool, never_retry: frozenset[int]) -> bool:
+    if isinstance(error, _NeverSentError):
+        return True
+    if error.status in never_retry:
+        return False
+    return may_repeat or isinstance(error, errors.TooManyRequestsError)
 
 
 def json_body(obj: Struct | Mapping[str, Any]) -> dict[str, Any]:

@@ -120,14 +120,8 @@ def from_response(code: int, body: bytes, *, retry_after: str | None = None) -> 
     ``body`` is a ``Status`` object, or plain text from a proxy or the API server's mux; ``retry_after`` is the value of
     the Retry-After header.
     """
-    try:
-        status = msgspec.json.decode(body, type=_Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        status = _Status(message=body.decode(errors="replace")[:_MAX_TEXT_LENGTH].strip())
+    status = _decode_status(body)
     details = status.details or _Details()
-    retry_seconds: float | None = float(details.retry_after) if details.retry_after else None
-    if retry_after is not None and retry_after.isdigit():
-        retry_seconds = float(retry_after)
     error_type = _TYPE_BY_CODE.get(code, UnavailableError if code >= _SERVER_ERROR else ApiError)
     if code == _CONFLICT and status.reason == "AlreadyExists":
         error_type = AlreadyExistsError
@@ -136,8 +130,22 @@ def from_response(code: int, body: bytes, *, retry_after: str | None = None) -> 
         status.reason or ("BadRequest" if code == _BAD_REQUEST else "Unknown"),
         status.message or "no explanation given",
         causes=tuple(details.causes or ()),
-        retry_after=retry_seconds,
+        retry_after=_retry_seconds(details, retry_after),
     )
+
+
+def _decode_status(body: bytes) -> _Status:
+    try:
+        return msgspec.json.decode(body, type=_Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Status(message=body.decode(errors="replace")[:_MAX_TEXT_LENGTH].strip())
+
+
+def _retry_seconds(details: _Details, header: str | None) -> float | None:
+    """The Retry-After header if it is a number, else what the ``Status`` says."""
+    if header is not None and header.isdigit():
+        return float(header)
+    return float(details.retry_after) if details.retry_after else None
 
 
 def from_watch_event(body: bytes) -> ApiError:
