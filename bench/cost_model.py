@@ -126,10 +126,10 @@ class Month:
         return sum(self.count(f"{name} invocations") for name in function_sizes.FUNCTIONS)
 
     def _messages(self) -> list[Line]:
-        fifo = [name for name in function_sizes.FEEDS if name == function_sizes.PROVISIONER]
-        standard = [name for name in function_sizes.FEEDS if name not in fifo]
+        fifo = [name for name in function_sizes.QUEUES if name == function_sizes.PROVISIONER]
+        standard = [name for name in function_sizes.QUEUES if name not in fifo]
         sent = self.count("sent") + self.count("call sqs SendMessage")
-        taken = {name: 2 * self.count(f"{name} invocations") for name in function_sizes.FEEDS}
+        taken = {name: 2 * self.count(f"{name} invocations") for name in function_sizes.QUEUES}
         idle = f"{_POLLS:,.0f} empty receives a queue"
         return [
             Line("the FIFO queue", _POLLS + sum(taken[n] for n in fifo), prices.FIFO_REQUEST, idle),

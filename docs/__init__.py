@@ -1,1 +1,1 @@
-"""The pages of docs that are written from code: ``python -m docs.generate``."""
+"""Generates the pages of docs/ that follow from the code: ``python -m docs.generate``."""

@@ -18,37 +18,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-_REASON_AT = {"record": 2, "delete_nodeclaim": 1, "NotFoundError": 0, "EventReason": 0}
-"""The calls that a reason is said in, and which of their arguments it is."""
-_MADE_ELSEWHERE = {"reason", "event", "why.reason", "*obstacle"} | {
-    f"{what}.reason" for what in ("condition", "error", "failed", "drain", "notice")
+_REASON_ARGUMENT = {"record": 2, "delete_nodeclaim": 1, "NotFoundError": 0, "EventReason": 0}
+"""The calls that have a reason, and the index of that argument."""
+_CREATED_ELSEWHERE = {"reason", "event", "why.reason", "*obstacle"} | {
+    f"{name}.reason" for name in ("condition", "error", "failed", "drain", "notice")
 }
-"""What such a call may pass instead: reasons that are made by an ``EventReason`` or by another of these calls."""
+"""Arguments whose reasons an ``EventReason`` or another of these calls creates."""
 _CAMEL = re.compile(r"[A-Z][A-Za-z]+")
 
 
 class UnknownReasonError(RuntimeError):
-    """A call records an event with a reason that can't be found by reading the code."""
+    """A call records an event with a reason that can't be found in the code."""
 
 
 def page() -> str:
-    """Every event that Tenon writes."""
-    found = reasons()
-    complete("event", found, set(EVENTS))
+    """All events that Tenon records."""
+    event_reasons = reasons()
+    complete("event", event_reasons, set(EVENTS))
     return "\n".join(
         [
             "# Events",
             "",
             (
-                "On the object that they are about: `kubectl describe`, or "
-                "`kubectl get events -A --field-selector reportingComponent=tenon`. The same thing said again within "
-                "five minutes is not written again; later it is one event with a count."
+                "Tenon records events on the objects that they are about: see `kubectl describe`, or "
+                "`kubectl get events -A --field-selector reportingComponent=tenon`. The same event is not recorded "
+                "again within five minutes; later its count is increased."
             ),
             "",
-            *table(("reason", "meaning"), [(f"`{reason}`", EVENTS[reason]) for reason in sorted(found)]),
+            *table(("reason", "meaning"), [(f"`{reason}`", EVENTS[reason]) for reason in sorted(event_reasons)]),
             "",
             (
-                "What EC2 refuses for a NodeClaim is told by EC2's own error code without its dots, such as "
+                "If EC2 refuses a launch, the reason is EC2's error code without its dots, such as "
                 "`InsufficientInstanceCapacity` or `UnauthorizedOperation`."
             ),
         ]
@@ -59,34 +59,34 @@ def reasons() -> set[str]:
     """The reasons of all events in the code.
 
     Raises:
-        UnknownReasonError: one can't be found.
+        UnknownReasonError: a call's reason can't be found.
     """
-    found: set[str] = set()
+    event_reasons: set[str] = set()
     for path in sorted([*(ROOT / "shared").rglob("*.py"), *(ROOT / "functions").rglob("*.py")]):
-        for call, argument in _said(ast.parse(path.read_text(encoding="utf-8"))):
+        for call, argument in _calls_with_reason(ast.parse(path.read_text(encoding="utf-8"))):
             literals = {
                 n.value
                 for n in ast.walk(argument)
                 if isinstance(n, ast.Constant) and isinstance(n.value, str) and _CAMEL.fullmatch(n.value)
             }
-            if not literals and ast.unparse(argument) not in _MADE_ELSEWHERE:
+            if not literals and ast.unparse(argument) not in _CREATED_ELSEWHERE:
                 where = f"{path.relative_to(ROOT)}:{call.lineno}"
-                raise UnknownReasonError(f"{where}: make the reason {ast.unparse(argument)} an EventReason")
-            found |= literals
-    return found
+                raise UnknownReasonError(f"{where}: the reason {ast.unparse(argument)} must be an EventReason")
+            event_reasons |= literals
+    return event_reasons
 
 
-def _said(tree: ast.AST) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """Calls that say a reason, and the argument that is it."""
+def _calls_with_reason(tree: ast.AST) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """Calls with a reason, and the argument that is the reason."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        at = _REASON_AT.get(name)
-        # A message and more belong to it: what has only one argument and is no EventReason is another's.
-        if at is None or (name != "EventReason" and len(node.args) < at + 2 and not _starred(node)):
+        index = _REASON_ARGUMENT.get(name)
+        # Such a call also has a message: with fewer arguments it is a call of another function of that name.
+        if index is None or (name != "EventReason" and len(node.args) < index + 2 and not _starred(node)):
             continue
-        yield node, node.args[min(at, len(node.args) - 1)]
+        yield node, node.args[min(index, len(node.args) - 1)]
 
 
 def _starred(call: ast.Call) -> bool:

@@ -1,8 +1,8 @@
-"""Writes the pages that follow from the code: ``python -m docs.generate``; ``--check`` only compares.
+"""Generates the pages that follow from the code: ``python -m docs.generate``; ``--check`` only compares.
 
-Kinds come from their CustomResourceDefinitions, permissions from the synthesised template, settings from each
-function's own model, metrics from shared/metrics.py, events from where they are recorded, costs from what was measured.
-What the code can't say of itself is in docs/descriptions.py; a meaning that is missing or left over is an error.
+Sources are the CustomResourceDefinitions, the synthesised template (permissions), each function's settings, the metrics
+in shared/metrics.py, the code that records events, and measurements (costs). docs/descriptions.py has the descriptions
+that the code doesn't have; a description that is missing or unused is an error.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _NOTICE = "<!-- Written by docs/generate.py; change what it reads, then run `mak
 
 def pages() -> dict[str, str]:
     """Every page, by its path in docs."""
-    found = {f"reference/{d['spec']['names']['kind'].lower()}.md": kinds_page.page(d) for d in crds.load()}
-    found |= {
+    texts = {f"reference/{d['spec']['names']['kind'].lower()}.md": kinds_page.page(d) for d in crds.load()}
+    texts |= {
         "reference/metrics.md": _metrics(),
         "reference/settings.md": _settings(),
         "reference/events.md": events_page.page(),
         "reference/iam.md": iam_page.page(),
         "cost-model.md": cost_model.page(),
     }
-    return {name: _NOTICE + text.rstrip() + "\n" for name, text in found.items()}
+    return {name: _NOTICE + text.rstrip() + "\n" for name, text in texts.items()}
 
 
 def _metrics() -> str:
@@ -44,9 +44,9 @@ def _metrics() -> str:
             "",
             (
                 f"In CloudWatch, namespace `{metrics.NAMESPACE}`, with the one dimension `{metrics.SERVICE}` (the "
-                "function). They are written with the log lines (embedded metric format), so they cost no calls; a "
-                "count of nothing isn't written. What is asked for by NodePool, instance type or node is in the log "
-                "lines themselves; the dashboard has the queries."
+                "function). They are written as log lines (embedded metric format), so they need no API calls; zero "
+                "counts are not written. Values by NodePool, instance type or node are in the log lines; the "
+                "dashboard has the queries."
             ),
             "",
             *table(("metric", "by", "unit", "statistic", "meaning"), rows),
@@ -55,7 +55,7 @@ def _metrics() -> str:
 
 
 def _settings() -> str:
-    lines = ["# Settings", "", "## Of a deployment", "", "As `-c KEY=VALUE` of `cdk deploy`, or in `cdk.json`.", ""]
+    lines = ["# Settings", "", "## Of a deployment", "", "With `-c KEY=VALUE` of `cdk deploy`, or in `cdk.json`.", ""]
     complete("context key", set(stack_options.KEYS), set(CONTEXT))
     lines += table(("key", "meaning"), [(f"`{key}`", CONTEXT[key]) for key in stack_options.KEYS])
     used: dict[str, list[str]] = defaultdict(list)
@@ -63,28 +63,36 @@ def _settings() -> str:
         for name in functions.setting_names(function):
             used[name].append(function)
     complete("setting", set(used), set(SETTINGS_MEANINGS))
-    lines += ["", "## Of the functions", "", "Environment variables; the stack sets exactly those that it reads.", ""]
-    read = [(f"`{settings.variable(n)}`", ", ".join(by), SETTINGS_MEANINGS[n]) for n, by in sorted(used.items())]
-    lines += table(("variable", "read by", "meaning"), read)
-    lines += ["", "## Sizes", "", "In `infra/function_sizes.py`, with the reason for each.", ""]
-    large = [
+    lines += [
+        "",
+        "## Of the functions",
+        "",
+        "Environment variables. The stack sets those that each function reads.",
+        "",
+    ]
+    setting_rows = [
+        (f"`{settings.variable(n)}`", ", ".join(by), SETTINGS_MEANINGS[n]) for n, by in sorted(used.items())
+    ]
+    lines += table(("variable", "read by", "meaning"), setting_rows)
+    lines += ["", "## Sizes", "", "In `infra/function_sizes.py`, each with its reason.", ""]
+    size_rows = [
         (name, f"{s.memory} MiB", f"{s.timeout} s", "the account's" if s.reserved is None else str(s.reserved))
         for name, s in function_sizes.SIZES.items()
     ]
-    return "\n".join([*lines, *table(("function", "memory", "time-out", "reserved concurrency"), large)])
+    return "\n".join([*lines, *table(("function", "memory", "timeout", "reserved concurrency"), size_rows)])
 
 
 def stale() -> list[str]:
-    """The pages that are not what the code says, by their path in docs."""
-    return [name for name, text in pages().items() if not _is(DOCS / name, text)]
+    """The pages that differ from the code, by their path in docs."""
+    return [name for name, text in pages().items() if not _is_current(DOCS / name, text)]
 
 
-def _is(path: Path, text: str) -> bool:
+def _is_current(path: Path, text: str) -> bool:
     return path.exists() and path.read_text(encoding="utf-8") == text
 
 
 def main() -> int:
-    """Write the pages, or with ``--check`` say which are not current (exit code 1)."""
+    """Write the pages, or with ``--check`` list those that are not current (exit code 1)."""
     if "--check" in sys.argv[1:]:
         names = stale()
         if names:
@@ -93,7 +101,7 @@ def main() -> int:
     for name, text in pages().items():
         path = DOCS / name
         path.parent.mkdir(exist_ok=True)
-        if not _is(path, text):
+        if not _is_current(path, text):
             path.write_text(text, encoding="utf-8")
     return 0
 

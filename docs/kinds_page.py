@@ -1,4 +1,4 @@
-"""The pages of the kinds that users write, field by field from their CustomResourceDefinitions."""
+"""Pages of the kinds that users write, field by field, from their CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def page(definition: Mapping[str, Any]) -> str:
-    """One kind: every version's fields with type, default and meaning."""
+    """The page of one kind: the fields of every version with type, default and description."""
     spec = definition["spec"]
     lines = [f"# {spec['names']['kind']}", ""]
     several = len(spec["versions"]) > 1
@@ -31,10 +31,10 @@ def page(definition: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _fields(schema: Mapping[str, Any], above: str) -> Iterator[tuple[str, str, str, str]]:
+def _fields(schema: Mapping[str, Any], parent: str) -> Iterator[tuple[str, str, str, str]]:
     required = set(schema.get("required", ()))
     for name, field in sorted(schema.get("properties", {}).items()):
-        path = f"{above}.{name}" if above else name
+        path = f"{parent}.{name}" if parent else name
         inner = field.get("items", field) if field.get("type") == "array" else field
         type_ = f"list of {inner.get('type', 'any')}" if field.get("type") == "array" else _type(field)
         yield f"`{path}`", type_, _default(field, is_required=name in required), _meaning(field)
@@ -57,11 +57,11 @@ def _default(field: Mapping[str, Any], *, is_required: bool) -> str:
 
 
 def _meaning(field: Mapping[str, Any]) -> str:
-    said = [field.get("description", "")]
+    sentences = [field.get("description", "")]
     if "enum" in field:
-        said.append("One of " + ", ".join(f"`{v}`" for v in field["enum"]) + ".")
+        sentences.append("One of " + ", ".join(f"`{v}`" for v in field["enum"]) + ".")
     bounds = {"minimum": "At least", "maximum": "At most", "minItems": "At least", "maxItems": "At most"}
-    said += [f"{word} {field[key]}." for key, word in bounds.items() if key in field]
+    sentences += [f"{word} {field[key]}." for key, word in bounds.items() if key in field]
     rules = field.get("x-kubernetes-validations", ())
-    said += [f"{rule['message'][0].upper()}{rule['message'][1:]}." for rule in rules]
-    return " ".join(part for part in said if part)
+    sentences += [f"{rule['message'][0].upper()}{rule['message'][1:]}." for rule in rules]
+    return " ".join(sentence for sentence in sentences if sentence)

@@ -1,4 +1,4 @@
-"""Tables and code as Markdown, and the check that what the code has and what is said of it are the same."""
+"""Markdown tables, and the check that descriptions are complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class IncompleteError(RuntimeError):
-    """Something in the code has no meaning said here, or the other way round."""
+    """Something in the code has no description, or a description is unused."""
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> list[str]:
@@ -21,17 +21,15 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> list[str
     ]
 
 
-def complete(what: str, in_code: set[str], said: set[str]) -> None:
-    """See that both are the same.
+def complete(kind: str, in_code: set[str], described: set[str]) -> None:
+    """Check that everything in the code has a description, and nothing else has.
 
     Raises:
-        IncompleteError: they aren't; the text names what differs.
+        IncompleteError: they differ; the message names what.
     """
-    missing, stale = sorted(in_code - said), sorted(said - in_code)
-    if missing or stale:
-        raise IncompleteError(
-            f"docs/descriptions.py: {what} without a meaning: {missing}; meaning without one: {stale}"
-        )
+    missing, unused = sorted(in_code - described), sorted(described - in_code)
+    if missing or unused:
+        raise IncompleteError(f"docs/descriptions.py: {kind} without description: {missing}; unused: {unused}")
 
 
 def _cell(value: object) -> str:

@@ -2,6 +2,6 @@
 
 import os
 
-# The CDK's runtime prints a banner on every Node.js release that nears its end of life; what `make` checks is enough.
-# It reads this once, when aws_cdk is imported, so the variable is set before any module of ours imports it.
+# The CDK's runtime prints a banner for Node.js releases that are near their end of life; `make` checks the version.
+# The variable is read once, when aws_cdk is imported, so it is set before any module here imports it.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")

@@ -1,7 +1,7 @@
-"""What cdk-nag's rules (AwsSolutions, Serverless) find in the stack and we leave as it is, each with its reason.
+"""Findings of cdk-nag's rules (AwsSolutions, Serverless) that are accepted, each with its reason.
 
-The rules run in the tests; an acknowledgment holds for one part of the stack only, so that a new finding of the same
-kind elsewhere is still found.
+The rules run in the tests. An acknowledgment only holds for one part of the stack, so the same finding elsewhere still
+fails.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
     from constructs import IConstruct
 
-    from infra.kubectl_apply import ClusterSide
+    from infra.kubectl_apply import KubectlApply
     from infra.queues import Queues
 
 _REGIONAL = "arn:<AWS::Partition>:ec2:<AWS::Region>"
 _OWN = f"{_REGIONAL}:<AWS::AccountId>"
 _GLOBAL = "arn:<AWS::Partition>:iam::<AWS::AccountId>"
 
-_USED = "what a launch uses, of any account (AWS's images, shared subnets); launching also needs tags on what it makes"
-_MADE = "ids are made by EC2; the request or the resource must carry the cluster's tag"
+_LAUNCH_INPUT = "resources that launches use, of any account (AWS's images, shared subnets); new resources require tags"
+_EC2_IDS = "EC2 assigns the ids; the request or the resource must have the cluster's tag"
 
 
-_CDKS = "the CDK's own provider of kubectl, which runs while deploying only; we change nothing in it"
+_CDK_PROVIDER = "the CDK's kubectl provider, which only runs during deployments; it is used unchanged"
 _BASIC = "arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
 _REGISTRY = "arn:<AWS::Partition>:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
 _PUBLIC = (
@@ -37,29 +37,29 @@ _PUBLIC = (
     '":iam::aws:policy/AmazonElasticContainerRegistryPublicReadOnly"]]},{"Ref":"AWS::NoValue"}]}'
 )
 _PROVIDER = {
-    **{f"AwsSolutions::AwsSolutions-IAM4[Policy::{policy}]": _CDKS for policy in (_BASIC, _REGISTRY, _PUBLIC)},
-    "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "Lambda's own network interfaces, where the endpoint is private",
-    "AwsSolutions::AwsSolutions-L1": _CDKS,
-    "Serverless::Serverless-LambdaDLQ": "invoked by CloudFormation, which waits for its answer and rolls back without",
-    "Serverless::Serverless-LambdaDefaultMemorySize": _CDKS,
-    "Serverless::Serverless-LambdaLatestVersion": _CDKS,
-    "Serverless::Serverless-LambdaTracing": _CDKS,
+    **{f"AwsSolutions::AwsSolutions-IAM4[Policy::{policy}]": _CDK_PROVIDER for policy in (_BASIC, _REGISTRY, _PUBLIC)},
+    "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "Lambda's network interfaces, if the cluster endpoint is private",
+    "AwsSolutions::AwsSolutions-L1": _CDK_PROVIDER,
+    "Serverless::Serverless-LambdaDLQ": "CloudFormation invokes it and waits for its response",
+    "Serverless::Serverless-LambdaDefaultMemorySize": _CDK_PROVIDER,
+    "Serverless::Serverless-LambdaLatestVersion": _CDK_PROVIDER,
+    "Serverless::Serverless-LambdaTracing": _CDK_PROVIDER,
 }
 
 
 def _wildcards(cluster: str) -> dict[str, str]:
     return {
-        "*": "each statement's reason is in permissions.WILDCARDS; they only read",
+        "*": "permissions.WILDCARDS has the reason of each statement; they only read",
         "arn:<AWS::Partition>:ssm:<AWS::Region>::parameter/aws/service/*": "AWS's public parameters, AMIs among them",
-        f"{_GLOBAL}:role/*": "to look up the profile of a role that a node class names; reading only",
-        f"{_GLOBAL}:instance-profile/*": "to see whether a profile that a node class names is there; reading only",
-        f"{_GLOBAL}:instance-profile/tenon-{cluster}-*": "profiles made here, named by a hash of their role",
-        "<{catalog}.Arn>/*": "the bucket holds the catalog and nothing else",
+        f"{_GLOBAL}:role/*": "finds the instance profile of a node class's role; read-only",
+        f"{_GLOBAL}:instance-profile/*": "checks that a node class's instance profile exists; read-only",
+        f"{_GLOBAL}:instance-profile/tenon-{cluster}-*": "profiles that Tenon creates, named by a hash of their role",
+        "<{catalog}.Arn>/*": "the bucket only holds the catalog",
         **{
-            f"{_REGIONAL}:*:{name}/*": _USED
+            f"{_REGIONAL}:*:{name}/*": _LAUNCH_INPUT
             for name in ("capacity-reservation", "image", "placement-group", "security-group", "snapshot", "subnet")
         },
-        **{f"{_OWN}:{name}/*": _MADE for name in (*LAUNCHED, "launch-template")},
+        **{f"{_OWN}:{name}/*": _EC2_IDS for name in (*LAUNCHED, "launch-template")},
     }
 
 
@@ -69,21 +69,21 @@ def acknowledge(
     functions: IConstruct,
     nodes: IConstruct,
     queues: Queues,
-    state: IConstruct,
-    side: ClusterSide | None,
+    storage: IConstruct,
+    kubectl: KubectlApply | None,
     catalog_id: str,
 ) -> None:
-    """Say what is meant to be so. ``catalog_id`` is the logical id of the catalog's bucket."""
-    latest = "Python 3.13 until every locked package has wheels for a newer one"
-    _say(
+    """Acknowledge the findings. ``catalog_id`` is the logical id of the catalog bucket."""
+    latest = "Python 3.13 until all locked packages have wheels for a newer version"
+    _acknowledge(
         functions,
         {
             "AwsSolutions::AwsSolutions-L1": latest,
             "Serverless::Serverless-LambdaLatestVersion": latest,
-            "Serverless::Serverless-LambdaTracing": "costs a dollar a month: by -c tracing=active; logs carry the ids",
-            "Serverless::Serverless-LambdaDLQ": "the failure destination keeps the same event, and the error with it",
+            "Serverless::Serverless-LambdaTracing": "optional (-c tracing=active): it costs a dollar a month",
+            "Serverless::Serverless-LambdaDLQ": "the failure destination keeps the event and the error",
             "Serverless::Serverless-LambdaEventSourceMappingDestination": (
-                "SQS sources have none: what fails goes to the queue's own dead-letter queue"
+                "SQS event sources have none: failed messages go to the queue's own dead-letter queue"
             ),
             **{
                 f"AwsSolutions::AwsSolutions-IAM5[Resource::{resource.format(catalog=catalog_id)}]": reason
@@ -91,30 +91,33 @@ def acknowledge(
             },
         },
     )
-    _say(
+    _acknowledge(
         nodes,
         {
             f"AwsSolutions::AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]": (
-                "the policies that AWS asks for on every EKS node, kept current by AWS"
+                "AWS requires these policies for EKS nodes and keeps them current"
             )
             for name in POLICIES
         },
     )
-    _say(queues.undelivered, {"AwsSolutions::AwsSolutions-SQS3": "the dead-letter queue of EventBridge and Lambda"})
+    _acknowledge(
+        queues.undelivered, {"AwsSolutions::AwsSolutions-SQS3": "it is the dead-letter queue of EventBridge and Lambda"}
+    )
     for queue in (*queues.dead_letters.values(), queues.undelivered):
-        _say(queue, {"Serverless::Serverless-SQSRedrivePolicy": "a dead-letter queue itself"})
-    if side is not None:
-        _say(
-            side.provider, _PROVIDER | {f"AwsSolutions::AwsSolutions-IAM5[Resource::<{side.handler_id}.Arn>:*]": _CDKS}
+        _acknowledge(queue, {"Serverless::Serverless-SQSRedrivePolicy": "it is a dead-letter queue"})
+    if kubectl is not None:
+        _acknowledge(
+            kubectl.provider,
+            _PROVIDER | {f"AwsSolutions::AwsSolutions-IAM5[Resource::<{kubectl.handler_id}.Arn>:*]": _CDK_PROVIDER},
         )
-    _say(
-        state,
+    _acknowledge(
+        storage,
         {
-            "AwsSolutions::AwsSolutions-DDB3": "the table keeps only what may be lost and expires",
-            "AwsSolutions::AwsSolutions-S1": "one public price list, read and written by our functions only",
+            "AwsSolutions::AwsSolutions-DDB3": "the table only holds data that may be lost and expires",
+            "AwsSolutions::AwsSolutions-S1": "it holds public prices, and only Tenon's functions access it",
         },
     )
 
 
-def _say(construct: IConstruct, reasons: Mapping[str, str]) -> None:
+def _acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:
     Validations.of(construct).acknowledge(*(Acknowledgment(id=id_, reason=reason) for id_, reason in reasons.items()))

@@ -1,7 +1,7 @@
-"""What wakes somebody up, and where it says what to do: every alarm's description names its entry in docs/runbooks.md.
+"""CloudWatch alarms. Every description links to the alarm's entry in docs/runbooks.md.
 
-One alarm per symptom, not per cause. Thresholds are what a healthy cluster doesn't reach in a bad minute: a queue that
-is worked on, functions that come back after an error, pods that get a machine within five minutes.
+There is one alarm for each symptom, not for each cause. Thresholds are above what a healthy cluster reaches in a bad
+minute: queues that are processed, functions that recover from an error, pods that get a node within five minutes.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 RUNBOOK = "docs/runbooks.md"
 _MINUTE = Duration.minutes(1)
-_LONGEST_NAME = 255
-_WAITED = {
-    # Visibility time-outs are six function time-outs: a message whose function was killed once is still healthy.
+_MAX_NAME_LENGTH = 255
+_MAX_MESSAGE_AGE = {
+    # A visibility timeout is six function timeouts: a message whose function failed once is still healthy.
     function_sizes.PROVISIONER: 2 * function_sizes.visibility(function_sizes.PROVISIONER),
     function_sizes.TERMINATION: 900,
     function_sizes.DISRUPTION: 2 * function_sizes.visibility(function_sizes.DISRUPTION),
-    # A spot warning is worth something for two minutes.
+    # A spot interruption warning is useful for two minutes.
     function_sizes.INTERRUPTION: 60,
 }
-"""Age of a queue's oldest message, in seconds, beyond which its function doesn't keep up. A drain's messages are
-delayed by up to 15 minutes, and a delayed one has no age."""
-_PATIENCE = 300
-_SHARE_OF_TIMEOUT = 0.8
+"""Seconds. If a queue's oldest message is older, its function doesn't keep up. Messages of drains are delayed by up to
+15 minutes, and a delayed message has no age."""
+_MAX_PENDING_SECONDS = 300
+_DURATION_THRESHOLD = 0.8
 
 
 class Alarms(Construct):
@@ -46,7 +46,7 @@ class Alarms(Construct):
     def __init__(
         self, scope: Construct, id_: str, *, cluster: str, functions: Functions, queues: Queues, topic: str = ""
     ) -> None:
-        """``topic``: the ARN of an SNS topic that is told; none: alarms only change their state."""
+        """``topic``: the ARN of an SNS topic to notify; empty: alarms only change their state."""
         super().__init__(scope, id_)
         self._cluster = cluster
         self._action = actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic)) if topic else None
@@ -55,16 +55,16 @@ class Alarms(Construct):
             self._alarm(
                 f"{name}-queue-old",
                 "queue-old",
-                f"The {name}'s queue has had a message for longer than {_WAITED[name]} s.",
+                f"The oldest message in the queue of the {name} function is older than {_MAX_MESSAGE_AGE[name]} s.",
                 queue.metric_approximate_age_of_oldest_message(period=_MINUTE, statistic="Maximum"),
-                above=_WAITED[name],
+                above=_MAX_MESSAGE_AGE[name],
                 minutes=3,
             )
         dead = {**queues.dead_letters, "undelivered": queues.undelivered}
         self._alarm(
             "dead-letters",
             "dead-letters",
-            "A message could not be read, or was tried too often.",
+            "A dead-letter queue has a message: it is malformed, or processing it failed too often.",
             _total(
                 {
                     name: queue.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
@@ -78,24 +78,24 @@ class Alarms(Construct):
             self._alarm(
                 f"{name}-errors",
                 "function-errors",
-                f"The {name} function has failed in three of five minutes.",
+                f"The {name} function failed in three of five minutes.",
                 function.metric_errors(period=_MINUTE, statistic="Sum"),
                 above=0,
                 minutes=5,
-                of_them=3,
+                datapoints=3,
             )
             self._alarm(
                 f"{name}-slow",
                 "function-slow",
-                f"The {name} function came near its time-out of {function_sizes.SIZES[name].timeout} s.",
+                f"The {name} function's duration was near its timeout of {function_sizes.SIZES[name].timeout} s.",
                 function.metric_duration(period=Duration.minutes(5), statistic="Maximum"),
-                above=function_sizes.SIZES[name].timeout * 1000 * _SHARE_OF_TIMEOUT,
+                above=function_sizes.SIZES[name].timeout * 1000 * _DURATION_THRESHOLD,
                 minutes=2,
             )
         self._alarm(
             "throttles",
             "throttles",
-            "Lambda refused to run a function: its concurrency, or the account's, is used up.",
+            "Lambda throttled a function: its concurrency or the account's is used up.",
             _total(
                 {
                     name: function.metric_throttles(period=_MINUTE, statistic="Sum")
@@ -110,15 +110,15 @@ class Alarms(Construct):
         self._alarm(
             "pods-waiting",
             "pods-waiting",
-            f"A pod has been Unschedulable for longer than {_PATIENCE} s.",
+            f"A pod has been unschedulable for longer than {_MAX_PENDING_SECONDS} s.",
             custom(metrics.OLDEST_PENDING_SECONDS),
-            above=_PATIENCE,
+            above=_MAX_PENDING_SECONDS,
             minutes=2,
         )
         self._alarm(
             "catalog-stale",
             "catalog-stale",
-            "Types or prices could not be fetched for an hour; the last good ones are used.",
+            "Instance types or prices could not be fetched for an hour; the last ones are used.",
             custom(metrics.CATALOG_STALE, period=Duration.hours(1)),
             above=3,
         )
@@ -126,25 +126,25 @@ class Alarms(Construct):
     def _alarm(
         self,
         name: str,
-        entry: str,
-        what: str,
+        runbook_entry: str,
+        description: str,
         metric: cloudwatch.IMetric,
         *,
         above: float,
         minutes: int = 1,
-        of_them: int | None = None,
+        datapoints: int | None = None,
     ) -> None:
         alarm = cloudwatch.Alarm(
             self,
             "".join(part.capitalize() for part in name.split("-")),
-            alarm_name=resource_names.name(self._cluster, name, longest=_LONGEST_NAME),
-            alarm_description=f"{what}{resource_names.RUNBOOK_SEPARATOR}{RUNBOOK}#{entry}",
+            alarm_name=resource_names.name(self._cluster, name, longest=_MAX_NAME_LENGTH),
+            alarm_description=f"{description}{resource_names.RUNBOOK_SEPARATOR}{RUNBOOK}#{runbook_entry}",
             metric=metric,
             threshold=above,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
             evaluation_periods=minutes,
-            datapoints_to_alarm=of_them,
-            # Nothing is written while nothing happens; silence is not a fault, and the sweeps' own errors are counted.
+            datapoints_to_alarm=datapoints,
+            # Metrics are only written when something happens: missing data is healthy. Errors of sweeps are counted.
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
         if self._action is not None:
@@ -154,7 +154,7 @@ class Alarms(Construct):
 
 
 def custom(metric: metrics.Metric, *, period: Duration = _MINUTE) -> cloudwatch.Metric:
-    """One of Tenon's own metrics, as CloudWatch knows it."""
+    """One of Tenon's own metrics."""
     return cloudwatch.Metric(
         namespace=metrics.NAMESPACE,
         metric_name=metric.name,
@@ -165,8 +165,11 @@ def custom(metric: metrics.Metric, *, period: Duration = _MINUTE) -> cloudwatch.
 
 
 def _total(parts: Mapping[str, cloudwatch.IMetric], *, label: str) -> cloudwatch.MathExpression:
-    """The sum of several metrics: one alarm, and each metric is paid for (AWS: "CloudWatch billing and cost")."""
-    named = {f"m{i}": metric for i, metric in enumerate(parts.values())}
+    """The sum of several metrics. AWS charges an alarm for each of them (AWS: "CloudWatch billing and cost")."""
+    metrics_by_id = {f"m{i}": metric for i, metric in enumerate(parts.values())}
     return cloudwatch.MathExpression(
-        expression=" + ".join(f"FILL({n}, 0)" for n in named), using_metrics=named, label=label, period=_MINUTE
+        expression=" + ".join(f"FILL({n}, 0)" for n in metrics_by_id),
+        using_metrics=metrics_by_id,
+        label=label,
+        period=_MINUTE,
     )

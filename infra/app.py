@@ -1,7 +1,7 @@
-"""The CDK app: ``cdk deploy`` runs it, and ``python -m infra.app [-c key=value]...`` synthesises without the CDK's CLI.
+"""The CDK app. ``cdk deploy`` runs it; ``python -m infra.app [-c key=value]...`` synthesises without the CDK's CLI.
 
-Under the CLI the context and the place for the assembly come from it by environment variables; alone, the context is
-cdk.json's and the assembly goes to cdk.out/.
+The CLI passes the context and the output folder in environment variables. Without it, the context is cdk.json's and the
+assembly is written to cdk.out/.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CDK_JSON = assembly.CHECKOUT / "cdk.json"
 
 def _arguments(arguments: Sequence[str]) -> dict[str, str]:
     parser = argparse.ArgumentParser(prog="python -m infra.app", description="Write the cloud assembly.")
-    parser.add_argument("-c", dest="context", action="append", default=[], metavar="KEY=VALUE", help="as cdk's own -c")
+    parser.add_argument("-c", dest="context", action="append", default=[], metavar="KEY=VALUE", help="as in cdk -c")
     context: dict[str, str] = {}
     for pair in parser.parse_args(arguments).context:
         key, equals, value = pair.partition("=")

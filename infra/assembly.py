@@ -1,8 +1,8 @@
-"""The cloud assembly as a folder: made by ``make synth`` and ``cdk deploy``, and kept for the local world.
+"""The cloud assembly as a folder: ``make synth`` and ``cdk deploy`` create it, and the local world caches it.
 
-Starting the CDK takes seconds, so the local world keeps its assembly under a key of all that its template depends on:
-infra/'s sources, the functions' settings, the CDK's versions, and the context. The functions' code is not part of
-that: it is run from the checkout.
+Starting the CDK takes seconds, so the local world caches its assembly by everything that the template depends on:
+infra/'s sources, the functions' settings, the CDK's versions, and the context. The functions' code is not part of the
+key, because the local world runs it from the checkout.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import bundling, function_sizes
-from infra import stack_options as options_
+from infra import bundling, function_sizes, stack_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,24 +35,24 @@ _CODE_SOURCES = ("functions", "relay", "shared", "requirements.lock")
 def make(
     *, context: Mapping[str, object], out: Path | None, account: str | None = None, region: str | None = None
 ) -> Path:
-    """Write the assembly of every cluster that the context names, and return its folder.
+    """Write the assembly with the stacks of all clusters in the context, and return its folder.
 
-    What the CDK's CLI put into the environment (context, the folder when ``out`` is None) counts too. Without account
-    and region the templates fit any.
+    The CDK's CLI passes context, and the folder if ``out`` is None, in the environment. Without account and region the
+    templates are environment-agnostic.
 
     Raises:
-        OptionError: a context value that can't be used.
-        BundleError: the functions' code can't be put together (``bundle`` "full" only).
+        OptionError: a context value is invalid.
+        BundleError: the functions' code can't be bundled (``bundle`` "full" only).
     """
-    from aws_cdk import App, Environment  # noqa: PLC0415  starts Node.js: not for those whose assembly is kept
+    from aws_cdk import App, Environment  # noqa: PLC0415 (starts Node.js, which a cached assembly doesn't need)
 
-    from infra.stack import TenonStack  # noqa: PLC0415  the same
+    from infra.stack import TenonStack  # noqa: PLC0415 (the same)
 
     app = App(outdir=str(out) if out else None, context=dict(context), analytics_reporting=False)
-    said = {key: value for key in options_.KEYS if (value := app.node.try_get_context(key)) is not None}
+    context_values = {key: value for key in stack_options.KEYS if (value := app.node.try_get_context(key)) is not None}
     env = Environment(account=account, region=region) if account or region else None
-    for cluster in options_.clusters(said):
-        options = options_.parse(said, cluster=cluster)
+    for cluster in stack_options.clusters(context_values):
+        options = stack_options.parse(context_values, cluster=cluster)
         code = bundling.bundles(CHECKOUT, mode=options.bundle)
         TenonStack(app, options=options, code={name: str(path) for name, path in code.items()}, env=env)
     return Path(app.synth().directory)
@@ -63,37 +62,37 @@ def synthesise(*, cluster: str, out: Path, context: Mapping[str, str] | None = N
     """Write one cluster's assembly, for any account and Region, to ``out`` and return it.
 
     Raises:
-        OptionError: a context value that can't be used.
-        BundleError: the functions' code can't be put together (``bundle`` "full" only).
+        OptionError: a context value is invalid.
+        BundleError: the functions' code can't be bundled (``bundle`` "full" only).
     """
     return make(context={**(context or {}), "cluster": cluster}, out=out)
 
 
 def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None) -> Path:
-    """The assembly under ``root/build/assembly``, made if it isn't there. Safe for several processes at once.
+    """The assembly in ``root/build/assembly``, created if it isn't cached. Concurrent processes are safe.
 
     Raises:
-        OptionError: a context value that can't be used.
-        BundleError: the functions' code can't be put together (``bundle`` "full" only).
+        OptionError: a context value is invalid.
+        BundleError: the functions' code can't be bundled (``bundle`` "full" only).
     """
     context = dict(context or {})
-    kept = root / "build" / "assembly" / _key(cluster, context)
-    if kept.is_dir():
-        return kept
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".making-") as making:
-        made = synthesise(cluster=cluster, out=Path(making) / "assembly", context=context)
-        with contextlib.suppress(OSError):  # another process was quicker: its assembly is the same
-            made.rename(kept)
-    if not kept.is_dir():
-        raise FileNotFoundError(f"{kept}: the assembly could not be put there")
-    return kept
+    cached_folder = root / "build" / "assembly" / _key(cluster, context)
+    if cached_folder.is_dir():
+        return cached_folder
+    cached_folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cached_folder.parent, prefix=".tmp-") as temporary:
+        assembly = synthesise(cluster=cluster, out=Path(temporary) / "assembly", context=context)
+        with contextlib.suppress(OSError):  # another process was faster; its assembly is the same
+            assembly.rename(cached_folder)
+    if not cached_folder.is_dir():
+        raise FileNotFoundError(f"{cached_folder}: the assembly could not be created")
+    return cached_folder
 
 
 def _key(cluster: str, context: Mapping[str, str]) -> str:
     sources = list(_TEMPLATE_SOURCES)
     if context.get("bundle", "full") == "full" or context.get("clusterSide", "applied") == "applied":
-        sources += _CODE_SOURCES  # for the functions' bundles; for the kinds and the relay's image
+        sources += _CODE_SOURCES  # for the functions' bundles; for the CustomResourceDefinitions and the relay's image
     digest = hashlib.sha256()
     versions = {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs")}
     digest.update(json.dumps([cluster, dict(sorted(context.items())), versions]).encode())

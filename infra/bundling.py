@@ -1,10 +1,10 @@
-"""What is uploaded as each function's code: its own folder, ``shared``, and pinned third-party packages for arm64.
+"""The code of each function: its own folder, ``shared``, and pinned third-party packages for arm64.
 
 No container is needed: only wheels are installed, for Lambda's platform instead of this machine's. A bundle's folder is
-named by the hash of all that goes into it, so it is made once, and the same input gives the same bytes. "source"
-leaves all code out: a text stands for it, and the template is the same but for the assets' hashes.
+named by the hash of its contents, so it is built once, and the same input gives the same bytes. "source" leaves the
+code out: a text file stands for it, and the template only differs in the assets' hashes.
 
-A bundle carries bytecode where Lambda's version of Python is at hand to make it (bytecode.py).
+A bundle has bytecode if Lambda's Python version is installed (bytecode.py).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from infra.stack_options import Bundle
 
 LIMIT_MIB = 60
-"""Unpacked. Lambda would take 250, but whatever a function brings it also has to fetch when it starts cold."""
+"""Unpacked. Lambda's limit is 250, but a cold start loads the whole bundle."""
 
 RUNTIME = frozenset({"boto3", "botocore", "s3transfer"})
-"""Left to Lambda's runtime: 25 MiB less in each function, patched by AWS; we call nothing newer than it has. The
-bundle's urllib3, six and python-dateutil come first on its path; they are the lock's, which boto3 accepts."""
+"""Packages of Lambda's runtime, which AWS patches: 25 MiB less for each function. No newer API of them is used. The
+bundle's urllib3, six and python-dateutil take precedence; they are the lock's versions, which boto3 accepts."""
 
 UNUSED = frozenset(
     {
@@ -61,7 +61,7 @@ UNUSED = frozenset(
         "websocket-client",
     }
 )
-"""What only parts of the Kubernetes client import that we don't use."""
+"""Packages that only unused parts of the Kubernetes client import."""
 
 PRUNED = (
     "kubernetes.aio",
@@ -76,43 +76,43 @@ PRUNED = (
     "numpy.f2py",
     "numpy.random",
 )
-"""Modules below these are left out: 74 MiB of generated classes, and what else is never imported. We use the client's
-transport only; a test imports every function without them."""
+"""Submodules of these are left out: 74 MiB of generated classes, and others that are never imported. Functions only use
+the client's transport; a test imports every function without them."""
 
 EMPTIED = ("kubernetes/__init__.py", "kubernetes/utils/__init__.py")
-"""These import all of the client, which is half of a function's modules: in bundles they say nothing."""
+"""Files that are emptied in bundles: they import the whole client, which is half of a function's modules."""
 
-_JUNK_FOLDERS = frozenset({"__pycache__", "tests", "bin", "include"})
-_JUNK_SUFFIXES = frozenset({".pyc", ".pyi", ".pxd", ".h", ".a"})
-_JUNK_FILES = frozenset({".lock"})  # uv's own, in the folder that it installs into
-_JUNK_METADATA = frozenset({"RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json", "uv_cache.json"})
-_PIP_PLATFORMS = ("manylinux_2_28", "manylinux2014")  # pip takes the newer not to include the older
+_EXCLUDED_FOLDERS = frozenset({"__pycache__", "tests", "bin", "include"})
+_EXCLUDED_SUFFIXES = frozenset({".pyc", ".pyi", ".pxd", ".h", ".a"})
+_EXCLUDED_FILES = frozenset({".lock"})  # of uv, in its target folder
+_EXCLUDED_METADATA = frozenset({"RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json", "uv_cache.json"})
+_PIP_PLATFORMS = ("manylinux_2_28", "manylinux2014")  # pip's newer platform tags don't include the older ones
 ARM = "aarch64"
-"""The machine that functions run on."""
-_FORMAT = "2"  # of bundles; a change here makes all of them anew
+"""The architecture of the functions."""
+_FORMAT = "2"  # the version of the bundle format; a change rebuilds all bundles
 _EMPTY = b"# Left empty: see infra/bundling.py.\n"
 _MIB = 1024 * 1024
 
 
 class BundleError(RuntimeError):
-    """A function's code can't be put together; the text says what is missing and what to do."""
+    """A function can't be bundled; the message says what is missing and what to do."""
 
 
 def bundles(checkout: Path, *, mode: Bundle, machine: str = ARM) -> dict[str, Path]:
-    """The folder of each function's code, under ``build/bundles``. Another ``machine`` is for measuring on it.
+    """The folder of each function's code in ``build/bundles``. Benchmarks use other values of ``machine``.
 
     Raises:
-        BundleError: a handler is not there, a package is not locked or can't be fetched, or a bundle is too large.
+        BundleError: a handler doesn't exist, a package is not locked or can't be installed, or a bundle is too large.
     """
     root = checkout / "build" / "bundles"
     if mode == "source":
         return {function: _placeholder(root, function) for function in function_sizes.FUNCTIONS}
     pins = requirements_lock.parse((checkout / "requirements.lock").read_text())
     distributions = importlib.metadata.packages_distributions()
-    made = {}
+    folders = {}
     for function in function_sizes.FUNCTIONS:
         if not (checkout / "functions" / function / "handler.py").is_file():
-            raise BundleError(f"functions/{function}/handler.py is not there: there is nothing to deploy")
+            raise BundleError(f"functions/{function}/handler.py does not exist: there is nothing to deploy")
         try:
             chosen = requirements_lock.closure(
                 pins, _roots(checkout, function, distributions), without=RUNTIME | UNUSED
@@ -120,30 +120,30 @@ def bundles(checkout: Path, *, mode: Bundle, machine: str = ARM) -> dict[str, Pa
         except (function_imports.MissingModuleError, requirements_lock.LockError) as error:
             raise BundleError(f"functions/{function}: {error}") from error
         packages = _install(root / "packages", requirements_lock.requirements(chosen), machine)
-        made[function] = _bundle(root / function, checkout, function, packages)
-    return made
+        folders[function] = _bundle(root / function, checkout, function, packages)
+    return folders
 
 
 def runtime(checkout: Path, *, machine: str) -> Path:
-    """A folder with what Lambda's own runtime brings, for measuring outside it.
+    """A folder with the packages of Lambda's runtime, for benchmarks.
 
     Raises:
-        BundleError: a package is not locked or can't be fetched.
+        BundleError: a package is not locked or can't be installed.
     """
     root = checkout / "build" / "bundles"
     chosen = requirements_lock.closure(requirements_lock.parse((checkout / "requirements.lock").read_text()), ["boto3"])
     packages = _install(root / "packages", requirements_lock.requirements(chosen), machine)
     compiler = bytecode.compiler()
-    kept = root / "runtime" / f"{packages.name}-{compiler.version or 'source'}"
-    if not kept.is_dir():
-        with _making(kept) as folder:
+    cached = root / "runtime" / f"{packages.name}-{compiler.version or 'source'}"
+    if not cached.is_dir():
+        with _atomic_folder(cached) as folder:
             shutil.copytree(packages, folder, dirs_exist_ok=True)
             compiler.compile(folder)
-    return kept
+    return cached
 
 
 def report(assembly: Path) -> str:
-    """A table of the assembly's functions: MiB unpacked, and files."""
+    """A table of the assembly's functions with their size unpacked and number of files."""
     rows = [f"{'function':<14}{'MiB':>8}{'files':>8}"]
     for template in sorted(assembly.glob("*.template.json")):
         for resource in json.loads(template.read_text())["Resources"].values():
@@ -151,17 +151,17 @@ def report(assembly: Path) -> str:
                 continue
             name = resource["Properties"]["Handler"].split(".")[1]
             asset = assembly / f"asset.{resource['Properties']['Code']['S3Key'].removesuffix('.zip')}"
-            sizes_ = [path.stat().st_size for path in _files(asset)]
-            rows.append(f"{name:<14}{sum(sizes_) / _MIB:>8.1f}{len(sizes_):>8}")
+            file_sizes = [path.stat().st_size for path in _files(asset)]
+            rows.append(f"{name:<14}{sum(file_sizes) / _MIB:>8.1f}{len(file_sizes):>8}")
     return "\n".join(rows)
 
 
-def junk(path: Path) -> bool:
-    """Whether a file of the installed packages (its path within them) is left out of bundles."""
+def is_left_out(path: Path) -> bool:
+    """Whether a file of the installed packages, by its path within them, is left out of bundles."""
     folders = path.parts[:-1]
-    if _JUNK_FOLDERS.intersection(folders) or path.suffix in _JUNK_SUFFIXES or path.name in _JUNK_FILES:
+    if _EXCLUDED_FOLDERS.intersection(folders) or path.suffix in _EXCLUDED_SUFFIXES or path.name in _EXCLUDED_FILES:
         return True
-    if folders and folders[0].endswith(".dist-info") and path.name in _JUNK_METADATA:
+    if folders and folders[0].endswith(".dist-info") and path.name in _EXCLUDED_METADATA:
         return True
     module = ".".join(path.with_suffix("").parts)
     return path.name != "__init__.py" and module.startswith(tuple(f"{name}." for name in PRUNED))
@@ -170,7 +170,7 @@ def junk(path: Path) -> bool:
 def _placeholder(root: Path, function: str) -> Path:
     folder = root / "source" / function
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "README").write_text(f"functions/{function} is run from the checkout; this stands for its bundle.\n")
+    (folder / "README").write_text(f"functions/{function} runs from the checkout; this file stands for its bundle.\n")
     return folder
 
 
@@ -178,18 +178,18 @@ def _roots(checkout: Path, function: str, distributions: Mapping[str, list[str]]
     roots = []
     for package in sorted(function_imports.third_party(checkout, function)):
         if package not in distributions:
-            raise BundleError(f"functions/{function} imports {package}, which no installed distribution has")
+            raise BundleError(f"functions/{function} imports {package}, which no installed distribution provides")
         roots += [name for name in distributions[package] if name.lower() not in RUNTIME]
     return roots
 
 
 def _install(root: Path, requirements: str, machine: str) -> Path:
-    kept = root / hashlib.sha256(f"{_FORMAT}\n{machine}\n{requirements}".encode()).hexdigest()[:16]
-    if kept.is_dir():
-        return kept
-    with _making(kept) as folder:
-        listed = folder.with_name("requirements.txt")
-        listed.write_text(requirements)
+    cached = root / hashlib.sha256(f"{_FORMAT}\n{machine}\n{requirements}".encode()).hexdigest()[:16]
+    if cached.is_dir():
+        return cached
+    with _atomic_folder(cached) as folder:
+        requirements_file = folder.with_name("requirements.txt")
+        requirements_file.write_text(requirements)
         command = [
             *_installer(machine),
             "--target",
@@ -197,23 +197,23 @@ def _install(root: Path, requirements: str, machine: str) -> Path:
             "--no-deps",
             "--require-hashes",
             "--requirement",
-            str(listed),
+            str(requirements_file),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own words
-        if done.returncode:
-            raise BundleError(f"the functions' packages could not be installed:\n{done.stderr.strip()}")
-    return kept
+        process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (our own arguments)
+        if process.returncode:
+            raise BundleError(f"the functions' packages could not be installed:\n{process.stderr.strip()}")
+    return cached
 
 
 def _installer(machine: str) -> list[str]:
-    beside = Path(sys.executable).with_name("uv")
-    uv = str(beside) if beside.is_file() else shutil.which("uv")
+    next_to_python = Path(sys.executable).with_name("uv")
+    uv = str(next_to_python) if next_to_python.is_file() else shutil.which("uv")
     wheels = ["--only-binary", ":all:", "--python-version", bytecode.VERSION]
     if uv:
         return [uv, "pip", "install", "--quiet", *wheels, "--python-platform", f"{machine}-manylinux_2_28"]
     platforms = [word for platform in _PIP_PLATFORMS for word in ("--platform", f"{platform}_{machine}")]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
-    # pip holds some packages' requires-python against its own Python; the lock was judged for Lambda's.
+    # pip would check requires-python against its own version; the lock was resolved for Lambda's.
     return [*pip, *wheels, "--ignore-requires-python", "--implementation", "cp", *platforms]
 
 
@@ -225,18 +225,21 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:
             *_files(checkout / "functions" / function),
             *_files(checkout / "shared"),
         )
-        if not _JUNK_FOLDERS.intersection(path.parts[len(checkout.parts) :]) and path.suffix not in _JUNK_SUFFIXES
+        if not _EXCLUDED_FOLDERS.intersection(path.parts[len(checkout.parts) :])
+        and path.suffix not in _EXCLUDED_SUFFIXES
     ]
-    sources += [(path, relative) for path in _files(packages) if not junk(relative := path.relative_to(packages))]
+    sources += [
+        (path, relative) for path in _files(packages) if not is_left_out(relative := path.relative_to(packages))
+    ]
     digest = hashlib.sha256(_FORMAT.encode())
     compiler = bytecode.compiler()
     digest.update(compiler.version.encode())
     for path, relative in sources:
         digest.update(f"\0{relative.as_posix()}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
-    kept = root / digest.hexdigest()[:16]
-    if not kept.is_dir():
-        with _making(kept) as folder:
+    cached = root / digest.hexdigest()[:16]
+    if not cached.is_dir():
+        with _atomic_folder(cached) as folder:
             for path, relative in sources:
                 target = folder / relative
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -246,23 +249,23 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:
                     shutil.copyfile(path, target)
             compiler.compile(folder)
             for path in _files(folder):
-                path.chmod(0o644)  # whatever the umask: Lambda reads it as another user
+                path.chmod(0o644)  # independent of the umask: Lambda reads it as another user
             size = sum(path.stat().st_size for path in _files(folder)) / _MIB
             if size > LIMIT_MIB:
-                raise BundleError(f"functions/{function} would be {size:.0f} MiB, and {LIMIT_MIB} MiB is its limit")
-    return kept
+                raise BundleError(f"functions/{function} is {size:.0f} MiB, and the limit is {LIMIT_MIB} MiB")
+    return cached
 
 
 @contextlib.contextmanager
-def _making(kept: Path) -> Iterator[Path]:
-    """A folder to fill that becomes ``kept`` at the end, whole or not at all."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".making-") as making:
-        folder = Path(making) / "content"
+def _atomic_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to ``target`` at the end."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".tmp-") as temporary:
+        folder = Path(temporary) / "content"
         folder.mkdir()
         yield folder
-        with contextlib.suppress(OSError):  # another process was quicker: its folder is the same
-            folder.rename(kept)
+        with contextlib.suppress(OSError):  # another process was faster; its folder is the same
+            folder.rename(target)
 
 
 def _files(folder: Path) -> Collection[Path]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aws_cdk import aws_events as events
 
-    from infra.node_role import Nodes
+    from infra.node_role import NodeRole
 
 
 class ClusterAccess(Construct):
@@ -34,7 +34,7 @@ class ClusterAccess(Construct):
         *,
         cluster: str,
         functions: Mapping[str, iam.Role],
-        nodes: Nodes,
+        nodes: NodeRole,
         bus: events.IEventBus,
     ) -> None:
         super().__init__(scope, id_)
@@ -49,15 +49,15 @@ class ClusterAccess(Construct):
                 kubernetes_groups=[cluster_manifests.group(function)],
                 type="STANDARD",
             )
-        if nodes.made:  # a role that was there before has its entry already, and a second one is refused
+        if nodes.created:  # an existing role already has an access entry, and EKS rejects a second one
             entry = eks.CfnAccessEntry(
                 self, "NodeEntry", cluster_name=cluster, principal_arn=nodes.role.role_arn, type="EC2_LINUX"
             )
-            entry.apply_removal_policy(RemovalPolicy.RETAIN)  # nodes that run go on when the stack is deleted
+            entry.apply_removal_policy(RemovalPolicy.RETAIN)  # running nodes need it after the stack is deleted
         self.relay = iam.Role(
             self,
             "Relay",
-            description="The relay in the cluster: puts hints on the bus, nothing else",
+            description="The relay in the cluster: only puts hints on the event bus",
             # The session tags are EKS's: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-abac.html
             assumed_by=iam.PrincipalWithConditions(
                 iam.ServicePrincipal("pods.eks.amazonaws.com"),

@@ -1,8 +1,8 @@
-"""What Tenon needs in the cluster, as plain objects: kinds, what each function may do (RBAC), and the relay.
+"""The objects that Tenon needs in the cluster: CustomResourceDefinitions, RBAC of each function, and the relay.
 
-The stack applies them (cluster_side.py), or ``tenon manifests`` prints them for whoever does. The functions come in as
-Kubernetes groups, one each, so that a cluster's owner can read and narrow what each may do with the cluster's own
-tools. The relay needs a node to run on; while there is none, the sweep each minute finds it pending and launches one.
+The stack applies them (kubectl_apply.py), or ``tenon manifests`` prints them. Each function is a Kubernetes group, so
+that cluster administrators review and change its permissions with kubectl. The relay needs a node: while there is none,
+the provisioner's sweep each minute finds the relay pending and launches one.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _WATCH = ("get", "list", "watch")
 Rule = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 _SNAPSHOT: tuple[Rule, ...] = (
-    # All that a decision is made from (shared/snapshot.py); never secrets or config maps. Warm functions catch up by
-    # watching from where they left off.
+    # The input of decisions (shared/snapshot.py), without Secrets and ConfigMaps. Warm functions watch from the last
+    # resourceVersion instead of listing again.
     ("", ("namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods"), _WATCH),
     ("apps", ("daemonsets",), _WATCH),
     ("policy", ("poddisruptionbudgets",), _WATCH),
@@ -42,73 +42,73 @@ _SNAPSHOT: tuple[Rule, ...] = (
     ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), _WATCH),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), _WATCH),
 )
-_TELL: tuple[Rule, ...] = (
-    # What happened, on the object it happened to.
+_EVENTS: tuple[Rule, ...] = (
+    # Events on the objects.
     ("", ("events",), ("create", "get", "patch")),
 )
 
 RULES: dict[str, tuple[Rule, ...]] = {
     function_sizes.PROVISIONER: (
         *_SNAPSHOT,
-        *_TELL,
-        # A claim is written before its instance is asked for, labelled when that runs, deleted when nothing could.
+        *_EVENTS,
+        # A NodeClaim is created before its instance, labelled when the instance runs, deleted if the launch fails.
         ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
     function_sizes.LIFECYCLE: (
         *_SNAPSHOT,
-        *_TELL,
-        # Registration puts labels, taints and the finalizer on the node.
+        *_EVENTS,
+        # Registration sets labels, taints and the finalizer of the node.
         ("", ("nodes",), ("patch",)),
         ("karpenter.sh", ("nodeclaims",), ("delete", "patch")),
-        # Whether pools and classes can be used, and why not, is told on themselves.
+        # Status conditions of NodePools and node classes.
         ("karpenter.sh", ("nodeclaims/status", "nodepools/status", "provisioners/status"), ("patch",)),
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),
     ),
     function_sizes.DISRUPTION: (
         *_SNAPSHOT,
-        *_TELL,
-        # Tainted before the last look at its pods.
+        *_EVENTS,
+        # Nodes are tainted before their pods are read the last time.
         ("", ("nodes",), ("patch",)),
-        # Replacements are claims; a node goes by deleting its claim.
+        # Replacements are NodeClaims; a node is disrupted by deleting its NodeClaim.
         ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
     function_sizes.TERMINATION: (
-        *_TELL,
+        *_EVENTS,
         ("", ("nodes", "persistentvolumeclaims", "pods"), _READ),
         ("storage.k8s.io", ("volumeattachments",), _READ),
         ("karpenter.sh", ("nodeclaims",), _READ),
-        # Cordons, and takes the finalizer off when the machine is gone.
+        # It taints nodes, and removes the finalizer when the instance is terminated.
         ("", ("nodes",), ("delete", "patch")),
         ("karpenter.sh", ("nodeclaims",), ("delete", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
         ("", ("pods/eviction",), ("create",)),
-        # Only past a terminationGracePeriod; anything else leaves by eviction.
+        # Only after terminationGracePeriod; otherwise pods are evicted.
         ("", ("pods",), ("delete",)),
     ),
     function_sizes.INTERRUPTION: (
         *_SNAPSHOT,
-        *_TELL,
-        # Nothing new comes to a machine that goes.
+        *_EVENTS,
+        # Interrupted nodes are tainted, so that no pods are scheduled to them.
         ("", ("nodes",), ("patch",)),
-        # Replacements are claims; a node goes by deleting its claim, with the deadline written on it.
+        # Replacements are NodeClaims; an interrupted NodeClaim is deleted, with the deadline as an annotation.
         ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
 }
-"""What each function may do in the whole cluster. The catalog function never talks to it."""
+"""The ClusterRole rules of each function. The catalog function never calls the cluster."""
 
 LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("create", "get", "patch")),)
-"""For the functions that decide, in one namespace."""
+"""For the functions that make decisions, in one namespace."""
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 NODE_LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("delete", "list")),)
-"""For lifecycle, which clears up what kubelets of nodes that are gone left behind."""
-_DECIDES = (function_sizes.PROVISIONER, function_sizes.DISRUPTION, function_sizes.INTERRUPTION)
+"""For the lifecycle function, which deletes leases of deleted nodes."""
+_DECIDING = (function_sizes.PROVISIONER, function_sizes.DISRUPTION, function_sizes.INTERRUPTION)
 
 RELAY_RULES: tuple[Rule, ...] = (
     ("", ("nodes", "pods"), ("list", "watch")),
-    # A budget that has room again lets a drain go on.
+    # When a PodDisruptionBudget allows disruptions again, a drain continues.
     ("policy", ("poddisruptionbudgets",), ("list", "watch")),
     ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list", "watch")),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list", "watch")),
@@ -116,43 +116,43 @@ RELAY_RULES: tuple[Rule, ...] = (
 
 
 def group(function: str) -> str:
-    """The Kubernetes group that a function's role is known by in the cluster."""
+    """The Kubernetes group of a function's IAM role."""
     return f"tenon:{function}"
 
 
 def everything(*, cluster: str, region: str, image: str) -> list[Obj]:
-    """All objects, in an order that they can be applied in. ``image`` is the relay's."""
+    """All objects, in an order in which they can be applied. ``image`` is the relay's."""
     return [*kinds(), *access(), *relay(cluster=cluster, bus=bus_name(cluster), region=region, image=image)]
 
 
 def bus_name(cluster: str) -> str:
-    """The name of a cluster's bus, which the stack gives it and the relay is told."""
+    """The name of a cluster's event bus."""
     return f"tenon-{cluster}"
 
 
 def kinds() -> list[Obj]:
-    """The custom resource definitions; a cluster that runs Karpenter has its own, and they serve as well."""
+    """The CustomResourceDefinitions. A cluster with Karpenter already has them, and Tenon works with those."""
     return crds.load()
 
 
 def access() -> list[Obj]:
-    """RBAC: what each function's group may do, and the namespace."""
+    """The namespace, and RBAC of each function's group."""
     objects: list[Obj] = [_object("v1", "Namespace", NAMESPACE)]
     for function, rules in RULES.items():
         name = f"tenon-{function}"
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group(function)}
-        objects += _granted("Cluster", name, rules, subject)
-        if function in _DECIDES:
-            objects += _granted("", name, LEASES, subject, namespace=LEASE_NAMESPACE)
+        objects += _role("Cluster", name, rules, subject)
+        if function in _DECIDING:
+            objects += _role("", name, LEASES, subject, namespace=LEASE_NAMESPACE)
         if function == function_sizes.LIFECYCLE:
-            objects += _granted("", name, NODE_LEASES, subject, namespace=NODE_LEASE_NAMESPACE)
+            objects += _role("", name, NODE_LEASES, subject, namespace=NODE_LEASE_NAMESPACE)
     return objects
 
 
 def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str = "") -> list[Obj]:
-    """The relay: a Deployment that watches and puts events on the bus, allowed by pod identity to do only that.
+    """The relay: a Deployment that watches the cluster and puts hints on the event bus.
 
-    ``architecture`` is the image's (arm64, amd64) if it has one only.
+    ``architecture`` is that of the image (arm64, amd64) if it only has one.
     """
     labels = _RELAY_LABELS
     health = {"httpGet": {"path": "/healthz", "port": HEALTH_PORT}}
@@ -167,7 +167,7 @@ def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str 
         "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
         "livenessProbe": {**health, "initialDelaySeconds": 10, "periodSeconds": 10},
         "readinessProbe": {**health, "periodSeconds": 5},
-        # a first list of 100,000 pods takes 260 MiB at its peak
+        # the first list of 100,000 pods takes 260 MiB at its peak
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -177,7 +177,7 @@ def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str 
     }
     pod: Obj = {
         "serviceAccountName": RELAY,
-        # Without it no pod is noticed before the next minute's sweep.
+        # Without the relay, pending pods wait for the next sweep, up to a minute.
         "priorityClassName": "system-cluster-critical",
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "topologySpreadConstraints": [
@@ -204,16 +204,16 @@ def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str 
 
 
 def relay_access() -> list[Obj]:
-    """The relay's service account, and what it may do."""
+    """The relay's ServiceAccount and RBAC."""
     account = {"kind": "ServiceAccount", "name": RELAY, "namespace": NAMESPACE}
     return [
         _object("v1", "ServiceAccount", RELAY, namespace=NAMESPACE, labels=_RELAY_LABELS),
-        *_granted("Cluster", RELAY, RELAY_RULES, account),
+        *_role("Cluster", RELAY, RELAY_RULES, account),
     ]
 
 
 def to_yaml(objects: Iterable[Obj]) -> str:
-    """One YAML document an object, fields in the order that people write them."""
+    """One YAML document for each object, fields in the usual order."""
     return yaml.safe_dump_all(objects, sort_keys=False, explicit_start=True)
 
 
@@ -226,8 +226,8 @@ def _object(api_version: str, kind: str, name: str, *, namespace: str = "", labe
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
-def _granted(scope: str, name: str, rules: Sequence[Rule], subject: Obj, *, namespace: str = "") -> list[Obj]:
-    """A (Cluster)Role and its binding."""
+def _role(scope: str, name: str, rules: Sequence[Rule], subject: Obj, *, namespace: str = "") -> list[Obj]:
+    """A Role or ClusterRole, and its binding."""
     api_group = "rbac.authorization.k8s.io"
     role = _object(f"{api_group}/v1", f"{scope}Role", name, namespace=namespace)
     role["rules"] = [

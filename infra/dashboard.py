@@ -1,7 +1,7 @@
-"""One page that answers: are pods waiting, what does the cluster cost, what is Tenon doing, and is it well?
+"""The CloudWatch dashboard: pending pods, cost, what Tenon does, and its health.
 
-Rows are in the order in which somebody asks. Tables by pool, type and node come from log lines by Logs Insights, which
-costs something only when the page is open; graphs are of the few metrics that alarms need anyway.
+Tables by NodePool, instance type and node are Logs Insights queries, which only cost something while the dashboard is
+open. Graphs show the few metrics that the alarms need anyway.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 24
 _HEIGHT = 6
-_LONGEST_NAME = 255
-_FIVE = Duration.minutes(5)
+_MAX_NAME_LENGTH = 255
+_PERIOD = Duration.minutes(5)
 
 
 class Dashboard(Construct):
@@ -40,7 +40,7 @@ class Dashboard(Construct):
         self.page = cloudwatch.Dashboard(
             self,
             "Page",
-            dashboard_name=resource_names.name(cluster, "overview", longest=_LONGEST_NAME),
+            dashboard_name=resource_names.name(cluster, "overview", longest=_MAX_NAME_LENGTH),
             default_interval=Duration.hours(3),
             widgets=[
                 [
@@ -52,14 +52,14 @@ class Dashboard(Construct):
                     )
                 ],
                 _row(
-                    _graph("Pods that wait", [metrics.PENDING, metrics.UNSCHEDULABLE]),
-                    _graph("Seconds to claim, and to Ready", [metrics.TO_CLAIM_SECONDS, metrics.TO_READY_SECONDS]),
-                    _graph("Longest wait (s)", [metrics.OLDEST_PENDING_SECONDS]),
+                    _graph("Pending pods", [metrics.PENDING, metrics.UNSCHEDULABLE]),
+                    _graph("Seconds to NodeClaim, and to Ready", [metrics.TO_CLAIM_SECONDS, metrics.TO_READY_SECONDS]),
+                    _graph("Longest pending pod (s)", [metrics.OLDEST_PENDING_SECONDS]),
                 ),
                 _row(
                     _graph("Nodes", [metrics.NODES]),
                     _graph("USD per hour", [metrics.COST]),
-                    _graph("Requested of allocatable (%)", [metrics.CPU_UTILISATION, metrics.MEMORY_UTILISATION]),
+                    _graph("Requested share of allocatable (%)", [metrics.CPU_UTILISATION, metrics.MEMORY_UTILISATION]),
                 ),
                 _row(
                     _table(
@@ -73,7 +73,7 @@ class Dashboard(Construct):
                         ],
                     ),
                     _table(
-                        "What disruption did, and what it saved",
+                        "Disrupted nodes and savings",
                         logs[function_sizes.DISRUPTION],
                         [
                             'filter message = "Disrupting nodes"',
@@ -84,23 +84,23 @@ class Dashboard(Construct):
                     ),
                 ),
                 _row(
-                    _graph("Given up, USD per hour saved", [metrics.DISRUPTED, metrics.SAVED]),
-                    _graph("Interruptions", [metrics.INTERRUPTED, metrics.INTERRUPTION_LAUNCHES]),
+                    _graph("Disrupted nodes, USD per hour saved", [metrics.DISRUPTED, metrics.SAVED]),
+                    _graph("Spot interruptions", [metrics.INTERRUPTED, metrics.INTERRUPTION_LAUNCHES]),
                     _graph("NodeClaims", [metrics.CREATED, metrics.LAUNCHED, metrics.NOT_LAUNCHED]),
                 ),
                 _row(
                     _lines(
                         "Errors",
-                        {n: f.metric_errors(period=_FIVE, statistic="Sum") for n, f in functions.by_name.items()},
+                        {n: f.metric_errors(period=_PERIOD, statistic="Sum") for n, f in functions.by_name.items()},
                     ),
                     _lines(
                         "Duration, p99 (ms)",
-                        {n: f.metric_duration(period=_FIVE, statistic="p99") for n, f in functions.by_name.items()},
+                        {n: f.metric_duration(period=_PERIOD, statistic="p99") for n, f in functions.by_name.items()},
                     ),
                     _lines(
                         "Oldest message (s)",
                         {
-                            n: q.metric_approximate_age_of_oldest_message(period=_FIVE, statistic="Maximum")
+                            n: q.metric_approximate_age_of_oldest_message(period=_PERIOD, statistic="Maximum")
                             for n, q in queues.by_function.items()
                         },
                     ),
@@ -121,23 +121,23 @@ class Dashboard(Construct):
         )
 
     def _named(self, alarm: str, cluster: str) -> cloudwatch.IAlarm:
-        """An alarm by what it is called, so that the page can be made whether or not the alarm is there."""
+        """An alarm by its name, so that the dashboard doesn't depend on the alarm."""
         arn = Stack.of(self).format_arn(
             service="cloudwatch",
             resource="alarm",
-            resource_name=resource_names.name(cluster, alarm, longest=_LONGEST_NAME),
+            resource_name=resource_names.name(cluster, alarm, longest=_MAX_NAME_LENGTH),
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         return cloudwatch.Alarm.from_alarm_arn(self, alarm, arn)
 
 
 def _row(*widgets: cloudwatch.ConcreteWidget) -> list[cloudwatch.IWidget]:
-    """Widgets side by side, over the whole width."""
+    """Widgets side by side."""
     return [*widgets]
 
 
 def _graph(title: str, shown: Sequence[metrics.Metric]) -> cloudwatch.GraphWidget:
-    return _lines(title, {m.name: custom(m, period=_FIVE) for m in shown})
+    return _lines(title, {m.name: custom(m, period=_PERIOD) for m in shown})
 
 
 def _lines(title: str, shown: Mapping[str, cloudwatch.Metric]) -> cloudwatch.GraphWidget:

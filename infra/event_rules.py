@@ -1,7 +1,7 @@
-"""The bus, and the rules that carry hints, schedules and EC2's own events to whoever looks.
+"""The event bus, and the rules that deliver hints, schedules and EC2's events to queues and functions.
 
-Every target says how long and how often delivery is tried, and has a dead-letter queue: EventBridge drops what it can't
-deliver otherwise. Schedules are rules with a rate, on the default bus, which is the only one that has schedules.
+Every target has a retry policy and a dead-letter queue, because EventBridge drops events that it can't deliver.
+Schedules are rules with a rate on the default bus, the only bus that supports them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from infra.queues import Queues
 
 MINUTE = Duration.minutes(1)
-_HINT_AGE = Duration.minutes(5)  # after that several sweeps have looked
+_HINT_AGE = Duration.minutes(5)  # several sweeps run in that time
 _HINT_TRIES = 10
-_SWEEP_AGE = Duration.minutes(1)  # then the next one is there
+_SWEEP_AGE = Duration.minutes(1)  # then the next one runs
 _SWEEP_TRIES = 2
 _REFRESH_AGE = Duration.minutes(15)
-_WARNING_AGE = Duration.minutes(5)  # as long as the interruption queue keeps its messages
+_WARNING_AGE = Duration.minutes(5)  # the retention of the interruption queue
 _WARNING_TRIES = 20
 
 INTERRUPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -50,16 +50,16 @@ INTERRUPTIONS: Mapping[str, Mapping[str, Any]] = {
         "detail": {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]},
     },
 }
-"""What AWS says of instances, by rule. EC2's events carry no tags: every cluster gets the whole Region's."""
+"""AWS's events about instances, by rule. EC2's events have no tags: every cluster gets those of the whole Region."""
 
 
 class Bus(Construct):
-    """The cluster's own bus, which the relay and functions put hints on."""
+    """The cluster's own event bus, for hints from the relay and functions."""
 
     def __init__(self, scope: Construct, id_: str, *, cluster: str) -> None:
         super().__init__(scope, id_)
-        # Its name is known to the relay's manifest, so it is said, not made up. Others get it as an attribute of the
-        # resource, not by Ref, which the local world's CloudFormation can't resolve for a bus.
+        # The relay's manifest needs the name, so it is set explicitly. Other resources use the bus's attributes instead
+        # of Ref, which the local world's CloudFormation can't resolve for a bus.
         resource = events.CfnEventBus(
             self,
             "Bus",
@@ -76,7 +76,7 @@ class Bus(Construct):
 
 
 class Events(Construct):
-    """The rules."""
+    """The EventBridge rules."""
 
     def __init__(
         self,
@@ -111,46 +111,46 @@ class Events(Construct):
         self._hint("Deleting", deleting, hints.RELAY, termination)
         self._hint("CatalogMissing", [hints.CATALOG_MISSING], hints.FUNCTIONS, catalog)
 
-    def _hint(self, id_: str, about: Sequence[str], source: str, *to: events.IRuleTarget) -> None:
+    def _hint(self, id_: str, detail_types: Sequence[str], source: str, *rule_targets: events.IRuleTarget) -> None:
         events.Rule(
             self,
             id_,
-            description=f"{' or '.join(about)}, cluster {self._cluster}",
+            description=f"{' or '.join(detail_types)}, cluster {self._cluster}",
             event_bus=self._bus,
             event_pattern=events.EventPattern(
-                source=[source], detail_type=list(about), detail={"cluster": [self._cluster]}
+                source=[source], detail_type=list(detail_types), detail={"cluster": [self._cluster]}
             ),
-            targets=list(to),
+            targets=list(rule_targets),
         )
 
     def _schedules(self) -> None:
-        # In a message group of its own: a hint whose function died stays hidden for the visibility time-out and holds
-        # up its group, but never the sweep that finishes its work within a minute.
+        # It has its own message group: a hint whose function failed blocks its group for the visibility timeout, but
+        # not the sweep, which completes its work within a minute.
         sweep = self._queue(
             function_sizes.PROVISIONER, age=_SWEEP_AGE, tries=_SWEEP_TRIES, group=f"{self._cluster}-sweep"
         )
         self._schedule("ProvisioningSweep", MINUTE, sweep)
-        # What EC2 recommended or announced stands on claims, and is followed when budgets allow.
-        moving = self._queue(function_sizes.INTERRUPTION, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
-        self._schedule("InterruptionSweep", MINUTE, moving)
+        # EC2's recommendations and announcements are kept on NodeClaims and followed when budgets allow.
+        interruption = self._queue(function_sizes.INTERRUPTION, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
+        self._schedule("InterruptionSweep", MINUTE, interruption)
         for name in (function_sizes.LIFECYCLE, function_sizes.DISRUPTION):
             target = self._function(name, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
             self._schedule(f"{name.capitalize()}Sweep", MINUTE, target)
-        for what, every in {"types": Duration.hours(12), "prices": Duration.minutes(15)}.items():
+        for data, rate in {"types": Duration.hours(12), "prices": Duration.minutes(15)}.items():
             target = self._function(
                 function_sizes.CATALOG,
                 age=_REFRESH_AGE,
                 tries=_HINT_TRIES,
-                event=events.RuleTargetInput.from_object({"refresh": what}),
+                event=events.RuleTargetInput.from_object({"refresh": data}),
             )
-            self._schedule(f"Refresh{what.capitalize()}", every, target)
+            self._schedule(f"Refresh{data.capitalize()}", rate, target)
 
-    def _schedule(self, id_: str, every: Duration, target: events.IRuleTarget) -> None:
+    def _schedule(self, id_: str, rate: Duration, target: events.IRuleTarget) -> None:
         events.Rule(
             self,
             id_,
             description=f"{id_}, cluster {self._cluster}",
-            schedule=events.Schedule.rate(every),
+            schedule=events.Schedule.rate(rate),
             targets=[target],
         )
 

@@ -1,7 +1,7 @@
-"""Which modules and third-party packages a function needs: read from its source, so that bundles follow the code.
+"""The modules and third-party packages that a function needs, by its source, so that bundles follow the code.
 
-The walk starts at the function's own modules and follows imports into ``shared``; imports inside functions count,
-those for the type checker don't. Code that builds module names at run time would not be seen; ours doesn't.
+It follows imports from the function's own modules into ``shared``. Imports inside functions count; imports under
+TYPE_CHECKING don't. Module names that are built at run time would be missed; no code here does that.
 """
 
 from __future__ import annotations
@@ -14,49 +14,56 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OURS = ("functions", "shared")
+FIRST_PARTY = ("functions", "shared")
 
 
 class MissingModuleError(LookupError):
-    """A module of ours imports one of ours that is not there; the text names both."""
+    """A first-party import doesn't exist; the message names both modules."""
 
 
-def reached(checkout: Path, function: str) -> dict[str, Path]:
-    """Our modules that the function's code can import, its own among them, and their files.
+def first_party_modules(checkout: Path, function: str) -> dict[str, Path]:
+    """The first-party modules that the function's code can import, with its own, and their files.
 
     Raises:
-        MissingModuleError: the code could not even start.
+        MissingModuleError: the code could not be imported.
     """
-    left = [_name(checkout, path) for path in sorted((checkout / "functions" / function).rglob("*.py"))]
-    found: dict[str, Path] = {}
-    while left:
-        module = left.pop()
+    pending = [_name(checkout, path) for path in sorted((checkout / "functions" / function).rglob("*.py"))]
+    modules: dict[str, Path] = {}
+    while pending:
+        module = pending.pop()
         path = _file(checkout, module)
-        if module in found or path is None:
+        if module in modules or path is None:
             continue
-        found[module] = path
-        for imported, names in _imports(path):
-            parts = imported.split(".")
-            if parts[0] not in OURS:
-                continue
-            if _file(checkout, imported) is None and not checkout.joinpath(*parts).is_dir():
-                raise MissingModuleError(f"{module} imports {imported}, which is not there")
-            # what is imported from a package may be a module or a value
-            parents = (".".join(parts[: i + 1]) for i in range(len(parts)))
-            left += [*parents, *(f"{imported}.{name}" for name in names)]
-    return found
+        modules[module] = path
+        pending += _first_party_imports(checkout, module, path)
+    return modules
+
+
+def _first_party_imports(checkout: Path, module: str, path: Path) -> Iterator[str]:
+    """The first-party modules and packages that a module may import."""
+    for imported, names in _imports(path):
+        parts = imported.split(".")
+        if parts[0] not in FIRST_PARTY:
+            continue
+        if _file(checkout, imported) is None and not checkout.joinpath(*parts).is_dir():
+            raise MissingModuleError(f"{module} imports {imported}, which does not exist")
+        yield from (".".join(parts[: i + 1]) for i in range(len(parts)))
+        # a name imported from a package may be a module or a value
+        yield from (f"{imported}.{name}" for name in names)
 
 
 def third_party(checkout: Path, function: str) -> frozenset[str]:
-    """The top-level packages, neither ours nor Python's, that the function's code can import.
+    """The third-party top-level packages that the function's code can import.
 
     Raises:
-        MissingModuleError: the code could not even start.
+        MissingModuleError: the code could not be imported.
     """
     tops = {
-        imported.partition(".")[0] for path in reached(checkout, function).values() for imported, _ in _imports(path)
+        imported.partition(".")[0]
+        for path in first_party_modules(checkout, function).values()
+        for imported, _ in _imports(path)
     }
-    return frozenset(tops.difference(OURS, sys.stdlib_module_names))
+    return frozenset(tops.difference(FIRST_PARTY, sys.stdlib_module_names))
 
 
 def _name(checkout: Path, path: Path) -> str:
@@ -73,18 +80,18 @@ def _file(checkout: Path, module: str) -> Path | None:
 
 
 def _imports(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each module that is imported, with what is imported from it."""
-    left: list[ast.AST] = [ast.parse(path.read_text(), filename=str(path))]
-    while left:
-        node = left.pop()
+    """Each imported module with the names imported from it."""
+    pending: list[ast.AST] = [ast.parse(path.read_text(), filename=str(path))]
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.If) and _is_type_checking(node.test):
-            left += node.orelse
+            pending += node.orelse
             continue
         if isinstance(node, ast.Import):
             yield from ((alias.name, ()) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module, tuple(alias.name for alias in node.names)
-        left += ast.iter_child_nodes(node)
+        pending += ast.iter_child_nodes(node)
 
 
 def _is_type_checking(test: ast.expr) -> bool:

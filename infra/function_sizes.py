@@ -1,7 +1,7 @@
-"""How large, how long and how many at once: the figures of each function and queue, in one place.
+"""Memory, timeout and concurrency of each function, and the settings of the queue that triggers it.
 
-They hang together (a queue's visibility is six function timeouts, as AWS asks, or a slow batch would be handed out
-twice), so constructs read them from here and the tests hold the relation.
+They depend on each other (a queue's visibility timeout is six function timeouts, as AWS recommends, or a slow batch
+would be received twice), so constructs read them from here and the tests check the relation.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ TERMINATION = "termination"
 INTERRUPTION = "interruption"
 CATALOG = "catalog"
 FUNCTIONS = (PROVISIONER, LIFECYCLE, DISRUPTION, TERMINATION, INTERRUPTION, CATALOG)
-"""The Lambda functions; the relay is a container in the cluster."""
+"""The Lambda functions. The relay is not one: it runs as a Deployment in the cluster."""
 
 RECEIVES = 5
-"""How often a message is tried before SQS puts it into the dead-letter queue."""
+"""How often a message is received before SQS moves it to the dead-letter queue."""
 VISIBILITY_FACTOR = 6
-"""Visibility in function timeouts: AWS's own figure for queues that feed Lambda."""
+"""The visibility timeout in function timeouts, as AWS recommends for queues that trigger functions."""
 DEAD_LETTER_DAYS = 14
-"""As long as SQS keeps anything."""
+"""The maximum retention of SQS."""
 LOG_DAYS = 30
 RUNTIME = {"OPENBLAS_NUM_THREADS": "1"}
-"""Environment of every function beside its settings. numpy's OpenBLAS starts a thread for each processor it sees, and
-they spin; nothing here multiplies matrices, and on a share of one vCPU that time is taken from the import."""
+"""Environment variables of every function besides its settings. numpy's OpenBLAS starts a busy thread for each
+processor. No function multiplies matrices, and on a share of one vCPU those threads slow the import down."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,38 +39,38 @@ class Size:
 
 
 _ONE_VCPU = 1769
-"""MiB. All that decides or moves pods gets a whole processor: most of it is work, so half the memory takes nearly twice
-as long and saves little (20 cents a month where lifecycle and termination had less). The memory itself would do for
-clusters three times as large as those measured."""
+"""MiB. Functions that decide or evict get a whole processor: they mostly compute, so half the memory takes nearly twice
+as long and saves little (20 cents a month for lifecycle and termination). This memory is enough for clusters three
+times as large as the measured ones."""
 
 SIZES = {
     # Measured by `make bench ARGS=function_resources`, on 5,000 nodes / 100,000 pods: 480 MiB and 2.9 s. A FIFO queue
     # with one message group allows one invocation at a time.
     PROVISIONER: Size(memory=_ONE_VCPU, timeout=60),
-    # 550 MiB and 7.6 s a sweep, 2.7 s without a whole vCPU where there are 1,000 nodes: a node that joins meanwhile
-    # waits for it. Invoked by EventBridge directly. One at a time: a storm of node events is a queue that Lambda keeps,
-    # not a storm of calls to EC2 and the Kubernetes API.
+    # 550 MiB and 7.6 s for a sweep; for 1,000 nodes 2.7 s without a whole vCPU, during which joining nodes wait.
+    # EventBridge invokes it directly. One at a time: Lambda queues a burst of node events instead of making a burst of
+    # calls to EC2 and the Kubernetes API.
     LIFECYCLE: Size(memory=_ONE_VCPU, timeout=60, reserved=1),
-    # 480 MiB and 6 s, of which the search for savings takes what it is given: half of what is left of the time-out.
+    # 480 MiB and 6 s. The consolidation search uses half of the remaining timeout.
     DISRUPTION: Size(memory=_ONE_VCPU, timeout=120),
-    # 55 MiB, but 5 s for the pods of 100 nodes: after a wave of spot warnings they all have two minutes.
+    # 55 MiB, but 5 s for the pods of 100 nodes: after many spot warnings at once, all of them have two minutes.
     TERMINATION: Size(memory=_ONE_VCPU, timeout=60),
-    # The same decision as provisioning's, 500 MiB and 3.8 s for a hundred warnings. Short, so that a warning whose
-    # first try died comes back, by the queue's visibility, a minute before EC2 takes the machine: time for a drain, and
-    # pods' own grace. Machines are given up in the first seconds, and what a kill loses after that any other decision
-    # makes good.
+    # The same decision as provisioning's, 500 MiB and 3.8 s for a hundred warnings. The timeout is short, so that a
+    # warning whose first try failed is received again, after the visibility timeout, a minute before EC2 reclaims the
+    # instance: that is enough for a drain with grace periods. NodeClaims are deleted in the first seconds; what a
+    # failure loses after that, the next decision repeats.
     INTERRUPTION: Size(memory=_ONE_VCPU, timeout=10),
-    # 85 MiB and 2.3 s of work; the rest of the time-out is for AWS's price lists, which come slowly. One at a time: two
-    # refreshes at once would ask for the same pages twice.
+    # 85 MiB and 2.3 s of work; the rest of the timeout is for AWS's price lists, which are slow. One at a time: two
+    # concurrent refreshes would request the same pages twice.
     CATALOG: Size(memory=1024, timeout=300, reserved=1),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Feed:
-    """How a queue feeds its function: retention (s), messages a batch, batches at once (None: FIFO's one).
+class QueueSettings:
+    """Retention (s), batch size, and concurrent batches (None: one, as the queue is FIFO) of a function's queue.
 
-    ``window`` is how long a batch is gathered (s); AWS asks for one where a batch is larger than ten.
+    ``window`` is the batching window (s), which AWS requires for batches of more than ten.
     """
 
     retention: int
@@ -79,19 +79,19 @@ class Feed:
     window: int = 0
 
 
-FEEDS = {
-    # Hints are sent anew each minute, so old ones are only noise after an outage.
-    PROVISIONER: Feed(retention=3600),
-    # Two minutes after a spot warning there is nothing left to drain. Large batches, because many warnings are one
-    # decision, but no larger than the time-out allows; and few at once, because only one can decide: two is the least
-    # that Lambda has.
-    INTERRUPTION: Feed(retention=300, batch=100, window=1, concurrency=2),
-    # Long drains are continued by delayed messages; four days outlast any outage that is noticed.
-    TERMINATION: Feed(retention=4 * 86400, concurrency=5),
-    DISRUPTION: Feed(retention=3600, concurrency=2),
+QUEUES = {
+    # Hints are repeated each minute, so old ones are useless after an outage.
+    PROVISIONER: QueueSettings(retention=3600),
+    # Two minutes after a spot warning there is nothing left to drain. Batches are large, because many warnings are one
+    # decision, but no larger than the timeout allows. Few are concurrent, because only one can decide: two is Lambda's
+    # minimum.
+    INTERRUPTION: QueueSettings(retention=300, batch=100, window=1, concurrency=2),
+    # Delayed messages continue long drains; four days outlast any outage that is noticed.
+    TERMINATION: QueueSettings(retention=4 * 86400, concurrency=5),
+    DISRUPTION: QueueSettings(retention=3600, concurrency=2),
 }
 
 
 def visibility(function: str) -> int:
-    """Visibility timeout, in seconds, of the queue that feeds the function."""
+    """Visibility timeout, in seconds, of the queue that triggers the function."""
     return VISIBILITY_FACTOR * SIZES[function].timeout

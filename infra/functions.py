@@ -1,7 +1,7 @@
-"""The six Lambda functions: code, role, environment, log group, and the queue that feeds each.
+"""The Lambda functions: code, role, environment, log group, and the queue that triggers each.
 
-A function's environment is made from the settings that its code declares (functions/<name>/settings.py), and so are
-its permissions for what they name; the rest of its role is what permissions.py lists for it.
+The environment and part of the permissions of a function follow from the settings that its code declares
+(functions/<name>/settings.py); permissions.py lists the rest of its role.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from shared import settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from infra.node_role import Nodes
-    from infra.permissions import Subjects
-    from infra.stack_options import Options
+    from infra.node_role import NodeRole
+    from infra.permissions import PermissionScope
+    from infra.stack_options import StackOptions
 
 _RETENTION = {30: logs.RetentionDays.ONE_MONTH}
 _ASYNC_AGE = Duration.minutes(5)
@@ -46,7 +46,7 @@ SETTINGS: Mapping[str, type[settings.Settings]] = {
     function_sizes.INTERRUPTION: InterruptionSettings,
     function_sizes.CATALOG: CatalogSettings,
 }
-"""What each function's code declares that it reads."""
+"""The settings that each function's code declares."""
 
 
 def setting_names(function: str) -> list[str]:
@@ -54,14 +54,14 @@ def setting_names(function: str) -> list[str]:
     return [field.name for field in msgspec.structs.fields(SETTINGS[function])]
 
 
-def environment(function: str, on: Subjects, nodes: Nodes) -> dict[str, str]:
+def environment(function: str, on: PermissionScope, nodes: NodeRole) -> dict[str, str]:
     """The function's environment variables.
 
     Raises:
-        KeyError: a setting that the stack has no value for.
+        KeyError: the stack has no value for a setting.
     """
     queues = on.queues
-    known = {
+    values = {
         "cluster_name": on.cluster,
         "event_bus_name": on.bus.event_bus_name,
         "table_name": on.table.table_name,
@@ -71,15 +71,22 @@ def environment(function: str, on: Subjects, nodes: Nodes) -> dict[str, str]:
         "disruption_queue_url": queues.by_function[function_sizes.DISRUPTION].queue_url,
     }
     if function in queues.dead_letters:
-        known["dead_letter_queue_url"] = queues.dead_letters[function].queue_url
-    return {**function_sizes.RUNTIME, **{settings.variable(name): known[name] for name in setting_names(function)}}
+        values["dead_letter_queue_url"] = queues.dead_letters[function].queue_url
+    return {**function_sizes.RUNTIME, **{settings.variable(name): values[name] for name in setting_names(function)}}
 
 
 class Functions(Construct):
     """The functions and their roles, by name."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, on: Subjects, nodes: Nodes, options: Options, code: Mapping[str, str]
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        on: PermissionScope,
+        nodes: NodeRole,
+        options: StackOptions,
+        code: Mapping[str, str],
     ) -> None:
         """``code`` is the folder of each function's bundle."""
         super().__init__(scope, id_)
@@ -111,7 +118,7 @@ class Functions(Construct):
                 role=role,
                 log_group=log_group,
                 tracing=lambda_.Tracing.ACTIVE if options.tracing else lambda_.Tracing.DISABLED,
-                # Asynchronous invocations come from EventBridge: sweeps that a minute later come again.
+                # EventBridge invokes asynchronously; its sweeps are repeated each minute.
                 retry_attempts=_ASYNC_RETRIES,
                 max_event_age=_ASYNC_AGE,
                 on_failure=SqsDestination(on.queues.undelivered),
@@ -122,18 +129,18 @@ class Functions(Construct):
             self.roles[name] = role
             self.logs[name] = log_group
         for name, queue in on.queues.by_function.items():
-            feed = function_sizes.FEEDS[name]
+            queue_settings = function_sizes.QUEUES[name]
             self.by_name[name].add_event_source(
                 SqsEventSource(
                     queue,
-                    batch_size=feed.batch,
-                    max_batching_window=Duration.seconds(feed.window) if feed.window else None,
-                    max_concurrency=feed.concurrency,
+                    batch_size=queue_settings.batch,
+                    max_batching_window=Duration.seconds(queue_settings.window) if queue_settings.window else None,
+                    max_concurrency=queue_settings.concurrency,
                     report_batch_item_failures=True,
                 )
             )
 
-    def _role(self, name: str, *, on: Subjects, log_group: logs.LogGroup, options: Options) -> iam.Role:
+    def _role(self, name: str, *, on: PermissionScope, log_group: logs.LogGroup, options: StackOptions) -> iam.Role:
         role = iam.Role(
             self,
             f"{name.capitalize()}Role",
@@ -154,9 +161,9 @@ class Functions(Construct):
         return role
 
 
-def into_vpc(function: lambda_.Function, options: Options) -> None:
-    """Put a function into the subnets and security groups that are named; its role must allow it."""
-    # By name only: the CDK's own VPC objects would have to be looked up.
+def into_vpc(function: lambda_.Function, options: StackOptions) -> None:
+    """Put a function into the subnets and security groups of the options; its role must allow it."""
+    # By id: the CDK's VPC objects would need a lookup.
     resource = function.node.default_child
     assert isinstance(resource, lambda_.CfnFunction)
     resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(

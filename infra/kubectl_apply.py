@@ -1,8 +1,9 @@
-"""What is applied to the cluster by the stack itself: kinds, RBAC and the relay, by kubectl in a Lambda of the CDK's.
+"""Applies Tenon's objects to the cluster during a deployment: CustomResourceDefinitions, RBAC and the relay.
 
-That Lambda is the cluster's administrator, because only who has a right can give it away; whoever doesn't want that
-says ``-c clusterSide=printed`` and applies what ``tenon manifests`` prints, which is the same. Deleting the stack takes
-the relay and the rights away but never the kinds: with those would go every pool, claim and node of the cluster.
+The CDK's kubectl function applies them. It is a cluster administrator, because RBAC only lets a user grant rights that
+it has. With ``-c clusterSide=printed`` the stack leaves it out, and users apply the output of ``tenon manifests``,
+which is the same. Deleting the stack deletes the relay and RBAC but keeps the CustomResourceDefinitions, because
+deleting them would delete all NodePools, NodeClaims and nodes.
 """
 
 from __future__ import annotations
@@ -23,31 +24,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from infra.cluster_access import ClusterAccess
-    from infra.stack_options import Options
+    from infra.stack_options import StackOptions
 
 _IMAGE = ("relay", "shared")
-"""What the relay's Dockerfile takes from the checkout."""
+"""The files that the relay's Dockerfile copies."""
 _ARCHITECTURE = "arm64"
-"""Of the image that is built here, and so of the nodes that the relay can run on; a named one may have several."""
+"""The architecture of the image built here, and of the nodes that the relay can run on."""
 
 
-class ClusterSide(Construct):
-    """The manifests as custom resources, the ``provider`` that applies them, and its function's logical id."""
+class KubectlApply(Construct):
+    """The objects as custom resources, the ``provider`` that applies them, and its function's logical id."""
 
-    def __init__(self, scope: Construct, id_: str, *, options: Options, access: ClusterAccess, checkout: Path) -> None:
+    def __init__(
+        self, scope: Construct, id_: str, *, options: StackOptions, access: ClusterAccess, checkout: Path
+    ) -> None:
         super().__init__(scope, id_)
-        # Unpacking kubectl takes seconds: only for those who apply by it.
+        # Imported here, because unpacking kubectl takes seconds.
         from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer  # noqa: PLC0415
 
-        named = eks.Cluster.from_cluster_attributes(self, "Cluster", cluster_name=options.cluster, prune=False)
+        cluster = eks.Cluster.from_cluster_attributes(self, "Cluster", cluster_name=options.cluster, prune=False)
         self.provider = eks.KubectlProvider(
-            self, "Kubectl", cluster=named, kubectl_layer=KubectlV34Layer(self, "KubectlLayer")
+            self, "Kubectl", cluster=cluster, kubectl_layer=KubectlV34Layer(self, "KubectlLayer")
         )
         assert isinstance(self.provider.role, iam.Role)
         administrator = eks.AccessEntry(
             self,
             "KubectlEntry",
-            cluster=named,
+            cluster=cluster,
             principal=self.provider.role.role_arn,
             access_policies=[
                 eks.AccessPolicy.from_access_policy_name(
@@ -63,7 +66,7 @@ class ClusterSide(Construct):
         if options.subnets:
             into_vpc(handler, options)
             self.provider.role.add_to_policy(permissions.join_network())
-        reached = eks.Cluster.from_cluster_attributes(
+        kubectl_cluster = eks.Cluster.from_cluster_attributes(
             self, "Reached", cluster_name=options.cluster, kubectl_provider=self.provider, prune=False
         )
         stack = Stack.of(self)
@@ -74,7 +77,7 @@ class ClusterSide(Construct):
             image=options.relay_image or _image(self, checkout),
             architecture="" if options.relay_image else _ARCHITECTURE,
         )
-        before: list[Construct] = [administrator, access]
+        dependencies: list[Construct] = [administrator, access]
         for name, objects, policy in (
             ("Kinds", cluster_manifests.kinds() if options.kinds else [], RemovalPolicy.RETAIN),
             ("Access", cluster_manifests.access(), RemovalPolicy.DESTROY),
@@ -82,21 +85,21 @@ class ClusterSide(Construct):
         ):
             if not objects:
                 continue
-            applied = eks.KubernetesManifest(
-                self, name, cluster=reached, manifest=objects, overwrite=True, removal_policy=policy
+            manifest = eks.KubernetesManifest(
+                self, name, cluster=kubectl_cluster, manifest=objects, overwrite=True, removal_policy=policy
             )
-            applied.node.add_dependency(*before)
-            before = [applied]
+            manifest.node.add_dependency(*dependencies)
+            dependencies = [manifest]
 
 
 def _image(scope: Construct, checkout: Path) -> str:
-    wanted = [f"!{path}" for path in _IMAGE]
+    included = [f"!{path}" for path in _IMAGE]
     image = DockerImageAsset(
         scope,
         "Image",
         directory=str(checkout),
         file="relay/Dockerfile",
-        exclude=["*", *wanted, "**/__pycache__"],
+        exclude=["*", *included, "**/__pycache__"],
         platform=Platform.LINUX_ARM64,
     )
     return image.image_uri

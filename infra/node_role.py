@@ -1,8 +1,8 @@
-"""What nodes are on AWS: the role that their kubelets use, and the instance profile that gives it to them.
+"""The IAM role of nodes, and the instance profile for it.
 
-A cluster that has a node role already (from node groups, or from Karpenter) keeps it by ``-c nodeRole=NAME``; then only
-the profile is made here. What running nodes live by stays when the stack is deleted: without their role they could pull
-no image, and without its access entry the cluster would not know them.
+A cluster that already has a node role (of node groups, or of Karpenter) keeps it with ``-c nodeRole=NAME``; then only
+the profile is created. Both stay when the stack is deleted, because running nodes need them: without the role they
+can't pull images, and without its access entry the cluster rejects them.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 POLICIES = (
-    # What AWS asks of every EKS node: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html
+    # AWS requires these for EKS nodes: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html
     "AmazonEKSWorkerNodePolicy",
     "AmazonEKS_CNI_Policy",
     "AmazonEC2ContainerRegistryPullOnly",
-    # A shell on a node without SSH keys or open ports.
+    # Shell access without SSH keys or open ports.
     "AmazonSSMManagedInstanceCore",
 )
 
 
-class Nodes(Construct):
-    """``role`` (its ARN and name), ``profile`` (its name), and whether the role was ``made`` here."""
+class NodeRole(Construct):
+    """``role``, its instance ``profile``, and whether the role was ``created`` by this stack."""
 
     def __init__(self, scope: Construct, id_: str, *, existing_role: str = "") -> None:
         super().__init__(scope, id_)
-        self.made = not existing_role
+        self.created = not existing_role
         self.role: iam.IRole
         if existing_role:
             self.role = iam.Role.from_role_name(self, "Role", existing_role)

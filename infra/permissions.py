@@ -1,8 +1,8 @@
-"""What each function may do on AWS, one statement a purpose, each with its reason beside it.
+"""The IAM permissions of each function: one statement for each purpose, with its reason.
 
-The role that launches can't terminate and the role that terminates can't launch: creating needs the cluster's tag on
-the request, terminating needs it on the resource, so neither reaches what is not the cluster's. Names and conditions
-are those of AWS's service authorization reference.
+Roles that launch instances can't terminate them, and the role that terminates can't launch. Launching requires the
+cluster's tag on the request, terminating requires it on the resource, so neither affects other clusters' resources.
+Actions and conditions are those of AWS's service authorization reference.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from infra.queues import Queues
 
 WILDCARDS = {
-    "ReadInstances": "ec2:DescribeInstances takes no resource; limited to the Region",
-    "ReadSpotRequests": "ec2:DescribeSpotInstanceRequests takes no resource; limited to the Region",
-    "ReadTemplates": "ec2:DescribeLaunchTemplates takes no resource; limited to the Region",
-    "ReadPlaces": "EC2's Describe calls take no resource; limited to the Region",
-    "ReadTypes": "EC2's Describe calls take no resource; limited to the Region",
-    "ReadPrices": "the Pricing API has no resources",
-    "JoinNetwork": "Lambda itself makes and removes the function's network interfaces, whose ids nobody knows before",
+    "ReadInstances": "ec2:DescribeInstances supports no resources; limited to the Region",
+    "ReadSpotRequests": "ec2:DescribeSpotInstanceRequests supports no resources; limited to the Region",
+    "ReadTemplates": "ec2:DescribeLaunchTemplates supports no resources; limited to the Region",
+    "ReadPlaces": "EC2's Describe actions support no resources; limited to the Region",
+    "ReadTypes": "EC2's Describe actions support no resources; limited to the Region",
+    "ReadPrices": "the Pricing API supports no resources",
+    "JoinNetwork": "Lambda creates and deletes the function's network interfaces, whose ids are not known before",
 }
-"""The statements whose resource is ``*``, and why it can't be less."""
+"""The statements whose resource is ``*``, and why they can't be narrower."""
 
 LAUNCHED = ("fleet", "instance", "network-interface", "spot-instances-request", "volume")
-"""What a launch makes and tags (shared/launch)."""
+"""The resources that a launch creates and tags (shared/launch)."""
 
-_FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances in its caller's name
+_FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances with its caller's permissions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subjects:
-    """What permissions are about: the cluster's name, and the stack's own resources."""
+class PermissionScope:
+    """The cluster's name and the stack's resources, which permissions refer to."""
 
     cluster: str
     scope: Construct
@@ -55,7 +55,7 @@ class Subjects:
     table: dynamodb.Table
     catalog: s3.Bucket
     node_roles: list[str]
-    """ARNs of the roles that nodes may have."""
+    """ARNs of the roles of nodes."""
 
     def ec2(self, *resources: str, shared: bool = False) -> list[str]:
         """ARNs of EC2 resource types; ``shared``: of any account (AWS's images, subnets of a shared VPC)."""
@@ -67,7 +67,7 @@ class Subjects:
 
     @property
     def in_region(self) -> dict[str, Any]:
-        """Only in the stack's Region."""
+        """Condition: only in the stack's Region."""
         return {"StringEquals": {"aws:RequestedRegion": Stack.of(self.scope).region}}
 
     @property
@@ -75,11 +75,11 @@ class Subjects:
         return labels.CLUSTER_TAG.format(cluster=self.cluster)
 
     def requested(self, **more: list[str]) -> dict[str, Any]:
-        """The request must tag what it creates as the cluster's."""
+        """Condition: the request tags new resources as the cluster's."""
         return {"StringEquals": {f"aws:RequestTag/{self._cluster_tag}": "owned", **more}}
 
     def owned(self) -> dict[str, Any]:
-        """The resource must be tagged as the cluster's."""
+        """Condition: the resource is tagged as the cluster's."""
         return {"StringEquals": {f"aws:ResourceTag/{self._cluster_tag}": "owned"}}
 
 
@@ -95,8 +95,8 @@ def _any_resource(sid: str, actions: Iterable[str], conditions: dict[str, Any] |
     return _allow(sid, actions, ["*"], conditions)
 
 
-def _resolve(on: Subjects) -> list[iam.PolicyStatement]:
-    # What a node class stands for: subnets, security groups, images, its instance profile.
+def _resolve_node_class(on: PermissionScope) -> list[iam.PolicyStatement]:
+    # The resources of a node class: subnets, security groups, images, its instance profile.
     stack = Stack.of(on.scope)
     places = (
         "ec2:DescribeCapacityReservations",
@@ -116,13 +116,13 @@ def _resolve(on: Subjects) -> list[iam.PolicyStatement]:
             ["ssm:GetParameter", "ssm:GetParameters"],
             [stack.format_arn(service="ssm", account="", resource="parameter", resource_name="aws/service/*")],
         ),
-        # A class may name a role instead of a profile: the role's profile is used, or one is made under our own name.
+        # A node class may have a role instead of a profile: the role's profile is used, or Tenon creates one.
         _allow(
             "FindProfiles",
             ["iam:ListInstanceProfilesForRole"],
             [stack.format_arn(service="iam", region="", resource="role", resource_name="*")],
         ),
-        # A class may name a profile: that it is there and has a role is told before a launch fails.
+        # A node class may have a profile: that it exists and has a role is checked before a launch fails.
         _allow(
             "SeeProfiles",
             ["iam:GetInstanceProfile"],
@@ -130,7 +130,7 @@ def _resolve(on: Subjects) -> list[iam.PolicyStatement]:
         ),
         _allow("MakeProfiles", ["iam:CreateInstanceProfile", "iam:TagInstanceProfile"], [own_profiles], on.requested()),
         _allow("FillProfiles", ["iam:AddRoleToInstanceProfile"], [own_profiles]),
-        # Node roles, to EC2, and nothing else to anyone.
+        # Only node roles, and only to EC2.
         _allow(
             "PassNodeRoles",
             ["iam:PassRole"],
@@ -140,15 +140,15 @@ def _resolve(on: Subjects) -> list[iam.PolicyStatement]:
     ]
 
 
-def _launch(on: Subjects) -> list[iam.PolicyStatement]:
+def _launch(on: PermissionScope) -> list[iam.PolicyStatement]:
     stack = Stack.of(on.scope)
     shared = ("capacity-reservation", "image", "placement-group", "security-group", "snapshot", "subnet")
     return [
-        # What a launch uses but does not make.
+        # Resources that a launch uses but doesn't create.
         _allow("LaunchWith", _FLEET, on.ec2(*shared, shared=True)),
-        # Templates that this cluster made.
+        # Only launch templates of this cluster.
         _allow("LaunchFromOwnTemplates", _FLEET, on.ec2("launch-template"), on.owned()),
-        # What a launch makes must say whose it is, or garbage collection could never find it.
+        # New resources must have the cluster's tags, or garbage collection could not find them.
         _allow(
             "LaunchTagged",
             _FLEET,
@@ -156,14 +156,14 @@ def _launch(on: Subjects) -> list[iam.PolicyStatement]:
             {**on.requested(), "StringLike": {f"aws:RequestTag/{labels.NODEPOOL}": "*"}},
         ),
         _allow("MakeTemplates", ["ec2:CreateLaunchTemplate"], on.ec2("launch-template"), on.requested()),
-        # Tags may be given while creating; otherwise anyone's instance could be tagged into this cluster.
+        # Only while creating; otherwise any instance could be tagged as the cluster's.
         _allow(
             "TagWhileCreating",
             ["ec2:CreateTags"],
             on.ec2(*LAUNCHED, "launch-template"),
             on.requested(**{"ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]}),
         ),
-        # Which claim an instance was dealt to is known after the launch only.
+        # The NodeClaim of an instance is only known after the launch.
         _allow(
             "TagOwnInstances",
             ["ec2:CreateTags"],
@@ -173,7 +173,7 @@ def _launch(on: Subjects) -> list[iam.PolicyStatement]:
                 "ForAllValues:StringEquals": {"aws:TagKeys": ["Name", labels.NODECLAIM_TAG, labels.CLUSTER_NAME_TAG]},
             },
         ),
-        # An account's first spot launch needs this role of EC2's.
+        # The first spot launch of an account creates this service-linked role of EC2.
         _allow(
             "AllowFirstSpot",
             ["iam:CreateServiceLinkedRole"],
@@ -190,9 +190,9 @@ def _launch(on: Subjects) -> list[iam.PolicyStatement]:
     ]
 
 
-def _terminate(on: Subjects) -> list[iam.PolicyStatement]:
+def _terminate(on: PermissionScope) -> list[iam.PolicyStatement]:
     return [
-        # Only instances of this cluster, and only those that belong to a pool: never a node group's.
+        # Only instances of this cluster that belong to a NodePool, never those of node groups.
         _allow(
             "TerminateOwned",
             ["ec2:TerminateInstances"],
@@ -202,20 +202,20 @@ def _terminate(on: Subjects) -> list[iam.PolicyStatement]:
     ]
 
 
-def _clear(on: Subjects) -> list[iam.PolicyStatement]:
+def _delete_templates(on: PermissionScope) -> list[iam.PolicyStatement]:
     return [
         _any_resource("ReadTemplates", ["ec2:DescribeLaunchTemplates"], on.in_region),
-        # Templates that this cluster made and that nothing comes from any more.
+        # Launch templates of this cluster that are no longer used.
         _allow("DeleteOwnTemplates", ["ec2:DeleteLaunchTemplate"], on.ec2("launch-template"), on.owned()),
     ]
 
 
-def _doubt(on: Subjects) -> list[iam.PolicyStatement]:
-    # Whether EC2 bears out a warning; what it says of instances is read with the places.
+def _verify(on: PermissionScope) -> list[iam.PolicyStatement]:
+    # To verify spot interruption warnings; instances are read with ReadPlaces.
     return [_any_resource("ReadSpotRequests", ["ec2:DescribeSpotInstanceRequests"], on.in_region)]
 
 
-def _refresh(on: Subjects) -> list[iam.PolicyStatement]:
+def _refresh_catalog(on: PermissionScope) -> list[iam.PolicyStatement]:
     types = (
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeInstanceTypeOfferings",
@@ -230,7 +230,7 @@ def _refresh(on: Subjects) -> list[iam.PolicyStatement]:
 
 
 def join_network() -> iam.PolicyStatement:
-    """What Lambda needs of a function's role to put the function into a VPC."""
+    """What a function's role needs for a function in a VPC."""
     return _any_resource(
         "JoinNetwork",
         [
@@ -244,21 +244,21 @@ def join_network() -> iam.PolicyStatement:
     )
 
 
-def _by_setting(setting: str, function: str, on: Subjects) -> list[iam.PolicyStatement]:
-    """What a function may do with what one of its settings names: knowing it and being let in are one thing."""
+def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
+    """The permissions that follow from a setting: a function that knows a resource may use it."""
     queues = on.queues
     match setting:
         case "event_bus_name":
             own = {"StringEquals": {"events:source": hints.FUNCTIONS}}
             allowed = [_allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)]
         case "table_name":
-            # Unavailable offerings, the call budget, wake-ups already sent, decisions; nothing is ever scanned.
+            # Unavailable offerings, the call budget, wake-ups already sent, decisions. The table is never scanned.
             actions = ("BatchWriteItem", "GetItem", "PutItem", "Query")
             allowed = [_allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]
         case "catalog_bucket":
             allowed = [
                 _allow("ReadCatalog", ["s3:GetObject"], [on.catalog.arn_for_objects("*")]),
-                # Without it S3 answers 403 instead of 404 for a catalog that isn't there yet.
+                # Without it S3 returns 403 instead of 404 for a catalog that doesn't exist yet.
                 _allow("SeeCatalogMissing", ["s3:ListBucket"], [on.catalog.bucket_arn]),
             ]
         case "termination_queue_url":
@@ -272,34 +272,34 @@ def _by_setting(setting: str, function: str, on: Subjects) -> list[iam.PolicySta
             # Malformed messages, with the reason.
             allowed = [_allow("BuryMalformed", ["sqs:SendMessage"], [queues.dead_letters[function].queue_arn])]
         case "cluster_name" | "node_instance_profile":
-            allowed = []  # a name and no more
+            allowed = []  # only a name
         case _:
-            raise KeyError(f"setting {setting} of {function}: say here what may be done with what it names")
+            raise KeyError(f"setting {setting} of {function}: add its permissions here")
     return allowed
 
 
-def statements(function: str, settings: Iterable[str], on: Subjects) -> list[iam.PolicyStatement]:
-    """Everything that the function may do, but for its own logs and receiving from its own queue.
+def statements(function: str, settings: Iterable[str], on: PermissionScope) -> list[iam.PolicyStatement]:
+    """The function's permissions, except for its logs and its own queue.
 
     Raises:
-        KeyError: a setting that permissions don't know yet.
+        KeyError: the permissions of a setting are not defined.
     """
-    # The endpoint and its certificate authority; the API itself is RBAC's to guard.
+    # The endpoint and its certificate authority; RBAC guards the API itself.
     arn = Stack.of(on.scope).format_arn(service="eks", resource="cluster", resource_name=on.cluster)
-    reach = [_allow("ReachCluster", ["eks:DescribeCluster"], [arn])]
-    look = [_any_resource("ReadInstances", ["ec2:DescribeInstances"], on.in_region)]
+    describe_cluster = [_allow("ReachCluster", ["eks:DescribeCluster"], [arn])]
+    describe_instances = [_any_resource("ReadInstances", ["ec2:DescribeInstances"], on.in_region)]
     purposes = {
-        function_sizes.PROVISIONER: lambda: [*reach, *_resolve(on), *_launch(on)],
+        function_sizes.PROVISIONER: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on)],
         function_sizes.LIFECYCLE: lambda: [
-            *reach,
-            *_resolve(on),
-            *_clear(on),
-        ],  # keeps the classes' status; finds leftovers
-        # Replacements first: it launches them, and gives up by deleting claims, which termination follows.
-        function_sizes.DISRUPTION: lambda: [*reach, *_resolve(on), *_launch(on)],
-        function_sizes.TERMINATION: lambda: [*reach, *look, *_terminate(on)],
-        # Replaces at once what is taken back; giving up is deleting a claim, which termination follows.
-        function_sizes.INTERRUPTION: lambda: [*reach, *_resolve(on), *_launch(on), *_doubt(on)],
-        function_sizes.CATALOG: lambda: _refresh(on),
+            *describe_cluster,
+            *_resolve_node_class(on),
+            *_delete_templates(on),
+        ],  # updates the status of node classes; collects garbage
+        # It launches replacements first and deletes NodeClaims then, which the termination function handles.
+        function_sizes.DISRUPTION: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on)],
+        function_sizes.TERMINATION: lambda: [*describe_cluster, *describe_instances, *_terminate(on)],
+        # It launches replacements and deletes NodeClaims, which the termination function handles.
+        function_sizes.INTERRUPTION: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on), *_verify(on)],
+        function_sizes.CATALOG: lambda: _refresh_catalog(on),
     }
     return [*purposes[function](), *(s for setting in settings for s in _by_setting(setting, function, on))]

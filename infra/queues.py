@@ -1,8 +1,9 @@
-"""The queues: what is to be done, and where what can't be done is kept.
+"""The SQS queues that trigger functions, and their dead-letter queues.
 
-Provisioning is FIFO so that one decision is made at a time; the rest are standard. Each has a dead-letter queue of its
-own kind, and one more keeps what EventBridge or Lambda could not deliver at all. Only TLS, encrypted at rest by SQS;
-who may send is added by each rule that does (events.py), and nobody else is let in by the queue's policy.
+Provisioning is FIFO so that decisions are made one at a time; the other queues are standard. Each has a dead-letter
+queue of its own type, and one more keeps what EventBridge or Lambda could not deliver. All require TLS and are
+encrypted at rest by SQS. Each rule that sends to a queue adds itself to the queue's policy (event_rules.py); nobody
+else may send.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from infra import function_sizes, resource_names
 
 
 class Queues(Construct):
-    """Four queues by the function that they feed, their dead-letter queues, and ``undelivered``."""
+    """The queues by function, their dead-letter queues, and ``undelivered``."""
 
     def __init__(self, scope: Construct, id_: str, *, cluster: str) -> None:
         super().__init__(scope, id_)
@@ -35,10 +36,10 @@ class Queues(Construct):
                 name,
                 queue_name=resource_names.queue(cluster, name.lower(), fifo=fifo),
                 fifo=True if fifo else None,
-                # CloudFormation wants this key and the one before absent, not false, on a standard queue.
+                # On a standard queue CloudFormation requires that both keys are absent, not false.
                 content_based_deduplication=True if fifo else None,
                 visibility_timeout=Duration.seconds(function_sizes.visibility(function)),
-                retention_period=Duration.seconds(function_sizes.FEEDS[function].retention),
+                retention_period=Duration.seconds(function_sizes.QUEUES[function].retention),
                 dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=function_sizes.RECEIVES),
                 encryption=sqs.QueueEncryption.SQS_MANAGED,
                 enforce_ssl=True,
@@ -51,7 +52,7 @@ class Queues(Construct):
             id_,
             queue_name=resource_names.queue(cluster, purpose, fifo=fifo),
             fifo=True if fifo else None,
-            # A function that puts a message here by itself has no deduplication id to give.
+            # Functions that send messages here have no deduplication id.
             content_based_deduplication=True if fifo else None,
             retention_period=Duration.days(function_sizes.DEAD_LETTER_DAYS),
             encryption=sqs.QueueEncryption.SQS_MANAGED,

@@ -1,7 +1,7 @@
-"""The part of requirements.lock that a bundle needs: the same versions and hashes as everywhere else.
+"""The part of requirements.lock that a bundle needs, with the same versions and hashes.
 
-The lock says which package is there because of which ("via"), so the part is closed without asking an index. Its
-markers are judged for Lambda's Python and platform, not for the machine that bundles; pip would judge them for that.
+The lock names the parents of each package ("via"), so dependencies are resolved without a package index. Environment
+markers are evaluated for Lambda's Python and platform, not for the machine that builds the bundle, as pip would.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ LAMBDA = {
     "python_version": "3.13",
     "sys_platform": "linux",
 }
-"""What environment markers are judged by (https://packaging.python.org/en/latest/specifications/)."""
+"""The values for environment markers (https://packaging.python.org/en/latest/specifications/)."""
 
 
 class LockError(ValueError):
-    """The lock doesn't hold what is asked of it; the text names the package."""
+    """A package is not in the lock; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pin:
-    """One package of the lock that Lambda's Python would install."""
+    """One package of the lock that applies to Lambda's Python."""
 
     name: str
     version: str
@@ -48,48 +48,50 @@ class Pin:
 
 
 def parse(text: str) -> dict[str, Pin]:
-    """The lock's packages that apply on Lambda, by normalised name."""
+    """The lock's packages that apply to Lambda, by normalised name."""
     pins: dict[str, Pin] = {}
-    lines = iter([*text.splitlines(), ""])
-    line = next(lines)
-    while True:
-        if match := _PIN.match(line):
-            hashes: list[str] = []
-            via: set[str] = set()
-            for line in lines:
-                if found := _HASH.match(line):
-                    hashes.append(found["hash"])
-                elif line.startswith("    #"):
-                    parent = line.strip(" #").removeprefix("via").strip()
-                    via.add(canonicalize_name(parent.partition(" ")[0].partition("[")[0]))
-                else:
-                    break
-            if match["marker"] is None or Marker(match["marker"]).evaluate(dict(LAMBDA)):
-                name = canonicalize_name(match["name"])
-                pins[name] = Pin(name=name, version=match["version"], hashes=tuple(hashes), via=frozenset(via))
+    match: re.Match[str] | None = None
+    lines: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        if match is not None and (_HASH.match(line) or line.startswith("    #")):
+            lines.append(line)
             continue
-        following = next(lines, None)
-        if following is None:
-            return pins
-        line = following
+        if match is not None and (pin := _pin(match, lines)) is not None:
+            pins[pin.name] = pin
+        match, lines = _PIN.match(line), []
+    return pins
+
+
+def _pin(match: re.Match[str], lines: list[str]) -> Pin | None:
+    """The package of a pin and the lines below it; None if its marker doesn't apply to Lambda."""
+    if match["marker"] is not None and not Marker(match["marker"]).evaluate(dict(LAMBDA)):
+        return None
+    hashes = [hash_match["hash"] for line in lines if (hash_match := _HASH.match(line))]
+    parents = [line.strip(" #").removeprefix("via").strip() for line in lines if line.startswith("    #")]
+    return Pin(
+        name=canonicalize_name(match["name"]),
+        version=match["version"],
+        hashes=tuple(hashes),
+        via=frozenset(canonicalize_name(parent.partition(" ")[0].partition("[")[0]) for parent in parents),
+    )
 
 
 def closure(pins: dict[str, Pin], roots: Collection[str], *, without: Collection[str] = ()) -> tuple[Pin, ...]:
-    """The roots and all that they bring, by name; what is ``without`` brings nothing either.
+    """The roots and their dependencies, by name; packages in ``without`` and their dependencies are left out.
 
     Raises:
         LockError: a root is not in the lock.
     """
-    left_out: set[str] = {canonicalize_name(name) for name in without}
-    chosen = {str(canonicalize_name(name)) for name in roots} - left_out
+    excluded: set[str] = {canonicalize_name(name) for name in without}
+    chosen = {str(canonicalize_name(name)) for name in roots} - excluded
     for name in chosen:
         if name not in pins:
             raise LockError(f"{name} is not in requirements.lock for Python 3.13 on arm64: run make lock")
-    while more := {pin.name for pin in pins.values() if pin.via & chosen} - chosen - left_out:
+    while more := {pin.name for pin in pins.values() if pin.via & chosen} - chosen - excluded:
         chosen |= more
     return tuple(pins[name] for name in sorted(chosen))
 
 
 def requirements(pins: Collection[Pin]) -> str:
-    """A requirements file that installs exactly these."""
+    """A requirements file for exactly these packages."""
     return "".join(f"{pin.name}=={pin.version} {' '.join(pin.hashes)}\n" for pin in pins)

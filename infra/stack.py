@@ -1,4 +1,4 @@
-"""One cluster's stack: the constructs put together, and what others must know of it as outputs."""
+"""The stack of one cluster: its constructs, and the outputs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from infra.cluster_access import ClusterAccess
 from infra.dashboard import Dashboard
 from infra.event_rules import Bus, Events
 from infra.functions import Functions
-from infra.kubectl_apply import ClusterSide
-from infra.node_role import Nodes
-from infra.permissions import Subjects
+from infra.kubectl_apply import KubectlApply
+from infra.node_role import NodeRole
+from infra.permissions import PermissionScope
 from infra.queues import Queues
-from infra.storage import State
+from infra.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from constructs import Construct
 
-    from infra.stack_options import Options
+    from infra.stack_options import StackOptions
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 def stack_name(cluster: str) -> str:
-    """The CloudFormation stack of a cluster; stack names have no underscores, clusters' may."""
+    """The CloudFormation stack of a cluster. Stack names can't have underscores, cluster names can."""
     return f"tenon-{cluster.replace('_', '-')}"
 
 
@@ -42,10 +42,10 @@ def _resource(construct: Construct) -> CfnElement:
 
 
 class TenonStack(Stack):
-    """Everything that one cluster needs on AWS."""
+    """All AWS resources of one cluster."""
 
     def __init__(
-        self, scope: Construct, *, options: Options, code: Mapping[str, str], env: Environment | None = None
+        self, scope: Construct, *, options: StackOptions, code: Mapping[str, str], env: Environment | None = None
     ) -> None:
         """``code`` is the folder of each function's bundle."""
         super().__init__(
@@ -57,18 +57,18 @@ class TenonStack(Stack):
         )
         bus = Bus(self, "Hints", cluster=options.cluster).bus
         queues = Queues(self, "Queues", cluster=options.cluster)
-        state = State(self, "State")
-        nodes = Nodes(self, "Nodes", existing_role=options.node_role)
+        storage = Storage(self, "State")
+        nodes = NodeRole(self, "Nodes", existing_role=options.node_role)
         functions = Functions(
             self,
             "Functions",
-            on=Subjects(
+            on=PermissionScope(
                 cluster=options.cluster,
                 scope=self,
                 bus=bus,
                 queues=queues,
-                table=state.table,
-                catalog=state.catalog,
+                table=storage.table,
+                catalog=storage.catalog,
                 node_roles=[nodes.role.role_arn, *(self._role_arn(name) for name in options.node_roles)],
             ),
             nodes=nodes,
@@ -88,22 +88,22 @@ class TenonStack(Stack):
             topic=options.alarm_topic,
         )
         Dashboard(self, "Dashboard", cluster=options.cluster, functions=functions, queues=queues, alarms=alarms)
-        side = None
+        kubectl = None
         if options.apply:
-            side = ClusterSide(self, "ClusterSide", options=options, access=access, checkout=_CHECKOUT)
+            kubectl = KubectlApply(self, "ClusterSide", options=options, access=access, checkout=_CHECKOUT)
         acknowledge(
             cluster=options.cluster,
             functions=functions,
             nodes=nodes,
             queues=queues,
-            state=state,
-            side=side,
-            catalog_id=self.get_logical_id(_resource(state.catalog)),
+            storage=storage,
+            kubectl=kubectl,
+            catalog_id=self.get_logical_id(_resource(storage.catalog)),
         )
         outputs = {
             "EventBusName": bus.event_bus_name,
-            "TableName": state.table.table_name,
-            "CatalogBucket": state.catalog.bucket_name,
+            "TableName": storage.table.table_name,
+            "CatalogBucket": storage.catalog.bucket_name,
             "NodeRoleArn": nodes.role.role_arn,
             "NodeInstanceProfile": nodes.profile.ref,
             "RelayRoleArn": access.relay.role_arn,

@@ -1,6 +1,6 @@
-"""What a user can say with ``-c key=value``, as one validated value.
+"""The context keys (``-c key=value``) of a deployment, as one validated value.
 
-The cluster is known by name only: nothing is looked up while synthesising, so the template can be made anywhere.
+A cluster is only known by its name: nothing is looked up during synthesis, so the template can be built anywhere.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ KEYS = (
     "alarmTopic",
     "tracing",
 )
-"""Every context key that means something here."""
+"""All context keys."""
 
 # https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html
 _CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 
 
 class OptionError(ValueError):
-    """A context value that can't be used; the text names the key, the value and what is allowed."""
+    """An invalid context value; the message names the key, the value and what is allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """One cluster's stack.
+class StackOptions:
+    """The options of one cluster's stack.
 
-    ``bundle`` "source" leaves the functions' code out (the local world runs it from the checkout). ``apply`` has the
-    stack apply the cluster's side: the ``kinds`` (not where Karpenter's own are to stay), rights, and the relay, from
-    ``relay_image`` or an image built while deploying, which needs Docker. ``node_role`` names
-    an existing role for nodes instead of a new one, and ``node_roles`` others that node classes may name. ``subnets``
-    and ``security_groups`` put the functions into a VPC, which a cluster whose endpoint is private needs. ``reserve``
-    reserves concurrency, which a new account's quota may not have to give. ``alarm_topic`` is the ARN of the SNS topic
-    that alarms tell; without it they only change their state. ``tracing`` has Lambda send a trace of each invocation
-    to X-Ray.
+    ``bundle`` "source" leaves the functions' code out (the local world runs it from the checkout). ``apply`` lets the
+    stack apply its objects to the cluster: CustomResourceDefinitions (``kinds``; not where Karpenter's own stay), RBAC
+    and the relay, with ``relay_image`` or an image that is built during deployment, which needs Docker. ``node_role``
+    is an existing role for nodes instead of a new one, ``node_roles`` are other roles that node classes may use.
+    ``subnets`` and ``security_groups`` put the functions into a VPC, which a private cluster endpoint needs.
+    ``reserve`` reserves concurrency, which a new account's quota may not allow. ``alarm_topic`` is the ARN of an SNS
+    topic that alarms notify; without it they only change their state. ``tracing`` sends a trace of each invocation to
+    X-Ray.
     """
 
     cluster: str
@@ -74,11 +74,10 @@ def _names(context: Mapping[str, object], key: str) -> tuple[str, ...]:
     raise OptionError(f"-c {key}={value}: must be names separated by commas")
 
 
-def _one_of(context: Mapping[str, object], key: str, usual: str, other: str) -> str:
-    said = context.get(key, usual)
-    value = str(said) if said != "" else usual
-    if value.lower() not in {usual, other}:
-        raise OptionError(f"-c {key}={value}: must be {usual} or {other}")
+def _one_of(context: Mapping[str, object], key: str, default: str, alternative: str) -> str:
+    value = str(context.get(key, default)) or default
+    if value.lower() not in {default, alternative}:
+        raise OptionError(f"-c {key}={value}: must be {default} or {alternative}")
     return value.lower()
 
 
@@ -93,25 +92,25 @@ def _topic(context: Mapping[str, object]) -> str:
 
 
 def clusters(context: Mapping[str, object]) -> tuple[str, ...]:
-    """The clusters to make stacks for: ``cluster`` if given, else the list ``clusters``.
+    """The clusters to build stacks for: ``cluster`` if it is given, else the list ``clusters``.
 
     Raises:
-        OptionError: none is given, or a name that EKS doesn't allow.
+        OptionError: no cluster is given, or EKS doesn't allow a name.
     """
     names = _names(context, "cluster") or _names(context, "clusters")
     if not names:
-        raise OptionError('no cluster: say -c cluster=NAME, or list names under "clusters" in cdk.json')
+        raise OptionError('no cluster: give -c cluster=NAME, or list names under "clusters" in cdk.json')
     for name in names:
         if not _CLUSTER.fullmatch(name):
             raise OptionError(f'-c cluster={name}: an EKS cluster\'s name is letters, digits, "-" and "_", at most 100')
     return names
 
 
-def parse(context: Mapping[str, object], *, cluster: str) -> Options:
+def parse(context: Mapping[str, object], *, cluster: str) -> StackOptions:
     """The options of one cluster's stack.
 
     Raises:
-        OptionError: a value that can't be used.
+        OptionError: a value is invalid.
     """
     bundle = _one_of(context, "bundle", "full", "source")
     side = _one_of(context, "clusterSide", "applied", "printed")
@@ -120,8 +119,8 @@ def parse(context: Mapping[str, object], *, cluster: str) -> Options:
     tracing = _one_of(context, "tracing", "off", "active")
     subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
     if bool(subnets) != bool(security_groups):
-        raise OptionError("-c subnets and -c securityGroups: the functions' VPC needs both")
-    return Options(
+        raise OptionError("-c subnets and -c securityGroups: give both to run the functions in a VPC")
+    return StackOptions(
         cluster=cluster,
         bundle="source" if bundle == "source" else "full",
         apply=side == "applied",

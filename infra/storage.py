@@ -1,7 +1,7 @@
-"""What functions keep outside the cluster: a table of what may be lost, and a bucket with the catalog.
+"""Storage outside the cluster: a table for data that may be lost, and a bucket for the catalog.
 
-Neither is the truth about anything: unavailable offerings, the call budget, idempotency records and the decision log
-expire, and the catalog is fetched anew. So there is no point-in-time recovery to pay for.
+Unavailable offerings, the call budget, idempotency records and the decision log expire, and the catalog can be fetched
+again. So there is no point-in-time recovery.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 CATALOG_DAYS = 30
-"""A catalog that was not refreshed for so long belongs to a stack that is gone."""
+"""A catalog that was not refreshed for so long belongs to a deleted stack."""
 
 
-class State(Construct):
+class Storage(Construct):
     """The table and the catalog bucket."""
 
     def __init__(self, scope: Construct, id_: str) -> None:
@@ -42,6 +42,6 @@ class State(Construct):
                     expiration=Duration.days(CATALOG_DAYS), abort_incomplete_multipart_upload_after=Duration.days(1)
                 )
             ],
-            # CloudFormation can't delete a bucket that holds something; its content expires by itself.
+            # CloudFormation can't delete a bucket with objects; the objects expire.
             removal_policy=RemovalPolicy.RETAIN,
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import assembly
-from tests.infra.resolving import resolved
+from tests.infra.resolved_template import resolved
 
 KEPT = Path(__file__).with_name("snapshot.txt")
 _HASH = re.compile(r"(?<=[a-z])[0-9A-F]{8}\b")

@@ -126,7 +126,7 @@ def test_another_functions_code_is_not_in_the_bundle(tmp_path: Path) -> None:
 
 def test_a_function_without_a_handler_is_not_deployed(tmp_path: Path) -> None:
     (tmp_path / "requirements.lock").write_text(LOCK)
-    with pytest.raises(bundling.BundleError, match=r"functions/provisioner/handler\.py is not there"):
+    with pytest.raises(bundling.BundleError, match=r"functions/provisioner/handler\.py does not exist"):
         bundling.bundles(tmp_path, mode="full")
 
 
@@ -148,7 +148,7 @@ def test_a_function_without_a_handler_is_not_deployed(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_never_imported_is_left_out_and_licences_stay(path: str, left_out: bool) -> None:  # noqa: FBT001
-    assert bundling.junk(Path(path)) == left_out
+    assert bundling.is_left_out(Path(path)) == left_out
 
 
 REFUSE = """

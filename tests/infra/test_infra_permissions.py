@@ -193,7 +193,7 @@ def reachable(function: str) -> set[str]:
         for operation in session.get_service_model(service).operation_names:
             by_name.setdefault(xform_name(operation), set()).add(f"{service}:{operation}")
     found = set()
-    for path in function_imports.reached(assembly.CHECKOUT, function).values():
+    for path in function_imports.first_party_modules(assembly.CHECKOUT, function).values():
         for node in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue

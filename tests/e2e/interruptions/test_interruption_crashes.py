@@ -89,7 +89,7 @@ def test_concurrent_invocations_about_one_instance_replace_it_once(slow: str) ->
         warned = world.clock.now()
         warning = event(world, SPOT, {"instance-id": instance.id})
         # Two full batches, which are handed over at once.
-        send(world, *[warning] * 2 * function_sizes.FEEDS[function_sizes.INTERRUPTION].batch)
+        send(world, *[warning] * 2 * function_sizes.QUEUES[function_sizes.INTERRUPTION].batch)
         world.run_until(lambda: instance.id not in {i.id for i in world.instances()}, limit=timedelta(minutes=3))
         world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
         first, second, *_ = sorted((i for i in interruptions(world) if i.at >= warned), key=lambda i: i.at)

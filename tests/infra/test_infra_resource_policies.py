@@ -1,4 +1,4 @@
-"""Who may reach queues, functions, the bus and the bucket from outside, by their own policies: nobody but who must."""
+"""Resource policies of queues, functions, the event bus and the bucket: nobody else may use them from outside."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from local.aws import iam_policies
 from local.aws.iam_policies import Request, Statement
-from tests.infra.resolving import resolved
+from tests.infra.resolved_template import resolved
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
 EVENTS = "service:events.amazonaws.com"

@@ -17,7 +17,7 @@ from local.kubernetes.apiserver.rbac import Rbac
 from local.kubernetes.apiserver.server import Server
 from local.kubernetes.kinds import Kind
 from local.kubernetes.registry.store import Store
-from tests.infra.resolving import resolved
+from tests.infra.resolved_template import resolved
 
 IMAGE = "registry.example/tenon-relay:1"
 APPLYING = {"bundle": "source", "relayImage": IMAGE}
