@@ -86,5 +86,5 @@ def test_limits_keep_it_smaller_and_the_pool_says_so(world: World, load: Callabl
     assert len(world.instances()) == 2
     kinds = world.store.kind("v1", "Event")
     said = [e for e in world.store.list(kinds) if e["reason"] == "ReplicasMissing"]
-    assert "limit on nodes" in said[0]["message"]
+    assert "nodes 0 left" in said[0]["message"]
     assert said[0]["involvedObject"]["name"] == POOL

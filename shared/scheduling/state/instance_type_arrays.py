@@ -14,8 +14,11 @@ from shared.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE, norm
 from shared.struct import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from numpy.typing import NDArray
 
+    from shared.api.quantity import Resources
     from shared.instance_types.instance_type import InstanceType, Offering
     from shared.scheduling.rules.requirements import Requirements, ValueSet
 
@@ -50,6 +53,11 @@ def label_column(values: list[str | None]) -> LabelColumn:
     distinct = tuple(sorted({v for v in values if v is not None}))
     code = {v: i for i, v in enumerate(distinct)}
     return LabelColumn(distinct, np.fromiter((-1 if v is None else code[v] for v in values), np.int32, len(values)))
+
+
+def label_columns(labels: Sequence[Mapping[str, str]], keys: Iterable[str]) -> dict[str, LabelColumn]:
+    """The column of each of these labels."""
+    return {key: label_column([own.get(key) for own in labels]) for key in sorted(keys)}
 
 
 class InstanceTypeArrays(Struct, eq=False, kw_only=True):
@@ -124,33 +132,39 @@ def instance_type_arrays(types: tuple[InstanceType, ...]) -> InstanceTypeArrays:
 def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:
     types = sorted(unordered, key=lambda t: t.name)
     resources = tuple(sorted({r for t in types for r in t.capacity}))
-    index = {r: i for i, r in enumerate(resources)}
-    capacity = np.zeros((len(types), len(resources)), np.int64)
-    allocatable = np.zeros_like(capacity)
-    for i, t in enumerate(types):
-        for r, amount in t.capacity.items():
-            capacity[i, index[r]] = amount
-        for r, amount in t.allocatable.items():
-            allocatable[i, index[r]] = amount
     offerings, offered, price = _offerings(types)
-    labels = [{normalize_key(k): v for k, v in t.labels.items()} for t in types]
-    for labels_of_type, t in zip(labels, types, strict=True):
-        labels_of_type[INSTANCE_TYPE] = t.name
+    labels = [_labels(t) for t in types]
     os = tuple(frozenset(own.pop(OS).split(",")) if OS in own else frozenset() for own in labels)
     offering_keys = {k for key in offerings for k, _ in key}
     type_keys = {k for own in labels for k in own} - offering_keys | {INSTANCE_TYPE, ARCH}
     return InstanceTypeArrays(
         names=tuple(t.name for t in types),
         resources=resources,
-        allocatable=allocatable,
-        capacity=capacity,
+        allocatable=_amounts([t.allocatable for t in types], resources),
+        capacity=_amounts([t.capacity for t in types], resources),
         price=price,
         offered=offered,
         offerings=offerings,
-        type_columns={k: label_column([own.get(k) for own in labels]) for k in sorted(type_keys)},
+        type_columns=label_columns(labels, type_keys),
         os=os,
-        offering_columns={k: label_column([dict(key).get(k) for key in offerings]) for k in sorted(offering_keys)},
+        offering_columns=label_columns([dict(key) for key in offerings], offering_keys),
     )
+
+
+def _labels(instance_type: InstanceType) -> dict[str, str]:
+    labels = {normalize_key(k): v for k, v in instance_type.labels.items()}
+    labels[INSTANCE_TYPE] = instance_type.name
+    return labels
+
+
+def _amounts(amounts_by_type: list[Resources], resources: tuple[str, ...]) -> Ints:
+    """Instance types x resources."""
+    index = {r: i for i, r in enumerate(resources)}
+    array = np.zeros((len(amounts_by_type), len(resources)), np.int64)
+    for i, amounts in enumerate(amounts_by_type):
+        for r, amount in amounts.items():
+            array[i, index[r]] = amount
+    return array
 
 
 def _offerings(types: list[InstanceType]) -> tuple[tuple[OfferingKey, ...], Bools, NDArray[np.float64]]:

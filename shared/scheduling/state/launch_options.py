@@ -24,7 +24,7 @@ from shared.scheduling.rules.requirements import (
     only,
     parse,
 )
-from shared.scheduling.state.instance_type_arrays import allowed_in, instance_type_arrays, label_column
+from shared.scheduling.state.instance_type_arrays import allowed_in, instance_type_arrays, label_columns
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -134,16 +134,7 @@ def build_launch_options(
     requested_resources: Iterable[str],
 ) -> LaunchOptions:
     """The launch options of all NodePools with their instance types by name; why others can't launch is kept."""
-    unusable = dict(not_ready)
-    usable: list[_UsablePool] = []
-    for pool in sorted(pools, key=lambda p: (-p.spec.weight, p.name)):
-        if pool.name in unusable:
-            continue
-        checked = _usable(pool, types.get(pool.name, ()))
-        if isinstance(checked, str):
-            unusable[pool.name] = checked
-        else:
-            usable.append(checked)
+    usable, unusable = _usable_pools(pools, types, not_ready)
     resources = tuple(sorted({r for p in usable for r in p.instance_types.resources} | set(requested_resources)))
     offerings = tuple(sorted({o for p in usable for o in p.instance_types.offerings}))
     arrays = [_pool_arrays(p, resources, offerings, daemons) for p in usable]
@@ -162,9 +153,26 @@ def build_launch_options(
         price=np.concatenate([a.price for a in arrays]) if arrays else np.zeros((0, len(offerings))),
         template_of=np.repeat(np.arange(len(arrays)), [len(a.types) for a in arrays]),
         type_of=np.concatenate([a.types for a in arrays]) if arrays else np.zeros(0, np.int64),
-        columns=_offering_columns(offerings),
+        columns=label_columns([dict(o) for o in offerings], {key for o in offerings for key, _ in o}),
         daemon_requests=_stack([a.daemon_requests for a in arrays], len(resources)),
     )
+
+
+def _usable_pools(
+    pools: Iterable[NodePool], types: Mapping[str, tuple[InstanceType, ...]], not_ready: Mapping[str, str]
+) -> tuple[list[_UsablePool], dict[str, str]]:
+    """The NodePools that can launch nodes, in order; and why others can't."""
+    usable: list[_UsablePool] = []
+    unusable = dict(not_ready)
+    for pool in sorted(pools, key=lambda p: (-p.spec.weight, p.name)):
+        if pool.name in unusable:
+            continue
+        checked = _usable(pool, types.get(pool.name, ()))
+        if isinstance(checked, str):
+            unusable[pool.name] = checked
+        else:
+            usable.append(checked)
+    return usable, unusable
 
 
 class _UsablePool(Struct, eq=False):
@@ -282,8 +290,3 @@ def _min_values(pool: NodePool) -> dict[str, int]:
 
 def _stack(arrays: list[Ints], width: int) -> Ints:
     return np.concatenate(arrays) if arrays else np.zeros((0, width), np.int64)
-
-
-def _offering_columns(offerings: tuple[OfferingKey, ...]) -> dict[str, LabelColumn]:
-    keys = sorted({k for o in offerings for k, _ in o})
-    return {k: label_column([dict(o).get(k) for o in offerings]) for k in keys}

@@ -66,11 +66,35 @@ def nominate(state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, 
     planned = list(_claims_with_planned_pods(state_nodes, snapshot)) if pending else []
     if not planned:
         return Nominations(state_nodes, {}, frozenset())
+    now = snapshot.taken_at
     nodes: dict[str, _NominatedNode] = {}
+    for claim, state_node in planned:
+        nodes.setdefault(state_node.name, _NominatedNode(state_node, claim, now))
     lost: list[tuple[str, bytes, Resources]] = []
+    for claim, state_node, pod, pod_requests in _planned_pods(planned, pending):
+        node = nodes[state_node.name]
+        if node.is_open and node.add_pod(pod, pod_requests):
+            continue
+        # A pod that runs on a leaving node has had its node: it is scheduled like any other.
+        if not pod.spec.node_name and _age(claim, now) < DEFERRAL_TIMEOUT:
+            lost.append((pod.key, node.shape, pod_requests))
+    coming = [node for node in nodes.values() if node.initialized_for is None]
+    deferred = _defer(sorted(lost, key=lambda entry: entry[0]), coming)
+    pods_by_node = {name: tuple(sorted(pod.key for pod in node.pods)) for name, node in nodes.items() if node.pods}
+    return Nominations(_less_nominated(state_nodes, nodes), pods_by_node, deferred)
+
+
+def _less_nominated(state_nodes: StateNodes, nodes: Mapping[str, _NominatedNode]) -> StateNodes:
+    updated = tuple(nodes[node.name].state_node() if node.name in nodes else node for node in state_nodes.nodes)
+    return replace(state_nodes, nodes=updated)
+
+
+def _planned_pods(
+    planned: Iterable[tuple[NodeClaim, StateNode]], pending: Mapping[str, Pod]
+) -> Iterator[tuple[NodeClaim, StateNode, Pod, Resources]]:
+    """Each pending pod with valid requests, once, with the first of these NodeClaims that was planned for it."""
     seen: set[str] = set()
     for claim, state_node in planned:
-        node = nodes.setdefault(state_node.name, _NominatedNode(state_node, claim, snapshot.taken_at))
         for key in claim.metadata.annotations[names.PLANNED_PODS].split(","):
             pod = pending.get(key)
             if pod is None or key in seen or _is_younger(pod, claim):
@@ -80,17 +104,7 @@ def nominate(state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, 
                 pod_requests = requests(pod)
             except QuantityError:
                 continue
-            if node.is_open and node.add_pod(pod, pod_requests):
-                continue
-            # A pod that runs on a leaving node has had its node: it is scheduled like any other.
-            if not pod.spec.node_name and _age(claim, snapshot.taken_at) < DEFERRAL_TIMEOUT:
-                lost.append((key, node.shape, pod_requests))
-    deferred = _defer(
-        sorted(lost, key=lambda entry: entry[0]), [n for n in nodes.values() if n.initialized_for is None]
-    )
-    updated = tuple(nodes[n.name].state_node() if n.name in nodes else n for n in state_nodes.nodes)
-    pods_by_node = {name: tuple(sorted(pod.key for pod in node.pods)) for name, node in nodes.items() if node.pods}
-    return Nominations(replace(state_nodes, nodes=updated), pods_by_node, deferred)
+            yield claim, state_node, pod, pod_requests
 
 
 class _NominatedNode:
