@@ -1,6 +1,6 @@
-"""The kinds the embedded API serves by itself: names, scope, subresources, as discovery states them.
+"""The built-in kinds: names, scope and subresources, as in discovery.
 
-Custom kinds come from CustomResourceDefinitions (custom.py) and are the same class, so the rest knows no difference.
+Custom kinds come from CustomResourceDefinitions and are of the same class.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind in one version. Two versions of one kind share ``resource``, and with it their objects."""
+    """One version of a kind. All versions of a kind share ``resource``, and thus their objects."""
 
     group: str
     version: str
@@ -21,11 +21,11 @@ class Kind:
     short_names: tuple[str, ...] = field(default=(), compare=False)
     categories: tuple[str, ...] = field(default=(), compare=False)
     subresources: tuple[str, ...] = field(default=(), compare=False)
-    counts_generations: bool = field(default=False, compare=False)
+    tracks_generation: bool = field(default=False, compare=False)
     """Whether ``metadata.generation`` is kept: it moves when anything but metadata and status does."""
     custom: bool = field(default=False, compare=False)
     resource: str = field(init=False, compare=False)
-    """``plural.group``, or just the plural in the core group: what an error or a CRD calls it."""
+    """``plural.group``, or just the plural in the core group: as in errors and names of CRDs."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "resource", f"{self.plural}.{self.group}" if self.group else self.plural)
@@ -50,7 +50,7 @@ class Kind:
 
     @property
     def has_status(self) -> bool:
-        """Whether status is written apart from the rest."""
+        """Whether the kind has the status subresource."""
         return "status" in self.subresources
 
 
@@ -60,7 +60,7 @@ _SCALED = ("status", "scale")
 
 PODS = Kind(
     "", "v1", "pods", "Pod",
-    short_names=("po",), categories=_ALL, subresources=("status", "eviction", "binding"), counts_generations=True,
+    short_names=("po",), categories=_ALL, subresources=("status", "eviction", "binding"), tracks_generation=True,
 )  # fmt: skip
 NODES = Kind("", "v1", "nodes", "Node", namespaced=False, short_names=("no",), subresources=_STATUS)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False, short_names=("ns",), subresources=_STATUS)
@@ -72,7 +72,7 @@ ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints", short_names=("ep",))
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
 REPLICATION_CONTROLLERS = Kind(
     "", "v1", "replicationcontrollers", "ReplicationController",
-    short_names=("rc",), categories=_ALL, subresources=_SCALED, counts_generations=True,
+    short_names=("rc",), categories=_ALL, subresources=_SCALED, tracks_generation=True,
 )  # fmt: skip
 LIMIT_RANGES = Kind("", "v1", "limitranges", "LimitRange", short_names=("limits",))
 RESOURCE_QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", short_names=("quota",), subresources=_STATUS)
@@ -84,25 +84,25 @@ PERSISTENT_VOLUME_CLAIMS = Kind(
 )
 DEPLOYMENTS = Kind(
     "apps", "v1", "deployments", "Deployment",
-    short_names=("deploy",), categories=_ALL, subresources=_SCALED, counts_generations=True,
+    short_names=("deploy",), categories=_ALL, subresources=_SCALED, tracks_generation=True,
 )  # fmt: skip
 REPLICA_SETS = Kind(
     "apps", "v1", "replicasets", "ReplicaSet",
-    short_names=("rs",), categories=_ALL, subresources=_SCALED, counts_generations=True,
+    short_names=("rs",), categories=_ALL, subresources=_SCALED, tracks_generation=True,
 )  # fmt: skip
 DAEMON_SETS = Kind(
     "apps", "v1", "daemonsets", "DaemonSet",
-    short_names=("ds",), categories=_ALL, subresources=_STATUS, counts_generations=True,
+    short_names=("ds",), categories=_ALL, subresources=_STATUS, tracks_generation=True,
 )  # fmt: skip
 STATEFUL_SETS = Kind(
     "apps", "v1", "statefulsets", "StatefulSet",
-    short_names=("sts",), categories=_ALL, subresources=_SCALED, counts_generations=True,
+    short_names=("sts",), categories=_ALL, subresources=_SCALED, tracks_generation=True,
 )  # fmt: skip
 CONTROLLER_REVISIONS = Kind("apps", "v1", "controllerrevisions", "ControllerRevision")
-JOBS = Kind("batch", "v1", "jobs", "Job", categories=_ALL, subresources=_STATUS, counts_generations=True)
+JOBS = Kind("batch", "v1", "jobs", "Job", categories=_ALL, subresources=_STATUS, tracks_generation=True)
 CRON_JOBS = Kind(
     "batch", "v1", "cronjobs", "CronJob",
-    short_names=("cj",), categories=_ALL, subresources=_STATUS, counts_generations=True,
+    short_names=("cj",), categories=_ALL, subresources=_STATUS, tracks_generation=True,
 )  # fmt: skip
 STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short_names=("sc",))
 CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
@@ -112,16 +112,16 @@ VOLUME_ATTACHMENTS = Kind(
 )
 POD_DISRUPTION_BUDGETS = Kind(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget",
-    short_names=("pdb",), subresources=_STATUS, counts_generations=True,
+    short_names=("pdb",), subresources=_STATUS, tracks_generation=True,
 )  # fmt: skip
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 CUSTOM_RESOURCE_DEFINITIONS = Kind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False,
-    short_names=("crd", "crds"), categories=("api-extensions",), subresources=_STATUS, counts_generations=True,
+    short_names=("crd", "crds"), categories=("api-extensions",), subresources=_STATUS, tracks_generation=True,
 )  # fmt: skip
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass",
-    namespaced=False, short_names=("pc",), counts_generations=True,
+    namespaced=False, short_names=("pc",), tracks_generation=True,
 )  # fmt: skip
 RUNTIME_CLASSES = Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 _RBAC = "rbac.authorization.k8s.io"
@@ -130,7 +130,7 @@ CLUSTER_ROLE_BINDINGS = Kind(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBin
 ROLES = Kind(_RBAC, "v1", "roles", "Role")
 ROLE_BINDINGS = Kind(_RBAC, "v1", "rolebindings", "RoleBinding")
 NETWORK_POLICIES = Kind(
-    "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short_names=("netpol",), counts_generations=True
+    "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short_names=("netpol",), tracks_generation=True
 )
 
 BUILT_IN: tuple[Kind, ...] = (
@@ -140,4 +140,4 @@ BUILT_IN: tuple[Kind, ...] = (
     CSI_DRIVERS, VOLUME_ATTACHMENTS, POD_DISRUPTION_BUDGETS, LEASES, CUSTOM_RESOURCE_DEFINITIONS, PRIORITY_CLASSES,
     RUNTIME_CLASSES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, NETWORK_POLICIES,
 )  # fmt: skip
-"""All of them, core group first, in the order discovery lists them."""
+"""All built-in kinds, core group first, in the order of discovery."""

@@ -1,7 +1,7 @@
-"""What happens to an object between request and storage: defaults, what a subresource may change, validity.
+"""Defaults, admission and validation of objects before they are stored, and what each subresource may change.
 
-Built-in kinds get what decisions and people read, custom kinds what their CustomResourceDefinition says. Sources: the
-strategies in kubernetes ``pkg/registry`` and the admission plugins that are on by default.
+Built-in kinds get the defaults and checks that decisions and people rely on, custom kinds those of their definition.
+Sources: the strategies in kubernetes ``pkg/registry`` and the admission plugins that are on by default.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
 
-_KEPT_NAMESPACES = frozenset(("default", "kube-system", "kube-public"))
-_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-_SCALED = frozenset(kind.resource for kind in (kinds.DEPLOYMENTS, kinds.REPLICA_SETS, kinds.STATEFUL_SETS))
-_TEMPLATED = _SCALED | {kinds.DAEMON_SETS.resource, kinds.JOBS.resource}
-_QUARTER = "25%"
+_PROTECTED_NAMESPACES = frozenset(("default", "kube-system", "kube-public"))
+_NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+_WITH_REPLICAS = frozenset(kind.resource for kind in (kinds.DEPLOYMENTS, kinds.REPLICA_SETS, kinds.STATEFUL_SETS))
+_WITH_TEMPLATE = _WITH_REPLICAS | {kinds.DAEMON_SETS.resource, kinds.JOBS.resource}
+_DEFAULT_ROLLING_UPDATE_LIMIT = "25%"
 
 
 def on_create(kind: Kind, obj: Obj, store: Store) -> None:
-    """Complete a new object in place.
+    """Fill in the defaults of a new object and admit it, in place.
 
     Raises:
-        ApiError: 403, it names something that must exist and does not.
+        ApiError: 403, it refers to an object that does not exist.
     """
     definition = store.definition(kind)
     if definition is not None:
         if kind.has_status:
             obj.pop("status", None)
-        definition.complete(obj)
+        definition.prune_and_default(obj)
         return
     if kind.resource == kinds.PODS.resource:
         pod_strategy.admit(obj, store.list(kinds.PRIORITY_CLASSES))
@@ -45,22 +45,22 @@ def on_create(kind: Kind, obj: Obj, store: Store) -> None:
     if kind.has_status and kind.resource != kinds.NODES.resource:
         obj.pop("status", None)
     _default(kind, obj)
-    starting = _STARTING_STATUS.get(kind.resource)
-    if starting is not None:
-        obj["status"] = dict(starting)
+    status = _INITIAL_STATUS.get(kind.resource)
+    if status is not None:
+        obj["status"] = dict(status)
     _admit(kind, obj, store)
 
 
 def _admit(kind: Kind, obj: Obj, store: Store) -> None:
-    """What one kind alone needs when it is new."""
+    """The admission of kinds that need more than defaults."""
     match kind.resource:
         case kinds.SECRETS.resource:
             obj.setdefault("type", "Opaque")
-            if written := obj.pop("stringData", None):
-                encoded = {name: base64.b64encode(text.encode()).decode() for name, text in written.items()}
+            if string_data := obj.pop("stringData", None):
+                encoded = {name: base64.b64encode(text.encode()).decode() for name, text in string_data.items()}
                 obj["data"] = {**(obj.get("data") or {}), **encoded}
         case kinds.NODES.resource:
-            obj["spec"]["taints"] = _with_not_ready(obj["spec"].get("taints") or [])
+            obj["spec"]["taints"] = _with_not_ready_taint(obj["spec"].get("taints") or [])
         case kinds.PERSISTENT_VOLUME_CLAIMS.resource if "storageClassName" not in obj["spec"]:
             if name := _default_storage_class(store):
                 obj["spec"]["storageClassName"] = name
@@ -68,15 +68,15 @@ def _admit(kind: Kind, obj: Obj, store: Store) -> None:
             custom_resources.default_definition(obj)
 
 
-def _with_not_ready(taints: list[Obj]) -> list[Obj]:
-    """A new node's taints: the TaintNodesByCondition admission marks it until its kubelet is ready."""
-    if any(t.get("key") == _NOT_READY["key"] and t.get("effect") == _NOT_READY["effect"] for t in taints):
+def _with_not_ready_taint(taints: list[Obj]) -> list[Obj]:
+    """A new node's taints, with the not-ready taint of the TaintNodesByCondition admission plugin."""
+    if any(t.get("key") == _NOT_READY_TAINT["key"] and t.get("effect") == _NOT_READY_TAINT["effect"] for t in taints):
         return taints
-    return [*taints, dict(_NOT_READY)]
+    return [*taints, dict(_NOT_READY_TAINT)]
 
 
-def split(kind: Kind, new: Obj, old: Obj, subresource: str) -> Obj:
-    """What a write through that subresource may change: status alone, or everything but status."""
+def prepare_for_update(kind: Kind, new: Obj, old: Obj, subresource: str) -> Obj:
+    """The object with only the changes that the subresource allows: its status, or everything but its status."""
     if subresource == "status":
         if not kind.has_status:
             raise errors.no_such_path()
@@ -98,10 +98,10 @@ def split(kind: Kind, new: Obj, old: Obj, subresource: str) -> Obj:
 
 
 def on_update(kind: Kind, new: Obj, old: Obj, store: Store) -> None:
-    """Complete a changed object in place."""
+    """Fill in the defaults of a changed object, in place."""
     definition = store.definition(kind)
     if definition is not None:
-        definition.complete(new)
+        definition.prune_and_default(new)
     elif kind.resource == kinds.PODS.resource:
         pod_strategy.default_spec(new.setdefault("spec", {}))
     else:
@@ -111,58 +111,61 @@ def on_update(kind: Kind, new: Obj, old: Obj, store: Store) -> None:
 
 
 def on_delete(kind: Kind, obj: Obj) -> None:
-    """Refuse to delete what a cluster can't be without.
+    """Refuse to delete protected namespaces.
 
     Raises:
         ApiError: 403.
     """
     name = obj["metadata"]["name"]
-    if kind.resource == kinds.NAMESPACES.resource and name in _KEPT_NAMESPACES:
+    if kind.resource == kinds.NAMESPACES.resource and name in _PROTECTED_NAMESPACES:
         raise errors.forbidden(kind, name, "this namespace may not be deleted")
 
 
 def terminating(kind: Kind, obj: Obj) -> Obj:
-    """The object as its deletion begins."""
+    """The object at the start of its deletion."""
     if kind.resource == kinds.NAMESPACES.resource:
         return {**obj, "status": {**(obj.get("status") or {}), "phase": "Terminating"}}
     return obj
 
 
-def faults(kind: Kind, new: Obj, old: Obj | None, store: Store) -> list[Cause]:
-    """What is wrong with the object beyond its metadata; ``old`` is None for a new one."""
+def validate(kind: Kind, new: Obj, old: Obj | None, store: Store) -> list[Cause]:
+    """The errors of the object other than those of its metadata; ``old`` is None for a new object."""
     definition = store.definition(kind)
     if definition is not None:
-        return definition.faults(new, old)
-    checks = _FAULTS.get(kind.resource)
-    found = checks(new, old) if checks else []
-    if kind.resource in _TEMPLATED:
-        found = [*found, *_template_faults(kind, new)]
-    return found
+        return definition.validate(new, old)
+    validator = _VALIDATORS.get(kind.resource)
+    causes = validator(new, old) if validator else []
+    if kind.resource in _WITH_TEMPLATE:
+        causes = [*causes, *_validate_template(kind, new)]
+    return causes
 
 
 def _default(kind: Kind, obj: Obj) -> None:
-    """Fill in the defaults of a built-in kind other than pods; changes it in place."""
+    """Fill in the defaults of a built-in kind other than Pod, in place."""
     defaults = _DEFAULTS.get(kind.resource)
     if defaults is not None:
         spec = obj.get("spec")
         obj["spec"] = spec = dict(spec) if isinstance(spec, dict) else {}
         for name, value in defaults.items():
             spec.setdefault(name, value)
-    if kind.resource in _TEMPLATED:
+    if kind.resource in _WITH_TEMPLATE:
         _default_template(kind, obj["spec"])
 
 
 def _default_template(kind: Kind, spec: Obj) -> None:
     template = spec.get("template")
     if isinstance(template, dict):
-        inner = template.setdefault("spec", {})
-        pod_strategy.default_spec(inner)
+        pod_strategy.default_spec(template.setdefault("spec", {}))
     strategy = spec.get("strategy")
     if kind.resource == kinds.DEPLOYMENTS.resource and isinstance(strategy, dict):
         strategy = {"type": "RollingUpdate", **strategy}
         if strategy["type"] == "RollingUpdate":
-            given = strategy.get("rollingUpdate") or {}
-            strategy["rollingUpdate"] = {"maxUnavailable": _QUARTER, "maxSurge": _QUARTER, **given}
+            rolling_update = strategy.get("rollingUpdate") or {}
+            strategy["rollingUpdate"] = {
+                "maxUnavailable": _DEFAULT_ROLLING_UPDATE_LIMIT,
+                "maxSurge": _DEFAULT_ROLLING_UPDATE_LIMIT,
+                **rolling_update,
+            }
         spec["strategy"] = strategy
 
 
@@ -192,7 +195,7 @@ _DEFAULTS: dict[str, Obj] = {
     kinds.PERSISTENT_VOLUME_CLAIMS.resource: {"volumeMode": "Filesystem"},
 }
 
-_STARTING_STATUS: dict[str, Obj] = {
+_INITIAL_STATUS: dict[str, Obj] = {
     kinds.NAMESPACES.resource: {"phase": "Active"},
     kinds.DEPLOYMENTS.resource: {},
     kinds.REPLICA_SETS.resource: {"replicas": 0},
@@ -211,52 +214,52 @@ _STARTING_STATUS: dict[str, Obj] = {
 
 
 def _default_storage_class(store: Store) -> str:
-    marked = "storageclass.kubernetes.io/is-default-class"
+    annotation = "storageclass.kubernetes.io/is-default-class"
     for storage_class in store.list(kinds.STORAGE_CLASSES):
-        if (storage_class["metadata"].get("annotations") or {}).get(marked) == "true":
+        if (storage_class["metadata"].get("annotations") or {}).get(annotation) == "true":
             name: str = storage_class["metadata"]["name"]
             return name
     return ""
 
 
-def _pod_faults(new: Obj, old: Obj | None) -> list[Cause]:
-    return pod_strategy.faults(new) if old is None else pod_strategy.update_faults(new, old)
+def _validate_pod(new: Obj, old: Obj | None) -> list[Cause]:
+    return pod_strategy.validate(new) if old is None else pod_strategy.validate_update(new, old)
 
 
-def _node_faults(new: Obj, old: Obj | None) -> list[Cause]:
-    found: list[Cause] = []
+def _validate_node(new: Obj, old: Obj | None) -> list[Cause]:
+    causes: list[Cause] = []
     before = ((old or {}).get("spec") or {}).get("providerID")
     after = (new.get("spec") or {}).get("providerID")
     if before and before != after:
         text = 'Forbidden: node updates may not change providerID except from "" to valid'
-        found.append(Cause("spec.providerID", "FieldValueForbidden", text))
+        causes.append(Cause("spec.providerID", "FieldValueForbidden", text))
     for index, taint in enumerate((new.get("spec") or {}).get("taints") or []):
-        at = f"spec.taints[{index}]"
+        path = f"spec.taints[{index}]"
         if not taint.get("key"):
-            found.append(Cause(f"{at}.key", "FieldValueInvalid", 'Invalid value: "": name part must be non-empty'))
+            causes.append(Cause(f"{path}.key", "FieldValueInvalid", 'Invalid value: "": name part must be non-empty'))
         allowed = ("NoSchedule", "PreferNoSchedule", "NoExecute")
         if taint.get("effect") not in allowed:
             text = f'Unsupported value: "{taint.get("effect", "")}": supported values: ' + ", ".join(
                 f'"{name}"' for name in sorted(allowed)
             )
-            found.append(Cause(f"{at}.effect", "FieldValueNotSupported", text))
+            causes.append(Cause(f"{path}.effect", "FieldValueNotSupported", text))
     for name in ("capacity", "allocatable"):
-        found.extend(pod_strategy.quantity_faults((new.get("status") or {}).get(name), f"status.{name}"))
-    return found
+        causes.extend(pod_strategy.validate_quantities((new.get("status") or {}).get(name), f"status.{name}"))
+    return causes
 
 
-def _budget_faults(new: Obj, _old: Obj | None) -> list[Cause]:
+def _validate_budget(new: Obj, _old: Obj | None) -> list[Cause]:
     spec = new.get("spec") or {}
-    found: list[Cause] = []
+    causes: list[Cause] = []
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
         text = "Invalid value: minAvailable and maxUnavailable cannot be both set"
-        found.append(Cause("spec", "FieldValueInvalid", text))
+        causes.append(Cause("spec", "FieldValueInvalid", text))
     for name in ("minAvailable", "maxUnavailable"):
         value = spec.get(name)
         if value is not None and not _is_count_or_percent(value):
             text = f"Invalid value: {_quoted(value)}: must be a non-negative integer or a percentage (e.g. '50%')"
-            found.append(Cause(f"spec.{name}", "FieldValueInvalid", text))
-    return found
+            causes.append(Cause(f"spec.{name}", "FieldValueInvalid", text))
+    return causes
 
 
 def _is_count_or_percent(value: Any) -> bool:  # noqa: ANN401 (JSON)
@@ -269,30 +272,30 @@ def _quoted(value: Any) -> str:  # noqa: ANN401 (JSON)
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _template_faults(kind: Kind, obj: Obj) -> list[Cause]:
+def _validate_template(kind: Kind, obj: Obj) -> list[Cause]:
     spec = obj["spec"]
-    found: list[Cause] = []
+    causes: list[Cause] = []
     template = spec.get("template") or {}
-    inner = {"spec": template.get("spec") or {}}
-    found.extend(Cause(f"spec.template.{c.field}", c.reason, c.message) for c in pod_strategy.faults(inner))
+    pod = {"spec": template.get("spec") or {}}
+    causes.extend(Cause(f"spec.template.{c.field}", c.reason, c.message) for c in pod_strategy.validate(pod))
     if kind.resource == kinds.JOBS.resource:
-        return found
+        return causes
     if not spec.get("selector"):
-        return [*found, Cause("spec.selector", "FieldValueRequired", "Required value")]
+        return [*causes, Cause("spec.selector", "FieldValueRequired", "Required value")]
     labels = (template.get("metadata") or {}).get("labels") or {}
     if not selectors.matches(selectors.of_object(spec["selector"]) or (), labels):
         text = f"Invalid value: {labels}: `selector` does not match template `labels`"
-        found.append(Cause("spec.template.metadata.labels", "FieldValueInvalid", text))
+        causes.append(Cause("spec.template.metadata.labels", "FieldValueInvalid", text))
     replicas = spec.get("replicas", 1)
     if not isinstance(replicas, int) or replicas < 0:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        found.append(Cause("spec.replicas", "FieldValueInvalid", text))
-    return found
+        causes.append(Cause("spec.replicas", "FieldValueInvalid", text))
+    return causes
 
 
-_FAULTS: dict[str, Callable[[Obj, Obj | None], list[Cause]]] = {
-    kinds.PODS.resource: _pod_faults,
-    kinds.NODES.resource: _node_faults,
-    kinds.POD_DISRUPTION_BUDGETS.resource: _budget_faults,
-    kinds.CUSTOM_RESOURCE_DEFINITIONS.resource: custom_resources.definition_faults,
+_VALIDATORS: dict[str, Callable[[Obj, Obj | None], list[Cause]]] = {
+    kinds.PODS.resource: _validate_pod,
+    kinds.NODES.resource: _validate_node,
+    kinds.POD_DISRUPTION_BUDGETS.resource: _validate_budget,
+    kinds.CUSTOM_RESOURCE_DEFINITIONS.resource: custom_resources.validate_definition,
 }

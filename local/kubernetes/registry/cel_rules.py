@@ -1,7 +1,7 @@
-"""The CEL rules of a schema (``x-kubernetes-validations``), judged by cel-python.
+"""The CEL validation rules of a schema (``x-kubernetes-validations``), evaluated by cel-python.
 
-A rule is compiled when it is first needed, and its verdict on a value is remembered: a thousand claims with the same
-requirements cost one evaluation. Values that an update leaves alone are not judged again (ratcheting).
+A rule is compiled when it is first needed, and its result for a value is cached: a thousand objects with the same
+requirements cost one evaluation. Values that an update does not change are not validated again (ratcheting).
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
 
 _ABSENT: Any = object()
-_UNCHANGING = "self == oldSelf"
+_IMMUTABLE = "self == oldSelf"
 
 
-class Rules:
-    """Where in a schema there are rules, and what they say."""
+class CelRules:
+    """The rules of a schema and of the schemas below it."""
 
     def __init__(self, schema: Obj) -> None:
-        self._here: list[Obj] = list(schema.get("x-kubernetes-validations") or ())
-        self._fields = {name: Rules(part) for name, part in (schema.get("properties") or {}).items()}
+        self._own: list[Obj] = list(schema.get("x-kubernetes-validations") or ())
+        self._fields = {name: CelRules(part) for name, part in (schema.get("properties") or {}).items()}
         self._fields = {name: rules for name, rules in self._fields.items() if rules}
         items, values = schema.get("items"), schema.get("additionalProperties")
-        self._items = Rules(items) if isinstance(items, dict) else None
-        self._values = Rules(values) if isinstance(values, dict) else None
+        self._items = CelRules(items) if isinstance(items, dict) else None
+        self._values = CelRules(values) if isinstance(values, dict) else None
         self._keys: tuple[str, ...] = tuple(
             schema.get("x-kubernetes-list-map-keys") or () if schema.get("x-kubernetes-list-type") == "map" else ()
         )
         self._type: str = schema.get("type") or "object"
 
     def __bool__(self) -> bool:
-        return bool(self._here or self._fields or self._items or self._values)
+        return bool(self._own or self._fields or self._items or self._values)
 
-    def faults(self, new: Obj, old: Obj | None) -> list[Cause]:
-        """The rules that the object breaks; ``old`` is what it was, None for a new one."""
+    def validate(self, new: Obj, old: Obj | None) -> list[Cause]:
+        """The rules that the object violates. ``old`` is its state before, None for a new object."""
         return list(self._walk(new, _ABSENT if old is None else old, ""))
 
     def _walk(self, value: Any, old: Any, path: str) -> Iterator[Cause]:  # noqa: ANN401 (JSON)
         if old is not _ABSENT and value == old:
             return
-        for rule in self._here:
+        for rule in self._own:
             if not _holds(rule, value, old):
-                yield Cause(_at(path, rule.get("fieldPath", "")), _reason(rule), self._told(rule, value))
+                yield Cause(_path(path, rule.get("fieldPath", "")), _reason(rule), self._message(rule, value))
         if isinstance(value, dict):
             for name, inner in value.items():
                 rules = self._fields.get(name) or self._values
@@ -65,22 +65,22 @@ class Rules:
                 yield from self._items._walk(item, self._before(item, old), f"{path}[{index}]")  # noqa: SLF001 (its own kind)
 
     def _before(self, item: Any, old: Any) -> Any:  # noqa: ANN401 (JSON)
-        """The item of the old list that this one was; only lists with keys can tell."""
+        """The old list's item with the same keys, or an equal item in a list without keys."""
         if not isinstance(old, list):
             return _ABSENT
         if not self._keys:
             return item if item in old else _ABSENT
         return next((o for o in old if all(o.get(key) == item.get(key) for key in self._keys)), _ABSENT)
 
-    def _told(self, rule: Obj, value: Any) -> str:  # noqa: ANN401 (JSON)
+    def _message(self, rule: Obj, value: Any) -> str:  # noqa: ANN401 (JSON)
         message = rule.get("message") or f"failed rule: {rule['rule']}"
         if expression := rule.get("messageExpression"):
-            said = _evaluate(expression, msgspec.json.encode(value), b"")
-            message = str(said) if isinstance(said, str) else message
+            evaluated = _evaluate(expression, msgspec.json.encode(value), b"")
+            message = evaluated if isinstance(evaluated, str) else message
         return f'Invalid value: "{self._type}": {message}'
 
 
-def _at(path: str, below: str) -> str:
+def _path(path: str, below: str) -> str:
     return f"{path}{below}" if path else below.lstrip(".")
 
 
@@ -93,7 +93,7 @@ def _holds(rule: Obj, value: Any, old: Any) -> bool:  # noqa: ANN401 (JSON)
     text = rule["rule"]
     if "oldSelf" in text and old is _ABSENT:
         return True
-    if text.strip() == _UNCHANGING:
+    if text.strip() == _IMMUTABLE:
         return bool(value == old)
     before = b"" if old is _ABSENT or "oldSelf" not in text else msgspec.json.encode(old)
     return _evaluate(text, msgspec.json.encode(value), before) is True
@@ -101,17 +101,17 @@ def _holds(rule: Obj, value: Any, old: Any) -> bool:  # noqa: ANN401 (JSON)
 
 @functools.lru_cache(maxsize=8192)
 def _evaluate(text: str, value: bytes, old: bytes) -> bool | str | None:
-    """The value of an expression; None when it can't be computed, which counts as broken, as on a real server."""
-    known = {"self": json_to_cel(msgspec.json.decode(value))}
+    """The value of an expression; None when its evaluation fails, which counts as a violation, as on a real server."""
+    variables = {"self": json_to_cel(msgspec.json.decode(value))}
     if old:
-        known["oldSelf"] = json_to_cel(msgspec.json.decode(old))
+        variables["oldSelf"] = json_to_cel(msgspec.json.decode(old))
     try:
-        found = _program(text).evaluate(known)
+        result = _program(text).evaluate(variables)
     except celpy.CELEvalError:
         return None
-    if isinstance(found, celtypes.BoolType):
-        return bool(found)
-    return str(found) if isinstance(found, str) else None
+    if isinstance(result, celtypes.BoolType):
+        return bool(result)
+    return str(result) if isinstance(result, str) else None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -121,7 +121,7 @@ def _program(text: str) -> Any:  # noqa: ANN401 (cel-python has no types)
 
 
 def compiles(text: str) -> bool:
-    """Whether the text is CEL at all."""
+    """Whether the text is valid CEL."""
     try:
         _program(text)
     except celpy.CELParseError:

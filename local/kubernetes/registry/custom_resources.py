@@ -1,4 +1,4 @@
-"""Custom kinds: what a CustomResourceDefinition asks the API to serve, and how its objects are completed and judged."""
+"""Custom resources: the kinds that CustomResourceDefinitions define, and the defaults and validation of definitions."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Definition:
     """Fields beyond name and namespace that a field selector may name, like ``spec.zone``."""
     scale: Obj | None = None
 
-    def complete(self, obj: Obj) -> None:
-        """Prune what the schema does not know and fill in its defaults, in place."""
-        self.schema.complete(obj)
+    def prune_and_default(self, obj: Obj) -> None:
+        """Remove unknown fields and fill in defaults, in place."""
+        self.schema.prune_and_default(obj)
 
-    def faults(self, new: Obj, old: Obj | None) -> list[Cause]:
-        """What is wrong with the object by the schema and its rules."""
-        return self.schema.faults(new, old)
+    def validate(self, new: Obj, old: Obj | None) -> list[Cause]:
+        """The violations of the schema and its rules."""
+        return self.schema.validate(new, old)
 
 
 def definitions(crd: Obj) -> list[Definition]:
     """The versions that a CustomResourceDefinition serves."""
     spec = crd["spec"]
     names = spec["names"]
-    found: list[Definition] = []
+    served: list[Definition] = []
     for version in spec["versions"]:
         if not version.get("served", True):
             continue
@@ -55,11 +55,11 @@ def definitions(crd: Obj) -> list[Definition]:
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
             subresources=tuple(name for name in ("status", "scale") if name in subresources),
-            counts_generations=True,
+            tracks_generation=True,
             custom=True,
         )
         raw = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-        found.append(
+        served.append(
             Definition(
                 kind,
                 Schema(raw),
@@ -68,11 +68,11 @@ def definitions(crd: Obj) -> list[Definition]:
                 scale=subresources.get("scale"),
             )
         )
-    return found
+    return served
 
 
 def default_definition(crd: Obj) -> None:
-    """Complete a CustomResourceDefinition and accept it at once; changes it in place."""
+    """Fill in the defaults of a CustomResourceDefinition and set it Established, in place."""
     spec = crd.setdefault("spec", {})
     names = dict(spec.get("names") or {})
     if names.get("kind"):
@@ -103,53 +103,57 @@ def default_definition(crd: Obj) -> None:
     }
 
 
-def definition_faults(crd: Obj, _old: Obj | None) -> list[Cause]:
-    """What a CustomResourceDefinition lacks."""
+def validate_definition(crd: Obj, _old: Obj | None) -> list[Cause]:
+    """The errors of a CustomResourceDefinition."""
     spec = crd.get("spec") or {}
-    names = spec.get("names") or {}
-    found = [
-        Cause(f"spec.{at}", "FieldValueRequired", "Required value")
-        for at, value in (
-            ("group", spec.get("group")),
-            ("names.plural", names.get("plural")),
-            ("names.kind", names.get("kind")),
-            ("versions", spec.get("versions")),
-        )
-        if not value
-    ]
+    causes = _missing_fields(spec)
     if spec.get("scope") not in {"Cluster", "Namespaced"}:
         text = f'Unsupported value: "{spec.get("scope", "")}": supported values: "Cluster", "Namespaced"'
-        found.append(Cause("spec.scope", "FieldValueNotSupported", text))
-    expected = f"{names.get('plural')}.{spec.get('group')}"
-    if not found and crd["metadata"]["name"] != expected:
-        text = f'Invalid value: "{crd["metadata"]["name"]}": must be spec.names.plural+"."+spec.group'
-        found.append(Cause("metadata.name", "FieldValueInvalid", text))
-    if not found and sum(bool(version.get("storage")) for version in spec["versions"]) != 1:
-        text = "Invalid value: must have exactly one version marked as storage version"
-        found.append(Cause("spec.versions", "FieldValueInvalid", text))
-    found.extend(
-        Cause(
-            f"spec.versions[{index}].schema.openAPIV3Schema",
-            "FieldValueRequired",
-            "Required value: schemas are required",
-        )
-        for index, version in enumerate(spec.get("versions") or [])
-        if not ((version.get("schema") or {}).get("openAPIV3Schema"))
-    )
+        causes.append(Cause("spec.scope", "FieldValueNotSupported", text))
+    if not causes:
+        causes += _naming_and_storage(crd)
     for index, version in enumerate(spec.get("versions") or []):
-        at = f"spec.versions[{index}].schema.openAPIV3Schema"
-        found.extend(_rule_faults((version.get("schema") or {}).get("openAPIV3Schema") or {}, at))
-    return found
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if not schema:
+            path, text = f"spec.versions[{index}].schema.openAPIV3Schema", "Required value: schemas are required"
+            causes.append(Cause(path, "FieldValueRequired", text))
+    for index, version in enumerate(spec.get("versions") or []):
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        causes += _validate_rules(schema, f"spec.versions[{index}].schema.openAPIV3Schema")
+    return causes
 
 
-def _rule_faults(schema: Obj, at: str) -> Iterator[Cause]:
-    """CEL rules that don't compile."""
+def _missing_fields(spec: Obj) -> list[Cause]:
+    names = spec.get("names") or {}
+    required = (
+        ("group", spec.get("group")),
+        ("names.plural", names.get("plural")),
+        ("names.kind", names.get("kind")),
+        ("versions", spec.get("versions")),
+    )
+    return [Cause(f"spec.{path}", "FieldValueRequired", "Required value") for path, value in required if not value]
+
+
+def _naming_and_storage(crd: Obj) -> list[Cause]:
+    """The errors of the name, else of the storage version."""
+    spec = crd["spec"]
+    if crd["metadata"]["name"] != f"{spec['names']['plural']}.{spec['group']}":
+        text = f'Invalid value: "{crd["metadata"]["name"]}": must be spec.names.plural+"."+spec.group'
+        return [Cause("metadata.name", "FieldValueInvalid", text)]
+    if sum(bool(version.get("storage")) for version in spec["versions"]) != 1:
+        text = "Invalid value: must have exactly one version marked as storage version"
+        return [Cause("spec.versions", "FieldValueInvalid", text)]
+    return []
+
+
+def _validate_rules(schema: Obj, path: str) -> Iterator[Cause]:
+    """The CEL rules that don't compile."""
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or []):
         if not compiles(rule.get("rule", "")):
-            here = f"{at}.x-kubernetes-validations[{index}].rule"
-            yield Cause(here, "FieldValueInvalid", f'Invalid value: "{rule.get("rule", "")}": compilation failed')
+            rule_path = f"{path}.x-kubernetes-validations[{index}].rule"
+            yield Cause(rule_path, "FieldValueInvalid", f'Invalid value: "{rule.get("rule", "")}": compilation failed')
     for name, part in (schema.get("properties") or {}).items():
-        yield from _rule_faults(part, f"{at}.properties[{name}]")
+        yield from _validate_rules(part, f"{path}.properties[{name}]")
     for name in ("items", "additionalProperties"):
         if isinstance(schema.get(name), dict):
-            yield from _rule_faults(schema[name], f"{at}.{name}")
+            yield from _validate_rules(schema[name], f"{path}.{name}")

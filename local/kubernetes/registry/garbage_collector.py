@@ -1,7 +1,7 @@
-"""Owners and their dependents: what goes when its owner goes, what is orphaned, and when a namespace is empty.
+"""The garbage collector: deletes or orphans dependents with their owners, and finishes namespaces that are empty.
 
-A real garbage collector works some moments later; here the consequences of a removal follow at once, under the same
-lock, so that a world's state is settled after every write. What comes to be without an owner is found by a sweep.
+A real garbage collector works some time later. Here the consequences of a removal follow at once under the same lock,
+so that the state is consistent after every write. Objects created with a missing owner are found by a sweep.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
 
-_FOREGROUND = "foregroundDeletion"
+_FOREGROUND_FINALIZER = "foregroundDeletion"
 
 
-def after_removal(store: Store, kind: Kind, gone: Obj) -> None:
-    """Collect the dependents of what is gone, and finish owners and namespaces that waited for it."""
-    for dependent_kind, dependent in store.dependents(gone["metadata"]["uid"]):
-        _let_go(store, dependent_kind, dependent)
-    for owner in gone["metadata"].get("ownerReferences") or []:
-        _finish_foreground(store, owner, gone["metadata"].get("namespace", ""))
-    namespace = gone["metadata"].get("namespace")
+def after_removal(store: Store, kind: Kind, removed: Obj) -> None:
+    """Collect the dependents of a removed object, and finish owners and namespaces that waited for it."""
+    for dependent_kind, dependent in store.dependents(removed["metadata"]["uid"]):
+        _collect_dependent(store, dependent_kind, dependent)
+    for owner in removed["metadata"].get("ownerReferences") or []:
+        _finish_foreground(store, owner, removed["metadata"].get("namespace", ""))
+    namespace = removed["metadata"].get("namespace")
     if namespace and kind.namespaced:
         _finish_namespace(store, namespace)
 
 
-def _let_go(store: Store, kind: Kind, dependent: Obj) -> None:
-    """Delete it in the background if no owner is left, else forget the owners that are gone."""
+def _collect_dependent(store: Store, kind: Kind, dependent: Obj) -> None:
+    """Delete the object in the background if it has no owner left, else remove the references to missing owners."""
     metadata = dependent["metadata"]
     kept = [owner for owner in metadata["ownerReferences"] if _exists(store, owner, metadata.get("namespace", ""))]
     if kept:
@@ -40,8 +40,7 @@ def _let_go(store: Store, kind: Kind, dependent: Obj) -> None:
 
 
 def _exists(store: Store, owner: Obj, namespace: str) -> bool:
-    found = _owner(store, owner, namespace)
-    return found is not None
+    return _owner(store, owner, namespace) is not None
 
 
 def _owner(store: Store, owner: Obj, namespace: str) -> tuple[Kind, Obj] | None:
@@ -54,7 +53,7 @@ def _owner(store: Store, owner: Obj, namespace: str) -> tuple[Kind, Obj] | None:
 
 
 def orphan(store: Store, owner: Obj) -> None:
-    """Take the owner out of its dependents' references, so that they outlive it."""
+    """Remove the references to the owner from its dependents, so that they are kept."""
     uid = owner["metadata"]["uid"]
     for kind, dependent in store.dependents(uid):
         metadata = dict(dependent["metadata"])
@@ -65,35 +64,35 @@ def orphan(store: Store, owner: Obj) -> None:
         store.write(kind, {**dependent, "metadata": metadata}, dependent)
 
 
-def blocks(store: Store, owner: Obj) -> bool:
-    """Whether anything depends on it, so that a foreground deletion has to wait."""
+def has_dependents(store: Store, owner: Obj) -> bool:
+    """Whether any object names it as an owner, so that a foreground deletion must wait."""
     return bool(store.dependents(owner["metadata"]["uid"]))
 
 
 def after_deletion_began(store: Store, kind: Kind, obj: Obj) -> None:
-    """Go on with a deletion that waits: empty a namespace, delete a foreground owner's dependents."""
+    """Continue a deletion that waits: delete a namespace's objects, or a foreground owner's dependents."""
     if kind.resource == kinds.NAMESPACES.resource:
         name = obj["metadata"]["name"]
-        for content_kind, content in store.everything_in(name):
+        for content_kind, content in store.objects_in(name):
             if store.find(content_kind, content["metadata"]["name"], namespace=name) is not None:
                 store.delete(content_kind, content["metadata"]["name"], namespace=name)
         _finish_namespace(store, name)
-    if _FOREGROUND in obj["metadata"].get("finalizers", ()):
+    if _FOREGROUND_FINALIZER in obj["metadata"].get("finalizers", ()):
         for dependent_kind, dependent in store.dependents(obj["metadata"]["uid"]):
             metadata = dependent["metadata"]
-            where = metadata.get("namespace", "")
-            if store.find(dependent_kind, metadata["name"], namespace=where) is not None:
-                store.delete(dependent_kind, metadata["name"], namespace=where, propagation="Foreground")
+            namespace = metadata.get("namespace", "")
+            if store.find(dependent_kind, metadata["name"], namespace=namespace) is not None:
+                store.delete(dependent_kind, metadata["name"], namespace=namespace, propagation="Foreground")
 
 
 def _finish_foreground(store: Store, owner: Obj, namespace: str) -> None:
-    found = _owner(store, owner, namespace)
-    if found is None or _FOREGROUND not in found[1]["metadata"].get("finalizers", ()):
+    located = _owner(store, owner, namespace)
+    if located is None or _FOREGROUND_FINALIZER not in located[1]["metadata"].get("finalizers", ()):
         return
-    kind, obj = found
+    kind, obj = located
     if store.dependents(obj["metadata"]["uid"]):
         return
-    finalizers = [name for name in obj["metadata"]["finalizers"] if name != _FOREGROUND]
+    finalizers = [name for name in obj["metadata"]["finalizers"] if name != _FOREGROUND_FINALIZER]
     store.patch(
         kind,
         obj["metadata"]["name"],
@@ -103,20 +102,20 @@ def _finish_foreground(store: Store, owner: Obj, namespace: str) -> None:
 
 
 def _finish_namespace(store: Store, name: str) -> None:
-    space = store.find(kinds.NAMESPACES, name)
-    if space is None or "deletionTimestamp" not in space["metadata"] or store.everything_in(name):
+    namespace = store.find(kinds.NAMESPACES, name)
+    if namespace is None or "deletionTimestamp" not in namespace["metadata"] or store.objects_in(name):
         return
-    if not space["metadata"].get("finalizers"):
-        store.remove(kinds.NAMESPACES, space)
+    if not namespace["metadata"].get("finalizers"):
+        store.remove(kinds.NAMESPACES, namespace)
 
 
 def collect(store: Store) -> bool:
-    """Sweep: delete what names only owners that don't exist. True if anything was done."""
+    """Delete all objects whose owners don't exist. True if anything was done."""
     before = store.version
     for uid in store.owner_uids():
         for kind, dependent in store.dependents(uid):
             metadata = dependent["metadata"]
             present = [_exists(store, owner, metadata.get("namespace", "")) for owner in metadata["ownerReferences"]]
             if not all(present) and "deletionTimestamp" not in metadata:
-                _let_go(store, kind, dependent)
+                _collect_dependent(store, kind, dependent)
     return store.version != before

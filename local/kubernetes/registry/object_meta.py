@@ -1,6 +1,6 @@
-"""What the API server itself writes into an object's metadata, and what it refuses there.
+"""ObjectMeta: the fields that the API server sets, and the validation of the others.
 
-Clients can't set uids, versions or deletion times; names and labels have a grammar. Rules: apimachinery
+Clients can't set uids, versions or deletion times; names and labels have a syntax. Rules: apimachinery
 ``validation.ValidateObjectMeta`` and ``rest.BeforeCreate`` / ``BeforeUpdate``.
 """
 
@@ -19,14 +19,21 @@ if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
 
-_SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+_SYSTEM_FIELDS = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+)
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_SUFFIX = 5
+_SUFFIX_LENGTH = 5
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RBAC_NAME = re.compile(r"[^/%]+")
 _QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_LONGEST_NAME = 253
+_MAX_NAME_LENGTH = 253
 
 _NAME_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -50,20 +57,19 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def generated_name(prefix: str, rng: random.Random) -> str:
-    """The prefix and five characters that can't spell a word."""
-    longest = 63 - _SUFFIX
-    return prefix[:longest] + "".join(rng.choices(_ALPHABET, k=_SUFFIX))
+    """The prefix and five random characters of Kubernetes' alphabet, which has no vowels."""
+    return prefix[: 63 - _SUFFIX_LENGTH] + "".join(rng.choices(_ALPHABET, k=_SUFFIX_LENGTH))
 
 
 def without_nulls(value: Any) -> Any:  # noqa: ANN401 (JSON)
-    """The value without fields that are null, which a typed server never sees."""
+    """The value without null fields, which typed kinds drop when they are decoded."""
     if isinstance(value, dict):
         return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def cleaned(metadata: Obj) -> Obj:
-    """Metadata without empty maps and lists, which a real server leaves out of what it answers."""
+def without_empty_fields(metadata: Obj) -> Obj:
+    """Metadata without empty maps and lists, which a real server omits."""
     return {
         name: value
         for name, value in metadata.items()
@@ -73,26 +79,26 @@ def cleaned(metadata: Obj) -> Obj:
 
 
 def restore_system_fields(new: Obj, old: Obj) -> None:
-    """Put back what no client may change: a write keeps the uid, the creation and deletion times and the generation."""
+    """Restore the fields that clients can't change, such as uid, timestamps and generation, in place."""
     metadata, before = new["metadata"], old["metadata"]
-    for name in _SYSTEM:
+    for name in _SYSTEM_FIELDS:
         if name in before:
             metadata[name] = before[name]
         else:
             metadata.pop(name, None)
 
 
-def moves_generation(kind: Kind, new: Obj, old: Obj) -> bool:
-    """Whether anything but metadata and (where it is apart) status differs."""
-    aside = {"metadata", "status"} if kind.has_status or not kind.custom else {"metadata"}
-    return {k: v for k, v in new.items() if k not in aside} != {k: v for k, v in old.items() if k not in aside}
+def changes_generation(kind: Kind, new: Obj, old: Obj) -> bool:
+    """Whether anything but metadata and status differs; status counts for a custom kind without that subresource."""
+    ignored = {"metadata", "status"} if kind.has_status or not kind.custom else {"metadata"}
+    return {k: v for k, v in new.items() if k not in ignored} != {k: v for k, v in old.items() if k not in ignored}
 
 
-def check_shape(obj: Any) -> None:  # noqa: ANN401 (whatever JSON a client sent)
-    """Refuse what would not decode into any kind.
+def check_types(obj: Any) -> None:  # noqa: ANN401 (whatever JSON a client sent)
+    """Refuse values that could not be decoded into any kind.
 
     Raises:
-        ApiError: 400, it is no object, or its metadata has values of wrong types.
+        ApiError: 400, it is not an object, or its metadata has values of wrong types.
     """
     metadata = obj.get("metadata") if isinstance(obj, dict) else ()
     if metadata is None:
@@ -117,22 +123,22 @@ def _go_type(value: Any) -> str:  # noqa: ANN401 (any JSON value)
     return {int: "number", float: "number", dict: "object", list: "array"}.get(type(value), "null")
 
 
-def faults(kind: Kind, metadata: Obj) -> list[Cause]:
-    """What is wrong with names, labels, annotations, finalizers and owners."""
-    found: list[Cause] = []
+def validate(kind: Kind, metadata: Obj) -> list[Cause]:
+    """The errors of the name, the labels and the owner references."""
+    causes: list[Cause] = []
     name = metadata.get("name", "")
-    rule = _RBAC_NAME if kind.group == "rbac.authorization.k8s.io" else _NAME
-    if not rule.fullmatch(name) or len(name) > _LONGEST_NAME:
-        found.append(Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {_NAME_RULE}'))
+    pattern = _RBAC_NAME if kind.group == "rbac.authorization.k8s.io" else _NAME
+    if not pattern.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
+        causes.append(Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {_NAME_RULE}'))
     for key, value in (metadata.get("labels") or {}).items():
         if not _QUALIFIED.fullmatch(key):
             text = f"Invalid value: \"{key}\": name part must consist of alphanumeric characters, '-', '_' or '.'"
-            found.append(Cause("metadata.labels", "FieldValueInvalid", text))
+            causes.append(Cause("metadata.labels", "FieldValueInvalid", text))
         if not _LABEL_VALUE.fullmatch(value):
-            found.append(Cause("metadata.labels", "FieldValueInvalid", f'Invalid value: "{value}": {_LABEL_RULE}'))
+            causes.append(Cause("metadata.labels", "FieldValueInvalid", f'Invalid value: "{value}": {_LABEL_RULE}'))
     for owner in metadata.get("ownerReferences") or []:
         for required in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(required):
                 text = f'Invalid value: "": {required} must not be empty'
-                found.append(Cause(f"metadata.ownerReferences.{required}", "FieldValueInvalid", text))
-    return found
+                causes.append(Cause(f"metadata.ownerReferences.{required}", "FieldValueInvalid", text))
+    return causes

@@ -1,6 +1,6 @@
-"""Objects, their versions and their kinds: what the store keeps, before any rule about changing it.
+"""The storage below the store: objects with their versions, kinds and owners, without rules for changing them.
 
-Every change goes through one place, which gives it a version, remembers it, notes owners, and tells whoever subscribed.
+Every change goes through one method, which gives it a version, records it, indexes owners and calls subscribers.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _Names = list[str]
 _Located = list[tuple["Kind", Obj]]
 
 FIRST_VERSION = 1000
-"""Where versions start: above any that a test calls too old."""
+"""The first version; above any version that tests use as too old."""
 
 
-class Objects:
-    """The objects of a cluster. Every method may be called from any thread; ``lock`` makes several one step."""
+class ObjectStorage:
+    """The objects of a cluster. Methods can be called from any thread; hold ``lock`` to make several calls atomic."""
 
     def __init__(self, now: Callable[[], datetime], history: int = HISTORY_SIZE) -> None:
-        """``history`` is how many changes each resource remembers."""
+        """``history`` is the number of changes that are kept for each resource."""
         self.lock = threading.RLock()
         self.now = now
         self.version = FIRST_VERSION
         self._history = history
-        self._tables: dict[str, WatchCache] = {}
+        self._caches: dict[str, WatchCache] = {}
         self._subscribers: list[Callable[[Change], None]] = []
         self._dependents: dict[str, set[tuple[str, Key]]] = {}
         self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in kinds.BUILT_IN}
         self._definitions: dict[tuple[str, str, str], custom_resources.Definition] = {}
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        """The kind of that name, built in or custom.
+        """The kind of that name.
 
         Raises:
-            ApiError: 404, it is not served.
+            ApiError: 404, no such kind is served.
         """
         group, _, version = api_version.rpartition("/")
         with self.lock:
@@ -58,18 +58,18 @@ class Objects:
         raise errors.no_such_path()
 
     def definition(self, kind: Kind) -> custom_resources.Definition | None:
-        """How a custom kind is defined; None for a built-in one."""
+        """The definition of a custom kind; None for a built-in kind."""
         return self._definitions.get((kind.group, kind.version, kind.plural)) if kind.custom else None
 
     def served(self) -> _Kinds:
-        """Every kind that is served now, core group first."""
+        """Every served kind, core group first."""
         with self.lock:
             return list(self._kinds.values())
 
     def version_of(self, kind: Kind) -> int:
         """The version of that kind's last change."""
         with self.lock:
-            return self._table(kind).version
+            return self._cache(kind).version
 
     def get(self, kind: Kind, name: str, *, namespace: str = "") -> Obj:
         """The object.
@@ -78,13 +78,13 @@ class Objects:
             ApiError: 404.
         """
         with self.lock:
-            return self._seen(kind, self._existing(kind, (namespace, name)))
+            return self._in_version(kind, self._existing(kind, (namespace, name)))
 
     def find(self, kind: Kind, name: str, *, namespace: str = "") -> Obj | None:
         """The object, or None."""
         with self.lock:
-            found = self._table(kind).get((namespace, name))
-            return None if found is None else self._seen(kind, found)
+            obj = self._cache(kind).get((namespace, name))
+            return None if obj is None else self._in_version(kind, obj)
 
     def list(
         self,
@@ -98,35 +98,35 @@ class Objects:
         """The objects that both selectors select, in order of namespace and name; as of ``version`` if it is given.
 
         Raises:
-            ApiError: 400 a selector can't be read; 410 the version is too old.
+            ApiError: 400 a selector is malformed; 410 the version is too old.
         """
         with self.lock:
-            table = self._table(kind)
-            if version is not None and version < table.version:
-                found = table.at(version, namespace)
-            elif kind.resource == kinds.PODS.resource and (node := _node_selected(fields)) is not None:
-                found = table.indexed(node, namespace)
+            cache = self._cache(kind)
+            if version is not None and version < cache.version:
+                objects = cache.at(version, namespace)
+            elif kind.resource == kinds.PODS.resource and (node := _selected_node(fields)) is not None:
+                objects = cache.indexed(node, namespace)
             else:
-                found = table.all(namespace)
+                objects = cache.all(namespace)
         definition = self.definition(kind)
-        selected = selectors.predicate(kind, labels, fields, definition.selectable if definition else ())
-        if selected is not None:
-            found = [obj for obj in found if selected(obj)]
-        return [self._seen(kind, obj) for obj in found] if kind.custom else found
+        selects = selectors.predicate(kind, labels, fields, definition.selectable if definition else ())
+        if selects is not None:
+            objects = [obj for obj in objects if selects(obj)]
+        return [self._in_version(kind, obj) for obj in objects] if kind.custom else objects
 
     def changes_since(self, kind: Kind | None, version: int) -> Changes:
-        """The changes after that version, oldest first; of every kind for None.
+        """The changes of a kind after that version, oldest first; None: of all kinds.
 
         Raises:
-            ApiError: 410, the history does not reach back so far.
+            ApiError: 410, the history no longer has that version.
         """
         with self.lock:
             if kind is not None:
-                return self._table(kind).since(version)
-            return in_order(table.since(max(version, FIRST_VERSION)) for table in self._tables.values())
+                return self._cache(kind).since(version)
+            return in_order(cache.since(max(version, FIRST_VERSION)) for cache in self._caches.values())
 
     def subscribe(self, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Call back on every change, under the lock and in order; the callback must be quick. Returns how to stop."""
+        """Call back on every change, in order and with the lock held. Returns a function that ends the subscription."""
         with self.lock:
             self._subscribers.append(callback)
 
@@ -138,23 +138,23 @@ class Objects:
         return stop
 
     def compact(self) -> None:
-        """Forget every resource's history: watches from older versions get 410."""
+        """Drop the history of every resource: watches from older versions get 410."""
         with self.lock:
-            for table in self._tables.values():
-                table.forget()
+            for cache in self._caches.values():
+                cache.drop_history()
 
     def dependents(self, uid: str) -> _Located:
         """The objects that name this uid as an owner."""
         with self.lock:
-            found: _Located = []
+            dependents: _Located = []
             for resource, key in sorted(self._dependents.get(uid, ())):
-                obj = self._tables[resource].get(key)
+                obj = self._caches[resource].get(key)
                 if obj is not None:
-                    found.append((self.storage_kind(resource), obj))
-            return found
+                    dependents.append((self.storage_kind(resource), obj))
+            return dependents
 
     def owner_uids(self) -> _Names:
-        """Every uid that some object names as its owner."""
+        """Every uid that an object names as its owner."""
         with self.lock:
             return sorted(self._dependents)
 
@@ -162,7 +162,7 @@ class Objects:
         """Any served version of the resource ``plural.group``.
 
         Raises:
-            ApiError: 404, it is not served.
+            ApiError: 404, no such kind is served.
         """
         with self.lock:
             for kind in self._kinds.values():
@@ -170,15 +170,15 @@ class Objects:
                     return kind
         raise errors.no_such_path()
 
-    def everything_in(self, namespace: str) -> _Located:
+    def objects_in(self, namespace: str) -> _Located:
         """Every object of a namespace."""
         with self.lock:
-            here = {kind.resource: kind for kind in self._kinds.values() if kind.namespaced}
+            namespaced = {kind.resource: kind for kind in self._kinds.values() if kind.namespaced}
             return [
-                (here[resource], obj)
-                for resource, table in self._tables.items()
-                if resource in here
-                for obj in table.all(namespace)
+                (namespaced[resource], obj)
+                for resource, cache in self._caches.items()
+                if resource in namespaced
+                for obj in cache.all(namespace)
             ]
 
     def _served(self, kind: Kind) -> Kind:
@@ -187,49 +187,49 @@ class Objects:
             raise errors.no_such_path()
         return served
 
-    def _table(self, kind: Kind) -> WatchCache:
+    def _cache(self, kind: Kind) -> WatchCache:
         self._served(kind)
-        table = self._tables.get(kind.resource)
-        if table is None:
+        cache = self._caches.get(kind.resource)
+        if cache is None:
             index = _node_of if kind.resource == kinds.PODS.resource else None
-            table = self._tables[kind.resource] = WatchCache(FIRST_VERSION, index, history=self._history)
-        return table
+            cache = self._caches[kind.resource] = WatchCache(FIRST_VERSION, index, history=self._history)
+        return cache
 
     def _existing(self, kind: Kind, key: Key) -> Obj:
-        found = self._table(kind).get(key)
-        if found is None:
+        obj = self._cache(kind).get(key)
+        if obj is None:
             raise errors.not_found(kind, key[1])
-        return found
+        return obj
 
     @staticmethod
-    def _seen(kind: Kind, obj: Obj) -> Obj:
+    def _in_version(kind: Kind, obj: Obj) -> Obj:
         return obj if obj["apiVersion"] == kind.api_version else {**obj, "apiVersion": kind.api_version}
 
-    def _write(self, kind: Kind, what: Literal["ADDED", "MODIFIED", "DELETED"], new: Obj, old: Obj | None) -> Obj:
+    def _write(self, kind: Kind, type_: Literal["ADDED", "MODIFIED", "DELETED"], new: Obj, old: Obj | None) -> Obj:
         self.version += 1
         stored = {**new, "metadata": {**new["metadata"], "resourceVersion": str(self.version)}}
-        change = Change(what, stored, self.version, kind, old)
+        change = Change(type_, stored, self.version, kind, old)
         key = (stored["metadata"].get("namespace", ""), stored["metadata"]["name"])
-        self._table(kind).record(key, change)
-        self._note_owners(kind.resource, key, change)
+        self._cache(kind).record(key, change)
+        self._index_owners(kind.resource, key, change)
         for callback in tuple(self._subscribers):
             callback(change)
-        self._react(change)
+        self._after_change(change)
         return stored
 
-    def _react(self, change: Change) -> None:
-        """What follows from a change at once: kinds come and go with their definitions."""
+    def _after_change(self, change: Change) -> None:
+        """The immediate consequences of a change: kinds are served or removed with their definitions."""
         if change.kind.resource == kinds.CUSTOM_RESOURCE_DEFINITIONS.resource:
-            self._redefine(change)
+            self._update_kinds(change)
 
-    def _redefine(self, change: Change) -> None:
+    def _update_kinds(self, change: Change) -> None:
         spec = change.object["spec"]
-        for at in [at for at in self._definitions if (at[0], at[2]) == (spec["group"], spec["names"]["plural"])]:
+        for key in [key for key in self._definitions if (key[0], key[2]) == (spec["group"], spec["names"]["plural"])]:
             if change.type == "DELETED":
-                kind = self._kinds[at]
-                for obj in self._table(kind).all():
+                kind = self._kinds[key]
+                for obj in self._cache(kind).all():
                     self._write(kind, "DELETED", obj, obj)
-            del self._definitions[at], self._kinds[at]
+            del self._definitions[key], self._kinds[key]
         if change.type == "DELETED":
             return
         for definition in custom_resources.definitions(change.object):
@@ -237,7 +237,7 @@ class Objects:
             self._definitions[kind.group, kind.version, kind.plural] = definition
             self._kinds[kind.group, kind.version, kind.plural] = kind
 
-    def _note_owners(self, resource: str, key: Key, change: Change) -> None:
+    def _index_owners(self, resource: str, key: Key, change: Change) -> None:
         before = _owner_uids(change.previous)
         after = _owner_uids(None if change.type == "DELETED" else change.object)
         for uid in before - after:
@@ -253,8 +253,8 @@ def _owner_uids(obj: Obj | None) -> frozenset[str]:
     return frozenset(owner["uid"] for owner in owners) if owners else frozenset()
 
 
-def _node_selected(fields: str) -> str | None:
-    """The node of a selector that is exactly ``spec.nodeName=…``."""
+def _selected_node(fields: str) -> str | None:
+    """The node of a field selector that is exactly ``spec.nodeName=…``; else None."""
     name, sign, node = fields.partition("=")
     return node if name == "spec.nodeName" and sign and not node.startswith("=") and "," not in node else None
 

@@ -1,6 +1,6 @@
-"""The kinds of patch that need no knowledge of managers: merge (RFC 7386), JSON (RFC 6902) and strategic merge.
+"""JSON merge patches (RFC 7386), JSON patches (RFC 6902) and strategic merge patches.
 
-All are pure: an object and a patch in, a new object out; the input is not changed.
+All are pure functions: they return a new object and do not change the given one. See also ``server_side_apply``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Json = Any
 
 
 def merge(target: Json, patch: Json) -> Json:
-    """RFC 7386: maps are merged, null deletes, everything else replaces."""
+    """The target after a JSON merge patch: maps are merged, null deletes, all other values replace."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -27,10 +27,10 @@ def merge(target: Json, patch: Json) -> Json:
 
 
 def json_patch(target: Json, operations: Json) -> Json:
-    """RFC 6902.
+    """The target after a JSON patch.
 
     Raises:
-        ApiError: 400 for what is no patch; 422 for one that can't be carried out, a failed test among them.
+        ApiError: 400 the patch is malformed; 422 it can't be applied, such as a failed test.
     """
     if not isinstance(operations, list):
         raise errors.bad_request(
@@ -40,13 +40,13 @@ def json_patch(target: Json, operations: Json) -> Json:
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise errors.bad_request("error decoding patch: an operation has no path")
-        doc = _carry_out(doc, operation)
+        doc = _apply_operation(doc, operation)
     return doc
 
 
-def _carry_out(doc: Json, operation: dict[str, Any]) -> Json:
-    what, path = operation.get("op"), _pointer(operation["path"])
-    match what:
+def _apply_operation(doc: Json, operation: dict[str, Any]) -> Json:
+    op, path = operation.get("op"), _pointer(operation["path"])
+    match op:
         case "add":
             return _add(doc, path, copy.deepcopy(operation.get("value")))
         case "remove":
@@ -56,7 +56,7 @@ def _carry_out(doc: Json, operation: dict[str, Any]) -> Json:
                 return operation.get("value")
             _at(doc, path)
             container = _at(doc, path[:-1])
-            container[_slot(container, path[-1])] = copy.deepcopy(operation.get("value"))
+            container[_key(container, path[-1])] = copy.deepcopy(operation.get("value"))
         case "move":
             source = _pointer(operation.get("from", ""))
             value = _at(doc, source)
@@ -65,14 +65,14 @@ def _carry_out(doc: Json, operation: dict[str, Any]) -> Json:
         case "copy":
             return _add(doc, path, copy.deepcopy(_at(doc, _pointer(operation.get("from", "")))))
         case "test":
-            if not _same(_at(doc, path), operation.get("value")):
+            if not _equal(_at(doc, path), operation.get("value")):
                 raise errors.unprocessable(f"testing value {operation['path']} failed")
         case _:
-            raise errors.bad_request(f"Unexpected kind: {what}")
+            raise errors.bad_request(f"Unexpected kind: {op}")
     return doc
 
 
-def _same(a: Json, b: Json) -> bool:
+def _equal(a: Json, b: Json) -> bool:
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
 
 
@@ -82,7 +82,7 @@ def _pointer(text: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
-def _slot(container: Json, part: str, *, end: bool = False) -> Any:  # noqa: ANN401 (a key or an index)
+def _key(container: Json, part: str, *, end: bool = False) -> Any:  # noqa: ANN401 (a key or an index)
     if isinstance(container, list):
         if part == "-" and end:
             return len(container)
@@ -95,7 +95,7 @@ def _slot(container: Json, part: str, *, end: bool = False) -> Any:  # noqa: ANN
 
 def _at(doc: Json, path: list[str]) -> Json:
     for part in path:
-        doc = doc[_slot(doc, part)]
+        doc = doc[_key(doc, part)]
     return doc
 
 
@@ -103,7 +103,7 @@ def _add(doc: Json, path: list[str], value: Json) -> Json:
     if not path:
         return value
     container = _at(doc, path[:-1])
-    slot = _slot(container, path[-1], end=True)
+    slot = _key(container, path[-1], end=True)
     if isinstance(container, list):
         container.insert(slot, value)
     else:
@@ -115,7 +115,7 @@ def _remove(doc: Json, path: list[str]) -> None:
     if not path:
         raise errors.unprocessable("the whole object can't be removed")
     container = _at(doc, path[:-1])
-    del container[_slot(container, path[-1])]
+    del container[_key(container, path[-1])]
 
 
 MERGE_KEYS: dict[str, str] = {
@@ -137,14 +137,19 @@ MERGE_KEYS: dict[str, str] = {
     "secrets": "name",
     "ports": "containerPort",
 }
-"""Lists of built-in kinds that strategic merge joins by a key of their items (``patchMergeKey`` in the API's types)."""
+"""The key by which strategic merge merges a list of built-in kinds (``patchMergeKey`` in the API's types)."""
 
-_PRIMITIVE = frozenset(("finalizers", "podCIDRs"))
-_ORDER, _DELETE, _KEEP, _HOW = "$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys", "$patch"
+_PRIMITIVE_LISTS = frozenset(("finalizers", "podCIDRs"))
+_SET_ORDER, _DELETE_FROM, _RETAIN_KEYS, _PATCH = (
+    "$setElementOrder/",
+    "$deleteFromPrimitiveList/",
+    "$retainKeys",
+    "$patch",
+)
 
 
 def merge_key(path: tuple[str, ...]) -> str | None:
-    """The key by which a list at that path is joined; None when it is replaced whole."""
+    """The key by which a list at that path is merged; None when it is replaced."""
     field = path[-1]
     if field == "ports" and "containers" not in path and "initContainers" not in path:
         return "port" if path[:1] == ("spec",) else None
@@ -154,62 +159,66 @@ def merge_key(path: tuple[str, ...]) -> str | None:
 
 
 def strategic(target: Json, patch: Json, path: tuple[str, ...] = ()) -> Json:
-    """Kubernetes' own merge: as RFC 7386, but known lists are joined by their items' keys.
+    """The target after a strategic merge patch: as RFC 7386, but known lists are merged by their items' keys.
 
     Directives: ``$patch: replace|delete``, ``$retainKeys``, ``$setElementOrder/…``, ``$deleteFromPrimitiveList/…``
     (apimachinery ``strategicpatch``).
     """
     if not isinstance(patch, dict):
         return patch
-    if patch.get(_HOW) == "replace":
-        return {name: value for name, value in patch.items() if name != _HOW}
+    if patch.get(_PATCH) == "replace":
+        return {name: value for name, value in patch.items() if name != _PATCH}
     merged = dict(target) if isinstance(target, dict) else {}
-    if isinstance(patch.get(_KEEP), list):
-        merged = {name: value for name, value in merged.items() if name in patch[_KEEP]}
-    _take_in(merged, patch, path)
+    if isinstance(patch.get(_RETAIN_KEYS), list):
+        merged = {name: value for name, value in merged.items() if name in patch[_RETAIN_KEYS]}
+    _merge_fields(merged, patch, path)
     for name, value in patch.items():
-        field = name.removeprefix(_ORDER)
-        if name.startswith(_ORDER) and isinstance(merged.get(field), list):
+        field = name.removeprefix(_SET_ORDER)
+        if name.startswith(_SET_ORDER) and isinstance(merged.get(field), list):
             merged[field] = _ordered(merged[field], value, merge_key((*path, field)))
     return merged
 
 
-def _take_in(merged: dict[str, Any], patch: dict[str, Any], path: tuple[str, ...]) -> None:
-    """Carry out a map's fields in place."""
+def _merge_fields(merged: dict[str, Any], patch: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Merge the patch's fields into a map, in place."""
     for name, value in patch.items():
-        if name.startswith(_DELETE):
-            field = name.removeprefix(_DELETE)
+        if name.startswith(_DELETE_FROM):
+            field = name.removeprefix(_DELETE_FROM)
             merged[field] = [item for item in merged.get(field) or [] if item not in value]
         elif name.startswith("$"):
             continue
-        elif value is None or value == {_HOW: "delete"}:
+        elif value is None or value == {_PATCH: "delete"}:
             merged.pop(name, None)
         elif isinstance(value, list):
-            merged[name] = _joined(merged.get(name) or [], value, (*path, name))
+            merged[name] = _merge_lists(merged.get(name) or [], value, (*path, name))
         else:
             merged[name] = strategic(merged.get(name), value, (*path, name))
 
 
-def _joined(before: list[Any], patch: list[Any], path: tuple[str, ...]) -> list[Any]:
-    if path[-1] in _PRIMITIVE:
+def _merge_lists(before: list[Any], patch: list[Any], path: tuple[str, ...]) -> list[Any]:
+    if path[-1] in _PRIMITIVE_LISTS:
         return [*before, *(item for item in patch if item not in before)]
     key = merge_key(path)
     if key is None or any(not isinstance(item, dict) for item in patch):
         return patch
-    if any(item == {_HOW: "replace"} for item in patch):
-        return [item for item in patch if item != {_HOW: "replace"}]
+    if any(item == {_PATCH: "replace"} for item in patch):
+        return [item for item in patch if item != {_PATCH: "replace"}]
     items = list(before)
     for change in patch:
         if key not in change:
             raise errors.bad_request(f"map: {change} does not contain declared merge key: {key}")
-        at = next((i for i, item in enumerate(items) if item.get(key) == change[key]), None)
-        if change.get(_HOW) == "delete":
-            items = [item for item in items if item.get(key) != change[key]]
-        elif at is None:
-            items.append(strategic({}, change, path))
-        else:
-            items[at] = strategic(items[at], change, path)
+        items = _with_change(items, change, key, path)
     return items
+
+
+def _with_change(items: list[Any], change: dict[str, Any], key: str, path: tuple[str, ...]) -> list[Any]:
+    """The list with one item deleted, merged or added."""
+    if change.get(_PATCH) == "delete":
+        return [item for item in items if item.get(key) != change[key]]
+    index = next((i for i, item in enumerate(items) if item.get(key) == change[key]), None)
+    if index is None:
+        return [*items, strategic({}, change, path)]
+    return [*items[:index], strategic(items[index], change, path), *items[index + 1 :]]
 
 
 def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:

@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets: how many pods each covers and may lose now, and whether an eviction may go on.
+"""PodDisruptionBudgets: their status, and whether an eviction is allowed.
 
-The arithmetic is the disruption controller's (kubernetes ``pkg/controller/disruption``), the refusals the eviction
-subresource's (``pkg/registry/core/pod/storage/eviction.go``). Members are counted as pods change, never by a scan.
+The status is computed as by the disruption controller (kubernetes ``pkg/controller/disruption``), evictions are checked
+as by the eviction subresource (``pkg/registry/core/pod/storage/eviction.go``). Pods are counted as they change.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Change, Key, Obj
     from local.kubernetes.registry.store import Store
 
-_CONTROLLERS = {kind.kind: kind for kind in (kinds.REPLICA_SETS, kinds.STATEFUL_SETS, kinds.REPLICATION_CONTROLLERS)}
-_SCALED = frozenset(kind.resource for kind in (*_CONTROLLERS.values(), kinds.DEPLOYMENTS))
-_BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
+_SCALABLE_OWNERS = {
+    kind.kind: kind for kind in (kinds.REPLICA_SETS, kinds.STATEFUL_SETS, kinds.REPLICATION_CONTROLLERS)
+}
+_WITH_REPLICAS = frozenset(kind.resource for kind in (*_SCALABLE_OWNERS.values(), kinds.DEPLOYMENTS))
+_EVICTION_BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 @dataclass(slots=True)
 class _Budget:
-    """One budget's selector and the pods it covers: whether each is healthy, and its controller's kind and name."""
+    """One budget's selector and its pods: whether each is healthy, and its controller's kind and name."""
 
     selector: selectors.Selector | None
     healthy: dict[Key, bool] = field(default_factory=dict)
@@ -42,35 +44,35 @@ class _Budget:
         owner = next((o for o in owners if o.get("controller")), None)
         self.controllers[key] = (owner["kind"], owner["name"]) if owner else None
 
-    def drop(self, key: Key) -> bool:
+    def remove(self, key: Key) -> bool:
         self.controllers.pop(key, None)
         return self.healthy.pop(key, None) is not None
 
 
-class Budgets:
-    """Keeps every budget's status current, and judges evictions. The store calls it under its lock."""
+class PodDisruptionBudgets:
+    """Keeps the status of all budgets and carries out evictions. The store calls it with its lock held."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._budgets: dict[str, dict[str, _Budget]] = {}
 
-    def note(self, change: Change) -> None:
-        """Follow a change of a pod, a budget or a workload's replicas."""
+    def update(self, change: Change) -> None:
+        """Take in a change of a pod, a budget or a workload's replicas."""
         resource = change.kind.resource
         namespace = change.object["metadata"].get("namespace", "")
         if resource == kinds.POD_DISRUPTION_BUDGETS.resource:
-            self._note_budget(change)
+            self._update_budget(change)
         elif resource == kinds.PODS.resource and namespace in self._budgets:
-            self._note_pod(change, namespace)
+            self._update_pod(change, namespace)
         elif (
-            resource in _SCALED
+            resource in _WITH_REPLICAS
             and namespace in self._budgets
             and _replicas(change.object) != _replicas(change.previous)
         ):
             for name in list(self._budgets[namespace]):
-                self._refresh(namespace, name)
+                self._update_status(namespace, name)
 
-    def _note_budget(self, change: Change) -> None:
+    def _update_budget(self, change: Change) -> None:
         metadata = change.object["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         if change.type == "DELETED":
@@ -85,19 +87,19 @@ class Budgets:
             if budget.covers(pod):
                 budget.count((namespace, pod["metadata"]["name"]), pod)
         self._budgets.setdefault(namespace, {})[name] = budget
-        self._refresh(namespace, name)
+        self._update_status(namespace, name)
 
-    def _note_pod(self, change: Change, namespace: str) -> None:
+    def _update_pod(self, change: Change, namespace: str) -> None:
         key = (namespace, change.object["metadata"]["name"])
         for name, budget in list(self._budgets[namespace].items()):
             if change.type != "DELETED" and budget.covers(change.object):
                 budget.count(key, change.object)
-            elif not budget.drop(key):
+            elif not budget.remove(key):
                 continue
-            self._refresh(namespace, name)
+            self._update_status(namespace, name)
 
-    def _refresh(self, namespace: str, name: str) -> None:
-        """Write the budget's status if the figures moved."""
+    def _update_status(self, namespace: str, name: str) -> None:
+        """Write the budget's status if it changed."""
         obj = self._store.find(kinds.POD_DISRUPTION_BUDGETS, name, namespace=namespace)
         if obj is None:
             return
@@ -105,7 +107,7 @@ class Budgets:
         healthy = sum(budget.healthy.values())
         desired, expected = self._desired(namespace, obj.get("spec") or {}, budget)
         allowed = max(healthy - desired, 0) if expected > 0 else 0
-        figures = {
+        numbers = {
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "disruptionsAllowed": allowed,
@@ -113,36 +115,36 @@ class Budgets:
             "observedGeneration": obj["metadata"]["generation"],
         }
         before = obj.get("status") or {}
-        if {name: before.get(name) for name in figures} == figures:
+        if {name: before.get(name) for name in numbers} == numbers:
             return
         condition = {
             "type": "DisruptionAllowed",
             "status": "True" if allowed else "False",
             "reason": "SufficientPods" if allowed else "InsufficientPods",
             "message": "",
-            "observedGeneration": figures["observedGeneration"],
+            "observedGeneration": numbers["observedGeneration"],
             "lastTransitionTime": timestamp(self._store.now()),
         }
-        status = {**before, **figures, "conditions": replace_condition(before.get("conditions") or [], condition)}
+        status = {**before, **numbers, "conditions": replace_condition(before.get("conditions") or [], condition)}
         self._store.write(kinds.POD_DISRUPTION_BUDGETS, {**obj, "status": status}, obj)
 
     def _desired(self, namespace: str, spec: Obj, budget: _Budget) -> tuple[int, int]:
-        """Healthy pods that must stay, and pods that there should be."""
-        least, most_away = spec.get("minAvailable"), spec.get("maxUnavailable")
-        if isinstance(least, int):
-            return least, len(budget.healthy)
+        """The numbers of desired healthy pods and of expected pods."""
+        min_available, max_unavailable = spec.get("minAvailable"), spec.get("maxUnavailable")
+        if isinstance(min_available, int):
+            return min_available, len(budget.healthy)
         expected = self._expected(namespace, budget)
-        if least is not None:
-            return _share(least, expected), expected
-        if most_away is not None:
-            return max(expected - _share(most_away, expected), 0), expected
+        if min_available is not None:
+            return _scaled_value(min_available, expected), expected
+        if max_unavailable is not None:
+            return max(expected - _scaled_value(max_unavailable, expected), 0), expected
         return 0, expected
 
     def _expected(self, namespace: str, budget: _Budget) -> int:
-        """Replicas that the pods' controllers ask for; pods with no controller don't count."""
+        """The replicas of the pods' controllers; pods without a controller don't count."""
         workloads: dict[str, int] = {}
         for controller in set(budget.controllers.values()) - {None}:
-            kind = _CONTROLLERS.get(controller[0]) if controller else None
+            kind = _SCALABLE_OWNERS.get(controller[0]) if controller else None
             if kind is None or controller is None:
                 continue
             obj = self._store.find(kind, controller[1], namespace=namespace)
@@ -159,17 +161,17 @@ class Budgets:
         """Evict the pod as the eviction subresource does.
 
         Raises:
-            ApiError: 404; 409 a precondition does not hold; 429 a budget does not allow it; 500 two budgets cover it.
+            ApiError: 404; 409 a precondition fails; 429 a budget does not allow it; 500 several budgets cover the pod.
         """
         store = self._store
         pod = store.get(kinds.PODS, name, namespace=namespace)
-        covering = [(n, b) for n, b in self._budgets.get(namespace, {}).items() if b.covers(pod)]
-        if not _beyond_budgets(pod) and covering:
-            if len(covering) > 1:
+        budgets = [name for name, budget in self._budgets.get(namespace, {}).items() if budget.covers(pod)]
+        if not _ignores_budgets(pod) and budgets:
+            if len(budgets) > 1:
                 raise errors.internal(
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
                 )
-            _check(store.get(kinds.POD_DISRUPTION_BUDGETS, covering[0][0], namespace=namespace), pod)
+            _check(store.get(kinds.POD_DISRUPTION_BUDGETS, budgets[0], namespace=namespace), pod)
         options = options or {}
         condition = {
             "type": "DisruptionTarget",
@@ -178,7 +180,7 @@ class Budgets:
             "message": "Eviction API: evicting",
             "lastTransitionTime": timestamp(store.now()),
         }
-        store.check(kinds.PODS, pod, options.get("preconditions"))
+        store.check_preconditions(kinds.PODS, pod, options.get("preconditions"))
         if options.get("dryRun"):
             return
         if condition_status(pod, "DisruptionTarget") != "True":
@@ -188,24 +190,24 @@ class Budgets:
         store.delete(kinds.PODS, name, namespace=namespace, grace_period_seconds=options.get("gracePeriodSeconds"))
 
 
-def _beyond_budgets(pod: Obj) -> bool:
+def _ignores_budgets(pod: Obj) -> bool:
     phase = pod["status"].get("phase")
     return phase in {"Succeeded", "Failed", "Pending"} or "deletionTimestamp" in pod["metadata"]
 
 
 def _check(budget: Obj, pod: Obj) -> None:
-    """Raise 429 unless the budget lets the pod go."""
+    """Raise 429 unless the budget allows the eviction."""
     status = budget.get("status") or {}
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
     if condition_status(pod, "Ready") != "True":
-        always = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
-        if always or (desired > 0 and healthy >= desired):
+        always_allow = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        if always_allow or (desired > 0 and healthy >= desired):
             return
     if status.get("disruptionsAllowed", 0) > 0:
         return
     name = budget["metadata"]["name"]
     text = f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
-    raise errors.too_many_requests(_BLOCKED, causes=[errors.Cause("", "DisruptionBudget", text)])
+    raise errors.too_many_requests(_EVICTION_BLOCKED, causes=[errors.Cause("", "DisruptionBudget", text)])
 
 
 def _replicas(obj: Obj | None) -> int:
@@ -213,6 +215,6 @@ def _replicas(obj: Obj | None) -> int:
     return count
 
 
-def _share(value: str | int, of: int) -> int:
-    """A count, or a percentage of ``of`` rounded up, as the disruption controller rounds both of its fields."""
-    return value if isinstance(value, int) else -(-int(value.rstrip("%")) * of // 100)
+def _scaled_value(value: str | int, total: int) -> int:
+    """A number, or a percentage of ``total`` rounded up, as the disruption controller rounds both of its fields."""
+    return value if isinstance(value, int) else -(-int(value.rstrip("%")) * total // 100)

@@ -1,6 +1,6 @@
-"""What an apiserver does to pods: defaults, quality of service, what may change later, binding and graceful deletion.
+"""The strategy for pods: defaults, admission, validation, binding and graceful deletion.
 
-Decisions read these fields (requests, tolerations, priority, grace), so they must be as a real server fills them.
+Decisions read these fields (requests, tolerations, priority, grace period), so they must be those of a real server.
 Sources: kubernetes ``pkg/apis/core/v1/defaults.go``, ``pkg/registry/core/pod/strategy.go`` and admission plugins.
 """
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from local.kubernetes.objects import Obj
 
-_NOT_RUNNING = frozenset(("Succeeded", "Failed"))
-_DEFAULT_GRACE = 30
-_EVICTING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_TOLERATED_SECONDS = 300
-_COMPUTE = ("cpu", "memory")
+_ENDED = frozenset(("Succeeded", "Failed"))
+_DEFAULT_GRACE_PERIOD = 30
+_DEFAULT_TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_DEFAULT_TOLERATION_SECONDS = 300
+_QOS_RESOURCES = ("cpu", "memory")
 
 
 def default_spec(spec: Obj) -> None:
-    """Fill in the defaults of a pod's spec, also inside a template; changes it in place."""
+    """Fill in the defaults of a pod's or a pod template's spec, in place."""
     spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", _DEFAULT_GRACE)
+    spec.setdefault("terminationGracePeriodSeconds", _DEFAULT_GRACE_PERIOD)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("securityContext", {})
@@ -48,13 +48,13 @@ def default_spec(spec: Obj) -> None:
 
 
 def containers(spec: Obj) -> Iterator[Obj]:
-    """Init containers and containers."""
+    """The init containers and containers."""
     for name in ("initContainers", "containers"):
         yield from spec.get(name) or []
 
 
 def admit(pod: Obj, priority_classes: Iterable[Obj]) -> None:
-    """Complete a new pod in place: defaults, priority, the 300 s tolerations, status.
+    """Fill in a new pod's defaults, priority, default tolerations and status, in place.
 
     Raises:
         ApiError: 403, its priority class does not exist.
@@ -66,71 +66,78 @@ def admit(pod: Obj, priority_classes: Iterable[Obj]) -> None:
     spec.setdefault("enableServiceLinks", True)
     _set_priority(pod, list(priority_classes))
     tolerations = spec.get("tolerations") or []
-    for key in _EVICTING:
-        if not any(_tolerates_eviction(t, key) for t in tolerations):
-            added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATED_SECONDS}
+    for key in _DEFAULT_TOLERATED_TAINTS:
+        if not any(_tolerates_execute(t, key) for t in tolerations):
+            added = {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": _DEFAULT_TOLERATION_SECONDS,
+            }
             tolerations = [*tolerations, added]
     spec["tolerations"] = tolerations
     pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
 
 
-def _tolerates_eviction(toleration: Obj, key: str) -> bool:
+def _tolerates_execute(toleration: Obj, key: str) -> bool:
     return toleration.get("key", key) in {key, ""} and toleration.get("effect", "NoExecute") in {"NoExecute", ""}
 
 
 def _set_priority(pod: Obj, classes: list[Obj]) -> None:
     spec = pod["spec"]
-    wanted = spec.get("priorityClassName")
-    if wanted:
-        chosen = next((c for c in classes if c["metadata"]["name"] == wanted), None)
-        if chosen is None:
-            why = f"no PriorityClass with name {wanted} was found"
+    class_name = spec.get("priorityClassName")
+    if class_name:
+        priority_class = next((c for c in classes if c["metadata"]["name"] == class_name), None)
+        if priority_class is None:
+            why = f"no PriorityClass with name {class_name} was found"
             raise errors.forbidden(kinds.PODS, pod["metadata"]["name"], why)
     else:
-        chosen = next((c for c in classes if c.get("globalDefault")), None)
-        if chosen is not None:
-            spec["priorityClassName"] = chosen["metadata"]["name"]
-    spec["priority"] = chosen["value"] if chosen else 0
-    spec["preemptionPolicy"] = (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority")
+        priority_class = next((c for c in classes if c.get("globalDefault")), None)
+        if priority_class is not None:
+            spec["priorityClassName"] = priority_class["metadata"]["name"]
+    spec["priority"] = priority_class["value"] if priority_class else 0
+    spec["preemptionPolicy"] = (priority_class or {}).get("preemptionPolicy", "PreemptLowerPriority")
 
 
 def quality_of_service(spec: Obj) -> str:
-    """BestEffort without any cpu or memory; Guaranteed when all limits are the requests; else Burstable."""
-    every = [container.get("resources") or {} for container in containers(spec)]
-    if not any((r.get(part) or {}).get(name) for r in every for part in ("requests", "limits") for name in _COMPUTE):
+    """BestEffort without any CPU or memory; Guaranteed when all limits equal the requests; else Burstable."""
+    resources = [container.get("resources") or {} for container in containers(spec)]
+    if not any(
+        (r.get(part) or {}).get(name) for r in resources for part in ("requests", "limits") for name in _QOS_RESOURCES
+    ):
         return "BestEffort"
     guaranteed = all(
-        (r.get("limits") or {}).get(name) and _same(name, (r.get("requests") or {}).get(name), r["limits"][name])
-        for r in every
-        for name in _COMPUTE
+        (r.get("limits") or {}).get(name) and _equal(name, (r.get("requests") or {}).get(name), r["limits"][name])
+        for r in resources
+        for name in _QOS_RESOURCES
     )
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _same(name: str, a: Any, b: Any) -> bool:  # noqa: ANN401 (quantities as written)
+def _equal(name: str, a: Any, b: Any) -> bool:  # noqa: ANN401 (quantities as written)
     return a is not None and parse_quantity(name, a) == parse_quantity(name, b)
 
 
-def faults(pod: Obj) -> list[Cause]:
-    """What a new pod's spec lacks or has wrong."""
+def validate(pod: Obj) -> list[Cause]:
+    """The errors of a new pod's spec."""
     spec = pod["spec"]
-    found: list[Cause] = []
+    causes: list[Cause] = []
     if not spec.get("containers"):
-        found.append(Cause("spec.containers", "FieldValueRequired", "Required value"))
+        causes.append(Cause("spec.containers", "FieldValueRequired", "Required value"))
     for part in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(part) or []):
-            at = f"spec.{part}[{index}]"
+            path = f"spec.{part}[{index}]"
             if not container.get("name"):
-                found.append(Cause(f"{at}.name", "FieldValueRequired", "Required value"))
+                causes.append(Cause(f"{path}.name", "FieldValueRequired", "Required value"))
             if part == "containers" and not container.get("image"):
-                found.append(Cause(f"{at}.image", "FieldValueRequired", "Required value"))
-            found.extend(resource_faults(container.get("resources") or {}, at))
-    return found
+                causes.append(Cause(f"{path}.image", "FieldValueRequired", "Required value"))
+            causes.extend(validate_resources(container.get("resources") or {}, path))
+    return causes
 
 
-def quantity_faults(quantities: Any, at: str) -> list[Cause]:  # noqa: ANN401 (JSON)
-    """Quantities that can't be read, or are negative."""
-    found: list[Cause] = []
+def validate_quantities(quantities: Any, path: str) -> list[Cause]:  # noqa: ANN401 (JSON)
+    """The errors of quantities that are malformed or negative."""
+    causes: list[Cause] = []
     for name, value in (quantities or {}).items():
         try:
             amount = parse_quantity(name, value)
@@ -139,55 +146,55 @@ def quantity_faults(quantities: Any, at: str) -> list[Cause]:  # noqa: ANN401 (J
                 f'Invalid value: "{value}": quantities must match the regular expression '
                 "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
             )
-            found.append(Cause(f"{at}[{name}]", "FieldValueInvalid", text))
+            causes.append(Cause(f"{path}[{name}]", "FieldValueInvalid", text))
             continue
         if amount < 0:
             text = f'Invalid value: "{value}": must be greater than or equal to 0'
-            found.append(Cause(f"{at}[{name}]", "FieldValueInvalid", text))
-    return found
+            causes.append(Cause(f"{path}[{name}]", "FieldValueInvalid", text))
+    return causes
 
 
-def resource_faults(resources: Obj, at: str) -> list[Cause]:
-    """Quantities that are none, and requests beyond their limits."""
+def validate_resources(resources: Obj, path: str) -> list[Cause]:
+    """The errors of a container's resources: malformed quantities, and requests above their limits."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    found = [
-        *quantity_faults(requests, f"{at}.resources.requests"),
-        *quantity_faults(limits, f"{at}.resources.limits"),
+    causes = [
+        *validate_quantities(requests, f"{path}.resources.requests"),
+        *validate_quantities(limits, f"{path}.resources.limits"),
     ]
-    if found:
-        return found
+    if causes:
+        return causes
     for name, value in requests.items():
         if name in limits and parse_quantity(name, value) > parse_quantity(name, limits[name]):
             text = f'Invalid value: "{value}": must be less than or equal to {name} limit of {limits[name]}'
-            found.append(Cause(f"{at}.resources.requests", "FieldValueInvalid", text))
-    return found
+            causes.append(Cause(f"{path}.resources.requests", "FieldValueInvalid", text))
+    return causes
 
 
-_CHANGEABLE = (
+_MUTABLE_FIELDS = (
     "spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
     "(only additions to existing tolerations)`,`spec.terminationGracePeriodSeconds` "
     "(allow it to be set to 1 if it was previously negative)"
 )
 
 
-def update_faults(new: Obj, old: Obj) -> list[Cause]:
-    """Changes of a spec that a pod does not allow any more."""
+def validate_update(new: Obj, old: Obj) -> list[Cause]:
+    """The errors of an update that changes immutable fields of the spec."""
     if new.get("spec") == old.get("spec"):
         return []
-    if _frozen(new["spec"]) != _frozen(old["spec"]):
-        text = f"Forbidden: pod updates may not change fields other than `{_CHANGEABLE}`"
+    if _immutable(new["spec"]) != _immutable(old["spec"]):
+        text = f"Forbidden: pod updates may not change fields other than `{_MUTABLE_FIELDS}`"
         return [Cause("spec", "FieldValueForbidden", text)]
-    found: list[Cause] = []
+    causes: list[Cause] = []
     after, before = new["spec"].get("schedulingGates") or [], old["spec"].get("schedulingGates") or []
     if any(gate not in before for gate in after):
         text = "Forbidden: only deletion is allowed, but found new scheduling gates"
-        found.append(Cause("spec.schedulingGates", "FieldValueForbidden", text))
-    return found
+        causes.append(Cause("spec.schedulingGates", "FieldValueForbidden", text))
+    return causes
 
 
-def _frozen(spec: Obj) -> Obj:
-    aside = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "containers", "initContainers"}
-    kept = {name: value for name, value in spec.items() if name not in aside}
+def _immutable(spec: Obj) -> Obj:
+    mutable = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "containers", "initContainers"}
+    kept = {name: value for name, value in spec.items() if name not in mutable}
     if spec.get("schedulingGates"):
         kept = {name: value for name, value in kept.items() if name not in {"nodeSelector", "affinity"}}
     for part in ("containers", "initContainers"):
@@ -198,7 +205,7 @@ def _frozen(spec: Obj) -> Obj:
 
 
 def bound(pod: Obj, node: str, now: datetime) -> Obj:
-    """The pod on its node.
+    """The pod bound to the node.
 
     Raises:
         ApiError: 409 it has a node or is being deleted; 403 it has scheduling gates.
@@ -218,15 +225,10 @@ def bound(pod: Obj, node: str, now: datetime) -> Obj:
     }
 
 
-def grace_period(pod: Obj, asked: int | None) -> int:
-    """Seconds that the pod has to stop: none when no kubelet has it, or it has ended."""
+def grace_period(pod: Obj, requested: int | None) -> int:
+    """The grace period in seconds; 0 for a pod that has no node or has ended."""
     spec = pod["spec"]
-    if not spec.get("nodeName") or pod["status"].get("phase") in _NOT_RUNNING:
+    if not spec.get("nodeName") or pod["status"].get("phase") in _ENDED:
         return 0
-    own: int = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
-    return max(own if asked is None else asked, 0)
-
-
-def terminated(pod: Obj) -> bool:
-    """Whether it has ended, well or badly."""
-    return pod["status"].get("phase") in _NOT_RUNNING
+    default: int = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_PERIOD)
+    return max(default if requested is None else requested, 0)

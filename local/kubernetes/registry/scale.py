@@ -1,4 +1,4 @@
-"""The scale subresource: replicas of a workload, read and written without knowing its kind."""
+"""The scale subresource: the replicas of a workload of any kind."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.custom_resources import Definition
 
-_REPLICAS, _OBSERVED = ".spec.replicas", ".status.replicas"
+_SPEC_REPLICAS, _STATUS_REPLICAS = ".spec.replicas", ".status.replicas"
 
 
-def of(kind: Kind, obj: Obj, definition: Definition | None) -> Obj:
+def scale_of(kind: Kind, obj: Obj, definition: Definition | None) -> Obj:
     """The object's ``autoscaling/v1`` Scale.
 
     Raises:
@@ -24,23 +24,23 @@ def of(kind: Kind, obj: Obj, definition: Definition | None) -> Obj:
     metadata = obj["metadata"]
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     selector = (obj.get("spec") or {}).get("selector")
-    status: Obj = {"replicas": _at(obj, status_path) or 0}
+    status: Obj = {"replicas": _value_at(obj, status_path) or 0}
     if isinstance(selector, dict):
         status["selector"] = ",".join(f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items()))
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: metadata[name] for name in names if name in metadata},
-        "spec": {"replicas": _at(obj, spec_path) or 0},
+        "spec": {"replicas": _value_at(obj, spec_path) or 0},
         "status": status,
     }
 
 
-def applied(kind: Kind, obj: Obj, scale: Obj, definition: Definition | None) -> Obj:
-    """The object with the replicas of a Scale; it carries the Scale's resourceVersion, so that an old one conflicts.
+def with_scale(kind: Kind, obj: Obj, scale: Obj, definition: Definition | None) -> Obj:
+    """The object with the replicas and the resourceVersion of a Scale, so that an outdated Scale conflicts.
 
     Raises:
-        ApiError: 404 the kind has no such subresource; 422 the replicas are no count.
+        ApiError: 404 the kind has no such subresource; 422 the replicas are not a non-negative integer.
     """
     spec_path, _ = _paths(kind, definition)
     replicas = (scale.get("spec") or {}).get("replicas", 0)
@@ -49,25 +49,25 @@ def applied(kind: Kind, obj: Obj, scale: Obj, definition: Definition | None) -> 
         raise errors.invalid(kind, obj["metadata"]["name"], [errors.Cause("spec.replicas", "FieldValueInvalid", text)])
     version = (scale.get("metadata") or {}).get("resourceVersion")
     metadata = {**obj["metadata"], "resourceVersion": version or obj["metadata"]["resourceVersion"]}
-    changed: Obj = _with({**obj, "metadata": metadata}, spec_path.strip(".").split("."), replicas)
-    return changed
+    scaled: Obj = _with_value({**obj, "metadata": metadata}, spec_path.strip(".").split("."), replicas)
+    return scaled
 
 
 def _paths(kind: Kind, definition: Definition | None) -> tuple[str, str]:
     if "scale" not in kind.subresources:
         raise errors.no_such_path()
     if definition is None:
-        return _REPLICAS, _OBSERVED
-    stated = definition.scale or {}
-    return stated.get("specReplicasPath", _REPLICAS), stated.get("statusReplicasPath", _OBSERVED)
+        return _SPEC_REPLICAS, _STATUS_REPLICAS
+    paths = definition.scale or {}
+    return paths.get("specReplicasPath", _SPEC_REPLICAS), paths.get("statusReplicasPath", _STATUS_REPLICAS)
 
 
-def _at(obj: Any, path: str) -> Any:  # noqa: ANN401 (JSON)
+def _value_at(obj: Any, path: str) -> Any:  # noqa: ANN401 (JSON)
     for part in path.strip(".").split("."):
         obj = obj.get(part) if isinstance(obj, dict) else None
     return obj
 
 
-def _with(obj: Obj, path: list[str], value: int) -> Obj:
+def _with_value(obj: Obj, path: list[str], value: int) -> Obj:
     first, *rest = path
-    return {**obj, first: _with(obj.get(first) or {}, rest, value) if rest else value}
+    return {**obj, first: _with_value(obj.get(first) or {}, rest, value) if rest else value}

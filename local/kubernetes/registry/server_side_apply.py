@@ -1,7 +1,7 @@
-"""Server-side apply: each manager owns the fields it applied, and loses what it no longer applies.
+"""Server-side apply: a manager owns the fields that it applies; fields that it no longer applies are removed.
 
-Owned fields are kept in ``metadata.managedFields`` in the API's own form (``fieldsV1``). Only appliers are owners here:
-a plain update neither takes nor loses ownership, so conflicts arise between appliers alone.
+Owned fields are kept in ``metadata.managedFields`` in the API's format (``fieldsV1``). Only appliers own fields here:
+an update changes no ownership, so conflicts occur between appliers only.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]
 """A tree of ``f:field``, ``k:{"name":"x"}`` and ``v:value`` steps; an empty tree is a leaf."""
 
-ListKeys = tuple[str, ...]
-Shape = Callable[[tuple[str, ...]], ListKeys | None]
-"""How a list at a path is joined: by keys of its items, as a set (no keys), or not at all (None: replaced whole)."""
+Keys = tuple[str, ...]
+ListKeys = Callable[[tuple[str, ...]], Keys | None]
+"""The keys by which a list at a path is merged: empty for a set; None for an atomic list, which is replaced."""
 
 _IDENTITY = frozenset(("apiVersion", "kind"))
 _META_IDENTITY = frozenset((
@@ -36,16 +36,16 @@ _SETS = frozenset(("finalizers", "podCIDRs"))
 _SELF: Fields = {}
 
 
-def shape_of(definition: Definition | None) -> Shape:
-    """How the lists of a kind are joined: by its schema, or for built-in kinds as strategic merge does."""
+def list_keys_of(definition: Definition | None) -> ListKeys:
+    """How the lists of a kind are merged: by its schema; for built-in kinds, as strategic merge patches do."""
 
-    def built_in(path: tuple[str, ...]) -> ListKeys | None:
+    def built_in(path: tuple[str, ...]) -> Keys | None:
         if path[-1] in _SETS:
             return ()
         key = patches.merge_key(path)
         return None if key is None else (key,)
 
-    def custom(path: tuple[str, ...]) -> ListKeys | None:
+    def custom(path: tuple[str, ...]) -> Keys | None:
         if path[0] == "metadata" or definition is None:
             return built_in(path)
         schema: Any = definition.schema.raw
@@ -72,31 +72,33 @@ def apply(
     force: bool,
     subresource: str,
     now: str,
-    shape: Shape,
+    list_keys: ListKeys,
 ) -> Obj:
-    """The object with the configuration applied, and who owns what written into its ``managedFields``.
+    """The object with the configuration applied, and the owners of its fields in ``managedFields``.
 
     Raises:
         ApiError: 409, another manager owns a field with another value, and ``force`` is false.
     """
-    wanted = _config_of(config)
-    fields = _fields(wanted, (), shape)
+    applied = _applied_fields(config)
+    fields = _field_set(applied, (), list_keys)
     base: Obj = current or {}
     entries: list[Obj] = (base.get("metadata") or {}).get("managedFields") or []
-    others = [e for e in entries if not _is(e, manager, subresource)]
-    mine: Fields = next((e["fieldsV1"] for e in entries if _is(e, manager, subresource)), {})
+    previous = next((entry for entry in entries if _is_of(entry, manager, subresource)), None)
+    others = [entry for entry in entries if not _is_of(entry, manager, subresource)]
     causes = [
         Cause(path, "FieldManagerConflict", f'conflict with "{entry["manager"]}"')
         for entry in others
-        for path in _conflicts(fields, entry["fieldsV1"], base, wanted, "")
+        for path in _conflicts(fields, entry["fieldsV1"], base, applied, "")
     ]
-    if causes and not force:
-        raise errors.apply_conflict(causes)
     if causes:
-        others = [{**e, "fieldsV1": _without(e["fieldsV1"], fields, base, wanted)} for e in others]
-        others = [e for e in others if e["fieldsV1"]]
-    owned_by_others = [entry["fieldsV1"] for entry in others]
-    merged = _dropped(_merged(base, wanted, (), shape), mine, [fields, *owned_by_others])
+        if not force:
+            raise errors.apply_conflict(causes)
+        others = [{**e, "fieldsV1": _without_conflicts(e["fieldsV1"], fields, base, applied)} for e in others]
+        others = [entry for entry in others if entry["fieldsV1"]]
+    owners = [fields, *(entry["fieldsV1"] for entry in others)]
+    merged = _merge(base, applied, (), list_keys)
+    if previous is not None:
+        merged = _without_unowned(merged, previous["fieldsV1"], owners)
     entry = {
         "manager": manager,
         "operation": "Apply",
@@ -106,135 +108,146 @@ def apply(
         "fieldsV1": fields,
         **({"subresource": subresource} if subresource else {}),
     }
-    before = next((e for e in entries if _is(e, manager, subresource)), None)
-    if before is not None and before["fieldsV1"] == fields and not causes:
-        entry["time"] = before["time"]
-    metadata = {**(config.get("metadata") or {}), **(merged.get("metadata") or {})}
-    if requested := (config.get("metadata") or {}).get("resourceVersion"):
-        metadata["resourceVersion"] = requested
-    return {**merged, "metadata": {**metadata, "managedFields": [*others, entry]}}
+    if previous is not None and previous["fieldsV1"] == fields and not causes:
+        entry["time"] = previous["time"]
+    return {**merged, "metadata": {**_metadata(config, merged), "managedFields": [*others, entry]}}
 
 
-def _is(entry: Obj, manager: str, subresource: str) -> bool:
+def _metadata(config: Obj, merged: Obj) -> Obj:
+    """The merged metadata with what identifies the object, and the resourceVersion that the configuration requires."""
+    config_metadata = config.get("metadata") or {}
+    metadata = {**config_metadata, **(merged.get("metadata") or {})}
+    if required := config_metadata.get("resourceVersion"):
+        metadata["resourceVersion"] = required
+    return metadata
+
+
+def _is_of(entry: Obj, manager: str, subresource: str) -> bool:
     return bool(entry["manager"] == manager and entry.get("subresource", "") == subresource)
 
 
-def _config_of(config: Obj) -> Obj:
-    """What a configuration says, without what only identifies the object."""
-    wanted = {name: value for name, value in config.items() if name not in _IDENTITY}
+def _applied_fields(config: Obj) -> Obj:
+    """The configuration without the fields that only identify the object."""
+    applied = {name: value for name, value in config.items() if name not in _IDENTITY}
     metadata = {k: v for k, v in (config.get("metadata") or {}).items() if k not in _META_IDENTITY}
-    wanted.pop("metadata", None)
-    return {**wanted, **({"metadata": metadata} if metadata else {})}
+    applied.pop("metadata", None)
+    return {**applied, **({"metadata": metadata} if metadata else {})}
 
 
-def _step(item: Any, keys: ListKeys) -> str:  # noqa: ANN401 (JSON)
+def _step(item: Any, keys: Keys) -> str:  # noqa: ANN401 (JSON)
     if not keys or not isinstance(item, dict):
         return "v:" + msgspec.json.encode(item).decode()
     return "k:" + msgspec.json.encode({key: item.get(key) for key in keys}).decode()
 
 
-def _fields(value: Any, path: tuple[str, ...], shape: Shape) -> Fields:  # noqa: ANN401 (JSON)
+def _field_set(value: Any, path: tuple[str, ...], list_keys: ListKeys) -> Fields:  # noqa: ANN401 (JSON)
     if isinstance(value, dict):
-        return {f"f:{name}": _fields(inner, (*path, name), shape) for name, inner in value.items()}
+        return {f"f:{name}": _field_set(inner, (*path, name), list_keys) for name, inner in value.items()}
     if isinstance(value, list) and path:
-        keys = shape(path)
+        keys = list_keys(path)
         if keys is not None:
-            return {_step(item, keys): {".": _SELF, **_fields(item, path, shape)} if keys else _SELF for item in value}
+            return {
+                _step(item, keys): {".": _SELF, **_field_set(item, path, list_keys)} if keys else _SELF
+                for item in value
+            }
     return {}
 
 
-def _merged(old: Any, new: Any, path: tuple[str, ...], shape: Shape) -> Any:  # noqa: ANN401 (JSON)
+def _merge(old: Any, new: Any, path: tuple[str, ...], list_keys: ListKeys) -> Any:  # noqa: ANN401 (JSON)
     if isinstance(new, dict) and isinstance(old, dict):
         merged = dict(old)
         for name, value in new.items():
-            merged[name] = _merged(old.get(name), value, (*path, name), shape)
+            merged[name] = _merge(old.get(name), value, (*path, name), list_keys)
         return merged
     if isinstance(new, list) and isinstance(old, list) and path:
-        keys = shape(path)
+        keys = list_keys(path)
         if keys is not None:
-            given = {_step(item, keys): item for item in new}
-            items = [_merged(i, given.pop(_step(i, keys)), path, shape) if _step(i, keys) in given else i for i in old]
-            return [*items, *given.values()]
+            new_items = {_step(item, keys): item for item in new}
+            items = [
+                _merge(item, new_items.pop(step), path, list_keys) if (step := _step(item, keys)) in new_items else item
+                for item in old
+            ]
+            return [*items, *new_items.values()]
     return new
 
 
 def _child(value: Any, step: str) -> Any:  # noqa: ANN401 (JSON)
-    """What a step leads to; None when there is nothing."""
-    how, _, name = step.partition(":")
-    if how == "f":
+    """The value at a step; None when there is none."""
+    step_type, _, name = step.partition(":")
+    if step_type == "f":
         return value.get(name) if isinstance(value, dict) else None
     if not isinstance(value, list):
         return None
-    wanted = msgspec.json.decode(name)
-    return next((item for item in value if _is_item(item, how, wanted)), None)
+    identity = msgspec.json.decode(name)
+    return next((item for item in value if _is_item(item, step_type, identity)), None)
 
 
-def _is_item(item: Any, how: str, wanted: Any) -> bool:  # noqa: ANN401 (JSON)
-    if how == "v":
-        return bool(item == wanted)
-    return isinstance(item, dict) and all(item.get(key) == value for key, value in wanted.items())
+def _is_item(item: Any, step_type: str, identity: Any) -> bool:  # noqa: ANN401 (JSON)
+    if step_type == "v":
+        return bool(item == identity)
+    return isinstance(item, dict) and all(item.get(key) == value for key, value in identity.items())
 
 
-def _conflicts(fields: Fields, theirs: Fields, current: Any, wanted: Any, path: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
+def _conflicts(fields: Fields, owned: Fields, current: Any, applied: Any, path: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
     for step, below in fields.items():
-        if step not in theirs or step == ".":
+        if step not in owned or step == ".":
             continue
-        here, there = _child(current, step), _child(wanted, step)
-        told = f"{path}.{step[2:]}" if step.startswith("f:") else f"{path}[{step[2:]}]"
-        if below and theirs[step]:
-            yield from _conflicts(below, theirs[step], here, there, told)
-        elif here != there and not _joins(there):
-            yield told
+        current_value, applied_value = _child(current, step), _child(applied, step)
+        field_path = f"{path}.{step[2:]}" if step.startswith("f:") else f"{path}[{step[2:]}]"
+        if below and owned[step]:
+            yield from _conflicts(below, owned[step], current_value, applied_value, field_path)
+        elif current_value != applied_value and not _is_empty_map(applied_value):
+            yield field_path
 
 
-def _joins(value: Any) -> bool:  # noqa: ANN401 (JSON)
-    """Whether applying the value takes nothing from anyone: an empty map."""
+def _is_empty_map(value: Any) -> bool:  # noqa: ANN401 (JSON)
+    """Whether the value is an empty map, whose application changes no field."""
     return isinstance(value, dict) and not value
 
 
-def _without(theirs: Fields, fields: Fields, current: Any, wanted: Any) -> Fields:  # noqa: ANN401 (JSON)
-    """Their fields but for those on which we conflict."""
+def _without_conflicts(owned: Fields, fields: Fields, current: Any, applied: Any) -> Fields:  # noqa: ANN401 (JSON)
+    """Another manager's fields without those that conflict."""
     kept: Fields = {}
-    for step, below in theirs.items():
+    for step, below in owned.items():
         if step not in fields or step == ".":
             kept[step] = below
             continue
-        here, there = _child(current, step), _child(wanted, step)
+        current_value, applied_value = _child(current, step), _child(applied, step)
         if below and fields[step]:
-            left = _without(below, fields[step], here, there)
-            if left:
-                kept[step] = left
-        elif here == there or _joins(there):
+            remaining = _without_conflicts(below, fields[step], current_value, applied_value)
+            if remaining:
+                kept[step] = remaining
+        elif current_value == applied_value or _is_empty_map(applied_value):
             kept[step] = below
     return kept
 
 
-def _dropped(value: Any, mine: Fields, owners: list[Fields]) -> Any:  # noqa: ANN401 (JSON)
-    """The value without what was ours and is nobody's now."""
-    for step, below in mine.items():
+def _without_unowned(value: Any, previous: Fields, owners: list[Fields]) -> Any:  # noqa: ANN401 (JSON)
+    """The value without the manager's previous fields that nobody owns now."""
+    for step, below in previous.items():
         if step == ".":
             continue
-        held = [owner[step] for owner in owners if step in owner]
+        step_owners = [owner[step] for owner in owners if step in owner]
         inner = _child(value, step)
         if inner is None:
             continue
         if below and (isinstance(inner, (dict, list))):
-            left = _dropped(inner, below, held)
-            gone = (not left and not held) or ("." in below and not held)
+            remaining = _without_unowned(inner, below, step_owners)
+            removed = not step_owners and (not remaining or "." in below)
         else:
-            left, gone = inner, not held
-        value = _put(value, step, None if gone else left)
+            remaining, removed = inner, not step_owners
+        value = _replace_child(value, step, None if removed else remaining)
     return value
 
 
-def _put(value: Any, step: str, new: Any) -> Any:  # noqa: ANN401 (JSON)
-    """The container with the step's child replaced, or removed for None."""
-    how, _, name = step.partition(":")
-    if how == "f":
+def _replace_child(value: Any, step: str, new: Any) -> Any:  # noqa: ANN401 (JSON)
+    """The map or list with the value at the step replaced; None removes it."""
+    step_type, _, name = step.partition(":")
+    if step_type == "f":
         return {k: (new if k == name else v) for k, v in value.items() if k != name or new is not None}
-    wanted = msgspec.json.decode(name)
+    identity = msgspec.json.decode(name)
     return [
-        new if _is_item(item, how, wanted) else item
+        new if _is_item(item, step_type, identity) else item
         for item in value
-        if new is not None or not _is_item(item, how, wanted)
+        if new is not None or not _is_item(item, step_type, identity)
     ]

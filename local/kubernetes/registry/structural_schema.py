@@ -1,7 +1,7 @@
-"""Structural schemas: prune, default and judge a custom object as an apiserver does.
+"""Structural schemas: pruning, defaults and validation of custom objects.
 
-jsonschema finds what is wrong; what is told about it is a real server's sentence, which names the field, the value and
-what is allowed. A fault that was there before and is left alone is let pass (ratcheting, as since Kubernetes 1.33).
+jsonschema finds the errors. Their texts are those of a real server, with the field, the value and what is allowed. An
+error in a value that an update does not change is ignored (ratcheting, as since Kubernetes 1.33).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from jsonschema import Draft4Validator, FormatChecker
 
 from local.kubernetes.errors import Cause
-from local.kubernetes.registry.cel_rules import Rules
+from local.kubernetes.registry.cel_rules import CelRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from local.kubernetes.objects import Obj
 
-_PRESERVE, _EITHER, _EMBEDDED = (
+_PRESERVE_UNKNOWN, _INT_OR_STRING, _EMBEDDED_RESOURCE = (
     "x-kubernetes-preserve-unknown-fields",
     "x-kubernetes-int-or-string",
     "x-kubernetes-embedded-resource",
 )
-_SYSTEM = frozenset(("apiVersion", "kind", "metadata"))
+_TYPE_AND_METADATA = frozenset(("apiVersion", "kind", "metadata"))
 _KEYWORDS = frozenset((
     "type", "enum", "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
     "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "required",
@@ -53,54 +53,53 @@ class Schema:
 
     def __init__(self, raw: Obj) -> None:
         self.raw = raw
-        properties = {name: part for name, part in (raw.get("properties") or {}).items() if name not in _SYSTEM}
+        properties = {
+            name: part for name, part in (raw.get("properties") or {}).items() if name not in _TYPE_AND_METADATA
+        }
         self._body: Obj = {**raw, "properties": properties}
         self._validator = Draft4Validator(_json_schema(self._body), format_checker=_formats)
-        self._rules = Rules(raw)
+        self._rules = CelRules(raw)
 
-    def complete(self, obj: Obj) -> None:
-        """Prune what the schema does not know and fill in its defaults, in place."""
-        kept = {name: value for name, value in obj.items() if name in _SYSTEM}
-        rest = {name: value for name, value in obj.items() if name not in _SYSTEM}
+    def prune_and_default(self, obj: Obj) -> None:
+        """Remove unknown fields and fill in defaults, in place."""
+        kept = {name: value for name, value in obj.items() if name in _TYPE_AND_METADATA}
+        rest = {name: value for name, value in obj.items() if name not in _TYPE_AND_METADATA}
         completed = _defaulted(_pruned(rest, self._body), self._body)
         obj.clear()
         obj.update(kept)
         obj.update(completed)
 
     def unknown_fields(self, obj: Obj) -> list[str]:
-        """The paths of fields that pruning would drop."""
-        rest = {name: value for name, value in obj.items() if name not in _SYSTEM}
+        """The paths of the fields that pruning would remove."""
+        rest = {name: value for name, value in obj.items() if name not in _TYPE_AND_METADATA}
         return list(_unknown(rest, self._body, ""))
 
-    def faults(self, new: Obj, old: Obj | None) -> list[Cause]:
-        """What breaks the schema; if nothing does, what breaks its rules."""
-        body = {name: value for name, value in new.items() if name not in _SYSTEM}
-        found = [
+    def validate(self, new: Obj, old: Obj | None) -> list[Cause]:
+        """The violations of the schema; if there are none, those of its CEL rules."""
+        body = {name: value for name, value in new.items() if name not in _TYPE_AND_METADATA}
+        causes = [
             cause
             for error in sorted(
                 self._validator.iter_errors(body), key=lambda e: [str(part) for part in e.absolute_path]
             )
-            if not _untouched(error, old)
+            if not _is_unchanged(error, old)
             for cause in _causes(error)
         ]
-        found = [*found, *_duplicates(body, self._body, "")]
-        return found or self._rules.faults(new, old)
+        causes += _duplicates(body, self._body, "")
+        return causes or self._rules.validate(new, old)
 
 
 def _json_schema(schema: Any) -> Any:  # noqa: ANN401 (a schema, or true/false)
-    """The same schema in JSON Schema's own words (draft 4, as OpenAPI 3.0 has it)."""
+    """The structural schema as a JSON Schema (draft 4, as in OpenAPI 3.0)."""
     if not isinstance(schema, dict):
         return schema
     plain: Obj = {name: value for name, value in schema.items() if name in _KEYWORDS}
-    if schema.get(_EITHER):
+    if schema.get(_INT_OR_STRING):
         plain["type"] = ["integer", "string"]
     if schema.get("nullable") and "type" in plain:
-        types = plain["type"] if isinstance(plain["type"], list) else [plain["type"]]
-        plain["type"] = [*types, "null"]
-        if "enum" in plain:
-            plain["enum"] = [*plain["enum"], None]
+        _allow_null(plain)
     for name in ("allOf", "anyOf", "oneOf"):
-        if name in schema and not (schema.get(_EITHER) and name == "anyOf"):
+        if name in schema and not (schema.get(_INT_OR_STRING) and name == "anyOf"):
             plain[name] = [_json_schema(part) for part in schema[name]]
     for name in ("items", "not", "additionalProperties"):
         if name in schema:
@@ -108,6 +107,13 @@ def _json_schema(schema: Any) -> Any:  # noqa: ANN401 (a schema, or true/false)
     if "properties" in schema:
         plain["properties"] = {name: _json_schema(part) for name, part in schema["properties"].items()}
     return plain
+
+
+def _allow_null(plain: Obj) -> None:
+    types = plain["type"] if isinstance(plain["type"], list) else [plain["type"]]
+    plain["type"] = [*types, "null"]
+    if "enum" in plain:
+        plain["enum"] = [*plain["enum"], None]
 
 
 def _pruned(value: Any, schema: Obj) -> Any:  # noqa: ANN401 (JSON)
@@ -118,25 +124,25 @@ def _pruned(value: Any, schema: Obj) -> Any:  # noqa: ANN401 (JSON)
         return value
     kept: Obj = {}
     for name, inner in value.items():
-        part = _part(schema, name)
-        if part is None:
-            if schema.get(_PRESERVE) or (schema.get(_EMBEDDED) and name in _SYSTEM):
+        field_schema = _field_schema(schema, name)
+        if field_schema is None:
+            if schema.get(_PRESERVE_UNKNOWN) or (schema.get(_EMBEDDED_RESOURCE) and name in _TYPE_AND_METADATA):
                 kept[name] = inner
-        elif inner is not None or part.get("nullable") or "default" not in part:
-            kept[name] = _pruned(inner, part)
+        elif inner is not None or field_schema.get("nullable") or "default" not in field_schema:
+            kept[name] = _pruned(inner, field_schema)
     return kept
 
 
-def _part(schema: Obj, name: str) -> Obj | None:
-    """The schema of a field; an empty one where anything goes; None for an unknown field."""
+def _field_schema(schema: Obj, name: str) -> Obj | None:
+    """The schema of a field; one that preserves everything where any field is allowed; None for an unknown field."""
     properties = schema.get("properties") or {}
     if name in properties:
-        found: Obj = properties[name]
-        return found
-    more = schema.get("additionalProperties")
-    if isinstance(more, dict):
-        return more
-    return {_PRESERVE: True} if more is True else None
+        field: Obj = properties[name]
+        return field
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict):
+        return additional
+    return {_PRESERVE_UNKNOWN: True} if additional is True else None
 
 
 def _defaulted(value: Any, schema: Obj) -> Any:  # noqa: ANN401 (JSON)
@@ -150,54 +156,54 @@ def _defaulted(value: Any, schema: Obj) -> Any:  # noqa: ANN401 (JSON)
         if name not in filled and "default" in part:
             filled[name] = copy.deepcopy(part["default"])
     for name, inner in filled.items():
-        part = _part(schema, name)
-        if part:
-            filled[name] = _defaulted(inner, part)
+        field_schema = _field_schema(schema, name)
+        if field_schema:
+            filled[name] = _defaulted(inner, field_schema)
     return filled
 
 
-def _unknown(value: Any, schema: Obj, at: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
+def _unknown(value: Any, schema: Obj, path: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         for index, item in enumerate(value):
-            yield from _unknown(item, schema["items"], f"{at}[{index}]")
-    elif isinstance(value, dict) and not schema.get(_PRESERVE):
+            yield from _unknown(item, schema["items"], f"{path}[{index}]")
+    elif isinstance(value, dict) and not schema.get(_PRESERVE_UNKNOWN):
         for name, inner in value.items():
-            part = _part(schema, name)
-            here = f"{at}.{name}" if at else name
-            if part is not None:
-                yield from _unknown(inner, part, here)
-            elif not (schema.get(_EMBEDDED) and name in _SYSTEM):
-                yield here
+            field_schema = _field_schema(schema, name)
+            field_path = f"{path}.{name}" if path else name
+            if field_schema is not None:
+                yield from _unknown(inner, field_schema, field_path)
+            elif not (schema.get(_EMBEDDED_RESOURCE) and name in _TYPE_AND_METADATA):
+                yield field_path
 
 
-def _duplicates(value: Any, schema: Obj, at: str) -> Iterator[Cause]:  # noqa: ANN401 (JSON)
-    """Items of a list that is a map or a set, of which there may be only one."""
+def _duplicates(value: Any, schema: Obj, path: str) -> Iterator[Cause]:  # noqa: ANN401 (JSON)
+    """Items that occur twice in a list of type map or set."""
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         seen: set[str] = set()
         for index, item in enumerate(value):
-            here = f"{at}[{index}]"
+            item_path = f"{path}[{index}]"
             identity = _identity(item, schema)
             if identity is not None and identity in seen:
-                yield Cause(here, "FieldValueDuplicate", f"Duplicate value: {identity}")
+                yield Cause(item_path, "FieldValueDuplicate", f"Duplicate value: {identity}")
             seen.add(identity or "")
-            yield from _duplicates(item, schema["items"], here)
+            yield from _duplicates(item, schema["items"], item_path)
     elif isinstance(value, dict):
         for name, inner in value.items():
-            part = _part(schema, name)
-            if part:
-                yield from _duplicates(inner, part, f"{at}.{name}" if at else name)
+            field_schema = _field_schema(schema, name)
+            if field_schema:
+                yield from _duplicates(inner, field_schema, f"{path}.{name}" if path else name)
 
 
 def _identity(item: Any, schema: Obj) -> str | None:  # noqa: ANN401 (JSON)
     match schema.get("x-kubernetes-list-type"):
         case "set":
-            return _text(item)
+            return _json(item)
         case "map" if isinstance(item, dict):
-            return _text({key: item.get(key) for key in schema.get("x-kubernetes-list-map-keys") or ()})
+            return _json({key: item.get(key) for key in schema.get("x-kubernetes-list-map-keys") or ()})
     return None
 
 
-def dotted(path: Iterable[str | int]) -> str:
+def field_path_of(path: Iterable[str | int]) -> str:
     """A path as Kubernetes writes it: ``spec.requirements[0].key``."""
     text = ""
     for part in path:
@@ -205,12 +211,12 @@ def dotted(path: Iterable[str | int]) -> str:
     return text
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 (JSON)
+def _json(value: Any) -> str:  # noqa: ANN401 (JSON)
     return msgspec.json.encode(value).decode()
 
 
-def _untouched(error: ValidationError, old: Obj | None) -> bool:
-    """Whether the old object had the same value there."""
+def _is_unchanged(error: ValidationError, old: Obj | None) -> bool:
+    """Whether the old object had the same value at the error's path."""
     if old is None or not error.absolute_path:
         return False
     before: Any = old
@@ -223,29 +229,34 @@ def _untouched(error: ValidationError, old: Obj | None) -> bool:
 
 
 def _causes(error: ValidationError) -> Iterator[Cause]:
-    path, keyword = dotted(error.absolute_path), str(error.validator)
+    path, keyword = field_path_of(error.absolute_path), str(error.validator)
     value: Any = error.instance
     limit: Any = error.validator_value
-    if keyword == "required":
-        for name in limit:
-            if name not in value:
+    match keyword:
+        case "required":
+            for name in (name for name in limit if name not in value):
                 yield Cause(f"{path}.{name}" if path else name, "FieldValueRequired", "Required value")
-    elif keyword == "enum":
-        allowed = ", ".join(_text(item) for item in limit if item is not None)
-        yield Cause(path, "FieldValueNotSupported", f"Unsupported value: {_text(value)}: supported values: {allowed}")
-    elif keyword in {"type", "format"}:
-        wanted = limit if isinstance(limit, str) else next(name for name in limit if name != "null")
-        shown = value if keyword == "format" else type_name(value)
-        text = f"Invalid value: {_text(shown)}: {path} in body must be of type {wanted}: {_text(shown)}"
-        yield Cause(path, "FieldValueTypeInvalid" if keyword == "type" else "FieldValueInvalid", text)
-    elif keyword in {"maxItems", "maxProperties"}:
-        yield Cause(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items")
-    elif keyword == "maxLength":
-        yield Cause(path, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
-    else:
-        told = _SENTENCES.get(keyword, lambda _limit: f"must validate the schema ({keyword})")(limit)
-        shown = len(value) if keyword in {"minItems", "minProperties"} else value
-        yield Cause(path, "FieldValueInvalid", f"Invalid value: {_text(shown)}: {path} in body {told}")
+        case "enum":
+            allowed = ", ".join(_json(item) for item in limit if item is not None)
+            text = f"Unsupported value: {_json(value)}: supported values: {allowed}"
+            yield Cause(path, "FieldValueNotSupported", text)
+        case "type" | "format":
+            yield _type_cause(path, keyword, value, limit)
+        case "maxItems" | "maxProperties":
+            yield Cause(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items")
+        case "maxLength":
+            yield Cause(path, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+        case _:
+            text = _SENTENCES.get(keyword, lambda _limit: f"must validate the schema ({keyword})")(limit)
+            shown = len(value) if keyword in {"minItems", "minProperties"} else value
+            yield Cause(path, "FieldValueInvalid", f"Invalid value: {_json(shown)}: {path} in body {text}")
+
+
+def _type_cause(path: str, keyword: str, value: Any, limit: Any) -> Cause:  # noqa: ANN401 (JSON)
+    expected = limit if isinstance(limit, str) else next(name for name in limit if name != "null")
+    shown = value if keyword == "format" else type_name(value)
+    text = f"Invalid value: {_json(shown)}: {path} in body must be of type {expected}: {_json(shown)}"
+    return Cause(path, "FieldValueTypeInvalid" if keyword == "type" else "FieldValueInvalid", text)
 
 
 _SENTENCES: dict[str, Callable[[Any], str]] = {
@@ -265,7 +276,7 @@ _SENTENCES: dict[str, Callable[[Any], str]] = {
 
 
 def type_name(value: Any) -> str:  # noqa: ANN401 (JSON)
-    """The schema's word for a JSON value's type."""
+    """The schema's name of a JSON value's type."""
     if isinstance(value, bool):
         return "boolean"
     names = {dict: "object", list: "array", str: "string", int: "integer", float: "number", type(None): "null"}

@@ -26,11 +26,11 @@ _version = attrgetter("version")
 
 
 class WatchCache:
-    """All objects of one resource. Not locked: the store's lock is held around every call."""
+    """All objects of one resource. The store's lock must be held around every call."""
 
     def __init__(self, version: int, index: Callable[[Obj], str] | None = None, *, history: int = HISTORY_SIZE) -> None:
         self.version = version
-        self._floor = version
+        self._oldest_version = version
         self._history: deque[Change] = deque()
         self._limit = history
         self._objects: dict[Key, Obj] = {}
@@ -47,7 +47,7 @@ class WatchCache:
         return self._objects.get(key)
 
     def record(self, key: Key, change: Change) -> None:
-        """Take in a change whose objects are complete."""
+        """Record a change."""
         self._all = None
         if change.type == "DELETED":
             del self._objects[key]
@@ -61,7 +61,7 @@ class WatchCache:
         self.version = change.version
         self._history.append(change)
         if len(self._history) > self._limit:
-            self._floor = self._history.popleft().version
+            self._oldest_version = self._history.popleft().version
 
     def _reindex(self, index: Callable[[Obj], str], key: Key, change: Change) -> None:
         if change.previous is not None:
@@ -83,36 +83,36 @@ class WatchCache:
         return [self._objects[key] for key in keys if namespace is None or key[0] == namespace]
 
     def at(self, version: int, namespace: str | None = None) -> list[Obj]:
-        """Every object as it was right after that version.
+        """Every object as of that version.
 
         Raises:
-            ApiError: 410, the history does not reach back so far.
+            ApiError: 410, the history no longer has that version.
         """
         if version >= self.version:
             return self.all(namespace)
-        if version < self._floor:
+        if version < self._oldest_version:
             raise errors.continue_expired()
-        then = dict(self._objects)
+        objects = dict(self._objects)
         for change in reversed(self._history):
             if change.version <= version:
                 break
             metadata = change.object["metadata"]
             key = (metadata.get("namespace", ""), metadata["name"])
             if change.previous is None:
-                del then[key]
+                del objects[key]
             else:
-                then[key] = change.previous
-        return [then[key] for key in self._span(sorted(then), namespace)]
+                objects[key] = change.previous
+        return [objects[key] for key in self._span(sorted(objects), namespace)]
 
     def since(self, version: int) -> list[Change]:
         """The changes after that version, oldest first.
 
         Raises:
-            ApiError: 410, the history does not reach back so far.
+            ApiError: 410, the history no longer has that version.
         """
         if version >= self.version:
             return []
-        if version < self._floor:
+        if version < self._oldest_version:
             raise errors.expired(version)
         newer: list[Change] = []
         for change in reversed(self._history):
@@ -122,10 +122,10 @@ class WatchCache:
         newer.reverse()
         return newer
 
-    def forget(self) -> None:
-        """Drop the history, as a compaction does: every watch from an older version gets 410."""
+    def drop_history(self) -> None:
+        """Drop the history, as a compaction does: watches from older versions get 410."""
         self._history.clear()
-        self._floor = self.version
+        self._oldest_version = self.version
 
     @staticmethod
     def _span(keys: list[Key], namespace: str | None) -> list[Key]:
@@ -136,4 +136,4 @@ class WatchCache:
 
 def in_order(changes: Iterable[list[Change]]) -> list[Change]:
     """Changes of many resources, oldest first."""
-    return sorted((change for some in changes for change in some), key=_version)
+    return sorted((change for resource_changes in changes for change in resource_changes), key=_version)
