@@ -80,7 +80,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
             (SnapshotReader, "read", "snapshot"),
             (leased_scheduling.LeasedScheduler, "_resolved_pools", "supply"),
             (leased_scheduling, "schedule", "schedule"),
-            (leased_scheduling.LeasedScheduler, "_write", "claims"),
+            (leased_scheduling.LeasedScheduler, "_create_node_claims", "claims"),
         ):
             stack.enter_context(backends.replaced(place, name, watch.over(what, getattr(place, name))))
         stack.enter_context(backends.replaced(Interceptor, "__call__", answer))

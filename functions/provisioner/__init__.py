@@ -1,1 +1,1 @@
-"""Pending pods become claims, and claims become instances."""
+"""The provisioner: schedules pending pods and launches nodes for them."""

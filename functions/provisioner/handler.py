@@ -1,6 +1,6 @@
-"""The provisioner: woken by hints about pending pods, changed pools, and each minute.
+"""The provisioner's handler: invoked by messages about pending pods and changed NodePools, and each minute.
 
-A whole batch is one look at the cluster, because the hints only say that there is something to see.
+One run handles a whole batch, because messages only say that something has changed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from shared.provisioning.provisioner import ProvisioningReport
 
 logger = Logger(service="provisioner")
-written = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
+emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
 
 
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Plan and launch for everything that is pending; answers which messages should come back."""
+    """Provision everything that is pending; returns which messages should be delivered again."""
     settings = read(ProvisionerSettings, runtime.current().environ)
     messages = queues.parse_batch(
         event,
@@ -45,13 +45,13 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     try:
         report = Provisioner(settings, by="provisioner", run=context.aws_request_id, logger=logger).run()
     except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseHeldError, LeaseLostError) as error:
-        logger.warning("Provisioning will be tried again", extra={"error": type(error).__name__, "why": str(error)})
+        logger.warning("Provisioning will be retried", extra={"error": type(error).__name__, "why": str(error)})
         return queues.retry_response(aws.sqs(), event, ids)
-    _measure(report)
+    _emit_metrics(report)
     return queues.retry_response(aws.sqs(), event, ids) if report.throttled else queues.partial_batch_response(())
 
 
-def _measure(report: ProvisioningReport) -> None:
+def _emit_metrics(report: ProvisioningReport) -> None:
     values: dict[Metric, float] = {
         metrics.CREATED: report.claims_created,
         metrics.LAUNCHED: len(report.launched),
@@ -61,7 +61,7 @@ def _measure(report: ProvisioningReport) -> None:
     }
     if report.longest_pod_wait is not None:
         values[metrics.TO_CLAIM_SECONDS] = report.longest_pod_wait
-    metrics.emit(written, values)
+    metrics.emit(emf_metrics, values)
     logger.info(
         "Provisioned",
         extra={

@@ -1,4 +1,4 @@
-"""What the provisioner is told by its environment."""
+"""The provisioner function's environment variables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from shared.settings import ProvisioningSettings
 
 
 class ProvisionerSettings(ProvisioningSettings, frozen=True, kw_only=True):
-    """What provisioning needs, and the queue for messages that nobody can read."""
+    """What provisioning needs, and the queue for malformed messages."""
 
     dead_letter_queue_url: str

@@ -1,1 +1,1 @@
-"""Pods without a place, or about to lose theirs, become claims, and claims become instances."""
+"""Provisioning: pending pods become NodeClaims, and NodeClaims become instances."""

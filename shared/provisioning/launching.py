@@ -1,7 +1,7 @@
-"""Claims become instances, and what came of it is put on record: on the claims, and for offerings in the table.
+"""Launches instances for NodeClaims, and records the results on them.
 
-Outside the lease, from the claims that stand in the cluster. The launch is made repeatable by its ClientToken, so any
-line here can be the last one and the next run goes on.
+It runs without the lease, from NodeClaims that are written. A launch is idempotent by its ClientToken, so a run may die
+at any line, and the next run continues.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """What the launches of one run need."""
+    """Launches the NodeClaims of one run."""
 
     client: Client
     recorder: Recorder
     cloud_provider: CloudProvider
     logger: Logger
 
-    def launch(self, claims: Iterable[NodeClaim], offers: ResolvedNodePools) -> tuple[LaunchResult, ...]:
-        """Launch the claims and record what came of each; those whose pool or class can't launch now wait."""
+    def launch(self, claims: Iterable[NodeClaim], resolved_pools: ResolvedNodePools) -> tuple[LaunchResult, ...]:
+        """Launch the claims and record each result; claims whose pool or class can't launch now are left waiting."""
         now = runtime.current().now()
         requests = []
-        kinds: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]] = {}
+        types_cache: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]] = {}
         for claim in claims:
-            request = _request(claim, offers, kinds)
+            request = _launch_request(claim, resolved_pools, types_cache)
             if request is None:
-                self.logger.warning("A NodeClaim waits for its NodePool or node class", extra={"nodeclaim": claim.name})
+                self.logger.warning(
+                    "A NodeClaim waits until its NodePool and node class can launch", extra={"nodeclaim": claim.name}
+                )
             else:
                 requests.append(request)
         if not requests:
@@ -66,7 +68,7 @@ class Launcher:
             self._record_failure(claim, result, now)
 
     def _record_launch(self, claim: NodeClaim, launched: LaunchedInstance, now: datetime) -> None:
-        """Labels first, Launched last: a run that dies in between is taken up again by its ClientToken."""
+        """Labels first, Launched last: if the run dies in between, the next run repeats the launch."""
         self.client.patch(resources.NODE_CLAIMS.path(claim.name), {"metadata": {"labels": dict(launched.labels)}})
         conditions = with_condition(
             claim.status.conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=now
@@ -92,9 +94,9 @@ class Launcher:
         )
 
     def _record_failure(self, claim: NodeClaim, failed: LaunchFailure, now: datetime) -> None:
-        """Without capacity the offerings are remembered and the claim goes; what a user must mend is told on it."""
+        """Delete the claim, except when it is retried (throttled) or a user must act (its condition says what)."""
         self.logger.warning(
-            "An instance was not launched",
+            "Couldn't launch an instance",
             extra={"nodeclaim": claim.name, "reason": failed.reason, "why": failed.message, "kind": failed.kind},
         )
         if failed.kind == "throttled":
@@ -114,19 +116,22 @@ class Launcher:
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
 
 
-def _request(
-    claim: NodeClaim, offers: ResolvedNodePools, kinds: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]]
+def _launch_request(
+    claim: NodeClaim,
+    resolved_pools: ResolvedNodePools,
+    types_cache: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]],
 ) -> LaunchRequest | None:
-    """What to ask EC2 for, or None while the claim's pool or class can't launch.
+    """The claim's launch request, or None while its pool or class can't launch.
 
-    ``kinds`` keeps the types that claims of one kind may be: many claims of a decision are alike.
+    ``types_cache`` keeps instance types by pool and names: many claims of a decision have the same.
     """
     pool = claim.metadata.labels.get(names.NODEPOOL, "")
-    node_class = offers.node_classes.get(pool)
+    node_class = resolved_pools.node_classes.get(pool)
     allowed = instance_types(claim)
-    if (pool, allowed) not in kinds:
-        kinds[pool, allowed] = tuple(t for t in offers.instance_types.get(pool, ()) if t.name in allowed)
-    types = kinds[pool, allowed]
+    if (pool, allowed) not in types_cache:
+        pool_types = resolved_pools.instance_types.get(pool, ())
+        types_cache[pool, allowed] = tuple(t for t in pool_types if t.name in allowed)
+    types = types_cache[pool, allowed]
     if node_class is None or not types:
         return None
     return LaunchRequest(claim=claim, node_class=node_class, instance_types=types)

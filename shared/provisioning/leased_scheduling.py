@@ -1,14 +1,16 @@
-"""The decision: one look at the cluster under its lease, and the claims that follow from it, written there.
+"""Schedules pending pods under the cluster's lease, and creates the NodeClaims that they need.
 
-Nothing is launched here. A run that dies after writing is finished by the next one, whoever that is, because claims
-that stand there unlaunched are part of what every decision answers.
+Nothing is launched here. If a run dies after writing, the next run of any function launches the NodeClaims: every round
+returns those that aren't launched yet.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from shared import parallel, runtime
 from shared.api import nodeclaim
@@ -39,11 +41,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduledRound:
-    """A decision that is written: ``created`` are its claims, ``waiting`` older ones that have no instance yet.
+    """A decision whose NodeClaims are ``created``; ``unlaunched`` are older ones without an instance.
 
-    ``arriving`` has the name of the claim for each pod whose place is on a machine that is still to come.
-    ``lacks`` says of static pools (by name) why they can't have all their replicas, ``scarce`` of pods why they had no
-    place until offerings that were refused some time ago counted as available again.
+    ``nominated_claims`` has the NodeClaim's name for each pod that is expected on a node that doesn't exist yet.
+    ``missing_replicas`` says by static pool why not all of its replicas can be launched. ``recently_unavailable`` says
+    why pods were unschedulable until offerings that had no capacity some time ago were tried again.
     """
 
     decision: Decision
@@ -58,7 +60,7 @@ class ScheduledRound:
 
 @dataclass(frozen=True, kw_only=True)
 class LeasedScheduler:
-    """What decisions of one run are made with. ``holder`` says who holds the lease, ``run`` makes claims' names."""
+    """The scheduler of one run. ``holder`` is the lease's holder; ``run`` is the id that NodeClaims' names follow."""
 
     client: Client
     settings: ProvisioningSettings
@@ -68,91 +70,105 @@ class LeasedScheduler:
     logger: Logger
 
     def schedule(self, attempt: int, leaving: frozenset[str]) -> ScheduledRound:
-        """Place what is pending, and the pods of ``leaving`` nodes (by name), which get nothing new.
+        """Schedule pending pods and those of ``leaving`` nodes (by name), which take no pods.
 
         Raises:
             LeaseHeldError: another function is deciding.
             LeaseLostError: this one took too long; nothing is written.
         """
-        now = runtime.current().now()
-        with hold(
-            self.client, cluster=self.settings.cluster_name, holder=self.holder, now=runtime.current().now
-        ) as lease:
+        clock = runtime.current().now
+        now = clock()
+        with hold(self.client, cluster=self.settings.cluster_name, holder=self.holder, now=clock) as lease:
             snapshot = read_snapshot(self.client, now=now)
             resolved_pools = self._resolved_pools(snapshot, now)
-            fixed, lacks = self._write_static(lease, snapshot, resolved_pools, attempt)
-            if fixed:
-                snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *fixed))
-            decision = _plan(snapshot, resolved_pools, leaving)
-            scarce: dict[str, UnschedulableReason] = {}
-            if decision.pod_errors:
-                lately = self._resolved_pools(snapshot, now, lately=True)
-                again = decision if lately == resolved_pools else _plan(snapshot, lately, leaving)
-                if len(again.pod_errors) < len(decision.pod_errors):
-                    scarce = {pod: why for pod, why in decision.pod_errors.items() if pod not in again.pod_errors}
-                    resolved_pools, decision = lately, again
+            replicas, missing = self._create_replicas(lease, snapshot, resolved_pools, attempt)
+            if replicas:
+                snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *replicas))
+            decision, resolved_pools, recently_unavailable = self._decide(snapshot, resolved_pools, leaving, now)
             lease.check()
-            machines = batch_launches(decision, snapshot, resolved_pools)
-            planned_now = self._write(machines, snapshot, resolved_pools, decision=f"{self.run}/{attempt}")
-        created = (*fixed, *planned_now)
-        there = {n.metadata.name for n in snapshot.nodes}
-        arriving = {pod: name for name, pods in decision.existing_nodes.items() if name not in there for pod in pods}
-        arriving |= {pod: c.name for m, c in zip(machines, planned_now, strict=True) for pod in m.pods}
-        made = {c.name for c in created}
+            planned = batch_launches(decision, snapshot, resolved_pools)
+            claims = self._create_node_claims(planned, snapshot, resolved_pools, decision=f"{self.run}/{attempt}")
+        created = (*replicas, *claims)
+        created_names = {c.name for c in created}
         return ScheduledRound(
             decision=decision,
             snapshot=snapshot,
             resolved_pools=resolved_pools,
             created=created,
-            unlaunched=tuple(c for c in snapshot.node_claims if _is_unlaunched(c) and c.name not in made),
-            nominated_claims=arriving,
-            missing_replicas=lacks,
-            recently_unavailable=scarce,
+            unlaunched=tuple(c for c in snapshot.node_claims if _is_unlaunched(c) and c.name not in created_names),
+            nominated_claims=_nominated_claims(decision, snapshot)
+            | {pod: claim.name for p, claim in zip(planned, claims, strict=True) for pod in p.pods},
+            missing_replicas=missing,
+            recently_unavailable=recently_unavailable,
         )
 
-    def _resolved_pools(self, snapshot: Snapshot, now: datetime, *, lately: bool = False) -> ResolvedNodePools:
-        return self.cloud_provider.list_instance_types(snapshot, now=now, only_recently_unavailable=lately)
+    def _decide(
+        self, snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str], now: datetime
+    ) -> tuple[Decision, ResolvedNodePools, Mapping[str, UnschedulableReason]]:
+        """The decision, the pools it was made with, and why pods were unschedulable before a second attempt.
 
-    def _write_static(
+        If pods are unschedulable, it tries again with offerings that had no capacity some time ago.
+        """
+        decision = _schedule(snapshot, resolved_pools, leaving)
+        if not decision.pod_errors:
+            return decision, resolved_pools, {}
+        retried_pools = self._resolved_pools(snapshot, now, only_recently_unavailable=True)
+        if retried_pools == resolved_pools:
+            return decision, resolved_pools, {}
+        retried = _schedule(snapshot, retried_pools, leaving)
+        if len(retried.pod_errors) >= len(decision.pod_errors):
+            return decision, resolved_pools, {}
+        resolved_errors = {pod: why for pod, why in decision.pod_errors.items() if pod not in retried.pod_errors}
+        return retried, retried_pools, resolved_errors
+
+    def _resolved_pools(
+        self, snapshot: Snapshot, now: datetime, *, only_recently_unavailable: bool = False
+    ) -> ResolvedNodePools:
+        return self.cloud_provider.list_instance_types(
+            snapshot, now=now, only_recently_unavailable=only_recently_unavailable
+        )
+
+    def _create_replicas(
         self, lease: Lease, snapshot: Snapshot, resolved_pools: ResolvedNodePools, attempt: int
     ) -> tuple[tuple[NodeClaim, ...], Mapping[str, str]]:
-        """What static pools lack, written first, so that pending pods count on it."""
+        """Create the missing replicas of static pools first, so that pending pods can be scheduled on them."""
         replaced = replaced_claims(snapshot.node_claims)
-        machines, lacks = missing_replicas(snapshot, resolved_pools.instance_types, resolved_pools.not_ready, replaced)
-        if not machines:
-            return (), lacks
+        planned, missing = missing_replicas(snapshot, resolved_pools.instance_types, resolved_pools.not_ready, replaced)
+        if not planned:
+            return (), missing
         lease.check()
-        return self._write(machines, snapshot, resolved_pools, decision=f"{self.run}/{attempt}/static"), lacks
+        decision = f"{self.run}/{attempt}/static"
+        return self._create_node_claims(planned, snapshot, resolved_pools, decision=decision), missing
 
-    def _write(
+    def _create_node_claims(
         self,
-        machines: Sequence[PlannedNodeClaim],
+        planned: Sequence[PlannedNodeClaim],
         snapshot: Snapshot,
         resolved_pools: ResolvedNodePools,
         *,
         decision: str,
     ) -> tuple[NodeClaim, ...]:
-        claims = new_node_claims(machines, snapshot, resolved_pools, decision=decision)
+        claims = new_node_claims(planned, snapshot, resolved_pools, decision=decision)
 
-        def write(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
-            machine, claim = item
+        def create(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
+            planned_claim, claim = item
             stored = writes.create(self.client, resources.NODE_CLAIMS, claim)
             self.logger.info(
                 "Created a NodeClaim",
                 extra={
                     "nodeclaim": stored.name,
-                    "nodepool": machine.node_pool,
-                    "pods": len(machine.pods),
-                    "cheapest": asdict(machine.cheapest),
-                    "instance_types": len(machine.instance_types),
+                    "nodepool": planned_claim.node_pool,
+                    "pods": len(planned_claim.pods),
+                    "cheapest": asdict(planned_claim.cheapest),
+                    "instance_types": len(planned_claim.instance_types),
                 },
             )
             return stored
 
-        return tuple(parallel.each(write, zip(machines, claims, strict=True)))
+        return tuple(parallel.each(create, zip(planned, claims, strict=True)))
 
 
-def _plan(snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]) -> Decision:
+def _schedule(snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]) -> Decision:
     return schedule(
         Problem(
             snapshot=snapshot,
@@ -161,6 +177,12 @@ def _plan(snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozen
             leaving=leaving,
         )
     )
+
+
+def _nominated_claims(decision: Decision, snapshot: Snapshot) -> dict[str, str]:
+    """By pod: the existing NodeClaim without a node that it is expected on."""
+    nodes = {n.metadata.name for n in snapshot.nodes}
+    return {pod: name for name, pods in decision.existing_nodes.items() if name not in nodes for pod in pods}
 
 
 def _is_unlaunched(claim: NodeClaim) -> bool:

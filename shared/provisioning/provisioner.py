@@ -1,8 +1,8 @@
-"""One run of provisioning: decide and launch, again while EC2 has no capacity somewhere.
+"""Provisions nodes: schedules pending pods, launches NodeClaims, and retries after insufficient capacity.
 
-The provisioner runs it for pending pods, the interruption function for those of machines that are being taken back;
-both answer everything that waits, so whoever comes first does the work. Offerings without capacity are remembered, and
-the pods planned again at once without them.
+The provisioner function runs it for pending pods, the interruption function for pods of interrupted nodes. Each run
+handles everything that is pending, so whichever starts first does the work. When EC2 has insufficient capacity, the
+offerings are remembered as unavailable, and the pods are scheduled again at once without them.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from shared.provisioning.launching import Launcher
 from shared.provisioning.leased_scheduling import LeasedScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
 
+    from shared.cloud_provider import LaunchResult
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.provisioning.leased_scheduling import ScheduledRound
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
 
 MAX_ROUNDS = 3
-"""Times that pods are planned again in one run when EC2 has no capacity; after that the next hint goes on."""
-_TOLD = 100
-"""Pods that are told something in one run; the rest is told by the next."""
+"""How often one run schedules pods while EC2 has insufficient capacity; the next run continues."""
+_MAX_EVENTS = 100
+"""How many unschedulable pods get an event in one run; the next run continues."""
 
 
 @dataclass(kw_only=True)
 class ProvisioningReport:
-    """``unplaced`` are the pods (namespace/name) that the last decision found no place for.
+    """The results of all rounds.
 
-    ``unfilled`` are claims of the last round that wait for an instance, or that EC2 refused one. ``arriving`` has the
-    claim's name for each pod that it placed on a machine that is still to come; ``seen`` is the cluster as it saw it.
-    ``decision_seconds`` is the slowest decision, ``slowest_claim`` the longest wait of a pod for its claim (s).
+    ``decision_seconds`` is the slowest decision, ``longest_pod_wait`` the longest wait of a pod for its NodeClaim (s).
+    Of the last round: ``unschedulable`` pods (namespace/name), ``unlaunched`` NodeClaims, the ``nominated_claims`` by
+    pod that is expected on a node that doesn't exist yet, and the ``snapshot`` that was decided from.
     """
 
     claims_created: int = 0
@@ -59,12 +60,26 @@ class ProvisioningReport:
 
     @property
     def throttled(self) -> bool:
-        """Whether EC2 asked to wait: whoever woke us should come back."""
+        """Whether EC2 throttled a call, so that the messages should be delivered again."""
         return any(f.kind == "throttled" for f in self.failed)
+
+    def add_round(self, scheduled: ScheduledRound, results: Sequence[LaunchResult], *, now: datetime) -> None:
+        """Add a round's results."""
+        claims = (*scheduled.unlaunched, *scheduled.created)
+        launched = [r for r in results if isinstance(r, LaunchedInstance)]
+        self.claims_created += len(scheduled.created)
+        self.decision_seconds = max(self.decision_seconds, scheduled.decision.stats.get("seconds", 0.0))
+        if scheduled.created:
+            self.longest_pod_wait = max(self.longest_pod_wait or 0.0, _longest_pod_wait(scheduled, now))
+        self.launched += launched
+        self.failed += [r for r in results if isinstance(r, LaunchFailure)]
+        self.unschedulable = frozenset(scheduled.decision.pod_errors)
+        self.nominated_claims, self.snapshot = scheduled.nominated_claims, scheduled.snapshot
+        self.unlaunched = frozenset(c.name for c in claims) - {r.claim_name for r in launched}
 
 
 class Provisioner:
-    """One run: the tools it works with, and its steps. ``by`` is the function's name, ``run`` its request's id."""
+    """One run. ``by`` is the function's name, ``run`` its request's id."""
 
     def __init__(self, settings: ProvisioningSettings, *, by: str, run: str, logger: Logger) -> None:
         self._settings = settings
@@ -75,12 +90,12 @@ class Provisioner:
         self._recorder = recorder(self._client)
 
     def run(self, *, leaving: frozenset[str] = frozenset(), until: datetime | None = None) -> ProvisioningReport:
-        """Plan and launch for what is pending and for the pods of ``leaving`` nodes (by name).
+        """Schedule pending pods and those of ``leaving`` nodes (by name), and launch the NodeClaims they need.
 
-        No round is begun after ``until``, but for the first.
+        After ``until`` no round is started, except the first.
 
         Raises:
-            CatalogMissingError: there is nothing to choose from yet; the catalog function has been asked for it.
+            CatalogMissingError: there is no instance type catalog yet; the catalog function is asked to write it.
             LeaseHeldError: another function is deciding.
             LeaseLostError: this one took too long to decide.
         """
@@ -91,7 +106,7 @@ class Provisioner:
             default_instance_profile=self._settings.node_instance_profile,
             catalog=self._catalog(),
         )
-        deciding = LeasedScheduler(
+        scheduler = LeasedScheduler(
             client=self._client,
             settings=self._settings,
             cloud_provider=cloud_provider,
@@ -99,31 +114,19 @@ class Provisioner:
             run=self._run,
             logger=self._logger,
         )
-        launching = Launcher(
+        launcher = Launcher(
             client=self._client,
             recorder=self._recorder,
             cloud_provider=cloud_provider,
             logger=self._logger,
         )
         for attempt in range(MAX_ROUNDS):
-            decided = deciding.schedule(attempt, leaving)
-            self._tell(decided)
-            claims = (*decided.unlaunched, *decided.created)
-            results = launching.launch(claims, decided.resolved_pools)
-            launched = [r for r in results if isinstance(r, LaunchedInstance)]
-            failed = [r for r in results if isinstance(r, LaunchFailure)]
-            report.claims_created += len(decided.created)
-            report.decision_seconds = max(report.decision_seconds, decided.decision.stats.get("seconds", 0.0))
-            if decided.created:
-                report.longest_pod_wait = max(
-                    report.longest_pod_wait or 0.0, _longest_wait(decided, runtime.current().now())
-                )
-            report.launched += launched
-            report.failed += failed
-            report.unschedulable = frozenset(decided.decision.pod_errors)
-            report.nominated_claims, report.snapshot = decided.nominated_claims, decided.snapshot
-            report.unlaunched = frozenset(c.name for c in claims) - {r.claim_name for r in launched}
-            if not any(f.kind == "capacity" for f in failed):
+            scheduled = scheduler.schedule(attempt, leaving)
+            self._report_missing_replicas(scheduled)
+            self._report_unschedulable(scheduled)
+            results = launcher.launch((*scheduled.unlaunched, *scheduled.created), scheduled.resolved_pools)
+            report.add_round(scheduled, results, now=runtime.current().now())
+            if not any(isinstance(r, LaunchFailure) and r.kind == "capacity" for r in results):
                 break
             if until is not None and runtime.current().now() >= until:
                 break
@@ -135,33 +138,37 @@ class Provisioner:
                 aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None
             )
         except CatalogMissingError:
-            missing = hints.put_events_entry(
+            entry = hints.put_events_entry(
                 hints.CATALOG_MISSING,
                 cluster=self._settings.cluster_name,
                 keys=(),
                 time=runtime.current().now(),
                 bus=self._settings.event_bus_name,
             )
-            aws.events().put_events(Entries=[missing])
+            aws.events().put_events(Entries=[entry])
             raise
 
-    def _tell(self, decided: ScheduledRound) -> None:
-        """Say on pools why they lack nodes, and on pods that wait why they have no place, not while they still run."""
-        for pool in decided.snapshot.node_pools if decided.missing_replicas else ():
-            if lack := decided.missing_replicas.get(pool.name):
-                self._recorder.record(pool.ref, "Warning", "ReplicasMissing", lack)
-                self._logger.warning("A static pool lacks nodes", extra={"nodepool": pool.name, "why": lack})
-        told = dict(sorted({**decided.recently_unavailable, **decided.decision.pod_errors}.items())[:_TOLD])
-        pods = {p.key: p for p in decided.snapshot.pods if not p.spec.node_name} if told else {}
-        for key, refusal in told.items():
+    def _report_missing_replicas(self, scheduled: ScheduledRound) -> None:
+        """Log and record an event on each static pool whose replicas can't all be launched."""
+        for pool in scheduled.snapshot.node_pools if scheduled.missing_replicas else ():
+            if message := scheduled.missing_replicas.get(pool.name):
+                self._recorder.record(pool.ref, "Warning", "ReplicasMissing", message)
+                self._logger.warning("A static NodePool lacks nodes", extra={"nodepool": pool.name, "why": message})
+
+    def _report_unschedulable(self, scheduled: ScheduledRound) -> None:
+        """Log and record an event on each unschedulable pod; not on pods that still run on a leaving node."""
+        errors = {**scheduled.recently_unavailable, **scheduled.decision.pod_errors}
+        reported = dict(sorted(errors.items())[:_MAX_EVENTS])
+        pods = {p.key: p for p in scheduled.snapshot.pods if not p.spec.node_name} if reported else {}
+        for key, error in reported.items():
             pod = pods.get(key)
             if pod is None:
                 continue
-            self._recorder.record(pod.ref, "Warning", "FailedScheduling", refusal.message)
-            self._logger.warning("A pod can't be placed", extra={"pod": key, "why": refusal.message})
+            self._recorder.record(pod.ref, "Warning", "FailedScheduling", error.message)
+            self._logger.warning("A pod can't be scheduled", extra={"pod": key, "why": error.message})
 
 
-def _longest_wait(decided: ScheduledRound, now: datetime) -> float:
-    """How long the pods had been waiting that machines are bought for, the longest of them, in seconds."""
-    bought = {key for claim in decided.decision.new_node_claims for key in claim.pods}
-    return max((waited(p, now=now) for p in decided.snapshot.pods if p.key in bought), default=0.0)
+def _longest_pod_wait(scheduled: ScheduledRound, now: datetime) -> float:
+    """The longest time in seconds that a pod waited for one of the new NodeClaims."""
+    pods = {key for claim in scheduled.decision.new_node_claims for key in claim.pods}
+    return max((waited(p, now=now) for p in scheduled.snapshot.pods if p.key in pods), default=0.0)
