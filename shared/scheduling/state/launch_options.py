@@ -138,13 +138,8 @@ def build_launch_options(
     resources = tuple(sorted({r for p in usable for r in p.instance_types.resources} | set(requested_resources)))
     offerings = tuple(sorted({o for p in usable for o in p.instance_types.offerings}))
     arrays = [_pool_arrays(p, resources, offerings, daemons) for p in usable]
-    templates: list[NodeClaimTemplate] = []
-    start = 0
-    for usable_pool, own in zip(usable, arrays, strict=True):
-        templates.append(_template(usable_pool, own, slice(start, start + len(own.types))))
-        start += len(own.types)
     return LaunchOptions(
-        templates=tuple(templates),
+        templates=_templates(usable, arrays),
         unusable_pools=unusable,
         resources=resources,
         offerings=offerings,
@@ -153,7 +148,7 @@ def build_launch_options(
         price=np.concatenate([a.price for a in arrays]) if arrays else np.zeros((0, len(offerings))),
         template_of=np.repeat(np.arange(len(arrays)), [len(a.types) for a in arrays]),
         type_of=np.concatenate([a.types for a in arrays]) if arrays else np.zeros(0, np.int64),
-        columns=label_columns([dict(o) for o in offerings], {key for o in offerings for key, _ in o}),
+        columns=_offering_columns(offerings),
         daemon_requests=_stack([a.daemon_requests for a in arrays], len(resources)),
     )
 
@@ -263,6 +258,16 @@ def _daemon_overhead(
     return requested, impossible, ports
 
 
+def _templates(usable: Sequence[_UsablePool], arrays: Sequence[_PoolArrays]) -> tuple[NodeClaimTemplate, ...]:
+    templates: list[NodeClaimTemplate] = []
+    start = 0
+    for pool, pool_arrays in zip(usable, arrays, strict=True):
+        stop = start + len(pool_arrays.types)
+        templates.append(_template(pool, pool_arrays, slice(start, stop)))
+        start = stop
+    return tuple(templates)
+
+
 def _template(usable: _UsablePool, arrays: _PoolArrays, options: slice) -> NodeClaimTemplate:
     pool = usable.pool
     return NodeClaimTemplate(
@@ -290,3 +295,7 @@ def _min_values(pool: NodePool) -> dict[str, int]:
 
 def _stack(arrays: list[Ints], width: int) -> Ints:
     return np.concatenate(arrays) if arrays else np.zeros((0, width), np.int64)
+
+
+def _offering_columns(offerings: tuple[OfferingKey, ...]) -> dict[str, LabelColumn]:
+    return label_columns([dict(o) for o in offerings], {key for o in offerings for key, _ in o})
