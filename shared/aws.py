@@ -14,6 +14,7 @@ from botocore.config import Config
 from shared import runtime
 
 if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_eks import EKSClient
@@ -97,3 +98,8 @@ def pricing() -> PricingClient:
     return runtime.current().cached(
         "aws:pricing", lambda: boto3.client("pricing", region_name="us-east-1", config=_config())
     )
+
+
+def error_code(error: ClientError) -> str:
+    """AWS's code of an error, such as "UnauthorizedOperation"."""
+    return error.response.get("Error", {}).get("Code", "")

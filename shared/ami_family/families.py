@@ -1,7 +1,6 @@
-"""AMI families: which images a class means, and what differs between them for the arithmetic.
+"""The AMI families: their volumes, and which kubelet settings their bootstrap honours.
 
-Facts: Karpenter's AMI families (docs/facts/karpenter.md section 4). A family decides the root device and its default
-size, and which kubelet settings its bootstrap honours.
+Source: Karpenter's AMI families (docs/facts/karpenter.md, section 4).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels
 
 if TYPE_CHECKING:
-    from shared.api.nodeclass import EC2NodeClassSpec
+    from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
 
 AL2 = "AL2"
 AL2023 = "AL2023"
@@ -26,7 +25,7 @@ LAST_AL2 = (1, 32)
 
 @dataclass(frozen=True, kw_only=True)
 class Volume:
-    """A volume that an instance has if the class says nothing; size in GiB."""
+    """A volume of instances whose class has no block device mappings; size in GiB."""
 
     device: str
     size_gib: int
@@ -34,11 +33,11 @@ class Volume:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What an AMI family does; the flags say whether its bootstrap honours the kubelet's setting.
+    """The defaults of an AMI family; the flags say whether its bootstrap honours a kubelet setting.
 
-    ``ephemeral_device`` holds the pods' files; empty: unknown. ``pods_from_interfaces``: how many pods a node takes
-    follows from its network interfaces, else it is 110. ``reserves_by_interfaces``: memory is reserved for as many pods
-    as the interfaces allow, whatever maxPods says.
+    ``ephemeral_device`` holds the pods' ephemeral storage; empty: unknown. ``pods_from_interfaces``: maxPods defaults
+    to the number of addresses of the network interfaces, else to 110. ``reserves_by_interfaces``: kube-reserved memory
+    is for as many pods as the interfaces allow, whatever maxPods is.
     """
 
     name: str
@@ -91,7 +90,7 @@ _BY_ALIAS = {name.lower(): name for name in FAMILIES}
 def alias(spec: EC2NodeClassSpec) -> tuple[str, str] | None:
     """Family and version of the class's alias term (``al2023@latest`` is ``("AL2023", "latest")``), or None.
 
-    An unknown family comes back as it stands.
+    An unknown family is returned as it was written.
     """
     for term in spec.ami_selector_terms:
         if term.alias:
@@ -100,26 +99,22 @@ def alias(spec: EC2NodeClassSpec) -> tuple[str, str] | None:
     return None
 
 
-def family_of(spec: EC2NodeClassSpec, *, legacy: bool, version: str = "") -> Family:
-    """The family of a class on a cluster of the Kubernetes version ("1.34"; empty: a current one).
+def family_of(node_class: EC2NodeClass, *, version: str = "") -> Family:
+    """The AMI family of a class on a cluster of the Kubernetes version ("1.34"; empty: a current one).
 
-    Its alias says it, else ``amiFamily``. A class that names neither gets AL2 up to Kubernetes 1.32 and AL2023 after;
-    so does a legacy AWSNodeTemplate that names AL2, because it may be older than AL2's end.
+    The alias names it, else ``amiFamily``. A class with neither gets AL2 up to Kubernetes 1.32 and AL2023 after; so
+    does a class whose AL2 follows the version.
     """
+    spec = node_class.spec
     named = alias(spec)
     name = named[0] if named else spec.ami_family
     if not name and spec.ami_selector_terms:
         return FAMILIES[CUSTOM]
-    if name == AL2 and not legacy:
+    if name == AL2 and not node_class.al2_follows_version:
         return FAMILIES[AL2]
     if name in {"", AL2}:
         return FAMILIES[AL2 if version and _parsed(version) <= LAST_AL2 else AL2023]
     return FAMILIES.get(name, FAMILIES[CUSTOM])
-
-
-def is_legacy(kind: str) -> bool:
-    """Whether a class of the kind was converted from an AWSNodeTemplate."""
-    return kind == "AWSNodeTemplate"
 
 
 def _parsed(version: str) -> tuple[int, int]:
@@ -128,6 +123,6 @@ def _parsed(version: str) -> tuple[int, int]:
 
 
 def node_labels(family: Family) -> dict[str, str]:
-    """The labels that follow from the family alone."""
+    """The node labels that follow from the family."""
     build = {labels.WINDOWS_BUILD: family.windows_build} if family.windows_build else {}
     return {labels.OS: family.os, **build}

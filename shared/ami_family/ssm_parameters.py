@@ -1,6 +1,6 @@
-"""Where AWS publishes the id of its newest image of each family: Systems Manager parameters.
+"""The Systems Manager parameters in which AWS publishes the AMI ids of each family.
 
-Source: the EKS, Bottlerocket and Windows user guides; docs/facts/karpenter.md section 4. Pure: only names.
+Source: the EKS, Bottlerocket and Windows user guides; docs/facts/karpenter.md, section 4. Pure: only names.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ NVIDIA = (AMIRequirement(key=_GPU, operator="Exists"),)
 NEURON = (AMIRequirement(key=_ACCELERATOR, operator="Exists"),)
 ANY: tuple[AMIRequirement, ...] = ()
 ARCHES = {"x86_64": "amd64", "arm64": "arm64"}
-"""EC2's name of an architecture to Kubernetes'."""
+"""Kubernetes' name of an architecture, by EC2's."""
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter's name, the architecture of its image ("amd64", "arm64"), and which types the image is for."""
+class SSMParameter:
+    """A parameter's name, its AMI's architecture ("amd64", "arm64"), and which instance types the AMI is for."""
 
     name: str
     arch: str
     requirements: tuple[AMIRequirement, ...]
 
 
-def parameters(family: families.Family, release: str, version: str) -> tuple[Parameter, ...]:
-    """The parameters for a family's release ("latest", "v20250904") on a Kubernetes version; some may not exist."""
+def ssm_parameters(family: families.Family, release: str, version: str) -> tuple[SSMParameter, ...]:
+    """The parameters of a family's release ("latest", "v20250904") on a Kubernetes version; some may not exist."""
     match family.name:
         case families.AL2023:
             return _al2023(release, version)
@@ -46,14 +46,14 @@ def parameters(family: families.Family, release: str, version: str) -> tuple[Par
         case name if family.os == "windows":
             year = name.removeprefix("Windows")
             image = f"Windows_Server-{year}-English-Core-EKS_Optimized-{version}"
-            return (Parameter(f"/aws/service/ami-windows-latest/{image}/image_id", "amd64", ANY),)
+            return (SSMParameter(f"/aws/service/ami-windows-latest/{image}/image_id", "amd64", ANY),)
         case _:
             return ()
 
 
-def _al2023(release: str, version: str) -> tuple[Parameter, ...]:
+def _al2023(release: str, version: str) -> tuple[SSMParameter, ...]:
     root = f"/aws/service/eks/optimized-ami/{version}/amazon-linux-2023"
-    found = []
+    parameters = []
     for arch, variant, requirements in (
         ("x86_64", "standard", STANDARD),
         ("arm64", "standard", STANDARD),
@@ -64,13 +64,13 @@ def _al2023(release: str, version: str) -> tuple[Parameter, ...]:
         name = "recommended"
         if release != "latest":
             name = f"amazon-eks-node-al2023-{arch}-{variant}-{version}-{release}"
-        found.append(Parameter(f"{root}/{arch}/{variant}/{name}/image_id", ARCHES[arch], requirements))
-    return tuple(found)
+        parameters.append(SSMParameter(f"{root}/{arch}/{variant}/{name}/image_id", ARCHES[arch], requirements))
+    return tuple(parameters)
 
 
-def _al2(release: str, version: str) -> tuple[Parameter, ...]:
+def _al2(release: str, version: str) -> tuple[SSMParameter, ...]:
     root = f"/aws/service/eks/optimized-ami/{version}"
-    found = []
+    parameters = []
     for path, image, requirements in (
         ("amazon-linux-2", "amazon-eks-node", STANDARD),
         ("amazon-linux-2-arm64", "amazon-eks-arm64-node", STANDARD),
@@ -79,14 +79,14 @@ def _al2(release: str, version: str) -> tuple[Parameter, ...]:
     ):
         name = "recommended" if release == "latest" else f"{image}-{version}-{release}"
         arch = "arm64" if path.endswith("arm64") else "amd64"
-        found.append(Parameter(f"{root}/{path}/{name}/image_id", arch, requirements))
-    return tuple(found)
+        parameters.append(SSMParameter(f"{root}/{path}/{name}/image_id", arch, requirements))
+    return tuple(parameters)
 
 
-def _bottlerocket(release: str, version: str) -> tuple[Parameter, ...]:
+def _bottlerocket(release: str, version: str) -> tuple[SSMParameter, ...]:
     name = release.removeprefix("v")
     return tuple(
-        Parameter(
+        SSMParameter(
             f"/aws/service/bottlerocket/aws-k8s-{version}{variant}/{arch}/{name}/image_id", ARCHES[arch], requirements
         )
         for variant, requirements in (("", STANDARD), ("-nvidia", NVIDIA))

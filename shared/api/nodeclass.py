@@ -326,3 +326,21 @@ class EC2NodeClass(Struct):
     def ref(self) -> ObjectRef:
         """The object as the user wrote it."""
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
+
+    @property
+    def al2_follows_version(self) -> bool:
+        """Whether the family AL2 means AL2023 on clusters for which AWS publishes no AL2 images.
+
+        True for classes converted from AWSNodeTemplates, which may be older than the end of AL2.
+        """
+        return self.kind != KIND
+
+    def selector_path(self, terms_field: str, index: int | None = None, key: str = "") -> str:
+        """The path of a selector as the user wrote it: ``spec.subnetSelectorTerms[0].id``, for messages.
+
+        A class converted from an AWSNodeTemplate has one selector in place of terms: ``spec.subnetSelector``.
+        """
+        if self.kind != KIND:
+            return f"spec.{terms_field.removesuffix('Terms')}"
+        position = "" if index is None else f"[{index}]"
+        return f"spec.{terms_field}{position}" + (f".{key}" if key else "")

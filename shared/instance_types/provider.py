@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared import runtime
-from shared.ami_family.families import family_of, is_legacy, node_labels
+from shared.ami_family.families import family_of, node_labels
 from shared.api import labels
 from shared.instance_types import allocatable
 from shared.instance_types.compatibility import ami_for
@@ -54,7 +54,7 @@ def build_instance_types(
         QuantityError: a kubelet setting or volume of the class has an invalid quantity.
     """
     spec = node_class.spec
-    family = family_of(spec, legacy=is_legacy(node_class.kind))
+    family = family_of(node_class)
     settings = kubelet if kubelet is not None else spec.kubelet
     class_labels = {labels.REGION: catalog.region, **node_labels(family)}
     raid = spec.instance_store_policy == RAID0

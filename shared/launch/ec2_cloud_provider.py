@@ -76,10 +76,10 @@ class EC2CloudProvider:
         """
         from shared.instance_types import unavailable_offerings  # noqa: PLC0415 (see the module)
         from shared.launch.fleet.launch import launch  # noqa: PLC0415 (the same)
-        from shared.launch.fleet.rate_limit import Budget  # noqa: PLC0415 (the same)
+        from shared.launch.fleet.rate_limit import RateLimiter  # noqa: PLC0415 (the same)
 
-        budget = Budget(aws.dynamodb(), self.table_name)
-        results = launch(requests, cluster=self._cluster(), now=now, budget=budget)
+        rate_limiter = RateLimiter(aws.dynamodb(), self.table_name)
+        results = launch(requests, cluster=self._cluster(), now=now, rate_limiter=rate_limiter)
         # Each NodeClaim of a call names the call's unavailable offerings; they are written once.
         unavailable = dict.fromkeys(offering for result in results for offering in result.unavailable)
         unavailable_offerings.mark(aws.dynamodb(), self.table_name, unavailable, reason="NoCapacity", now=now)

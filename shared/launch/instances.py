@@ -9,8 +9,8 @@ from botocore.exceptions import ClientError
 
 from shared import aws
 from shared.api import labels
+from shared.aws import error_code
 from shared.cloud_provider import Instance
-from shared.launch.node_class.selector_terms import code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +125,7 @@ def _terminate(batch: list[str]) -> list[str]:
         try:
             aws.ec2().terminate_instances(InstanceIds=batch)
         except ClientError as error:
-            if code(error) not in _NOT_FOUND:
+            if error_code(error) not in _NOT_FOUND:
                 raise
             unknown = set(_ID.findall(error.response["Error"].get("Message", ""))) & set(batch)
             if not unknown:

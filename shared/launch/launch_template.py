@@ -1,6 +1,8 @@
-"""Launch templates: what CreateFleet boots, named by what is in them, so that equal launches share one.
+"""Launch templates: what CreateFleet launches, named by a hash of their data, so that equal launches share one.
 
-A template is never changed. A class that changes gets another name, and the old template is collected later.
+A template is never changed. A class that changes gets another template, and the unused one is deleted later. The
+options of a class in EC2's own form (CPU, placement group, network interfaces, connection tracking) have the keys of
+RequestLaunchTemplateData in camel case. Others are reported by field, because EC2's own error would be less precise.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import base64
 import hashlib
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -16,9 +19,9 @@ from botocore.exceptions import ClientError
 from shared import runtime
 from shared.ami_family.families import GIB
 from shared.api import labels
+from shared.api.duration import DurationError, parse_duration
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
-from shared.launch import launch_template_options
-from shared.launch.node_class.selector_terms import code
+from shared.aws import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,11 +30,11 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import TagTypeDef
 
     from shared.ami_family.families import Family
-    from shared.api.nodeclass import BlockDevice, BlockDeviceMapping, EC2NodeClass
+    from shared.api.nodeclass import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
 
 _HASH_LENGTH = 16
 _ALREADY_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
-_LONGEST_TAG_KEY = 128
+_MAX_TAG_KEY_LENGTH = 128
 _OWN_TAGS = frozenset(
     {
         labels.NODEPOOL,
@@ -43,42 +46,61 @@ _OWN_TAGS = frozenset(
 )
 _OWN_PREFIXES = ("kubernetes.io/cluster/",)
 
+_CPU_OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "coreCount": (int, ()),
+    "threadsPerCore": (int, ()),
+    "amdSevSnp": (str, ("enabled", "disabled")),
+    "nestedVirtualization": (str, ("enabled", "disabled")),
+}
+_PLACEMENT_GROUP: dict[str, tuple[type, tuple[str, ...]]] = {"name": (str, ()), "id": (str, ())}
+_NETWORK_INTERFACE: dict[str, tuple[type, tuple[str, ...]]] = {
+    "networkCardIndex": (int, ()),
+    "deviceIndex": (int, ()),
+    "interfaceType": (str, ("interface", "efa", "efa-only")),
+}
+_EFA_INTERFACE_TYPES = frozenset({"efa", "efa-only"})
+_CONNECTION_TRACKING_TIMEOUTS = ("tcpEstablishedTimeout", "udpStreamTimeout", "udpTimeout")
+
+
+class OptionError(ValueError):
+    """A field of the class that EC2 would reject; the message names it and what is allowed."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Template:
-    """A template's name and its data as EC2 takes it (RequestLaunchTemplateData)."""
+class LaunchTemplate:
+    """The name of a template and its RequestLaunchTemplateData."""
 
     name: str
     data: Mapping[str, Any]
 
 
-def template(
+def launch_template(
     node_class: EC2NodeClass,
     family: Family,
     *,
     cluster: str,
-    image_id: str,
+    ami_id: str,
     user_data: str,
     tags: Mapping[str, str],
     spot: bool,
     reservation_id: str = "",
-    fabric: int = 0,
-) -> Template:
-    """The template of a class with a resolved status.
+    efa_count: int = 0,
+) -> LaunchTemplate:
+    """The launch template of a class with a resolved status.
 
-    With a capacity reservation it launches in that one only; ``fabric`` is how many network cards get an Elastic
-    Fabric Adapter, the first of them as the primary interface.
+    With a capacity reservation, instances are launched into that reservation only. ``efa_count`` network cards get an
+    Elastic Fabric Adapter, the first of them as the primary interface.
 
     Raises:
-        QuantityError: the size of a volume is no quantity.
-        OptionError: the class asks for what EC2 doesn't have.
+        QuantityError: the size of a volume is not a quantity.
+        OptionError: EC2 would reject an option of the class.
     """
     spec, status = node_class.spec, node_class.status
     groups = [group.id for group in status.security_groups]
     metadata = spec.metadata_options
     tagged = ["instance", "volume", "network-interface", *(["spot-instances-request"] if spot else [])]
     data: dict[str, Any] = {
-        "ImageId": image_id,
+        "ImageId": ami_id,
         "UserData": base64.b64encode(user_data.encode()).decode(),
         "BlockDeviceMappings": block_devices(family, spec.block_device_mappings),
         "Monitoring": {"Enabled": spec.detailed_monitoring},
@@ -89,33 +111,36 @@ def template(
             "HttpTokens": metadata.http_tokens,
         },
         "TagSpecifications": [{"ResourceType": resource, "Tags": tag_list(tags)} for resource in tagged],
-        **launch_template_options.fields(spec),
+        **cpu_and_placement(spec),
+        **_capacity_reservation(node_class, reservation_id),
     }
     if status.instance_profile:
         named = "Arn" if status.instance_profile.startswith("arn:") else "Name"
         data["IamInstanceProfile"] = {named: status.instance_profile}
-    if interfaces := launch_template_options.interfaces(
-        spec, groups, public=spec.associate_public_ip_address, fabric=fabric
-    ):
+    if interfaces := network_interfaces(spec, groups, public=spec.associate_public_ip_address, efa_count=efa_count):
         data["NetworkInterfaces"] = interfaces
     else:
         data["SecurityGroupIds"] = groups
-    if reservation_id:
-        data["CapacityReservationSpecification"] = {
-            "CapacityReservationPreference": "capacity-reservations-only",
-            "CapacityReservationTarget": {"CapacityReservationId": reservation_id},
-        }
-    elif spec.capacity_reservation_selector_terms:
-        # What is launched on demand must not use up a reservation that another claim is planned for.
-        data["CapacityReservationSpecification"] = {"CapacityReservationPreference": "none"}
     if not data["BlockDeviceMappings"]:
         del data["BlockDeviceMappings"]
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_HASH_LENGTH]
-    return Template(name=f"tenon-{cluster}-{digest}", data=data)
+    return LaunchTemplate(name=f"tenon-{cluster}-{digest}", data=data)
+
+
+def _capacity_reservation(node_class: EC2NodeClass, reservation_id: str) -> dict[str, Any]:
+    if reservation_id:
+        target = {"CapacityReservationId": reservation_id}
+        preference = "capacity-reservations-only"
+        specification = {"CapacityReservationPreference": preference, "CapacityReservationTarget": target}
+        return {"CapacityReservationSpecification": specification}
+    if node_class.spec.capacity_reservation_selector_terms:
+        # On-demand instances must not use up a reservation that another NodeClaim is planned for.
+        return {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}}
+    return {}
 
 
 def block_devices(family: Family, mappings: Sequence[BlockDeviceMapping]) -> list[dict[str, Any]]:
-    """The class's volumes as EC2 takes them, or the family's default ones: gp3, encrypted, gone with the instance."""
+    """The class's volumes in EC2's form; by default the family's: gp3, encrypted, deleted with the instance."""
     if mappings:
         return [{"DeviceName": m.device_name, **({"Ebs": _ebs(m.ebs)} if m.ebs is not None else {})} for m in mappings]
     return [
@@ -131,7 +156,7 @@ def _ebs(volume: BlockDevice) -> dict[str, Any]:
     size = None
     if volume.volume_size is not None:
         size = -(-parse_quantity(EPHEMERAL_STORAGE, volume.volume_size) // GIB)
-    given = {
+    fields = {
         "DeleteOnTermination": volume.delete_on_termination,
         "Encrypted": volume.encrypted,
         "Iops": volume.iops,
@@ -142,51 +167,160 @@ def _ebs(volume: BlockDevice) -> dict[str, Any]:
         "VolumeSize": size,
         "VolumeType": volume.volume_type or None,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def forbidden_tag(key: str) -> str | None:
-    """Why a class may not set that tag, or None: AWS forbids it, or the cluster needs it for itself."""
+    """Why a class can't set the tag, or None: AWS or Tenon reserves it, or its length is invalid."""
     if key.lower().startswith("aws:"):
-        return f'spec.tags: "{key}" begins with aws:, which AWS keeps for itself'
+        return f'spec.tags: "{key}" begins with aws:, which AWS reserves'
     if key in _OWN_TAGS or key.startswith(_OWN_PREFIXES):
         return f'spec.tags: "{key}" is set by Tenon, which finds its instances by it'
-    if not key or len(key) > _LONGEST_TAG_KEY:
-        return f'spec.tags: "{key[:_LONGEST_TAG_KEY]}" must have 1 to {_LONGEST_TAG_KEY} characters'
+    if not key or len(key) > _MAX_TAG_KEY_LENGTH:
+        return f'spec.tags: "{key[:_MAX_TAG_KEY_LENGTH]}" must have 1 to {_MAX_TAG_KEY_LENGTH} characters'
     return None
 
 
 def tag_list(tags: Mapping[str, str]) -> list[TagTypeDef]:
-    """Tags as EC2 takes them, in order of key."""
+    """Tags in EC2's form, in order of key."""
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
 
 
-def ensure(ec2: EC2Client, wanted: Template, *, cluster: str) -> None:
-    """Make the template unless this process knows that it is there; that it is there already is no error.
+def ensure(ec2: EC2Client, template: LaunchTemplate, *, cluster: str) -> None:
+    """Create the template if it doesn't exist; a warm process remembers the templates that do.
 
     Raises:
-        ClientError: EC2 refused it.
+        ClientError: EC2 rejected it.
     """
-    known = _known()
-    if wanted.name in known:
+    existing = _existing()
+    if template.name in existing:
         return
     tags = {labels.CLUSTER_TAG.format(cluster=cluster): "owned", labels.CLUSTER_NAME_TAG: cluster}
     try:
         ec2.create_launch_template(
-            LaunchTemplateName=wanted.name,
-            LaunchTemplateData=wanted.data,  # type: ignore[arg-type]  # a plain mapping of the same keys
+            LaunchTemplateName=template.name,
+            LaunchTemplateData=template.data,  # type: ignore[arg-type]  # a plain mapping of the same keys
             TagSpecifications=[{"ResourceType": "launch-template", "Tags": tag_list(tags)}],
         )
     except ClientError as error:
-        if code(error) != _ALREADY_EXISTS:
+        if error_code(error) != _ALREADY_EXISTS:
             raise
-    known.add(wanted.name)
+    existing.add(template.name)
 
 
 def forget(names: Sequence[str]) -> None:
-    """Those templates are gone: make them again next time."""
-    _known().difference_update(names)
+    """The templates were deleted: :func:`ensure` creates them again."""
+    _existing().difference_update(names)
 
 
-def _known() -> set[str]:
+def _existing() -> set[str]:
     return runtime.current().cached("launch-templates", set[str])
+
+
+def cpu_and_placement(spec: EC2NodeClassSpec) -> dict[str, Any]:
+    """CpuOptions and Placement, where the class has them.
+
+    Raises:
+        OptionError: a key or value that EC2 doesn't have.
+    """
+    options: dict[str, Any] = {}
+    if spec.cpu_options:
+        options["CpuOptions"] = _checked(spec.cpu_options, _CPU_OPTIONS, "spec.cpuOptions")
+    if spec.placement_group_selector:
+        group = _checked(spec.placement_group_selector, _PLACEMENT_GROUP, "spec.placementGroupSelector")
+        if len(group) != 1:
+            raise OptionError("spec.placementGroupSelector takes either name or id")
+        options["Placement"] = {f"Group{key}": value for key, value in group.items()}
+    return options
+
+
+def network_interfaces(
+    spec: EC2NodeClassSpec, groups: Sequence[str], *, public: bool | None, efa_count: int
+) -> list[dict[str, Any]]:
+    """The network interfaces of the template; empty if EC2's default interface is enough.
+
+    The class's own interfaces take precedence over ``efa_count`` Elastic Fabric Adapters, one a network card. EC2 gives
+    no public address to an instance with several interfaces.
+
+    Raises:
+        OptionError: a key or value that EC2 doesn't have.
+    """
+    interfaces: list[dict[str, Any]] = [
+        {
+            "NetworkCardIndex": 0,
+            "DeviceIndex": i,
+            **_checked(interface, _NETWORK_INTERFACE, f"spec.networkInterfaces[{i}]"),
+        }
+        for i, interface in enumerate(spec.network_interfaces)
+    ]
+    if interfaces:
+        _check_together(interfaces)
+    else:
+        interfaces = [
+            {"NetworkCardIndex": i, "DeviceIndex": int(i > 0), "InterfaceType": "efa"} for i in range(efa_count)
+        ]
+    timeouts = _connection_tracking(spec.connection_tracking)
+    if not interfaces and (public is not None or timeouts):
+        interfaces = [{"DeviceIndex": 0}]
+    if len(interfaces) == 1 and public is not None:
+        interfaces[0]["AssociatePublicIpAddress"] = public
+    tracking = {"ConnectionTrackingSpecification": timeouts} if timeouts else {}
+    return [{**interface, "Groups": list(groups), **tracking} for interface in interfaces]
+
+
+def _check_together(interfaces: Sequence[Mapping[str, Any]]) -> None:
+    """Check what EC2 requires of several interfaces together (RunInstances, and Karpenter's EC2NodeClass)."""
+    positions: set[tuple[int, int]] = set()
+    efa_cards: set[int] = set()
+    for i, interface in enumerate(interfaces):
+        card, device = interface["NetworkCardIndex"], interface["DeviceIndex"]
+        interface_type = interface.get("InterfaceType", "interface")
+        field = f"spec.networkInterfaces[{i}]"
+        if card < 0 or device < 0:
+            raise OptionError(f"{field}: networkCardIndex and deviceIndex must not be negative")
+        if (card, device) in positions:
+            raise OptionError(f"{field}: networkCardIndex {card} with deviceIndex {device} is used twice")
+        if (card, device) == (0, 0) and interface_type == "efa-only":
+            raise OptionError(f'{field}.interfaceType is "efa-only", but the primary interface needs an address')
+        if interface_type in _EFA_INTERFACE_TYPES and card in efa_cards:
+            raise OptionError(f"{field}.interfaceType: network card {card} has an Elastic Fabric Adapter already")
+        positions.add((card, device))
+        if interface_type in _EFA_INTERFACE_TYPES:
+            efa_cards.add(card)
+    if (0, 0) not in positions:
+        raise OptionError("spec.networkInterfaces has none with networkCardIndex 0 and deviceIndex 0, the primary one")
+
+
+def _connection_tracking(spec: Mapping[str, Any] | None) -> dict[str, int]:
+    """Timeouts in seconds; the class may also write them as durations (1h)."""
+    timeouts = {}
+    for key, value in (spec or {}).items():
+        field = f"spec.connectionTracking.{key}"
+        if key not in _CONNECTION_TRACKING_TIMEOUTS:
+            raise OptionError(f"{field} is unknown; known are {', '.join(_CONNECTION_TRACKING_TIMEOUTS)}")
+        try:
+            timeout = timedelta(seconds=value) if isinstance(value, int) else parse_duration(str(value))
+        except DurationError as error:
+            raise OptionError(f"{field}: {error}") from error
+        if timeout is None:
+            raise OptionError(f"{field}: it must be finite")
+        timeouts[_pascal_case(key)] = int(timeout.total_seconds())
+    return timeouts
+
+
+def _checked(
+    options: Mapping[str, Any], known: Mapping[str, tuple[type, tuple[str, ...]]], field: str
+) -> dict[str, Any]:
+    """The options under EC2's keys; ``known`` has the type and the allowed values (empty: any) of each key."""
+    for key, value in options.items():
+        if key not in known:
+            raise OptionError(f"{field}.{key} is unknown; known are {', '.join(known)}")
+        value_type, choices = known[key]
+        if type(value) is not value_type or (choices and value not in choices):
+            allowed = f"one of {', '.join(choices)}" if choices else {int: "an integer", str: "a string"}[value_type]
+            raise OptionError(f'{field}.{key} is "{value}", and must be {allowed}')
+    return {_pascal_case(key): value for key, value in options.items()}
+
+
+def _pascal_case(key: str) -> str:
+    return key[0].upper() + key[1:]

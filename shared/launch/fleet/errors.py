@@ -1,6 +1,6 @@
-"""What EC2's error codes mean for a launch: no capacity, too many calls, gone, or something that a person must mend.
+"""EC2's error codes of CreateFleet: what kind of failure each is, and what to tell the user.
 
-Source of the capacity codes: docs/facts/karpenter.md section 4.
+Source of the capacity codes: docs/facts/karpenter.md, section 4.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shared.cloud_provider import FailureKind
-
 
 CAPACITY = frozenset(
     {
@@ -42,14 +41,14 @@ THROTTLED = frozenset(
         "PriorRequestNotComplete",
     }
 )
-TEMPLATE_GONE = frozenset(
+LAUNCH_TEMPLATE_NOT_FOUND = frozenset(
     {
         "InvalidLaunchTemplateName.NotFoundException",
         "InvalidLaunchTemplateId.NotFound",
         "InvalidLaunchTemplateId.NotFoundException",
     }
 )
-GONE = TEMPLATE_GONE | {
+NOT_FOUND = LAUNCH_TEMPLATE_NOT_FOUND | {
     "InvalidSubnetID.NotFound",
     "InvalidSubnetId.NotFound",
     "InvalidGroup.NotFound",
@@ -57,43 +56,51 @@ GONE = TEMPLATE_GONE | {
     "InvalidAMIID.NotFound",
     "InvalidAMIID.Unavailable",
 }
-"""What the class resolved to a moment ago isn't there any more: look again."""
+"""Something that the node class's status names was deleted: resolve the class again."""
 
-MISMATCH = "IdempotentParameterMismatch"
+IDEMPOTENT_PARAMETER_MISMATCH = "IdempotentParameterMismatch"
 
 DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
 
 
+class CreateFleetError(Exception):
+    """EC2 rejected a whole CreateFleet call, or the rate limit did; ``code`` and ``message`` are EC2's."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
 def kind(code: str) -> FailureKind:
-    """What to do about the error: launch elsewhere, wait, look again, or tell a person."""
+    """The kind of failure, which says what to do next (:class:`shared.cloud_provider.LaunchFailure`)."""
     if code in CAPACITY:
         return "capacity"
     if code in THROTTLED:
         return "throttled"
-    return "gone" if code in GONE else "configuration"
+    return "gone" if code in NOT_FOUND else "configuration"
 
 
-def advice(code: str, message: str) -> str:
-    """One sentence for a person: what EC2 said, and what to change where that is known."""
-    said = message.split(" Encoded authorization failure message", maxsplit=1)[0].strip().rstrip(".") or code
-    if code in DENIED and "iam:PassRole" in said:
-        return f"EC2 denied the launch ({said}): name the node class's role when deploying, by -c nodeRoles=ROLE"
+def user_message(code: str, message: str) -> str:
+    """One sentence for users: EC2's message, and what to change where that is known."""
+    text = message.split(" Encoded authorization failure message", maxsplit=1)[0].strip().rstrip(".") or code
+    if code in DENIED and "iam:PassRole" in text:
+        return f"EC2 denied the launch ({text}): name the node class's role when deploying, by -c nodeRoles=ROLE"
     if code in DENIED:
-        return f"EC2 denied the launch ({said}): the function's role, or a policy above it, lacks that permission"
-    hint = _hint(code, said)
-    return f"{said}: {hint}" if hint else said
+        return f"EC2 denied the launch ({text}): the function's role, or a policy above it, lacks that permission"
+    hint = _hint(code, text)
+    return f"{text}: {hint}" if hint else text
 
 
-def _hint(code: str, said: str) -> str:
-    """What to look at; "" where that isn't known."""
+def _hint(code: str, text: str) -> str:
     if code in {"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"}:
         return "ask for a higher EC2 quota, or allow other instance types"
     if code == "InsufficientFreeAddressesInSubnet":
         return "let spec.subnetSelectorTerms select larger subnets"
-    text = f"{code} {said}".lower()
+    lower = f"{code} {text}".lower()
     hints = (
         ("kms", "check spec.blockDeviceMappings[].ebs.kmsKeyID and the key's policy"),
         ("placement group", "check spec.placementGroupSelector"),
         ("instance profile", "check spec.instanceProfile or spec.role"),
     )
-    return next((hint for word, hint in hints if word in text), "")
+    return next((hint for word, hint in hints if word in lower), "")

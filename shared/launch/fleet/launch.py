@@ -1,15 +1,15 @@
-"""Claims become instances: one CreateFleet call for all claims of a launch group, and its instances dealt back to them.
+"""Launches NodeClaims: one CreateFleet call for all NodeClaims of a launch group.
 
-Everything here can die after any call and be run again. The call's ClientToken follows from the group, so EC2 answers a
-replay with the instances it launched before. If the replay asks for something else (prices moved, or some claims are
-done already), EC2 says so, and the instances are found by the group's tag instead. An instance belongs to the claim
-that its ``karpenter.sh/nodeclaim`` tag names.
+A run can die after any call, and the next run repeats it. The call's ClientToken follows from the group, so EC2 answers
+a repeated call with the instances that it launched before. If the repeated request differs (prices changed, or some
+NodeClaims have their instance), EC2 answers IdempotentParameterMismatch, and the instances are listed by the group's
+tag.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -19,14 +19,15 @@ from shared import aws, runtime
 from shared.ami_family.bootstrap import UserDataError
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason, condition
-from shared.api.nodeclass import ResolvedAMI
-from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
-from shared.launch import instances
-from shared.launch import launch_template as templates
+from shared.aws import error_code
+from shared.launch import instances, launch_template
 from shared.launch.fleet import errors
-from shared.launch.fleet.overrides import Choice, Plan, offering_labels, plan
-from shared.launch.fleet.request import Asking
-from shared.launch.fleet.response import Answer, Refusal, key, read
+from shared.launch.fleet.assignment import assign_existing, assign_response, failure
+from shared.launch.fleet.errors import IDEMPOTENT_PARAMETER_MISMATCH, CreateFleetError
+from shared.launch.fleet.insufficient_capacity import capacity_failures, is_plan_exhausted, with_retried
+from shared.launch.fleet.overrides import plan_fleet
+from shared.launch.fleet.request import FleetRequest
+from shared.launch.fleet.response import FleetError, FleetResponse, read_response
 from shared.launch.node_class import subnets
 
 if TYPE_CHECKING:
@@ -34,17 +35,18 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodeclass import EC2NodeClass
-    from shared.cloud_provider import FailureKind, Instance, LaunchRequest, LaunchResult
+    from shared.cloud_provider import LaunchRequest, LaunchResult
     from shared.cluster.connect import ClusterInfo
     from shared.instance_types.instance_type import OfferingKey
-    from shared.launch.fleet.rate_limit import Budget
-    from shared.launch.fleet.request import Boot
+    from shared.launch.fleet.overrides import FleetPlan
+    from shared.launch.fleet.rate_limit import RateLimiter
+    from shared.launch.fleet.request import TemplateKey
+    from shared.launch.launch_template import LaunchTemplate
+    from shared.launch.node_class.subnets import Subnet
 
-
-_TOKENS = 4
-PATIENCE = timedelta(seconds=10)
-"""How long launches wait for the call budget in one run: twenty calls beyond its burst. The rest waits in the queue."""
+RATE_LIMIT_WAIT_TIMEOUT = timedelta(seconds=10)
+"""How long the launches of one run wait for the rate limit: twenty calls beyond its burst. The rest is retried."""
+_MAX_CLIENT_TOKENS = 4
 
 
 def launch(
@@ -52,127 +54,110 @@ def launch(
     *,
     cluster: ClusterInfo,
     now: datetime,
-    budget: Budget | None = None,
+    rate_limiter: RateLimiter | None = None,
 ) -> tuple[LaunchResult, ...]:
-    """Launch the claims: one answer each, in the order of the requests. Makes at most one CreateFleet call a group.
+    """Launch the NodeClaims: one result each, in the order of the requests, by one CreateFleet call for each group.
 
-    More calls are made only where a template is gone, where EC2 says that a replay differs from the first try, or
-    where there is no capacity of one kind (reserved, spot) and the claims allow the next: one call for each kind then.
-    ``budget`` is asked before each call, and waited for until :data:`PATIENCE` after ``now``; claims that it has no
-    call for are *throttled*. Without it, no call is counted.
+    More calls follow only if a launch template was deleted, if EC2 answers that a repeated request differs, or if a
+    capacity type (reserved, spot) has no capacity and the NodeClaims allow the next one: one call for each type then.
+    Each call waits for the ``rate_limiter`` until :data:`RATE_LIMIT_WAIT_TIMEOUT` after ``now``; NodeClaims without a
+    call by then fail as *throttled*. Without a rate limiter calls are not limited.
     """
     groups: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
     for request in requests:
-        groups[_group_of(request.claim)].append(request)
-    promised: Counter[str] = Counter()
+        groups[_group_name(request.claim)].append(request)
+    reserved_addresses: Counter[str] = Counter()
     results: dict[str, LaunchResult] = {}
     for name, members in groups.items():
-        group = _Group(
-            name, tuple(sorted(members, key=lambda r: r.claim.metadata.uid)), cluster, promised, budget, now + PATIENCE
+        sorted_members = tuple(sorted(members, key=lambda r: r.claim.metadata.uid))
+        claims = [r.claim for r in sorted_members]
+        node_class = sorted_members[0].node_class
+        group = _LaunchGroup(
+            requests=sorted_members,
+            fleet_request=FleetRequest(group=name, cluster=cluster, node_class=node_class, claims=claims),
+            reserved_addresses=reserved_addresses,
+            rate_limiter=rate_limiter,
+            deadline=now + RATE_LIMIT_WAIT_TIMEOUT,
         )
         results |= {result.claim_name: result for result in group.launch()}
     return tuple(results[r.claim.name] for r in requests)
 
 
-def _group_of(claim: NodeClaim) -> str:
+def _group_name(claim: NodeClaim) -> str:
     return claim.metadata.annotations.get(labels.LAUNCH_GROUP) or claim.metadata.uid or claim.name
 
 
-class _RefusedError(Exception):
-    """EC2 refused a whole call, or our budget did; carries its code and what it said."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
 @dataclass
-class _Group:
-    """Claims that ask for the same, and how they get it."""
+class _LaunchGroup:
+    """NodeClaims with the same requirements, in order of uid. ``reserved_addresses`` are by subnet id, of the run."""
 
-    name: str
     requests: tuple[LaunchRequest, ...]
-    cluster: ClusterInfo
-    promised: Counter[str]
-    budget: Budget | None
+    fleet_request: FleetRequest
+    reserved_addresses: Counter[str]
+    rate_limiter: RateLimiter | None
     deadline: datetime
-    wanted: Plan | None = None
-    """What is asked for, once it is known."""
-
-    @property
-    def first(self) -> LaunchRequest:
-        return self.requests[0]
-
-    @property
-    def node_class(self) -> EC2NodeClass:
-        return self.first.node_class
-
-    @property
-    def _asking(self) -> Asking:
-        claims = [r.claim for r in self.requests]
-        return Asking(group=self.name, cluster=self.cluster, node_class=self.node_class, claims=claims)
+    plan: FleetPlan | None = None
 
     def launch(self) -> list[LaunchResult]:
         try:
             return self._launch()
-        except _RefusedError as error:
-            return self._all_failed(error.code, error.message, self.requests)
+        except CreateFleetError as error:
+            return self._failures(error.code, error.message, self.requests)
         except UserDataError as error:
-            return self._all_failed(EventReason("InvalidUserData"), str(error), self.requests)
+            return self._failures(EventReason("InvalidUserData"), str(error), self.requests)
         except ClientError as error:
-            return self._all_failed(_code(error), error.response["Error"].get("Message", ""), self.requests)
+            return self._failures(error_code(error), error.response["Error"].get("Message", ""), self.requests)
         except BotoCoreError as error:
-            return [self._failed(r.claim, "throttled", "Unreachable", str(error)) for r in self.requests]
+            return [failure(r.claim, "throttled", "Unreachable", str(error)) for r in self.requests]
 
     def _launch(self) -> list[LaunchResult]:
-        status = self.node_class.status
-        best = subnets.best(subnets.refreshed(aws.ec2(), status.subnets), self.promised)
-        types, requirements = self.first.instance_types, self.first.claim.spec.requirements
-        wanted = plan(types, requirements, images=status.amis, subnets=best)
-        self.wanted = wanted
-        if wanted is None or self._failed_before():
-            return self._recover(wanted, again=self._minute)
+        status = self.fleet_request.node_class.status
+        by_zone = subnets.best(subnets.refreshed(aws.ec2(), status.subnets), self.reserved_addresses)
+        plan = self.plan = self._plan(by_zone)
+        if plan is None or self._has_failed_before():
+            return self._launch_missing(plan, attempt=self._minute)
         try:
-            answer = self._create(wanted, [r.claim for r in self.requests], step="first")
-        except _RefusedError as error:
-            if error.code != errors.MISMATCH:
+            response = self._create(plan, self.requests, step="first")
+        except CreateFleetError as error:
+            if error.code != IDEMPOTENT_PARAMETER_MISMATCH:
                 raise
-            return self._recover(wanted)
-        if answer.transient:
-            # EC2 keeps this answer for the token, so asking with it again would never launch anything.
-            return self._recover(wanted, again=self._minute)
-        results = self._deal(wanted, answer, self.requests)
-        tried: Plan | None = wanted
-        while tried is not None and _without(results, tried):
-            later = plan(types, requirements, images=status.amis, subnets=best, after=tried.capacity_type)
-            results = self._fall_back(later, results, tried.capacity_type) if later is not None else results
-            tried = later
+            return self._launch_missing(plan)
+        if response.throttled:
+            # EC2 repeats this response for the token, so the token would never launch anything.
+            return self._launch_missing(plan, attempt=self._minute)
+        results = assign_response(self.fleet_request, plan, response, self.requests)
+        while is_plan_exhausted(results, plan):
+            next_plan = self._plan(by_zone, after=plan.capacity_type)
+            if next_plan is None:
+                break
+            results = self._retry(next_plan, results, plan.capacity_type)
+            plan = next_plan
         return results
 
-    def _fall_back(self, wanted: Plan, results: list[LaunchResult], tried: str) -> list[LaunchResult]:
-        """Ask for the claims that got nothing once more, by the next capacity type that they allow.
+    def _plan(self, by_zone: Mapping[str, Subnet], *, after: str = "") -> FleetPlan | None:
+        first = self.requests[0]
+        return plan_fleet(
+            first.instance_types,
+            first.claim.spec.requirements,
+            amis=self.fleet_request.node_class.status.amis,
+            subnets=by_zone,
+            after=after,
+        )
 
-        All their types had none in any zone, so planning again would only find dearer ones of the same kind.
-        """
-        lacking = {r.claim_name: r for r in results if isinstance(r, LaunchFailure) and r.kind == "capacity"}
-        requests = [r for r in self.requests if r.claim.name in lacking]
-        uids = ",".join(r.claim.metadata.uid for r in requests)
+    def _retry(self, plan: FleetPlan, results: list[LaunchResult], exhausted: str) -> list[LaunchResult]:
+        """Launch the NodeClaims that failed for lack of capacity by the plan of the next capacity type."""
+        failed = capacity_failures(results)
+        requests = [r for r in self.requests if r.claim.name in failed]
         try:
-            answer = self._create(wanted, [r.claim for r in requests], step=f"{uids}/instead of {tried}")
-        except _RefusedError as error:
-            # Nothing is lost: either the instances are there, or the claims' pods are planned again.
-            return self._recover(wanted) if error.code == errors.MISMATCH else results
-        again = {r.claim_name: r for r in self._deal(wanted, answer, requests)}
-        return [
-            replace(new, unavailable=tuple(sorted({*new.unavailable, *lacking[new.claim_name].unavailable})))
-            if (new := again.get(old.claim_name)) is not None
-            else old
-            for old in results
-        ]
+            response = self._create(plan, requests, step=f"{_uids(requests)}/instead of {exhausted}")
+        except CreateFleetError as error:
+            # Nothing is lost: either the instances exist, or the pods of the NodeClaims are scheduled again.
+            return self._launch_missing(plan) if error.code == IDEMPOTENT_PARAMETER_MISMATCH else results
+        retried = assign_response(self.fleet_request, plan, response, requests)
+        return with_retried(results, {r.claim_name: r for r in retried})
 
-    def _failed_before(self) -> bool:
-        """Whether a person was told to mend something: EC2 would repeat that answer for the same token."""
+    def _has_failed_before(self) -> bool:
+        """Whether a launch failed and a user was to change something: EC2 repeats the response for the same token."""
         conditions = [condition(r.claim.status.conditions, nodeclaim.LAUNCHED) for r in self.requests]
         return any(c is not None and c.status == "False" for c in conditions)
 
@@ -180,187 +165,87 @@ class _Group:
     def _minute(self) -> str:
         return f"{self.deadline:%Y-%m-%dT%H:%M}"
 
-    def _recover(self, wanted: Plan | None, *, again: str = "") -> list[LaunchResult]:
-        """The group may have been launched before: deal what is there by its tag, and launch only what is missing.
+    def _launch_missing(self, plan: FleetPlan | None, *, attempt: str = "") -> list[LaunchResult]:
+        """Assign the instances with the group's tag, and launch those that are missing.
 
-        ``again`` makes the tokens of a later try differ from those of an earlier one, whose answers EC2 repeats.
+        ``attempt`` makes the tokens differ from those of an earlier attempt, whose responses EC2 repeats.
         """
-        found = instances.list_by_launch_group(self.cluster.name, [self.name])
-        by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in found if labels.NODECLAIM_TAG in i.tags}
-        free = [i for i in found if labels.NODECLAIM_TAG not in i.tags]
+        existing = instances.list_by_launch_group(self.fleet_request.cluster.name, [self.fleet_request.group])
+        by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in existing if labels.NODECLAIM_TAG in i.tags}
+        unassigned = [i for i in existing if labels.NODECLAIM_TAG not in i.tags]
         results: list[LaunchResult] = []
         missing: list[LaunchRequest] = []
         for request in self.requests:
-            instance = by_claim.get(request.claim.name) or (free.pop(0) if free else None)
+            instance = by_claim.get(request.claim.name) or (unassigned.pop(0) if unassigned else None)
             if instance is None:
                 missing.append(request)
             else:
-                results.append(self._take(request, instance))
+                results.append(assign_existing(self.fleet_request, request, instance))
         if not missing:
             return results
-        if wanted is None:
-            text = "no instance type that the claim may be has an available offering in a zone of the class's subnets"
-            return results + [
-                self._failed(r.claim, "capacity", EventReason("NoCompatibleOffering"), text) for r in missing
-            ]
+        if plan is None:
+            message = "no instance type that the NodeClaim allows has an available offering in a zone of its subnets"
+            reason = EventReason("NoCompatibleOffering")
+            return results + [failure(r.claim, "capacity", reason, message) for r in missing]
         try:
-            return results + self._deal(wanted, self._create_missing(wanted, missing, again), missing)
-        except _RefusedError as error:
-            return results + self._all_failed(error.code, error.message, missing)
+            response = self._create_missing(plan, missing, attempt)
+            return results + assign_response(self.fleet_request, plan, response, missing)
+        except CreateFleetError as error:
+            return results + self._failures(error.code, error.message, missing)
 
-    def _create_missing(self, wanted: Plan, missing: Sequence[LaunchRequest], again: str) -> Answer:
-        """As many as are missing. A token that was used before launched nothing that is still there: take the next."""
-        uids = ",".join(r.claim.metadata.uid for r in missing)
-        for attempt in range(_TOKENS):
+    def _create_missing(self, plan: FleetPlan, missing: Sequence[LaunchRequest], attempt: str) -> FleetResponse:
+        """One call for the missing instances. If a token was used, its instances are gone: the next one is used."""
+        for number in range(_MAX_CLIENT_TOKENS):
             try:
-                return self._create(wanted, [r.claim for r in missing], step=f"{uids}/{again}/{attempt}")
-            except _RefusedError as error:
-                if error.code != errors.MISMATCH:
+                return self._create(plan, missing, step=f"{_uids(missing)}/{attempt}/{number}")
+            except CreateFleetError as error:
+                if error.code != IDEMPOTENT_PARAMETER_MISMATCH:
                     raise
-        raise _RefusedError("PriorRequestNotComplete", "the claim was asked for in several ways just now")
+        raise CreateFleetError("PriorRequestNotComplete", "the NodeClaim was requested in several ways just now")
 
-    def _create(self, wanted: Plan, claims: Sequence[NodeClaim], *, step: str) -> Answer:
-        for subnet_id, count in self._promises(wanted, len(claims)).items():
-            self.promised[subnet_id] += count
-        made = self._asking.templates(wanted)
-        answer = self._try(wanted, claims, made, step)
-        if answer.template_gone:
-            templates.forget([t.name for t in made.values()])
-            made = self._asking.templates(wanted)
-            answer = self._try(wanted, claims, made, f"{step}/template made again")
-        return answer
+    def _create(self, plan: FleetPlan, requests: Sequence[LaunchRequest], *, step: str) -> FleetResponse:
+        """One CreateFleet call, and another if a launch template was deleted.
 
-    def _promises(self, wanted: Plan, count: int) -> dict[str, int]:
-        return dict.fromkeys((choice.subnet.id for choice in wanted.choices), count)
+        Raises:
+            CreateFleetError: EC2 rejected the call, or the rate limit did.
+        """
+        for subnet_id in {override.subnet.id for override in plan.overrides}:
+            self.reserved_addresses[subnet_id] += len(requests)
+        claims = [r.claim for r in requests]
+        templates = self.fleet_request.launch_templates(plan)
+        response = self._call(plan, claims, templates, step)
+        if response.launch_template_not_found:
+            launch_template.forget([t.name for t in templates.values()])
+            templates = self.fleet_request.launch_templates(plan)
+            response = self._call(plan, claims, templates, f"{step}/template made again")
+        return response
 
-    def _try(
-        self, wanted: Plan, claims: Sequence[NodeClaim], made: Mapping[Boot, templates.Template], step: str
-    ) -> Answer:
-        if self.budget is not None and not self._may_call(self.budget):
-            raise _RefusedError("RequestLimitExceeded", "the cluster's own budget for CreateFleet calls is spent")
+    def _call(
+        self, plan: FleetPlan, claims: Sequence[NodeClaim], templates: Mapping[TemplateKey, LaunchTemplate], step: str
+    ) -> FleetResponse:
+        current = runtime.current()
+        if self.rate_limiter and not self.rate_limiter.acquire(self.deadline, now=current.now, sleep=current.sleep):
+            raise CreateFleetError("RequestLimitExceeded", "the cluster's own rate limit of CreateFleet is reached")
         try:
-            answer = aws.ec2_without_retries().create_fleet(**self._asking.call(wanted, claims, made, step=step))
+            parameters = self.fleet_request.parameters(plan, claims, templates, step=step)
+            response = aws.ec2_without_retries().create_fleet(**parameters)
         except ClientError as error:
-            if _code(error) in errors.TEMPLATE_GONE:
-                return Answer(refusals=(Refusal(_code(error), str(error)),))
-            if self.budget is not None and errors.kind(_code(error)) == "throttled":
-                self.budget.refused(now=runtime.current().now())
-            raise _RefusedError(_code(error), error.response["Error"].get("Message", "")) from error
-        return read(answer, wanted)
+            code = error_code(error)
+            if code in errors.LAUNCH_TEMPLATE_NOT_FOUND:
+                return FleetResponse(errors=(FleetError(code, str(error)),))
+            if self.rate_limiter is not None and errors.kind(code) == "throttled":
+                self.rate_limiter.throttled(now=runtime.current().now())
+            raise CreateFleetError(code, error.response["Error"].get("Message", "")) from error
+        return read_response(response, plan)
 
-    def _may_call(self, budget: Budget) -> bool:
-        process = runtime.current()
-        return budget.take_by(self.deadline, now=process.now, sleep=process.sleep)
-
-    def _deal(self, wanted: Plan, answer: Answer, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
-        """Instances in order of id to claims in order of uid; claims beyond them failed."""
-        lacking = answer.lacking
-        results: list[LaunchResult] = []
-        dealt = sorted(answer.launched, key=lambda pair: pair[0])[: len(requests)]
-        single = len(requests) == 1
-        for request, (instance_id, choice) in zip(requests, dealt, strict=False):
-            result = self._hand_over(request, instance_id, choice, choice.image.id, tagged=single)
-            results.append(replace(result, unavailable=lacking) if isinstance(result, LaunchedInstance) else result)
-        return results + [self._unfilled(r.claim, answer, wanted, lacking) for r in requests[len(dealt) :]]
-
-    def _take(self, request: LaunchRequest, instance: Instance) -> LaunchResult:
-        """Deal an instance that was found by its tags."""
-        choice = _choice_of(request, instance)
-        if choice is None:
-            return self._failed(
-                request.claim,
-                "gone",
-                EventReason("InstanceTypeUnknown"),
-                f"instance {instance.id} is a {instance.type} in {instance.zone}, which the claim can't be",
-            )
-        tagged = instance.tags.get(labels.NODECLAIM_TAG) == request.claim.name
-        return self._hand_over(request, instance.id, choice, instance.image_id, tagged=tagged)
-
-    def _hand_over(
-        self, request: LaunchRequest, instance_id: str, choice: Choice, image_id: str, *, tagged: bool
-    ) -> LaunchResult:
-        if not tagged:
-            try:
-                tags = templates.tag_list(self._asking.dealt_tags(request.claim))
-                aws.ec2().create_tags(Resources=[instance_id], Tags=tags)
-            except ClientError as error:
-                message = f"instance {instance_id} can't be tagged: {error.response['Error'].get('Message', '')}"
-                kind = errors.kind(_code(error))
-                return self._failed(request.claim, "throttled" if kind == "capacity" else kind, _code(error), message)
-        offering, instance_type = choice.offering, choice.instance_type
-        return LaunchedInstance(
-            claim_name=request.claim.name,
-            instance_id=instance_id,
-            provider_id=provider_id(offering.zone, instance_id),
-            instance_type=instance_type.name,
-            zone=offering.zone,
-            capacity_type=offering.capacity_type,
-            image_id=image_id,
-            price=offering.price,
-            capacity=dict(instance_type.capacity),
-            allocatable=dict(instance_type.allocatable),
-            labels=offering_labels(instance_type, offering),
-        )
-
-    def _unfilled(
-        self, claim: NodeClaim, answer: Answer, wanted: Plan, lacking: tuple[OfferingKey, ...]
-    ) -> LaunchFailure:
-        """Why the call filled fewer than asked: the first error that is not about capacity, else capacity."""
-        for refused in answer.refusals:
-            if (kind := errors.kind(refused.code)) != "capacity":
-                return self._failed(claim, kind, refused.code, errors.advice(refused.code, refused.message))
-        if not answer.launched and not lacking:
-            lacking = tuple(sorted({key(c) for c in wanted.choices}))
-        refused = answer.refusals[0] if answer.refusals else Refusal("UnfulfillableCapacity", "")
-        said = f": {errors.advice(refused.code, refused.message)}" if refused.message else ""
-        text = f"EC2 has no {wanted.capacity_type} capacity for {_some(lacking)}{said}"
-        return self._failed(claim, "capacity", refused.code, text, lacking)
-
-    def _all_failed(self, code: str, message: str, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
+    def _failures(self, code: str, message: str, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
         kind = errors.kind(code)
-        lacking: tuple[OfferingKey, ...] = ()
-        if kind == "capacity" and self.wanted is not None:
-            lacking = tuple(sorted({key(choice) for choice in self.wanted.choices}))
-        return [self._failed(r.claim, kind, code, errors.advice(code, message), lacking) for r in requests]
-
-    @staticmethod
-    def _failed(
-        claim: NodeClaim, kind: FailureKind, reason: str, message: str, unavailable: tuple[OfferingKey, ...] = ()
-    ) -> LaunchFailure:
-        plain = "".join(c for c in reason.rpartition(".")[2] if c.isalnum()) or EventReason("LaunchFailed")
-        return LaunchFailure(claim_name=claim.name, kind=kind, reason=plain, message=message, unavailable=unavailable)
+        unavailable: tuple[OfferingKey, ...] = ()
+        if kind == "capacity" and self.plan is not None:
+            unavailable = self.plan.offering_keys
+        text = errors.user_message(code, message)
+        return [failure(r.claim, kind, code, text, unavailable) for r in requests]
 
 
-def _without(results: Sequence[LaunchResult], tried: Plan) -> bool:
-    """Whether claims got nothing, and every offering that was asked for is shown to have no capacity."""
-    shown = {o for r in results if isinstance(r, LaunchFailure) and r.kind == "capacity" for o in r.unavailable}
-    return bool(shown) and shown >= {key(choice) for choice in tried.choices}
-
-
-def _code(error: ClientError) -> str:
-    return error.response.get("Error", {}).get("Code", "")
-
-
-def _some(keys: Sequence[OfferingKey]) -> str:
-    shown = [f"{instance_type} in {zone}" for _, instance_type, zone in keys[:3]]
-    return ", ".join(shown) + (f" and {len(keys) - len(shown)} more" if len(keys) > len(shown) else "")
-
-
-def _choice_of(request: LaunchRequest, instance: Instance) -> Choice | None:
-    """The type and offering of an instance, as the request knows them.
-
-    An open capacity reservation may have taken in an on-demand instance, so the capacity type is only a preference.
-    """
-    known = [
-        (t, o)
-        for t in request.instance_types
-        for o in t.offerings
-        if t.name == instance.type and o.zone == instance.zone
-    ]
-    if not known:
-        return None
-    instance_type, offering = min(known, key=lambda pair: pair[1].capacity_type != instance.capacity_type)
-    images = request.node_class.status.amis
-    image = next((i for i in images if i.id == instance.image_id), ResolvedAMI(id=instance.image_id))
-    subnet = subnets.Subnet(instance.subnet_id, instance.zone, "", 0)
-    return Choice(instance_type=instance_type, offering=offering, subnet=subnet, image=image)
+def _uids(requests: Sequence[LaunchRequest]) -> str:
+    return ",".join(r.claim.metadata.uid for r in requests)

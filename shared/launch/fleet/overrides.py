@@ -1,7 +1,7 @@
-"""What to ask CreateFleet for: the capacity type, the instance types and the subnet of each zone.
+"""The overrides of a CreateFleet call: the instance types and, for each zone, the subnet that EC2 may choose from.
 
-Pure. The rules are Karpenter's (docs/facts/karpenter.md section 4); they hold for the claims of one group together,
-because these ask for the same.
+Pure. The rules are Karpenter's (docs/facts/karpenter.md, section 4). They hold for all NodeClaims of a launch group,
+because these have the same requirements.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels
 from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
 from shared.instance_types.compatibility import ami_for, meets
+from shared.launch.fleet.capacity_types import LAUNCH_ORDER, launch_order
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 
 if TYPE_CHECKING:
@@ -19,70 +20,75 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import NodeSelectorRequirement
     from shared.api.nodeclass import ResolvedAMI
-    from shared.instance_types.instance_type import InstanceType, Offering
+    from shared.instance_types.instance_type import InstanceType, Offering, OfferingKey
     from shared.launch.node_class.subnets import Subnet
 
-CAPACITY_TYPES = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
-"""In the order in which they are tried."""
-
-_EXOTIC = frozenset({*GPU_RESOURCES.values(), NEURON})
+_EXOTIC_RESOURCES = frozenset({*GPU_RESOURCES.values(), NEURON})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """A type in a zone: one override of the CreateFleet call."""
+class Override:
+    """An instance type in a zone, with the subnet and the AMI that it would be launched with."""
 
     instance_type: InstanceType
     offering: Offering
     subnet: Subnet
-    image: ResolvedAMI
+    ami: ResolvedAMI
+
+    @property
+    def offering_key(self) -> OfferingKey:
+        """The offering as unavailable offerings are stored."""
+        return (self.offering.capacity_type, self.instance_type.name, self.offering.zone)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """One CreateFleet call's choices, cheapest first, all of one capacity type."""
+class FleetPlan:
+    """The overrides of one CreateFleet call, cheapest first, all of one capacity type."""
 
     capacity_type: str
-    choices: tuple[Choice, ...]
+    overrides: tuple[Override, ...]
+
+    @property
+    def offering_keys(self) -> tuple[OfferingKey, ...]:
+        """Every offering of the plan, sorted."""
+        return tuple(sorted({override.offering_key for override in self.overrides}))
 
 
-def plan(
+def plan_fleet(
     instance_types: Sequence[InstanceType],
     requirements: Sequence[NodeSelectorRequirement],
     *,
-    images: Sequence[ResolvedAMI],
+    amis: Sequence[ResolvedAMI],
     subnets: Mapping[str, Subnet],
     after: str = "",
-) -> Plan | None:
-    """The choices for claims with those requirements; ``subnets`` is the best one of each zone.
+) -> FleetPlan | None:
+    """The overrides for NodeClaims with those requirements; ``subnets`` has one subnet for each zone.
 
-    ``after``: only capacity types that are tried after that one.
-
-    None if nothing that is available meets the requirements.
+    The first capacity type with an available offering is used, of those tried after ``after``. Spot offerings that
+    cost more than the cheapest on-demand offering are left out. None if no available offering meets the requirements.
     """
-    pairs = [
-        Choice(instance_type=t, offering=o, subnet=subnets[o.zone], image=image)
+    overrides = [
+        Override(instance_type=t, offering=o, subnet=subnets[o.zone], ami=ami)
         for t in instance_types
-        if (image := ami_for(t.labels, images)) is not None
+        if (ami := ami_for(t.labels, amis)) is not None
         for o in t.offerings
         if o.available and o.zone in subnets and meets(offering_labels(t, o), requirements)
     ]
-    pairs = _plain(pairs) if all(r.min_values is None for r in requirements) else pairs
-    by_capacity_type = {c: [p for p in pairs if p.offering.capacity_type == c] for c in CAPACITY_TYPES}
-    on_demand = [p.offering.price for p in by_capacity_type[labels.ON_DEMAND]]
-    if on_demand:
-        cheapest = min(on_demand)
+    if all(r.min_values is None for r in requirements):
+        overrides = _without_exotic(overrides)
+    by_capacity_type = {c: [p for p in overrides if p.offering.capacity_type == c] for c in LAUNCH_ORDER}
+    if on_demand := by_capacity_type[labels.ON_DEMAND]:
+        cheapest = min(p.offering.price for p in on_demand)
         spot = by_capacity_type[labels.SPOT]
         by_capacity_type[labels.SPOT] = [p for p in spot if p.offering.price <= cheapest]
-    left = CAPACITY_TYPES[CAPACITY_TYPES.index(after) + 1 :] if after else CAPACITY_TYPES
-    for capacity_type in left:
-        if found := by_capacity_type[capacity_type]:
-            return Plan(capacity_type=capacity_type, choices=_cheapest(found))
+    for capacity_type in launch_order(after=after):
+        if by_capacity_type[capacity_type]:
+            return FleetPlan(capacity_type=capacity_type, overrides=_cheapest(by_capacity_type[capacity_type]))
     return None
 
 
 def offering_labels(instance_type: InstanceType, offering: Offering) -> dict[str, str]:
-    """The labels of a node of the type bought so."""
+    """The labels of a node of that type and offering."""
     return {
         **instance_type.labels,
         labels.ZONE: offering.zone,
@@ -91,21 +97,21 @@ def offering_labels(instance_type: InstanceType, offering: Offering) -> dict[str
     }
 
 
-def _plain(pairs: list[Choice]) -> list[Choice]:
-    """Without bare metal and accelerators, unless nothing else is left: they are asked for then."""
-    plain = [p for p in pairs if not is_exotic(p.instance_type)]
-    return plain or pairs
-
-
 def is_exotic(instance_type: InstanceType) -> bool:
-    """Whether the type costs more for something that no plain pod uses."""
-    return "metal" in instance_type.name or any(instance_type.capacity.get(r) for r in _EXOTIC)
+    """Whether the type is bare metal or has accelerators."""
+    return "metal" in instance_type.name or any(instance_type.capacity.get(r) for r in _EXOTIC_RESOURCES)
 
 
-def _cheapest(pairs: Iterable[Choice]) -> tuple[Choice, ...]:
-    ordered = sorted(pairs, key=lambda p: (p.offering.price, p.instance_type.name, p.offering.zone))
-    types = list(dict.fromkeys(p.instance_type.name for p in ordered))[:MAX_INSTANCE_TYPES]
-    kept = frozenset(types)
-    # EC2 takes a type in a zone once, so of several capacity reservations for it only the first can be asked for.
-    pools = {(p.instance_type.name, p.offering.zone): p for p in reversed(ordered) if p.instance_type.name in kept}
-    return tuple(p for p in ordered if pools.get((p.instance_type.name, p.offering.zone)) is p)
+def _without_exotic(overrides: list[Override]) -> list[Override]:
+    """The overrides without exotic types, unless the requirements leave no others."""
+    generic = [p for p in overrides if not is_exotic(p.instance_type)]
+    return generic or overrides
+
+
+def _cheapest(overrides: Iterable[Override]) -> tuple[Override, ...]:
+    """The overrides of the cheapest instance types, as many types as Karpenter sends, cheapest first."""
+    ordered = sorted(overrides, key=lambda p: (p.offering.price, p.instance_type.name, p.offering.zone))
+    names = frozenset(list(dict.fromkeys(p.instance_type.name for p in ordered))[:MAX_INSTANCE_TYPES])
+    # EC2 takes a type in a zone once, so of several capacity reservations for it only the first can be used.
+    first = {(p.instance_type.name, p.offering.zone): p for p in reversed(ordered) if p.instance_type.name in names}
+    return tuple(p for p in ordered if first.get((p.instance_type.name, p.offering.zone)) is p)

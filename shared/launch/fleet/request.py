@@ -1,6 +1,6 @@
-"""How a group of claims is asked for: its launch templates, its tags, and the CreateFleet call itself.
+"""The CreateFleet request of a launch group: its launch templates, its tags, and the parameters of the call.
 
-Nothing in a template is of one claim; what tells the claims of a group apart is dealt out afterwards.
+A launch template holds nothing that belongs to one NodeClaim. The tags of each NodeClaim are set after the launch.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from shared import aws
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
-from shared.ami_family.families import family_of, is_legacy
+from shared.ami_family.families import family_of
 from shared.ami_family.user_data import render
 from shared.api import labels
 from shared.instance_types.allocatable import EFA
 from shared.instance_types.offerings import RESERVATION_ID
-from shared.launch import launch_template as templates
+from shared.instance_types.provider import RAID0
+from shared.launch import launch_template
+from shared.launch.fleet.allocation_strategy import allocation_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,108 +26,111 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.cluster.connect import ClusterInfo
-    from shared.launch.fleet.overrides import Choice, Plan
-    from shared.launch.launch_template import Template
+    from shared.launch.fleet.overrides import FleetPlan, Override
+    from shared.launch.launch_template import LaunchTemplate
 
-RAID0 = "RAID0"
-_TOKEN_LENGTH = 40
+_CLIENT_TOKEN_LENGTH = 40
 
-Boot = tuple[str, str, int]
-"""What an instance boots with: its image, the capacity reservation it runs in ("" for none), and how many EFAs."""
+TemplateKey = tuple[str, str, int]
+"""What overrides of one launch template share: AMI id, capacity reservation id ("" for none), number of EFAs."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asking:
-    """A launch group, its class, and its claims in order of uid."""
+class FleetRequest:
+    """A launch group, its node class, and its NodeClaims in order of uid."""
 
     group: str
     cluster: ClusterInfo
     node_class: EC2NodeClass
     claims: Sequence[NodeClaim]
 
-    def templates(self, wanted: Plan) -> dict[Boot, Template]:
-        """The launch template of each boot, made if it wasn't there.
+    def launch_templates(self, plan: FleetPlan) -> dict[TemplateKey, LaunchTemplate]:
+        """The launch templates of the plan's overrides, created if they don't exist.
 
         Raises:
             UserDataError: the class's user data can't be merged.
-            ClientError: EC2 refused a template.
+            ClientError: EC2 rejected a template.
         """
         spec = self.node_class.spec
-        family = family_of(spec, legacy=is_legacy(self.node_class.kind), version=self.cluster.version)
+        family = family_of(self.node_class, version=self.cluster.version)
         first = self.claims[0]
-        boot = Bootstrap(
-            cluster=self.cluster,
-            labels=self._common_labels(),
-            taints=(*first.spec.taints, *first.spec.startup_taints, UNREGISTERED),
-            kubelet=spec.kubelet,
-            user_data=spec.user_data,
-            raid=spec.instance_store_policy == RAID0,
+        user_data = render(
+            family,
+            Bootstrap(
+                cluster=self.cluster,
+                labels=self._common_labels(),
+                taints=(*first.spec.taints, *first.spec.startup_taints, UNREGISTERED),
+                kubelet=spec.kubelet,
+                user_data=spec.user_data,
+                raid=spec.instance_store_policy == RAID0,
+            ),
         )
-        user_data = render(family, boot)
-        made = {}
-        for image_id, reservation_id, fabric in sorted({self._boot(choice) for choice in wanted.choices}):
-            made[image_id, reservation_id, fabric] = templates.template(
+        templates = {
+            (ami_id, reservation_id, efa_count): launch_template.launch_template(
                 self.node_class,
                 family,
                 cluster=self.cluster.name,
-                image_id=image_id,
+                ami_id=ami_id,
                 user_data=user_data,
                 tags=self._tags(),
-                spot=wanted.capacity_type == labels.SPOT,
+                spot=plan.capacity_type == labels.SPOT,
                 reservation_id=reservation_id,
-                fabric=fabric,
+                efa_count=efa_count,
             )
-        for template in made.values():
-            templates.ensure(aws.ec2(), template, cluster=self.cluster.name)
-        return made
+            for ami_id, reservation_id, efa_count in sorted({self._template_key(o) for o in plan.overrides})
+        }
+        for template in templates.values():
+            launch_template.ensure(aws.ec2(), template, cluster=self.cluster.name)
+        return templates
 
-    def call(
-        self, wanted: Plan, claims: Sequence[NodeClaim], made: Mapping[Boot, Template], *, step: str
+    def parameters(
+        self,
+        plan: FleetPlan,
+        claims: Sequence[NodeClaim],
+        templates: Mapping[TemplateKey, LaunchTemplate],
+        *,
+        step: str,
     ) -> dict[str, Any]:
-        """The parameters of CreateFleet for as many instances as claims.
+        """The parameters of CreateFleet for one instance for each of the claims.
 
-        The ClientToken is the same for each try of the ``step`` of the group, whichever of its claims still wait.
+        The ClientToken is the same for each attempt at the ``step`` of the group, whichever of its claims remain.
         """
-        spot = wanted.capacity_type == labels.SPOT
         tags = {**self._tags(), labels.LAUNCH_GROUP: self.group}
-        instance_tags = tags | (self.dealt_tags(claims[0]) if len(claims) == 1 else {})
-        call: dict[str, Any] = {
+        instance_tags = tags | (self.nodeclaim_tags(claims[0]) if len(claims) == 1 else {})
+        parameters: dict[str, Any] = {
             "Type": "instant",
-            "ClientToken": self._token(step),
+            "ClientToken": self._client_token(step),
             "LaunchTemplateConfigs": [
                 {
                     "LaunchTemplateSpecification": {"LaunchTemplateName": template.name, "Version": "$Latest"},
-                    "Overrides": [_override(c) for c in wanted.choices if self._boot(c) == boot],
+                    "Overrides": [_override(o) for o in plan.overrides if self._template_key(o) == key],
                 }
-                for boot, template in made.items()
+                for key, template in templates.items()
             ],
             "TargetCapacitySpecification": {
                 "TotalTargetCapacity": len(claims),
-                "DefaultTargetCapacityType": "spot" if spot else "on-demand",
+                "DefaultTargetCapacityType": "spot" if plan.capacity_type == labels.SPOT else "on-demand",
             },
             "TagSpecifications": [
-                {"ResourceType": "fleet", "Tags": templates.tag_list(tags)},
-                {"ResourceType": "instance", "Tags": templates.tag_list(instance_tags)},
-                {"ResourceType": "volume", "Tags": templates.tag_list(instance_tags)},
+                {"ResourceType": "fleet", "Tags": launch_template.tag_list(tags)},
+                {"ResourceType": "instance", "Tags": launch_template.tag_list(instance_tags)},
+                {"ResourceType": "volume", "Tags": launch_template.tag_list(instance_tags)},
             ],
+            **allocation_options(plan.capacity_type),
         }
-        if spot:
-            call["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
-        else:
-            call["OnDemandOptions"] = {"AllocationStrategy": "lowest-price"}
         if self.node_class.spec.context:
-            call["Context"] = self.node_class.spec.context
-        return call
+            parameters["Context"] = self.node_class.spec.context
+        return parameters
 
-    def dealt_tags(self, claim: NodeClaim) -> dict[str, str]:
-        """What an instance is tagged with once it belongs to the claim; a Name of the class's own stays."""
-        own_name = {} if "Name" in self.node_class.spec.tags else {"Name": claim.name}
-        return {labels.NODECLAIM_TAG: claim.name, **own_name}
+    def nodeclaim_tags(self, claim: NodeClaim) -> dict[str, str]:
+        """The tags of the NodeClaim's instance; a Name tag of the node class is kept."""
+        name_tag = {} if "Name" in self.node_class.spec.tags else {"Name": claim.name}
+        return {labels.NODECLAIM_TAG: claim.name, **name_tag}
 
-    def _boot(self, choice: Choice) -> Boot:
-        wants_fabric = EFA in self.claims[0].spec.resources.requests
-        fabric = choice.instance_type.capacity.get(EFA, 0) if wants_fabric else 0
-        return choice.image.id, choice.offering.labels.get(RESERVATION_ID, ""), fabric
+    def _template_key(self, override: Override) -> TemplateKey:
+        requests_efa = EFA in self.claims[0].spec.resources.requests
+        efa_count = override.instance_type.capacity.get(EFA, 0) if requests_efa else 0
+        return override.ami.id, override.offering.labels.get(RESERVATION_ID, ""), efa_count
 
     def _tags(self) -> dict[str, str]:
         return {
@@ -137,22 +142,22 @@ class Asking:
         }
 
     def _common_labels(self) -> dict[str, str]:
-        """Labels that all claims of the group carry: one that only some have would be wrong on the others."""
-        first, *others = [claim.metadata.labels for claim in self.claims]
+        """The labels that all NodeClaims of the group have: the nodes of the template register with them."""
+        first, *rest = [claim.metadata.labels for claim in self.claims]
         return {
             key: value
             for key, value in first.items()
-            if key != labels.HOSTNAME and all(other.get(key) == value for other in others)
+            if key != labels.HOSTNAME and all(other_labels.get(key) == value for other_labels in rest)
         }
 
-    def _token(self, step: str) -> str:
+    def _client_token(self, step: str) -> str:
         text = f"{self.cluster.name}/{self.group}/{step}"
-        return hashlib.sha256(text.encode()).hexdigest()[:_TOKEN_LENGTH]
+        return hashlib.sha256(text.encode()).hexdigest()[:_CLIENT_TOKEN_LENGTH]
 
 
-def _override(choice: Choice) -> dict[str, Any]:
+def _override(override: Override) -> dict[str, Any]:
     return {
-        "InstanceType": choice.instance_type.name,
-        "SubnetId": choice.subnet.id,
-        "AvailabilityZone": choice.offering.zone,
+        "InstanceType": override.instance_type.name,
+        "SubnetId": override.subnet.id,
+        "AvailabilityZone": override.offering.zone,
     }

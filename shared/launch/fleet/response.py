@@ -1,7 +1,7 @@
-"""What one CreateFleet call came to, in terms of the plan that it was asked with.
+"""CreateFleet's response, read by the plan that was requested.
 
-EC2 names the override that an instance or an error belongs to; some errors name less, and then speak for all overrides
-that they could mean.
+EC2 names the override that an instance or an error belongs to. Some errors name less, and then apply to every override
+that agrees with what they name.
 """
 
 from __future__ import annotations
@@ -15,84 +15,78 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from shared.instance_types.instance_type import OfferingKey
-    from shared.launch.fleet.overrides import Choice, Plan
+    from shared.launch.fleet.overrides import FleetPlan, Override
 
 _FULL_SUBNET = "InsufficientFreeAddressesInSubnet"
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """One error of the answer: EC2's code and message, and the offerings that it shows to have no capacity."""
+class FleetError:
+    """One error of the response: EC2's code and message, and the offerings that it shows to have no capacity."""
 
     code: str
     message: str
-    lacking: tuple[OfferingKey, ...] = ()
+    unavailable: tuple[OfferingKey, ...] = ()
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Instance ids, each with the choice it was made of, and the errors."""
+class FleetResponse:
+    """Instance ids, each with the override it was launched by, and the errors."""
 
-    launched: tuple[tuple[str, Choice], ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-
-    @property
-    def template_gone(self) -> bool:
-        """Whether nothing was launched because a launch template isn't there any more."""
-        return not self.launched and any(r.code in errors.TEMPLATE_GONE for r in self.refusals)
+    launched: tuple[tuple[str, Override], ...] = ()
+    errors: tuple[FleetError, ...] = ()
 
     @property
-    def transient(self) -> bool:
-        """Whether nothing was launched only because EC2 was too busy."""
-        kinds = {errors.kind(r.code) for r in self.refusals}
-        return not self.launched and kinds == {"throttled"}
+    def launch_template_not_found(self) -> bool:
+        """Whether nothing was launched because a launch template was deleted."""
+        return not self.launched and any(e.code in errors.LAUNCH_TEMPLATE_NOT_FOUND for e in self.errors)
 
     @property
-    def lacking(self) -> tuple[OfferingKey, ...]:
+    def throttled(self) -> bool:
+        """Whether nothing was launched, and only because of throttling."""
+        return not self.launched and {errors.kind(e.code) for e in self.errors} == {"throttled"}
+
+    @property
+    def unavailable(self) -> tuple[OfferingKey, ...]:
         """Every offering that an error shows to have no capacity."""
-        return tuple(sorted({key for r in self.refusals for key in r.lacking}))
+        return tuple(sorted({key for e in self.errors for key in e.unavailable}))
 
 
-def read(answer: Mapping[str, Any], wanted: Plan) -> Answer:
-    """The answer of CreateFleet to a call made by the plan."""
-    launched = tuple(
-        (instance_id, choices[0])
-        for entry in answer.get("Instances", [])
-        if (choices := _meant(entry, wanted))
-        for instance_id in entry.get("InstanceIds", [])
+def read_response(response: Mapping[str, Any], plan: FleetPlan) -> FleetResponse:
+    """The response of CreateFleet to a request made by the plan."""
+    return FleetResponse(
+        launched=tuple(
+            (instance_id, overrides[0])
+            for entry in response.get("Instances", [])
+            if (overrides := _matching_overrides(entry, plan))
+            for instance_id in entry.get("InstanceIds", [])
+        ),
+        errors=tuple(
+            FleetError(entry.get("ErrorCode", ""), entry.get("ErrorMessage", ""), _unavailable(entry, plan))
+            for entry in response.get("Errors", [])
+        ),
     )
-    refusals = tuple(
-        Refusal(entry.get("ErrorCode", ""), entry.get("ErrorMessage", ""), _lacking(entry, wanted))
-        for entry in answer.get("Errors", [])
-    )
-    return Answer(launched=launched, refusals=refusals)
 
 
-def key(choice: Choice) -> OfferingKey:
-    """The offering of a choice, as unavailable offerings are kept."""
-    return (choice.offering.capacity_type, choice.instance_type.name, choice.offering.zone)
-
-
-def _meant(entry: Mapping[str, Any], wanted: Plan) -> Sequence[Choice]:
-    """The choices that an instance or an error may belong to: those that agree with all that it names."""
-    named = entry.get("LaunchTemplateAndOverrides", {})
-    override = named.get("Overrides", {})
-    name = override.get("InstanceType", entry.get("InstanceType", ""))
-    subnet, zone = override.get("SubnetId", ""), override.get("AvailabilityZone", "")
+def _matching_overrides(entry: Mapping[str, Any], plan: FleetPlan) -> Sequence[Override]:
+    """The overrides that agree with everything that an instance or an error names."""
+    named = entry.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    type_name = named.get("InstanceType", entry.get("InstanceType", ""))
+    subnet_id, zone = named.get("SubnetId", ""), named.get("AvailabilityZone", "")
     return [
-        choice
-        for choice in wanted.choices
-        if name in {"", choice.instance_type.name}
-        and (subnet == choice.subnet.id if subnet else zone in {"", choice.offering.zone})
+        override
+        for override in plan.overrides
+        if type_name in {"", override.instance_type.name}
+        and (subnet_id == override.subnet.id if subnet_id else zone in {"", override.offering.zone})
     ]
 
 
-def _lacking(entry: Mapping[str, Any], wanted: Plan) -> tuple[OfferingKey, ...]:
+def _unavailable(entry: Mapping[str, Any], plan: FleetPlan) -> tuple[OfferingKey, ...]:
     code = entry.get("ErrorCode", "")
     if errors.kind(code) != "capacity":
         return ()
-    meant = _meant(entry, wanted)
+    overrides = _matching_overrides(entry, plan)
     if code == _FULL_SUBNET:
-        full = {choice.subnet.id for choice in meant}
-        meant = [choice for choice in wanted.choices if choice.subnet.id in full]
-    return tuple(key(choice) for choice in meant)
+        full = {override.subnet.id for override in overrides}
+        overrides = [override for override in plan.overrides if override.subnet.id in full]
+    return tuple(override.offering_key for override in overrides)

@@ -1,7 +1,7 @@
-"""Which machine images a class selects, newest first, and which instance types each of them is for.
+"""The AMIs that a node class selects, newest first, and which instance types each of them is for.
 
-An alias is looked up in Systems Manager, everything else in DescribeImages; either way the image itself is described,
-because only it knows its architecture.
+The AMIs of an alias or a family are looked up in Systems Manager, others with DescribeImages. All are described,
+because only the AMI itself knows its architecture.
 """
 
 from __future__ import annotations
@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared.ami_family.families import alias, family_of, is_legacy
-from shared.ami_family.ssm_parameters import ARCHES, parameters
+from shared.ami_family.families import alias, family_of
+from shared.ami_family.ssm_parameters import ARCHES, ssm_parameters
 from shared.api import labels
 from shared.api.nodeclass import AMIRequirement, ResolvedAMI
-from shared.launch.node_class import selector_terms
+from shared.aws import error_code
+from shared.launch.node_class.selector_terms import (
+    NotFoundError,
+    no_match_message,
+    quoted_tags,
+    raise_denied,
+    tag_filters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,70 +33,72 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclass import AMISelectorTerm, EC2NodeClass
 
-_NAMES_A_CALL = 10
+_TERMS = "amiSelectorTerms"
+_MAX_PARAMETERS_A_CALL = 10
 _LATEST = "latest"
 _DEFAULT_OWNERS = ("self", "amazon")
-_ABSENT_PARAMETER = "ParameterNotFound"
+_PARAMETER_NOT_FOUND = "ParameterNotFound"
 
 Requirements = tuple[AMIRequirement, ...]
 
 
 def select(ec2: EC2Client, ssm: SSMClient, node_class: EC2NodeClass, *, version: str) -> tuple[ResolvedAMI, ...]:
-    """The images of the class on a cluster of the Kubernetes version, newest first.
+    """The AMIs of the class on a cluster of the Kubernetes version, newest first.
 
     Raises:
-        NotFoundError: there is none, or they may not be looked up.
+        NotFoundError: the terms select none, or the lookup is denied.
     """
     terms = node_class.spec.ami_selector_terms
-    legacy = is_legacy(node_class.kind)
     if not terms or alias(node_class.spec) is not None:
-        return _by_alias(ec2, ssm, node_class, version=version, legacy=legacy)
-    field = "spec.amiSelector" if legacy else "spec.amiSelectorTerms"
+        return _by_family(ec2, ssm, node_class, version=version)
+    field = node_class.selector_path(_TERMS)
     images = itertools.chain.from_iterable(_by_term(ec2, ssm, term, field) for term in terms)
-    found = _resolved((image, arch, ()) for image in images if (arch := ARCHES.get(image.get("Architecture", ""))))
-    if not found:
-        described = [_described(t, field, i, legacy=legacy) for i, t in enumerate(terms)]
-        raise selector_terms.NotFoundError("AMINotFound", selector_terms.none_matches("image", described))
-    return found
+    selected = _resolved((image, arch, ()) for image in images if (arch := ARCHES.get(image.get("Architecture", ""))))
+    if not selected:
+        described = [_described(node_class, i, t) for i, t in enumerate(terms)]
+        raise NotFoundError("AMINotFound", no_match_message("image", described))
+    return selected
 
 
-def _by_alias(
-    ec2: EC2Client, ssm: SSMClient, node_class: EC2NodeClass, *, version: str, legacy: bool
-) -> tuple[ResolvedAMI, ...]:
+def _by_family(ec2: EC2Client, ssm: SSMClient, node_class: EC2NodeClass, *, version: str) -> tuple[ResolvedAMI, ...]:
+    """The AMIs that AWS publishes for the class's family, of the release that its alias names."""
     spec = node_class.spec
-    family = family_of(spec, legacy=legacy, version=version)
+    family = family_of(node_class, version=version)
     named = alias(spec)
     release = named[1] if named else _LATEST
-    asked = parameters(family, release, version)
-    in_terms = named is not None and not legacy
-    field = f'spec.amiSelectorTerms[0].alias "{family.name.lower()}@{release}"' if in_terms else "spec.amiFamily"
-    if not asked:
-        raise selector_terms.NotFoundError(
+    parameters = ssm_parameters(family, release, version)
+    path = node_class.selector_path(_TERMS, 0, "alias")
+    has_alias = named is not None and path.endswith(".alias")
+    field = f'{path} "{family.name.lower()}@{release}"' if has_alias else "spec.amiFamily"
+    if not parameters:
+        raise NotFoundError(
             "AMINotFound",
-            f'{field}: family "{spec.ami_family}" has no images of its own; name them by spec.amiSelectorTerms',
+            f'{field}: AWS publishes no images of family "{spec.ami_family}"; select them by spec.amiSelectorTerms',
         )
-    values = _values(ssm, sorted({p.name for p in asked}), field)
+    values = _parameter_values(ssm, sorted({p.name for p in parameters}), field)
     images = {image["ImageId"]: image for image in _describe(ec2, field, ids=sorted(set(values.values())))}
-    found = _resolved(
-        (images[values[p.name]], p.arch, p.requirements) for p in asked if p.name in values and values[p.name] in images
+    selected = _resolved(
+        (images[values[p.name]], p.arch, p.requirements)
+        for p in parameters
+        if p.name in values and values[p.name] in images
     )
-    if not found:
-        raise selector_terms.NotFoundError(
+    if not selected:
+        raise NotFoundError(
             "AMINotFound",
             f"{field} names no image: AWS publishes no {family.name} {release} for Kubernetes {version} in this Region",
         )
-    return found
+    return selected
 
 
-def _values(ssm: SSMClient, names: Sequence[str], field: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for start in range(0, len(names), _NAMES_A_CALL):
+def _parameter_values(ssm: SSMClient, names: Sequence[str], field: str) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for start in range(0, len(names), _MAX_PARAMETERS_A_CALL):
         try:
-            answer = ssm.get_parameters(Names=list(names[start : start + _NAMES_A_CALL]))
+            response = ssm.get_parameters(Names=list(names[start : start + _MAX_PARAMETERS_A_CALL]))
         except ClientError as error:
-            selector_terms.denied(error, "ssm:GetParameters on /aws/service/*", f"{field} can't be looked up")
-        found |= {p["Name"]: p["Value"] for p in answer["Parameters"]}
-    return found
+            raise_denied(error, "ssm:GetParameters on /aws/service/*", f"{field} can't be looked up")
+        values |= {p["Name"]: p["Value"] for p in response["Parameters"]}
+    return values
 
 
 def _by_term(ec2: EC2Client, ssm: SSMClient, term: AMISelectorTerm, field: str) -> list[ImageTypeDef]:
@@ -97,13 +106,13 @@ def _by_term(ec2: EC2Client, ssm: SSMClient, term: AMISelectorTerm, field: str) 
         try:
             value = ssm.get_parameter(Name=term.ssm_parameter)["Parameter"]["Value"]
         except ClientError as error:
-            if selector_terms.code(error) == _ABSENT_PARAMETER:
+            if error_code(error) == _PARAMETER_NOT_FOUND:
                 return []
-            selector_terms.denied(error, "ssm:GetParameter", f"{field} can't be looked up")
+            raise_denied(error, "ssm:GetParameter", f"{field} can't be looked up")
         return _describe(ec2, field, ids=[value])
     if term.id:
         return _describe(ec2, field, ids=[term.id])
-    filters = selector_terms.tag_filters(term.tags)
+    filters = tag_filters(term.tags)
     if term.name:
         filters.append({"Name": "name", "Values": [term.name]})
     owners = [term.owner] if term.owner else list(_DEFAULT_OWNERS)
@@ -127,27 +136,26 @@ def _describe(
         )
         return [image for page in pages for image in page["Images"]]
     except ClientError as error:
-        selector_terms.denied(error, "ec2:DescribeImages", f"{field} can't be looked up")
+        raise_denied(error, "ec2:DescribeImages", f"{field} can't be looked up")
 
 
-def _resolved(found: Iterable[tuple[ImageTypeDef, str, Requirements]]) -> tuple[ResolvedAMI, ...]:
-    """Newest first; of several for the same types only the newest, since no other would ever be launched."""
-    newest = sorted(found, key=lambda one: (one[0].get("CreationDate", ""), one[0]["ImageId"]), reverse=True)
-    chosen: list[ResolvedAMI] = []
+def _resolved(images: Iterable[tuple[ImageTypeDef, str, Requirements]]) -> tuple[ResolvedAMI, ...]:
+    """Newest first. Of several AMIs for the same instance types only the newest: no other would be launched."""
+    newest = sorted(images, key=lambda entry: (entry[0].get("CreationDate", ""), entry[0]["ImageId"]), reverse=True)
+    selected: list[ResolvedAMI] = []
     for image, arch, requirements in newest:
-        all_of = [AMIRequirement(key=labels.ARCH, operator="In", values=[arch]), *requirements]
-        if all(all_of != ami.requirements for ami in chosen):
-            chosen.append(ResolvedAMI(id=image["ImageId"], name=image.get("Name", ""), requirements=all_of))
-    return tuple(chosen)
+        all_requirements = [AMIRequirement(key=labels.ARCH, operator="In", values=[arch]), *requirements]
+        if all(all_requirements != ami.requirements for ami in selected):
+            selected.append(ResolvedAMI(id=image["ImageId"], name=image.get("Name", ""), requirements=all_requirements))
+    return tuple(selected)
 
 
-def _described(term: AMISelectorTerm, field: str, index: int, *, legacy: bool) -> str:
-    place = field if legacy else f"{field}[{index}]"
+def _described(node_class: EC2NodeClass, index: int, term: AMISelectorTerm) -> str:
     if term.ssm_parameter:
-        return f'{place}.ssmParameter "{term.ssm_parameter}"'
+        return f'{node_class.selector_path(_TERMS, index, "ssmParameter")} "{term.ssm_parameter}"'
     if term.id:
-        return f'{place}.id "{term.id}"'
+        return f'{node_class.selector_path(_TERMS, index, "id")} "{term.id}"'
     owner = f' of owner "{term.owner}"' if term.owner else ""
     if term.name:
-        return f'{place}.name "{term.name}"{owner}'
-    return f"{place}.tags {selector_terms.quoted(term.tags)}{owner}"
+        return f'{node_class.selector_path(_TERMS, index, "name")} "{term.name}"{owner}'
+    return f"{node_class.selector_path(_TERMS, index, 'tags')} {quoted_tags(term.tags)}{owner}"

@@ -1,6 +1,7 @@
-"""Which on-demand capacity reservations a class selects: active ones for Linux on shared hardware.
+"""The on-demand capacity reservations that a node class selects: active ones for Linux with default tenancy.
 
-Capacity blocks are left out, and said to be: they are launched by another market type and end by themselves.
+Capacity blocks are not supported: they are launched with another market type and end by themselves. The condition's
+message names those that were selected.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.api.nodeclass import ResolvedCapacityReservation
-from shared.launch.node_class import selector_terms
+from shared.aws import error_code
+from shared.launch.node_class.selector_terms import (
+    NotFoundError,
+    no_match_message,
+    quoted_tags,
+    raise_denied,
+    tag_filters,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -19,40 +27,44 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import CapacityReservationSelectorTerm, EC2NodeClass
 
 _FIELD = "spec.capacityReservationSelectorTerms"
-_UNKNOWN = "InvalidCapacityReservationId.NotFound"
+_PERMISSION = "ec2:DescribeCapacityReservations"
+_NOT_FOUND = "InvalidCapacityReservationId.NotFound"
 
 
 def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedCapacityReservation, ...]:
-    """The reservations of the class's terms, by id; a class without terms asks for none, and EC2 is not asked.
+    """The reservations of the class's terms, by id; for a class without terms none, and EC2 is not called.
 
     Raises:
-        NotFoundError: the terms select none, or they may not be looked up.
+        NotFoundError: the terms select none, or the lookup is denied.
     """
     terms = node_class.spec.capacity_reservation_selector_terms
-    found: dict[str, ResolvedCapacityReservation] = {}
-    unfit: dict[str, str] = {}
+    usable: dict[str, ResolvedCapacityReservation] = {}
+    unusable: dict[str, str] = {}
     for term in terms:
-        try:
-            pages = ec2.get_paginator("describe_capacity_reservations").paginate(Filters=_filters(term))
-            described = [r for page in pages for r in page["CapacityReservations"]]
-        except ClientError as error:
-            if selector_terms.code(error) == _UNKNOWN:
+        for reservation in _describe(ec2, term):
+            reservation_id = reservation["CapacityReservationId"]
+            if term.id and reservation_id != term.id:
                 continue
-            selector_terms.denied(error, "ec2:DescribeCapacityReservations", f"{_FIELD} can't be looked up")
-        for reservation in described:
-            id_ = reservation["CapacityReservationId"]
-            if term.id and id_ != term.id:
-                continue
-            if obstacle := _unfit(reservation):
-                unfit[id_] = obstacle
+            if reason := _unusable_reason(reservation):
+                unusable[reservation_id] = reason
             else:
-                found[id_] = _resolved(reservation)
-    if terms and not found:
-        named = [_described(term, i) for i, term in enumerate(terms)]
-        message = selector_terms.none_matches("usable active capacity reservation", named)
-        message += "".join(f"; {id_} is {unfit[id_]}" for id_ in sorted(unfit))
-        raise selector_terms.NotFoundError("CapacityReservationsNotFound", message)
-    return tuple(found[id_] for id_ in sorted(found))
+                usable[reservation_id] = _resolved(reservation)
+    if terms and not usable:
+        described = [_described(term, i) for i, term in enumerate(terms)]
+        message = no_match_message("usable active capacity reservation", described)
+        message += "".join(f"; {reservation_id} is {unusable[reservation_id]}" for reservation_id in sorted(unusable))
+        raise NotFoundError("CapacityReservationsNotFound", message)
+    return tuple(usable[reservation_id] for reservation_id in sorted(usable))
+
+
+def _describe(ec2: EC2Client, term: CapacityReservationSelectorTerm) -> list[CapacityReservationTypeDef]:
+    try:
+        pages = ec2.get_paginator("describe_capacity_reservations").paginate(Filters=_filters(term))
+        return [r for page in pages for r in page["CapacityReservations"]]
+    except ClientError as error:
+        if error_code(error) == _NOT_FOUND:
+            return []
+        raise_denied(error, _PERMISSION, f"{_FIELD} can't be looked up")
 
 
 def _filters(term: CapacityReservationSelectorTerm) -> list[FilterTypeDef]:
@@ -61,11 +73,11 @@ def _filters(term: CapacityReservationSelectorTerm) -> list[FilterTypeDef]:
         filters.append({"Name": "owner-id", "Values": [term.owner_id]})
     if term.instance_match_criteria:
         filters.append({"Name": "instance-match-criteria", "Values": [term.instance_match_criteria]})
-    return filters + selector_terms.tag_filters(term.tags)
+    return filters + tag_filters(term.tags)
 
 
-def _unfit(reservation: CapacityReservationTypeDef) -> str:
-    """Why no node can be launched into it; "" if one can."""
+def _unusable_reason(reservation: CapacityReservationTypeDef) -> str:
+    """Why no node can be launched into the reservation; "" if one can."""
     kind, tenancy = reservation.get("ReservationType", "default"), reservation.get("Tenancy", "default")
     platform = reservation.get("InstancePlatform", "Linux/UNIX")
     if kind != "default":
@@ -91,5 +103,5 @@ def _described(term: CapacityReservationSelectorTerm, index: int) -> str:
     if term.id:
         return f'{_FIELD}[{index}].id "{term.id}"'
     if term.tags:
-        return f"{_FIELD}[{index}].tags {selector_terms.quoted(term.tags)}"
+        return f"{_FIELD}[{index}].tags {quoted_tags(term.tags)}"
     return f'{_FIELD}[{index}].ownerID "{term.owner_id}"'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.ami_family.families import is_legacy
 from shared.api import labels
 from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import READY
@@ -49,7 +48,7 @@ def zone_conflict(pool: NodePool, node_class: EC2NodeClass) -> str | None:
         subnets = [s for s in subnets if met(requirement.operator, requirement.values, s.zone_id if by_id else s.zone)]
     if subnets or not node_class.status.subnets:
         return None
-    field = "spec.subnetSelector" if is_legacy(node_class.kind) else "spec.subnetSelectorTerms"
+    field = node_class.selector_path("subnetSelectorTerms")
     zones = ", ".join(sorted({f"{s.zone} ({s.zone_id})" if s.zone_id else s.zone for s in node_class.status.subnets}))
     required = " and ".join(f"{r.key} {r.operator} {', '.join(r.values)}".rstrip() for r in requirements)
     return (

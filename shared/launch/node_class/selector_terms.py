@@ -1,12 +1,15 @@
-"""What looking something up on AWS can end in besides an answer: a refusal that a person must mend.
+"""What the lookups of selector terms share: EC2 filters, and errors that a user must fix.
 
-Only such refusals become conditions; a throttled or failed call is neither, and goes up to be tried again.
+Such errors become conditions of the node class. A throttled or failed call says nothing about the class, so its error
+is raised, and the lookup is retried.
 """
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, NoReturn
+
+from shared.aws import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +21,7 @@ DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedExcept
 
 
 class NotFoundError(LookupError):
-    """What the class names isn't there, or may not be looked up. ``reason`` is the condition's, CamelCase."""
+    """What the class selects doesn't exist, or the lookup is denied. ``reason`` is the condition's, CamelCase."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -26,36 +29,31 @@ class NotFoundError(LookupError):
         self.message = message
 
 
-def code(error: ClientError) -> str:
-    """AWS's error code."""
-    return error.response.get("Error", {}).get("Code", "")
-
-
-def denied(error: ClientError, permission: str, what: str) -> NoReturn:
-    """Say what is not possible without the permission; any other error goes on as it is.
+def raise_denied(error: ClientError, permission: str, context: str) -> NoReturn:
+    """Raise which permission is missing if the call was denied, else the error as it is.
 
     Raises:
         NotFoundError: the call was denied.
         ClientError: it failed otherwise.
     """
-    if code(error) not in DENIED:
+    if error_code(error) not in DENIED:
         raise error
-    raise NotFoundError("Unauthorized", f"{what}: the function's role needs {permission}") from error
+    raise NotFoundError("Unauthorized", f"{context}: the function's role needs {permission}") from error
 
 
 def tag_filters(tags: Mapping[str, str]) -> list[FilterTypeDef]:
-    """EC2 filters for the tags of a term; an empty value or ``*`` asks only that the tag is there."""
+    """EC2 filters for the tags of a term; an empty value or ``*`` matches any value of the tag."""
     return [
         {"Name": "tag-key", "Values": [key]} if value in {"", "*"} else {"Name": f"tag:{key}", "Values": [value]}
         for key, value in sorted(tags.items())
     ]
 
 
-def quoted(tags: Mapping[str, str]) -> str:
-    """Tags as they stand in a manifest."""
+def quoted_tags(tags: Mapping[str, str]) -> str:
+    """Tags as they are written in a manifest."""
     return json.dumps(dict(sorted(tags.items())), ensure_ascii=False)
 
 
-def none_matches(what: str, terms: Sequence[str]) -> str:
-    """The sentence for terms that select nothing; each term names its field and value."""
-    return f"no {what} matches {' or '.join(terms)}"
+def no_match_message(resource: str, terms: Sequence[str]) -> str:
+    """The message for terms that select nothing; each term has its path and value."""
+    return f"no {resource} matches {' or '.join(terms)}"

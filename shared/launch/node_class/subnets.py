@@ -1,6 +1,7 @@
-"""Which subnets a class selects, and which one of a zone an instance goes to.
+"""The subnets that a node class selects, and the subnet of each zone that instances are launched into.
 
-The one with the most free addresses, minus those already promised, because CreateFleet refuses two of a zone.
+CreateFleet rejects two subnets of a zone, so one is chosen: the one with the most free addresses, without the addresses
+that launches of the same run have reserved.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared.ami_family.families import is_legacy
 from shared.api.nodeclass import ResolvedSubnet
-from shared.launch.node_class import selector_terms
+from shared.launch.node_class.selector_terms import (
+    NotFoundError,
+    no_match_message,
+    quoted_tags,
+    raise_denied,
+    tag_filters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,20 +29,21 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass, SubnetSelectorTerm
 
 _PERMISSION = "ec2:DescribeSubnets"
+_TERMS = "subnetSelectorTerms"
 
 
 @dataclass(frozen=True)
 class Subnet:
-    """A subnet and how many addresses it has free."""
+    """A subnet and its number of free addresses."""
 
     id: str
     zone: str
     zone_id: str
-    free: int
+    free_addresses: int
 
     @property
     def resolved(self) -> ResolvedSubnet:
-        """As the class's status holds it."""
+        """The subnet as the class's status has it."""
         return ResolvedSubnet(id=self.id, zone=self.zone, zone_id=self.zone_id)
 
 
@@ -44,45 +51,43 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
     """The subnets of the class's terms, those with the most free addresses first.
 
     Raises:
-        NotFoundError: there is none, or they may not be looked up.
+        NotFoundError: the terms select none, or the lookup is denied.
     """
-    field = "spec.subnetSelector" if is_legacy(node_class.kind) else "spec.subnetSelectorTerms"
+    field = node_class.selector_path(_TERMS)
     terms = node_class.spec.subnet_selector_terms
     if not terms:
-        raise selector_terms.NotFoundError("SubnetsNotFound", f"{field} is empty: it must select subnets by tags or id")
-    found: dict[str, Subnet] = {}
+        raise NotFoundError("SubnetsNotFound", f"{field} is empty: it must select subnets by tags or id")
+    selected: dict[str, Subnet] = {}
     for term in terms:
         try:
             pages = ec2.get_paginator("describe_subnets").paginate(Filters=_filters(term))
-            found |= {s["SubnetId"]: _subnet(s) for page in pages for s in page["Subnets"]}
+            selected |= {s["SubnetId"]: _subnet(s) for page in pages for s in page["Subnets"]}
         except ClientError as error:
-            selector_terms.denied(error, _PERMISSION, f"{field} can't be looked up")
-    if not found:
-        described = [_described(t, field, i, legacy=is_legacy(node_class.kind)) for i, t in enumerate(terms)]
-        raise selector_terms.NotFoundError("SubnetsNotFound", selector_terms.none_matches("subnet", described))
-    return tuple(sorted(found.values(), key=lambda s: (-s.free, s.id)))
+            raise_denied(error, _PERMISSION, f"{field} can't be looked up")
+    if not selected:
+        described = [_described(node_class, i, t) for i, t in enumerate(terms)]
+        raise NotFoundError("SubnetsNotFound", no_match_message("subnet", described))
+    return tuple(sorted(selected.values(), key=lambda s: (-s.free_addresses, s.id)))
 
 
 def refreshed(ec2: EC2Client, subnets: Sequence[ResolvedSubnet]) -> tuple[Subnet, ...]:
-    """The subnets with their free addresses of now; asks EC2 only if some zone has several to choose from."""
+    """The subnets with their free addresses now; EC2 is called only if a zone has several subnets."""
     if len({s.zone for s in subnets}) == len(subnets):
         return tuple(Subnet(s.id, s.zone, s.zone_id, 0) for s in subnets)
-    answer = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [s.id for s in subnets]}])
-    return tuple(_subnet(s) for s in answer["Subnets"])
+    response = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [s.id for s in subnets]}])
+    return tuple(_subnet(s) for s in response["Subnets"])
 
 
-def best(subnets: Iterable[Subnet], promised: Mapping[str, int]) -> dict[str, Subnet]:
-    """By zone: the subnet with the most free addresses after ``promised`` (by subnet id) are taken off."""
-    chosen: dict[str, Subnet] = {}
-    for subnet in sorted(subnets, key=lambda s: (promised.get(s.id, 0) - s.free, s.id)):
-        chosen.setdefault(subnet.zone, subnet)
-    return chosen
+def best(subnets: Iterable[Subnet], reserved_addresses: Mapping[str, int]) -> dict[str, Subnet]:
+    """By zone: the subnet with the most free addresses, without ``reserved_addresses`` (by subnet id)."""
+    by_zone: dict[str, Subnet] = {}
+    for subnet in sorted(subnets, key=lambda s: (reserved_addresses.get(s.id, 0) - s.free_addresses, s.id)):
+        by_zone.setdefault(subnet.zone, subnet)
+    return by_zone
 
 
 def _filters(term: SubnetSelectorTerm) -> list[FilterTypeDef]:
-    if term.id:
-        return [{"Name": "subnet-id", "Values": [term.id]}]
-    return selector_terms.tag_filters(term.tags)
+    return [{"Name": "subnet-id", "Values": [term.id]}] if term.id else tag_filters(term.tags)
 
 
 def _subnet(described: SubnetTypeDef) -> Subnet:
@@ -90,13 +95,11 @@ def _subnet(described: SubnetTypeDef) -> Subnet:
         id=described["SubnetId"],
         zone=described["AvailabilityZone"],
         zone_id=described.get("AvailabilityZoneId", ""),
-        free=described.get("AvailableIpAddressCount", 0),
+        free_addresses=described.get("AvailableIpAddressCount", 0),
     )
 
 
-def _described(term: SubnetSelectorTerm, field: str, index: int, *, legacy: bool) -> str:
-    if legacy:
-        return f"{field} {selector_terms.quoted({'aws-ids': term.id} if term.id else term.tags)}"
-    return (
-        f'{field}[{index}].id "{term.id}"' if term.id else f"{field}[{index}].tags {selector_terms.quoted(term.tags)}"
-    )
+def _described(node_class: EC2NodeClass, index: int, term: SubnetSelectorTerm) -> str:
+    if term.id:
+        return f'{node_class.selector_path(_TERMS, index, "id")} "{term.id}"'
+    return f"{node_class.selector_path(_TERMS, index, 'tags')} {quoted_tags(term.tags)}"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from shared.api.nodeclass import EC2NodeClassStatus
-    from shared.launch.fleet.rate_limit import Budget
+    from shared.launch.fleet.rate_limit import RateLimiter
 
 REGION = "us-east-1"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
@@ -176,12 +176,12 @@ class Account:
         types: Sequence[InstanceType],
         *,
         node_class: EC2NodeClass | None = None,
-        budget: Budget | None = None,
+        rate_limiter: RateLimiter | None = None,
         now: datetime = NOW,
     ) -> tuple[LaunchedInstance | LaunchFailure, ...]:
         chosen = node_class or self.ready()
         requests = [LaunchRequest(claim=c, node_class=chosen, instance_types=tuple(types)) for c in claims]
-        return launch(requests, cluster=CLUSTER, now=now, budget=budget)
+        return launch(requests, cluster=CLUSTER, now=now, rate_limiter=rate_limiter)
 
     def restart(self) -> None:
         """The function's process dies; EC2 stays."""

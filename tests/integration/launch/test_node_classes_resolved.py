@@ -111,7 +111,7 @@ def test_the_unnamed_family_follows_the_clusters_version(
             "EC2NodeClass",
             {"cpu_options": {"cores": 2}},
             "ValidationSucceeded",
-            "spec.cpuOptions.cores is not known; there are coreCount, threadsPerCore",
+            "spec.cpuOptions.cores is unknown; known are coreCount, threadsPerCore",
         ),
         (
             "EC2NodeClass",
@@ -219,7 +219,7 @@ def refuse(call: str, code: str) -> None:
 def test_a_role_gets_an_instance_profile_once(account: Account) -> None:
     aws.iam().create_role(RoleName="nodes", AssumeRolePolicyDocument=json.dumps({}), Path="/")
     first = account.status(account.node_class(role="nodes")).instance_profile
-    runtime.current().cache.pop("nodeclass:found")
+    runtime.current().cache.pop("nodeclass:status")
     assert account.status(account.node_class(role="nodes")).instance_profile == first
     profile = aws.iam().get_instance_profile(InstanceProfileName=first)["InstanceProfile"]
     assert [r["RoleName"] for r in profile["Roles"]] == ["nodes"]

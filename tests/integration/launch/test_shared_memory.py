@@ -11,8 +11,8 @@ import pytest
 from shared import aws, runtime
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.instance_types import unavailable_offerings
-from shared.launch.fleet.launch import PATIENCE
-from shared.launch.fleet.rate_limit import BURST, REFILL, Budget
+from shared.launch.fleet.launch import RATE_LIMIT_WAIT_TIMEOUT
+from shared.launch.fleet.rate_limit import BURST, REFILL, RateLimiter
 
 TABLE = "demo"
 M5 = ("spot", "m5.large", "us-east-1a")
@@ -70,11 +70,11 @@ def test_a_whole_zone_is_marked_25_offerings_a_call_and_what_is_put_off_is_tried
 
 def test_two_functions_share_one_budget(table: Account) -> None:  # noqa: ARG001 (makes the table)
     now = runtime.current().now()
-    functions = [Budget(aws.dynamodb(), TABLE), Budget(aws.dynamodb(), TABLE)]
-    granted = [functions[i % 2].take(now=now) for i in range(10)]
+    functions = [RateLimiter(aws.dynamodb(), TABLE), RateLimiter(aws.dynamodb(), TABLE)]
+    granted = [functions[i % 2].try_acquire(now=now) for i in range(10)]
     assert sum(granted) == BURST
     later = now + timedelta(seconds=1)
-    assert sum(functions[i % 2].take(now=later) for i in range(10)) == REFILL
+    assert sum(functions[i % 2].try_acquire(now=later) for i in range(10)) == REFILL
 
 
 class Clock:
@@ -94,10 +94,10 @@ def test_launches_wait_a_little_for_the_budget_and_the_rest_is_told_to_come_back
     clock, node_class, types = Clock(), table.ready(), [table.instance_type("m5.large", spot=0.03)]
     claims = [table.claim(f"web-{i}", group=f"group-{i}") for i in range(30)]
     with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
-        budget = Budget(aws.dynamodb(), TABLE)
-        results = table.launch(claims, types, node_class=node_class, budget=budget, now=clock.now())
+        rate_limiter = RateLimiter(aws.dynamodb(), TABLE)
+        results = table.launch(claims, types, node_class=node_class, rate_limiter=rate_limiter, now=clock.now())
     launched = [r for r in results if isinstance(r, LaunchedInstance)]
-    assert len(launched) == table.fleets.calls == BURST + PATIENCE.total_seconds() * REFILL
+    assert len(launched) == table.fleets.calls == BURST + RATE_LIMIT_WAIT_TIMEOUT.total_seconds() * REFILL
     assert {r.kind for r in results if isinstance(r, LaunchFailure)} == {"throttled"}
 
 
@@ -108,10 +108,10 @@ def test_200_throttled_answers_stay_within_the_budget_and_all_run_in_the_end(tab
     start = clock.now()
     done: dict[str, str] = {}
     with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
-        budget = Budget(aws.dynamodb(), TABLE)
+        rate_limiter = RateLimiter(aws.dynamodb(), TABLE)
         while len(done) < len(claims):
             waiting = [c for c in claims if c.name not in done]
-            results = table.launch(waiting, types, node_class=node_class, budget=budget, now=clock.now())
+            results = table.launch(waiting, types, node_class=node_class, rate_limiter=rate_limiter, now=clock.now())
             done |= {r.claim_name: r.instance_id for r in results if isinstance(r, LaunchedInstance)}
             assert table.fleets.calls <= BURST + (clock.now() - start).total_seconds() * REFILL
     assert len(set(done.values())) == len(table.running()) == 100

@@ -122,8 +122,9 @@ def test_windows_runs_on_amd64_and_says_its_build() -> None:
     ],
 )
 def test_which_family_a_class_means(spec: dict[str, object], legacy: bool, version: str, family: str) -> None:  # noqa: FBT001 (a column of the table)
-    made = EC2NodeClassSpec(**spec)  # type: ignore[arg-type]  # the fields of the spec
-    assert family_of(made, legacy=legacy, version=version).name == family
+    kind = "AWSNodeTemplate" if legacy else "EC2NodeClass"
+    node_class = EC2NodeClass(kind=kind, spec=EC2NodeClassSpec(**spec))  # type: ignore[arg-type]  # the fields of the spec
+    assert family_of(node_class, version=version).name == family
 
 
 def test_the_smallest_memory_that_a_registered_node_of_todays_image_reported_counts() -> None:

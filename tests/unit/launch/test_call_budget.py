@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.launch.fleet.rate_limit import BURST, LONGEST_WAIT, REFILL, SHORTEST_WAIT, Bucket
+from shared.launch.fleet.rate_limit import BURST, MAX_BACKOFF, MIN_BACKOFF, REFILL, TokenBucket
 
 
 @given(st.lists(st.floats(0, 5, allow_nan=False), max_size=60))
 def test_no_more_calls_than_burst_and_refill_allow(pauses: list[float]) -> None:
-    bucket, now, calls = Bucket(BURST, 0), 0.0, 0
+    bucket, now, calls = TokenBucket(BURST, 0), 0.0, 0
     for pause in pauses:
         now += pause
         after = bucket.take(now)
@@ -20,22 +20,22 @@ def test_no_more_calls_than_burst_and_refill_allow(pauses: list[float]) -> None:
 
 
 def test_an_empty_bucket_fills_again() -> None:
-    bucket = Bucket(0, 100)
+    bucket = TokenBucket(0, 100)
     assert bucket.take(100.1) is None
-    assert bucket.take(100.5) == Bucket(0, 100.5)
+    assert bucket.take(100.5) == TokenBucket(0, 100.5)
     assert bucket.refilled(1000).tokens == BURST
 
 
 def test_a_clock_that_runs_behind_gives_nothing() -> None:
-    assert Bucket(0.5, 100).take(50) is None
+    assert TokenBucket(0.5, 100).take(50) is None
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_after_each_refusal_all_wait_longer_but_never_longer_than_the_bound(shares: list[float]) -> None:
-    bucket, now = Bucket(BURST, 0.0), 0.0
+    bucket, now = TokenBucket(BURST, 0.0), 0.0
     for row, share in enumerate(shares):
-        bucket = bucket.refuse(now, share=share)
-        longest = min(LONGEST_WAIT, SHORTEST_WAIT * 2**row)
+        bucket = bucket.throttled(now, jitter=share)
+        longest = min(MAX_BACKOFF, MIN_BACKOFF * 2**row)
         wait = next(s / 10 for s in range(1000) if bucket.take(now + s / 10) is not None)
         assert share * longest <= wait <= longest + 1 / REFILL + 0.1
         now += wait
@@ -45,7 +45,7 @@ def test_after_each_refusal_all_wait_longer_but_never_longer_than_the_bound(shar
 
 
 def test_refusals_long_apart_begin_with_a_short_wait_again() -> None:
-    bucket = Bucket(BURST, 0.0)
+    bucket = TokenBucket(BURST, 0.0)
     for _ in range(10):
-        bucket = bucket.refuse(0.0, share=1.0)
-    assert bucket.refuse(3600.0, share=1.0).tokens == -SHORTEST_WAIT * REFILL
+        bucket = bucket.throttled(0.0, jitter=1.0)
+    assert bucket.throttled(3600.0, jitter=1.0).tokens == -MIN_BACKOFF * REFILL

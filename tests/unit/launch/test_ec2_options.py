@@ -11,9 +11,9 @@ import pytest
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import build_instance_types
-from shared.launch import launch_template_options
+from shared.launch import launch_template
 from shared.launch.fleet import errors
-from shared.launch.launch_template_options import OptionError
+from shared.launch.launch_template import OptionError
 
 ENA = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
 
@@ -23,8 +23,8 @@ def fabric(card: int, device: int = 1) -> dict[str, Any]:
 
 
 def interfaces(*given: dict[str, Any], public: bool | None = None) -> list[dict[str, Any]]:
-    return launch_template_options.interfaces(
-        EC2NodeClassSpec(network_interfaces=list(given)), ["sg-1"], public=public, fabric=0
+    return launch_template.network_interfaces(
+        EC2NodeClassSpec(network_interfaces=list(given)), ["sg-1"], public=public, efa_count=0
     )
 
 
@@ -41,10 +41,10 @@ def test_interfaces_are_spelt_out_as_ec2_has_them() -> None:
     [
         ([fabric(0)], "spec.networkInterfaces has none with networkCardIndex 0 and deviceIndex 0"),
         ([fabric(0, 0)], 'spec.networkInterfaces[0].interfaceType is "efa-only", but the primary'),
-        ([ENA, ENA], "spec.networkInterfaces[1]: networkCardIndex 0 with deviceIndex 0 is there already"),
+        ([ENA, ENA], "spec.networkInterfaces[1]: networkCardIndex 0 with deviceIndex 0 is used twice"),
         ([ENA, fabric(-1)], "spec.networkInterfaces[1]: networkCardIndex and deviceIndex must not be negative"),
         ([ENA, fabric(1), fabric(1, 2)], "spec.networkInterfaces[2].interfaceType: network card 1 has"),
-        ([{**ENA, "subnet": "subnet-1"}], "spec.networkInterfaces[0].subnet is not known"),
+        ([{**ENA, "subnet": "subnet-1"}], "spec.networkInterfaces[0].subnet is unknown"),
         ([{**ENA, "deviceIndex": "0"}], "spec.networkInterfaces[0].deviceIndex"),
     ],
 )
@@ -56,9 +56,9 @@ def test_interfaces_that_ec2_would_refuse_are_refused_by_field(given: list[dict[
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        (EC2NodeClassSpec(cpu_options={"cores": 2}), "spec.cpuOptions.cores is not known; there are coreCount"),
+        (EC2NodeClassSpec(cpu_options={"cores": 2}), "spec.cpuOptions.cores is unknown; known are coreCount"),
         (EC2NodeClassSpec(cpu_options={"amdSevSnp": "on"}), 'spec.cpuOptions.amdSevSnp is "on", and must be one of'),
-        (EC2NodeClassSpec(placement_group_selector={"tags": {}}), "spec.placementGroupSelector.tags is not known"),
+        (EC2NodeClassSpec(placement_group_selector={"tags": {}}), "spec.placementGroupSelector.tags is unknown"),
         (
             EC2NodeClassSpec(placement_group_selector={"name": "a", "id": "pg-1"}),
             "spec.placementGroupSelector takes either name or id",
@@ -67,19 +67,19 @@ def test_interfaces_that_ec2_would_refuse_are_refused_by_field(given: list[dict[
 )
 def test_options_that_ec2_does_not_have_are_refused_by_field(spec: EC2NodeClassSpec, said: str) -> None:
     with pytest.raises(OptionError, match=re.escape(said)):
-        launch_template_options.fields(spec)
+        launch_template.cpu_and_placement(spec)
 
 
 def test_options_that_ec2_has_go_into_the_template() -> None:
     spec = EC2NodeClassSpec(cpu_options={"nestedVirtualization": "enabled"}, placement_group_selector={"name": "near"})
-    assert launch_template_options.fields(spec) == {
+    assert launch_template.cpu_and_placement(spec) == {
         "CpuOptions": {"NestedVirtualization": "enabled"},
         "Placement": {"GroupName": "near"},
     }
 
 
 def test_a_placement_group_that_is_not_there_is_told_by_field() -> None:
-    said = errors.advice("InvalidPlacementGroup.Unknown", "The Placement Group 'near' is unknown.")
+    said = errors.user_message("InvalidPlacementGroup.Unknown", "The Placement Group 'near' is unknown.")
     assert said == "The Placement Group 'near' is unknown: check spec.placementGroupSelector"
     assert errors.kind("InvalidPlacementGroup.Unknown") == "configuration"
 

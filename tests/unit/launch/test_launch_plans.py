@@ -10,7 +10,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.nodeclass import AMIRequirement, ResolvedAMI
 from shared.instance_types.compatibility import meets
 from shared.instance_types.instance_type import InstanceType, Offering
-from shared.launch.fleet.overrides import offering_labels, plan
+from shared.launch.fleet.overrides import offering_labels, plan_fleet
 from shared.launch.node_class.subnets import Subnet, best
 
 ZONES = ("a", "b", "c")
@@ -67,7 +67,7 @@ requirements = st.lists(
 def test_everything_asked_for_is_allowed_available_and_can_boot(
     made: tuple[InstanceType, ...], required: list[NodeSelectorRequirement]
 ) -> None:
-    planned = plan(made, required, images=IMAGES, subnets=SUBNETS)
+    planned = plan_fleet(made, required, amis=IMAGES, subnets=SUBNETS)
     allowed = [
         (t, o)
         for t in made
@@ -80,14 +80,14 @@ def test_everything_asked_for_is_allowed_available_and_can_boot(
     assert (planned is None) == (not allowed)
     if planned is None:
         return
-    assert 0 < len({c.instance_type.name for c in planned.choices}) <= 60
-    assert {c.offering.capacity_type for c in planned.choices} == {planned.capacity_type}
-    assert len({(c.instance_type.name, c.offering.zone) for c in planned.choices}) == len(planned.choices)
-    for choice in planned.choices:
-        assert (choice.instance_type, choice.offering) in allowed
-        assert choice.subnet.zone == choice.offering.zone
-        assert choice.image.id == ("ami-arm" if choice.instance_type.labels[labels.ARCH] == "arm64" else "ami-amd")
-    prices = [c.offering.price for c in planned.choices]
+    assert 0 < len({c.instance_type.name for c in planned.overrides}) <= 60
+    assert {c.offering.capacity_type for c in planned.overrides} == {planned.capacity_type}
+    assert len({(c.instance_type.name, c.offering.zone) for c in planned.overrides}) == len(planned.overrides)
+    for override in planned.overrides:
+        assert (override.instance_type, override.offering) in allowed
+        assert override.subnet.zone == override.offering.zone
+        assert override.ami.id == ("ami-arm" if override.instance_type.labels[labels.ARCH] == "arm64" else "ami-amd")
+    prices = [c.offering.price for c in planned.overrides]
     assert prices == sorted(prices)
     on_demand = [o.price for t, o in allowed if o.capacity_type == "on-demand" and "metal" not in t.name]
     if planned.capacity_type == "spot" and on_demand:
@@ -119,4 +119,4 @@ def test_the_subnet_with_the_most_addresses_left_is_taken(given_: list[tuple[str
     assert set(chosen) == {s.zone for s in subnets}
     for subnet in subnets:
         taken = chosen[subnet.zone]
-        assert taken.free - promised[taken.id] >= subnet.free - promised[subnet.id]
+        assert taken.free_addresses - promised[taken.id] >= subnet.free_addresses - promised[subnet.id]
