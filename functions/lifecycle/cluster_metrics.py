@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +19,7 @@ from shared.api.pods import is_provisionable, is_terminal, spec_requests, waited
 from shared.api.quantity import QuantityError, parse_resources
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 _encode = msgspec.msgpack.Encoder().encode
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterMetrics:
+class ClusterMetrics(Struct, kw_only=True):
     """The cluster's state now.
 
     ``cost`` is in USD per hour, without the ``unpriced`` nodes. ``by_pool`` and ``by_type`` are (nodes, USD per hour),

@@ -5,12 +5,12 @@ Pure. Rules: Karpenter's nodeclaim/lifecycle/liveness.go (docs/facts/karpenter.m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
 from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
 
 
-@dataclass(frozen=True, kw_only=True)
-class LivenessFailure:
+class LivenessFailure(Struct, kw_only=True):
     """Why a NodeClaim is deleted."""
 
     reason: str

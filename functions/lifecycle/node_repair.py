@@ -8,7 +8,6 @@ probably not the nodes: none is replaced, and an event says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.cluster import resources
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,16 +46,14 @@ _TOLERATIONS: dict[tuple[str, str], timedelta] = {
 _MAX_UNHEALTHY_PERCENT = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repair:
+class Repair(Struct, kw_only=True):
     """A NodeClaim whose node is replaced, and why."""
 
     claim: NodeClaim
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repairs:
+class Repairs(Struct, kw_only=True):
     """The nodes to replace; or why unhealthy nodes are not replaced."""
 
     repairs: tuple[Repair, ...] = ()

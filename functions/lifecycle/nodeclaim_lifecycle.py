@@ -5,9 +5,10 @@ The rules are in :mod:`registration`, :mod:`initialization` and :mod:`liveness`;
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from functions.lifecycle.eviction_release import EvictionRelease, write_delayed_pods
 from functions.lifecycle.initialization import initialized_node, initialized_nodeclaim
@@ -20,6 +21,7 @@ from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
+from shared.struct import Struct
 from shared.termination import garbage
 
 if TYPE_CHECKING:
@@ -82,8 +84,7 @@ def reconciled_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> Node
     return initialized_nodeclaim(registered_nodeclaim(claim, node, now=now), node, now=now)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _UnrecordedInstances:
+class _UnrecordedInstances(Struct, kw_only=True):
     """Living instances that no NodeClaim's status names, by the NodeClaim in their tags.
 
     ``by_launch_group`` has the ids of those that are not assigned to a NodeClaim yet, by launch group.

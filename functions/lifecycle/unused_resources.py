@@ -6,7 +6,6 @@ by the next launch. ``unused_launch_templates`` and ``leases_without_node`` are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from shared import aws, runtime
 from shared.api import labels as names
 from shared.cluster import listing, resources, writes
 from shared.cluster.lease import LeaseObject
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,8 +37,7 @@ _TEMPLATE_TAG = "aws:ec2launchtemplate:id"
 """EC2's own tag on an instance: the launch template that it was launched from."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchTemplate:
+class LaunchTemplate(Struct, kw_only=True):
     """A launch template of the cluster."""
 
     id: str

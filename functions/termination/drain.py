@@ -11,7 +11,6 @@ expires, or for the NodeClaim's deadline, which overrides it like any budget (Ka
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from shared.api.pods import (
     is_terminating,
 )
 from shared.api.taints import DISRUPTED, tolerates
+from shared.struct import Struct
 from shared.termination import delayed_eviction
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ _CRITICAL_PRIORITY_CLASSES = frozenset({"system-cluster-critical", "system-node-
 _DEFAULT_GRACE_SECONDS = 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrainStep:
+class DrainStep(Struct, kw_only=True):
     """What to do now, in this order; ``terminate`` only when nothing else is left to do.
 
     ``evict`` are pods to evict. ``delayed`` are pods whose eviction waits for a replacement node, ``protected`` pods

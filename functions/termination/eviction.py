@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api.pods import is_terminating
@@ -15,6 +14,7 @@ from shared.cluster.errors import (
     UnauthorizedError,
     UnavailableError,
 )
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
@@ -25,8 +25,7 @@ _MULTIPLE_BUDGETS_STATUS = 500
 """HTTP status of the eviction API for a pod with more than one PodDisruptionBudget. Unavailability has another."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evictor:
+class Evictor(Struct, kw_only=True):
     """Evicts and deletes pods of nodes that are being terminated."""
 
     client: Client

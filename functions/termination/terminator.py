@@ -6,7 +6,6 @@ What a step is decides :mod:`functions.termination.drain`.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from shared.api import nodeclaim, taints
 from shared.api.meta import condition, with_condition
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
+from shared.struct import Struct
 from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from shared.cluster.events import Recorder
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terminator:
+class Terminator(Struct, kw_only=True):
     """Drains nodes, one step a call."""
 
     client: Client
