@@ -61,31 +61,39 @@ def build_candidate_matrix(
     state: DisruptionState, candidates: Sequence[Candidate], prices: Sequence[float]
 ) -> CandidateMatrix:
     """The matrix of these candidates; ``prices`` are theirs in USD per hour."""
-    daemons = daemon_set_pods(state.snapshot.daemon_sets)
-    state_nodes = build_state_nodes(state.snapshot, state.instance_types, daemons, state.disrupting_nodes).nodes
-    nodes = [n for n in state_nodes if n.initialized]
     cache: dict[bytes, Resources] = {}
     requests = [[_requests(p, cache) for p in c.pods] for c in candidates]
     requested = {resource for pods in requests for pod in pods for resource in pod}
     resources = tuple(sorted(requested | {"cpu", "memory", "pods"}))
-    free = np.array([[n.available.get(r, 0) for r in resources] for n in nodes], np.int64)
-    row_of = {n.name: i for i, n in enumerate(nodes)}
+    node_names, free = _free_resources(state, resources)
+    row_of = {name: i for i, name in enumerate(node_names)}
     allocatable, type_prices = _cheapest_prices(state, resources)
     pod_requests = tuple(_request_rows(pods, resources) for pods in requests)
-    totals = np.array([r.sum(0) for r in pod_requests], np.int64).reshape(len(pod_requests), len(resources))
-    values = [_resource_value(total, allocatable, type_prices) for total in totals]
-    costs = [
-        sum(pod_disruption_cost(p, value / max(1, len(c.pods))) for p in c.pods)
-        for c, value in zip(candidates, values, strict=True)
-    ]
+    values = [_resource_value(r.sum(0), allocatable, type_prices) for r in pod_requests]
+    costs = [_disruption_cost(c, value) for c, value in zip(candidates, values, strict=True)]
     return CandidateMatrix(
         price=np.array(prices, np.float64),
         resource_value=np.array(values, np.float64),
         disruption_cost=np.array(costs, np.float64),
         pod_requests=pod_requests,
-        free=free.reshape(-1, len(resources)),
+        free=free,
         node_rows=np.array([row_of.get(c.name, -1) for c in candidates], np.int64),
     )
+
+
+def _free_resources(state: DisruptionState, resources: Sequence[str]) -> tuple[list[str], Ints]:
+    """The names of the initialized nodes, and what each has available, as (nodes, resources)."""
+    daemons = daemon_set_pods(state.snapshot.daemon_sets)
+    state_nodes = build_state_nodes(state.snapshot, state.instance_types, daemons, state.disrupting_nodes).nodes
+    nodes = [n for n in state_nodes if n.initialized]
+    free = np.array([[n.available.get(r, 0) for r in resources] for n in nodes], np.int64)
+    return [n.name for n in nodes], free.reshape(-1, len(resources))
+
+
+def _disruption_cost(candidate: Candidate, resource_value: float) -> float:
+    """USD to move the candidate's pods, which share its resource value (USD per hour) equally."""
+    share = resource_value / max(1, len(candidate.pods))
+    return sum(pod_disruption_cost(p, share) for p in candidate.pods)
 
 
 def _requests(pod: Pod, cache: dict[bytes, Resources]) -> Resources:

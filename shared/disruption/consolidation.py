@@ -76,17 +76,10 @@ def search(
     requeue_at = min((t for t in due_times if t is not None and t > state.now), default=None)
     if not candidates or _pending_pods_need_nodes(state):
         return SearchResult(blocked=blocked, requeue_at=requeue_at)
-    matrix = build_candidate_matrix(state, candidates, [state.price(c.claim) or 0.0 for c in candidates])
-    consolidation = ConsolidationSearch(
-        state=state,
-        candidates=candidates,
-        matrix=matrix,
-        durations=[savings_duration(c, quiet=state.time_since_launch(c.pool.name), now=state.now) for c in candidates],
-        balanced_totals=_balanced_totals(state),
-    )
+    consolidation = _new_search(state, candidates)
     pools = [c.pool.name for c in candidates]
     remaining = {pool: budgets.remaining(pool, UNDERUTILIZED) for pool in pools}
-    budgeted = BudgetedCandidates(pools=pools, remaining=remaining, matrix=matrix)
+    budgeted = BudgetedCandidates(pools=pools, remaining=remaining, matrix=consolidation.matrix)
     for rows in candidate_sets(budgeted, lambda: consolidation.best, consolidation.blockers.keys):
         if should_stop():
             break
@@ -98,6 +91,19 @@ def search(
         evaluated=len(consolidation.evaluated),
         blocked=(*blocked, *consolidation.blocked_candidates),
         requeue_at=requeue_at,
+    )
+
+
+def _new_search(state: DisruptionState, candidates: Sequence[Candidate]) -> ConsolidationSearch:
+    return ConsolidationSearch(
+        state=state,
+        candidates=candidates,
+        matrix=build_candidate_matrix(state, candidates, [state.price(c.claim) or 0.0 for c in candidates]),
+        durations=[
+            savings_duration(c, time_since_launch=state.time_since_launch(c.pool.name), now=state.now)
+            for c in candidates
+        ],
+        balanced_totals=_balanced_totals(state),
     )
 
 

@@ -18,7 +18,7 @@ from shared.api import nodeclaim
 from shared.api.meta import is_true, with_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from shared.api.nodeclaim import NodeClaim
 
@@ -129,9 +129,7 @@ def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
             # The run died before it executed the command. A later reconcile decides anew.
             rollbacks.append(Rollback(claim=claim, why="the command was interrupted before it was executed"))
             continue
-        failed = next((name for name in entry.replacements if _is_lost(by_name.get(name))), None)
-        if failed is None and now - entry.since > REPLACEMENT_TIMEOUT:
-            failed = next((n for n in entry.replacements if not _is_initialized(by_name[n])), None)
+        failed = _failed_replacement(entry, by_name, now)
         if failed is not None:
             why = f"replacement {failed} was not initialized"
             rollbacks.append(Rollback(claim=claim, why=why, replacements=tuple(entry.replacements)))
@@ -140,6 +138,16 @@ def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
         else:
             waiting = True
     return QueueStatus(completed=tuple(completed), rollbacks=tuple(rollbacks), waiting=waiting)
+
+
+def _failed_replacement(entry: QueueEntry, by_name: Mapping[str, NodeClaim], now: datetime) -> str | None:
+    """The name of a replacement that was deleted, or isn't initialized in time; None without one."""
+    for name in entry.replacements:
+        if _is_lost(by_name.get(name)):
+            return name
+    if now - entry.since <= REPLACEMENT_TIMEOUT:
+        return None
+    return next((name for name in entry.replacements if not _is_initialized(by_name[name])), None)
 
 
 def _is_lost(claim: NodeClaim | None) -> bool:

@@ -130,13 +130,13 @@ class ConsolidationOption:
         return (self.savings / totals.price) / (self.disruption_cost / totals.disruption_cost)
 
 
-def savings_duration(candidate: Candidate, *, quiet: timedelta, now: datetime) -> SavingsDuration:
-    """How long savings on the node are expected to last; ``quiet`` is the time since its pool launched a node."""
+def savings_duration(candidate: Candidate, *, time_since_launch: timedelta, now: datetime) -> SavingsDuration:
+    """How long savings on the node are expected to last; ``time_since_launch`` is its pool's."""
     age = now - (candidate.claim.metadata.creation_timestamp or now)
     expires = expiration_time(candidate.claim)
     longest = LONG_PAYBACK if expires is None else min(LONG_PAYBACK, max(expires - now, timedelta()))
     short_term = min(max(age, MIN_SAVINGS_DURATION), SHORT_PAYBACK, longest)
-    long_term = max(short_term, min(age, quiet, longest))
+    long_term = max(short_term, min(age, time_since_launch, longest))
     return SavingsDuration(short_term=short_term / _HOUR, long_term=long_term / _HOUR)
 
 

@@ -57,7 +57,7 @@ def least_running(world: World, deployment: str, since: int) -> int:
     return least
 
 
-def test_nodes_go_as_pods_do_and_the_last_pod_ends_on_the_cheapest_machine(
+def test_nodes_are_removed_with_their_pods_and_the_last_pod_ends_on_the_cheapest_node(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     with_consolidation(world, load)
@@ -81,7 +81,7 @@ def test_nodes_go_as_pods_do_and_the_last_pod_ends_on_the_cheapest_machine(
     assert world.failures() == []
 
 
-def test_a_pod_disruption_budget_holds_while_nodes_are_joined(
+def test_a_pod_disruption_budget_holds_during_consolidation(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     with_consolidation(world, load)
@@ -134,7 +134,9 @@ def aged(world: World, **template: str) -> None:
     )
 
 
-def test_an_expired_node_is_replaced_before_it_goes(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
+def test_an_expired_node_is_replaced_before_it_is_deleted(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
     world.apply([d for d in load("spot-default.yaml") if d["kind"] == "Deployment"])
     world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
     aged(world, expireAfter="20m")
@@ -152,7 +154,7 @@ def test_an_expired_node_is_replaced_before_it_goes(world: World, load: Callable
     world.run_until(lambda: running(world) == 1 and len(world.nodes()) == 1)
 
 
-def test_a_changed_template_replaces_the_nodes_one_within_the_budget_after_the_other(
+def test_drifted_nodes_are_replaced_one_after_the_other_within_budgets(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     world.apply([d for d in load("spot-default.yaml") if d["kind"] == "Deployment"])
@@ -168,7 +170,7 @@ def test_a_changed_template_replaces_the_nodes_one_within_the_budget_after_the_o
     assert {n["metadata"]["labels"].get("team") for n in world.nodes()} == {"new"}
 
 
-def test_a_replacement_that_never_comes_leaves_everything_as_it_was(
+def test_a_replacement_that_is_never_launched_rolls_the_command_back(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     with_consolidation(world, load)
@@ -192,7 +194,7 @@ def test_a_replacement_that_never_comes_leaves_everything_as_it_was(
     assert "undone" in {row["outcome"]["S"] for row in decisions(world) if row["node"]["S"] == name}
 
 
-def test_dying_between_any_two_calls_leaves_no_node_tainted_and_nothing_launched_twice(
+def test_a_crash_between_any_two_calls_leaves_no_taint_and_launches_nothing_twice(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     with_consolidation(world, load)

@@ -56,7 +56,7 @@ def log(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
     return decision_log.latest(aws.dynamodb(), table, node, limit=50)
 
 
-def test_ttl_seconds_after_empty_is_kept_to_the_second(spot_default: World) -> None:
+def test_ttl_seconds_after_empty_is_exact_to_the_second(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 3)
     world.run_until_idle()
@@ -77,7 +77,7 @@ def test_ttl_seconds_after_empty_is_kept_to_the_second(spot_default: World) -> N
     assert logged.savings is not None
 
 
-def test_expiry_waits_for_its_window_says_so_and_then_goes(world: World, load: Load) -> None:
+def test_expiration_waits_for_its_budget_window_and_reports_it(world: World, load: Load) -> None:
     now = world.clock.now()
     opens = now.replace(second=0, microsecond=0) + timedelta(minutes=50)
     closed = {"nodes": "0", "schedule": f"{now.minute} {now.hour} * * *", "duration": "50m"}
@@ -99,7 +99,7 @@ def test_expiry_waits_for_its_window_says_so_and_then_goes(world: World, load: L
     world.run_until(lambda: running(world) == 1 and name not in {n["metadata"]["name"] for n in world.nodes()})
 
 
-def test_a_budget_whose_cron_nobody_can_read_keeps_all_nodes_and_the_pool_says_so(world: World, load: Load) -> None:
+def test_a_budget_with_an_unreadable_schedule_blocks_all_disruptions_and_is_reported(world: World, load: Load) -> None:
     disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
     start(world, load, pool(disruption=disruption), replicas=2)
     bad = {"nodes": "10%", "schedule": "61 * * * *", "duration": "1h"}
@@ -119,14 +119,14 @@ def test_a_budget_whose_cron_nobody_can_read_keeps_all_nodes_and_the_pool_says_s
 
 
 @pytest.mark.parametrize("budget", [{"nodes": "-1"}, {"nodes": "150%"}, {"nodes": "1", "reasons": ["Boredom"]}])
-def test_a_budget_that_means_nothing_is_refused_where_it_is_written(world: World, budget: dict[str, Any]) -> None:
+def test_an_invalid_budget_is_rejected_by_the_api(world: World, budget: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as refused:
         world.apply(pool(disruption={"budgets": [budget]}))
     assert refused.value.status == 422
     assert "budgets" in refused.value.message
 
 
-def test_a_pool_that_is_deleted_while_its_nodes_are_being_disrupted_breaks_nothing(world: World, load: Load) -> None:
+def test_deleting_a_pool_while_its_nodes_are_disrupted_is_safe(world: World, load: Load) -> None:
     disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
     start(world, load, pool(disruption=disruption), replicas=3)
     world.run_until_idle()
@@ -148,7 +148,7 @@ def test_a_pool_that_is_deleted_while_its_nodes_are_being_disrupted_breaks_nothi
     assert world.dead_letters() == []
 
 
-def test_other_security_groups_in_the_class_replace_the_nodes_that_have_the_old_ones(world: World, load: Load) -> None:
+def test_changed_security_groups_of_the_class_replace_nodes(world: World, load: Load) -> None:
     disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s"}
     start(world, load, pool(disruption=disruption), replicas=1)
     (old,) = world.nodes()

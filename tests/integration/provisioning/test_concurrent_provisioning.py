@@ -221,7 +221,7 @@ def deciders() -> Iterator[Deciders]:
 
 
 @pytest.mark.parametrize("series", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, SERIES))])
-def test_two_that_decide_at_once_launch_each_machine_once_and_lose_no_claim(deciders: Deciders, series: int) -> None:
+def test_concurrent_runs_launch_each_instance_once_and_lose_no_claim(deciders: Deciders, series: int) -> None:
     for i in range(EACH):
         seed = series * EACH + i
         deciders.clear()

@@ -59,7 +59,7 @@ TYPES = tuple(_type(cpu, cpu * 0.05, cpu * 0.02) for cpu in (1, 2, 4, 8))
 
 @dataclass
 class Cluster:
-    """A cluster that is built up call by call; ``view`` is what methods see of it."""
+    """A cluster that is built up call by call; ``state`` is what methods see."""
 
     pool: NodePool = field(
         default_factory=lambda: NodePool(
@@ -70,7 +70,7 @@ class Cluster:
     nodes: list[Node] = field(default_factory=list)
     claims: list[NodeClaim] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
-    budgets: list[PodDisruptionBudget] = field(default_factory=list)
+    pod_disruption_budgets: list[PodDisruptionBudget] = field(default_factory=list)
     types: tuple[InstanceType, ...] = TYPES
 
     def disruption(self, **fields: Any) -> None:  # noqa: ANN401 (any field of the struct)
@@ -160,7 +160,7 @@ class Cluster:
         )
 
     def pod_budget(self, allowed: int) -> None:
-        self.budgets.append(
+        self.pod_disruption_budgets.append(
             PodDisruptionBudget(
                 metadata=ObjectMeta(name="web", namespace="default"),
                 spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": "web"})),
@@ -176,20 +176,20 @@ class Cluster:
             nodes=tuple(self.nodes),
             node_claims=tuple(self.claims),
             node_pools=(self.pool,),
-            pod_disruption_budgets=tuple(self.budgets),
+            pod_disruption_budgets=tuple(self.pod_disruption_budgets),
         )
 
-    def view(self, *, later: timedelta = timedelta(0), awaited: frozenset[str] = frozenset()) -> DisruptionState:
+    def state(self, *, later: timedelta = timedelta(0), nominated: frozenset[str] = frozenset()) -> DisruptionState:
         snapshot = replace(self.snapshot, taken_at=NOW + later)
         return DisruptionState(
             snapshot=snapshot,
             now=NOW + later,
             instance_types={"default": self.types},
-            nominated=awaited,
+            nominated=nominated,
             is_drifted=node_class_drift,
         )
 
-    def slots(self) -> BudgetTracker:
+    def budget_tracker(self) -> BudgetTracker:
         return BudgetTracker(self.snapshot, now=NOW)
 
 

@@ -31,35 +31,35 @@ def never() -> bool:
     return False
 
 
-def look(cluster: Cluster) -> SearchResult:
-    return search(cluster.view(), cluster.slots(), never)
+def search_once(cluster: Cluster) -> SearchResult:
+    return search(cluster.state(), cluster.budget_tracker(), never)
 
 
-def action(cluster: Cluster) -> Command:
-    found = look(cluster).command
-    assert found is not None
-    return found
+def best_command(cluster: Cluster) -> Command:
+    command = search_once(cluster).command
+    assert command is not None
+    return command
 
 
-def test_a_node_whose_pods_fit_elsewhere_goes(cluster: Cluster) -> None:
+def test_a_node_whose_pods_fit_elsewhere_is_deleted(cluster: Cluster) -> None:
     cluster.node("full", 8, annotations={names.DO_NOT_DISRUPT: "true"})
     for i in range(6):
         cluster.pod(f"f{i}", "full")
     cluster.node("small", 2)
     cluster.pod("s", "small")
-    found = action(cluster)
-    assert found.nodes == ("small",)
-    assert found.replacements == ()
-    assert found.savings == 0.1
-    assert found.removals[0].pods == ("default/s",)
+    command = best_command(cluster)
+    assert command.nodes == ("small",)
+    assert command.replacements == ()
+    assert command.savings == 0.1
+    assert command.removals[0].pods == ("default/s",)
 
 
 def test_a_large_node_with_little_on_it_is_replaced_by_a_small_one(cluster: Cluster) -> None:
     cluster.node("big", 8)
     cluster.pod("p", "big", 1000)
-    found = action(cluster)
-    assert found.nodes == ("big",)
-    (claim,) = found.replacements
+    command = best_command(cluster)
+    assert command.nodes == ("big",)
+    (claim,) = command.replacements
     assert claim.instance_types[0] == "m.1x"
 
 
@@ -68,40 +68,40 @@ def test_several_half_empty_nodes_become_fewer(cluster: Cluster) -> None:
         cluster.node(name, 8)
         for i in range(3):
             cluster.pod(f"{name}{i}", name, 2000)
-    found = action(cluster)
+    command = best_command(cluster)
     before = 4 * 8 * 0.05
-    assert found.savings > 0
-    assert before - found.savings <= 24 * 0.05 + 1e-9
+    assert command.savings > 0
+    assert before - command.savings <= 24 * 0.05 + 1e-9
 
 
 def test_every_type_that_a_replacement_may_become_is_a_saving(cluster: Cluster) -> None:
     cluster.node("big", 4)
     cluster.pod("p", "big", 1000)
-    (claim,) = action(cluster).replacements
+    (claim,) = best_command(cluster).replacements
     prices = {"m.1x": 0.02, "m.2x": 0.04, "m.4x": 0.08, "m.8x": 0.16}
     assert claim.cheapest.capacity_type == names.SPOT
     assert all(prices[t] < 4 * 0.05 for t in claim.instance_types)
     assert [r.values for r in claim.requirements if r.key == names.CAPACITY_TYPE] == [[names.SPOT]]
 
 
-def test_spot_is_not_replaced_by_spot_with_little_choice_left(cluster: Cluster) -> None:
+def test_spot_to_spot_needs_enough_instance_types(cluster: Cluster) -> None:
     cluster.node("big", 8, spot=True)
     cluster.pod("p", "big", 1000)
-    assert look(cluster).command is None
+    assert search_once(cluster).command is None
 
 
-def test_what_saves_too_little_for_the_pods_it_moves_is_left_alone(cluster: Cluster) -> None:
+def test_nodes_that_save_less_than_their_disruption_cost_stay(cluster: Cluster) -> None:
     cluster.node("full", 8)
     for i in range(4):
         cluster.pod(f"f{i}", "full", 100)
     cluster.node("young", 1, age=timedelta(minutes=1))
     for i in range(20):
         cluster.pod(f"y{i}", "young", 20)
-    found = look(cluster).command
-    assert found is None or "young" not in found.nodes
+    command = search_once(cluster).command
+    assert command is None or "young" not in command.nodes
 
 
-def test_do_not_disrupt_pdbs_orphans_and_windows_keep_nodes_and_say_so(cluster: Cluster) -> None:
+def test_blockers_keep_nodes_and_are_reported(cluster: Cluster) -> None:
     cluster.node("room", 8)
     cluster.node("kept", 1, annotations={names.DO_NOT_DISRUPT: "true"})
     cluster.pod("a", "kept", 100)
@@ -109,41 +109,41 @@ def test_do_not_disrupt_pdbs_orphans_and_windows_keep_nodes_and_say_so(cluster: 
     cluster.pod("b", "pod", 100, annotations={names.DO_NOT_DISRUPT: "true"})
     cluster.node("orphan", 1)
     cluster.pod("c", "orphan", 100, owned=False)
-    found = look(cluster)
-    said = {r.node: r.message for r in found.blocked}
-    assert names.DO_NOT_DISRUPT in said["kept"]
-    assert "pod default/b" in said["pod"]
-    assert "no controller" in said["orphan"]
-    assert not set(said) & set(found.command.nodes if found.command else ())
+    result = search_once(cluster)
+    messages = {r.node: r.message for r in result.blocked}
+    assert names.DO_NOT_DISRUPT in messages["kept"]
+    assert "pod default/b" in messages["pod"]
+    assert "no controller" in messages["orphan"]
+    assert not set(messages) & set(result.command.nodes if result.command else ())
     cluster.pod_budget(0)
     cluster.pod("d", "room", 100)
-    assert "PodDisruptionBudget web" in {r.node: r.message for r in look(cluster).blocked}["room"]
+    assert "PodDisruptionBudget web" in {r.node: r.message for r in search_once(cluster).blocked}["room"]
 
 
 def test_a_duration_of_do_not_disrupt_ends(cluster: Cluster) -> None:
     cluster.node("big", 8)
     cluster.pod("p", "big", 1000, annotations={names.DO_NOT_DISRUPT: "7h"})
-    assert look(cluster).command is None
+    assert search_once(cluster).command is None
     cluster.pods.clear()
     cluster.pod("p", "big", 1000, annotations={names.DO_NOT_DISRUPT: "5h"})
-    assert action(cluster).nodes == ("big",)
+    assert best_command(cluster).nodes == ("big",)
 
 
 def test_a_node_is_left_alone_for_consolidate_after_and_when_empty_pools_always(cluster: Cluster) -> None:
     cluster.disruption(consolidate_after="1h")
     cluster.node("young", 8, age=timedelta(minutes=59))
     cluster.pod("p", "young")
-    assert due_candidates(cluster.view()) == ()
-    assert len(due_candidates(cluster.view(later=timedelta(minutes=1)))) == 1
+    assert due_candidates(cluster.state()) == ()
+    assert len(due_candidates(cluster.state(later=timedelta(minutes=1)))) == 1
     cluster.disruption(consolidation_policy="WhenEmpty")
-    assert find_candidates(cluster.view()) == ()
+    assert find_candidates(cluster.state()) == ()
 
 
-def test_awaited_and_tainted_nodes_of_others_are_not_counted_on(cluster: Cluster) -> None:
+def test_nominated_and_tainted_nodes_take_no_moved_pods(cluster: Cluster) -> None:
     cluster.node("big", 8)
     cluster.pod("p", "big")
-    view = cluster.view(awaited=frozenset({"big"}))
-    assert search(view, cluster.slots(), never).command is None
+    state = cluster.state(nominated=frozenset({"big"}))
+    assert search(state, cluster.budget_tracker(), never).command is None
 
 
 def test_pending_pods_that_need_nodes_come_first(cluster: Cluster) -> None:
@@ -155,24 +155,24 @@ def test_pending_pods_that_need_nodes_come_first(cluster: Cluster) -> None:
         phase="Pending", conditions=[Condition(type="PodScheduled", status="False", reason="Unschedulable")]
     )
     cluster.pods.append(type(waiting)(metadata=waiting.metadata, spec=waiting.spec, status=status))
-    assert look(cluster).command is None
+    assert search_once(cluster).command is None
 
 
-def test_what_changed_meanwhile_makes_an_action_invalid(cluster: Cluster) -> None:
+def test_a_changed_cluster_invalidates_a_command(cluster: Cluster) -> None:
     cluster.node("big", 8)
     cluster.pod("p", "big", 1000)
-    found = action(cluster)
-    assert validate(found, cluster.view(), cluster.slots()) == ""
+    command = best_command(cluster)
+    assert validate(command, cluster.state(), cluster.budget_tracker()) == ""
     cluster.pod("new", "big", 1000)
-    assert "new pods" in validate(found, cluster.view(), cluster.slots())
+    assert "new pods" in validate(command, cluster.state(), cluster.budget_tracker())
     cluster.pods.pop()
     cluster.disruption(budgets=[Budget(nodes="0")])
-    assert "budgets" in validate(found, cluster.view(), cluster.slots())
+    assert "budgets" in validate(command, cluster.state(), cluster.budget_tracker())
     cluster.nodes.clear()
-    assert "no longer a candidate" in validate(found, cluster.view(), cluster.slots())
+    assert "no longer a candidate" in validate(command, cluster.state(), cluster.budget_tracker())
 
 
-def test_the_search_can_be_cut_at_any_moment_and_repeats_itself(cluster: Cluster) -> None:
+def test_the_search_can_be_stopped_at_any_moment_and_is_deterministic(cluster: Cluster) -> None:
     for i in range(12):
         cluster.node(f"n{i:02d}", 8)
         for k in range(i % 4 + 1):
@@ -180,13 +180,13 @@ def test_the_search_can_be_cut_at_any_moment_and_repeats_itself(cluster: Cluster
     values = []
     for steps in (0, 1, 3, 10, 40):
         left = iter(range(steps))
-        values.append(search(cluster.view(), cluster.slots(), partial(_is_over, left)))
+        values.append(search(cluster.state(), cluster.budget_tracker(), partial(_is_over, left)))
     worths = [v.net_savings for v in values]
     assert worths == sorted(worths)
     assert worths[0].usd == 0
     assert worths[-1].usd > 0
     again = iter(range(40))
-    assert search(cluster.view(), cluster.slots(), lambda: next(again, None) is None) == values[-1]
+    assert search(cluster.state(), cluster.budget_tracker(), lambda: next(again, None) is None) == values[-1]
 
 
 nodes = st.lists(
@@ -203,7 +203,7 @@ nodes = st.lists(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(nodes=nodes, budget=st.sampled_from(("0", "1", "50%", "100%")), allowed=st.integers(0, 4))
-def test_no_action_breaks_a_rule_or_costs_more(
+def test_no_command_breaks_a_rule_or_costs_more(
     make: Callable[[], Cluster], nodes: list[tuple[int, bool, list[int], bool]], budget: str, allowed: int
 ) -> None:
     cluster = make()
@@ -216,28 +216,28 @@ def test_no_action_breaks_a_rule_or_costs_more(
             if asked <= room:
                 room -= asked
                 cluster.pod(f"p{i}-{k}", f"n{i}", asked)
-    slots = cluster.slots().remaining("default", "Underutilized")
-    found = search(cluster.view(), cluster.slots(), never).command
-    if found is None:
+    budgets = cluster.budget_tracker().remaining("default", "Underutilized")
+    command = search(cluster.state(), cluster.budget_tracker(), never).command
+    if command is None:
         return
-    assert found.pod_count == sum(1 for p in cluster.pods if p.spec.node_name in found.nodes)
-    assert len(found.nodes) <= slots
-    assert not {f"n{i}" for i, (_, _, _, kept) in enumerate(nodes) if kept} & set(found.nodes)
-    holding = [n for n in found.nodes if any(p.spec.node_name == n for p in cluster.pods)]
+    assert command.pod_count == sum(1 for p in cluster.pods if p.spec.node_name in command.nodes)
+    assert len(command.nodes) <= budgets
+    assert not {f"n{i}" for i, (_, _, _, kept) in enumerate(nodes) if kept} & set(command.nodes)
+    holding = [n for n in command.nodes if any(p.spec.node_name == n for p in cluster.pods)]
     assert not holding or allowed > 0
-    assert len(holding) <= 1 or found.pod_count <= allowed
+    assert len(holding) <= 1 or command.pod_count <= allowed
     problem = Problem(
-        snapshot=cluster.snapshot, instance_types={"default": cluster.types}, leaving=frozenset(found.nodes)
+        snapshot=cluster.snapshot, instance_types={"default": cluster.types}, leaving=frozenset(command.nodes)
     )
     decision = schedule(problem)
     assert not decision.pod_errors
-    view = cluster.view()
-    prices = {c.status.node_name: view.price(c) or 0.0 for c in cluster.claims}
-    assert sum(prices[n] for n in found.nodes) > sum(c.cheapest.price for c in decision.new_node_claims)
-    assert found.savings > 0
+    state = cluster.state()
+    prices = {c.status.node_name: state.price(c) or 0.0 for c in cluster.claims}
+    assert sum(prices[n] for n in command.nodes) > sum(c.cheapest.price for c in decision.new_node_claims)
+    assert command.savings > 0
 
 
-def test_a_taint_that_pods_do_not_bear_is_no_room(cluster: Cluster) -> None:
+def test_a_taint_that_pods_do_not_tolerate_leaves_no_capacity(cluster: Cluster) -> None:
     cluster.node("room", 8)
     cluster.nodes[0] = type(cluster.nodes[0])(
         metadata=cluster.nodes[0].metadata,
@@ -249,5 +249,5 @@ def test_a_taint_that_pods_do_not_bear_is_no_room(cluster: Cluster) -> None:
     cluster.pod("r", "room", 7000, annotations={names.DO_NOT_DISRUPT: "true"})
     cluster.node("small", 1)
     cluster.pod("s", "small", 900)
-    found = look(cluster).command
-    assert found is None or found.replacements
+    command = search_once(cluster).command
+    assert command is None or command.replacements

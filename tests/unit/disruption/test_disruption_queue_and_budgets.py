@@ -35,21 +35,21 @@ def starting(claim: NodeClaim) -> NodeClaim:
     return replace(claim, status=replace(claim.status, conditions=conditions))
 
 
-def test_a_claim_goes_when_all_that_replaces_it_is_initialized(cluster: Cluster) -> None:
+def test_a_claim_is_deleted_when_all_replacements_are_initialized(cluster: Cluster) -> None:
     for name in ("old", "new"):
         cluster.node(name, 1)
     marked(cluster, "claim-new")
     up = cluster.claims[1]
     cluster.claims[1] = starting(up)
-    found = disruption_queue.queue_status(cluster.claims, now=NOW)
-    assert (found.completed, found.rollbacks, found.waiting) == ((), (), True)
+    result = disruption_queue.queue_status(cluster.claims, now=NOW)
+    assert (result.completed, result.rollbacks, result.waiting) == ((), (), True)
     cluster.claims[1] = up
-    found = disruption_queue.queue_status(cluster.claims, now=NOW)
-    assert [c.name for c, _ in found.completed] == ["claim-old"]
+    result = disruption_queue.queue_status(cluster.claims, now=NOW)
+    assert [c.name for c, _ in result.completed] == ["claim-old"]
     assert disruption_queue.replacement_names(cluster.claims) == {"claim-new", "new"}
 
 
-def test_all_is_put_back_when_a_replacement_is_lost_or_late(cluster: Cluster) -> None:
+def test_a_lost_or_late_replacement_rolls_the_command_back(cluster: Cluster) -> None:
     for name in ("old", "new"):
         cluster.node(name, 1)
     marked(cluster, "claim-new", "claim-lost")
@@ -65,7 +65,7 @@ def test_all_is_put_back_when_a_replacement_is_lost_or_late(cluster: Cluster) ->
     assert back.metadata.annotations == {}
 
 
-def test_what_was_not_carried_through_or_cant_be_read_is_put_back(cluster: Cluster) -> None:
+def test_interrupted_and_unreadable_commands_are_rolled_back(cluster: Cluster) -> None:
     cluster.node("old", 1)
     marked(cluster)
     assert len(disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks) == 1
@@ -74,15 +74,15 @@ def test_what_was_not_carried_through_or_cant_be_read_is_put_back(cluster: Clust
     assert len(disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks) == 1
 
 
-def test_nodes_under_way_count_against_budgets_and_are_no_candidates(cluster: Cluster) -> None:
+def test_queued_nodes_count_against_budgets_and_are_no_candidates(cluster: Cluster) -> None:
     for name in ("old", "a", "b"):
         cluster.node(name, 1)
     cluster.disruption(budgets=[Budget(nodes="1")])
-    assert cluster.slots().remaining("default", "Underutilized") == 1
+    assert cluster.budget_tracker().remaining("default", "Underutilized") == 1
     marked(cluster, "claim-a")
-    assert cluster.slots().remaining("default", "Underutilized") == 0
-    assert "old" not in {n.metadata.name for _, n in cluster.view().initialized}
-    assert cluster.view().disrupting_nodes == {"old"}
+    assert cluster.budget_tracker().remaining("default", "Underutilized") == 0
+    assert "old" not in {n.metadata.name for _, n in cluster.state().initialized}
+    assert cluster.state().disrupting_nodes == {"old"}
 
 
 @pytest.mark.parametrize(
@@ -98,20 +98,20 @@ def test_nodes_under_way_count_against_budgets_and_are_no_candidates(cluster: Cl
         Budget(nodes="0", reasons=["Boredom"]),
     ],
 )
-def test_a_budget_that_means_nothing_allows_nothing(cluster: Cluster, budget: Budget) -> None:
+def test_an_invalid_budget_allows_nothing(cluster: Cluster, budget: Budget) -> None:
     cluster.node("n", 1)
     cluster.disruption(budgets=[budget])
     assert budgets.allowed_disruptions(cluster.pool, cluster.snapshot, reason="Underutilized", now=NOW) == 0
 
 
-def test_slots_are_shared_by_reasons_and_none_are_left_of_a_pool_that_is_gone(cluster: Cluster) -> None:
+def test_disruptions_are_shared_by_reasons_and_none_remain_for_an_unknown_pool(cluster: Cluster) -> None:
     for i in range(10):
         cluster.node(f"n{i}", 1)
     cluster.disruption(budgets=[Budget(nodes="20%")])
-    slots = BudgetTracker(cluster.snapshot, now=NOW)
-    slots.consume("default")
-    assert slots.remaining("default", "Empty") == slots.remaining("default", "Drifted") == 1
-    assert slots.remaining("gone", "Empty") == 0
+    budgets = BudgetTracker(cluster.snapshot, now=NOW)
+    budgets.consume("default")
+    assert budgets.remaining("default", "Empty") == budgets.remaining("default", "Drifted") == 1
+    assert budgets.remaining("gone", "Empty") == 0
 
 
 def test_pods_cost_more_to_move_by_priority_and_deletion_cost(cluster: Cluster) -> None:

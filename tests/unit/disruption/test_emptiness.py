@@ -66,7 +66,9 @@ def pod(on: str, *, daemon: bool = False, phase: str = "Running", deleted: bool 
     )
 
 
-def look(*claims: NodeClaim, pods: Collection[Pod] = (), of: NodePool | None = None, awaited: str = "") -> MethodResult:
+def compute_for(
+    *claims: NodeClaim, pods: Collection[Pod] = (), of: NodePool | None = None, nominated: str = ""
+) -> MethodResult:
     snapshot = Snapshot(
         taken_at=NOW,
         node_pools=(of or pool(),),
@@ -74,38 +76,40 @@ def look(*claims: NodeClaim, pods: Collection[Pod] = (), of: NodePool | None = N
         nodes=tuple(node(c.status.node_name) for c in claims),
         pods=tuple(pods),
     )
-    return decide(snapshot, awaited=frozenset({awaited} - {""}))
+    return decide(snapshot, nominated=frozenset({nominated} - {""}))
 
 
-def decide(snapshot: Snapshot, *, awaited: Collection[str] = (), now: datetime = NOW) -> MethodResult:
-    view = DisruptionState(snapshot=snapshot, now=now, nominated=frozenset(awaited))
-    return compute(view, BudgetTracker(snapshot, now=now))
+def decide(snapshot: Snapshot, *, nominated: Collection[str] = (), now: datetime = NOW) -> MethodResult:
+    state = DisruptionState(snapshot=snapshot, now=now, nominated=frozenset(nominated))
+    return compute(state, BudgetTracker(snapshot, now=now))
 
 
-def removed(command: MethodResult) -> list[str]:
-    return [node for action in command.commands for node in action.nodes]
+def removed(result: MethodResult) -> list[str]:
+    return [node for command in result.commands for node in command.nodes]
 
 
-def test_a_node_goes_when_it_has_been_empty_for_as_long_as_its_pool_says() -> None:
-    assert removed(look(claim("a", empty_for=30))) == ["a"]
-    early = look(claim("a", empty_for=29))
+def test_a_node_is_deleted_when_it_has_been_empty_for_consolidate_after() -> None:
+    assert removed(compute_for(claim("a", empty_for=30))) == ["a"]
+    early = compute_for(claim("a", empty_for=29))
     assert removed(early) == []
     assert early.requeue_at == NOW + timedelta(seconds=1)
 
 
 def test_a_node_with_nothing_but_daemons_and_finished_pods_is_empty() -> None:
-    assert removed(look(claim("a", empty_for=60), pods=[pod("a", daemon=True), pod("a", phase="Succeeded")])) == ["a"]
+    assert removed(
+        compute_for(claim("a", empty_for=60), pods=[pod("a", daemon=True), pod("a", phase="Succeeded")])
+    ) == ["a"]
 
 
-def test_a_node_with_a_pod_even_one_that_is_going_is_not_empty() -> None:
-    assert removed(look(claim("a", empty_for=60), pods=[pod("a")])) == []
-    assert removed(look(claim("a", empty_for=60), pods=[pod("a", deleted=True)])) == []
+def test_a_node_with_a_pod_even_a_terminating_one_is_not_empty() -> None:
+    assert removed(compute_for(claim("a", empty_for=60), pods=[pod("a")])) == []
+    assert removed(compute_for(claim("a", empty_for=60), pods=[pod("a", deleted=True)])) == []
     assert workload_pods([pod("a", deleted=True)])
     assert not workload_pods([pod("a", daemon=True)])
 
 
-def test_what_is_used_again_before_it_goes_stays() -> None:
-    (action,) = look(claim("a", empty_for=60)).commands
+def test_a_node_that_is_used_again_before_its_deletion_stays() -> None:
+    (action,) = compute_for(claim("a", empty_for=60)).commands
     snapshot = Snapshot(
         taken_at=NOW,
         node_pools=(pool(),),
@@ -117,30 +121,30 @@ def test_what_is_used_again_before_it_goes_stays() -> None:
 
 
 def test_a_node_that_a_pending_pod_will_use_is_not_empty() -> None:
-    assert removed(look(claim("a", empty_for=60), awaited="a")) == []
-    assert removed(look(claim("a", empty_for=60), awaited="claim-a")) == []
+    assert removed(compute_for(claim("a", empty_for=60), nominated="a")) == []
+    assert removed(compute_for(claim("a", empty_for=60), nominated="claim-a")) == []
 
 
 def test_never_means_never() -> None:
-    command = look(claim("a", empty_for=10_000), of=pool(after="Never"))
+    command = compute_for(claim("a", empty_for=10_000), of=pool(after="Never"))
     assert removed(command) == []
     assert command.requeue_at is None
 
 
-def test_budgets_hold_and_the_refused_are_told_why() -> None:
+def test_budgets_hold_and_blocked_nodes_are_reported() -> None:
     claims = [claim(name, empty_for=60) for name in "abcde"]
-    command = look(*claims, of=pool(budgets=[Budget(nodes="40%")]))
+    command = compute_for(*claims, of=pool(budgets=[Budget(nodes="40%")]))
     assert removed(command) == ["a", "b"]
     assert [r.node for r in command.blocked] == ["c", "d", "e"]
     assert "budget" in command.blocked[0].message
-    assert removed(look(*claims, of=pool(budgets=[Budget(nodes="0", reasons=["Empty"])]))) == []
-    assert len(removed(look(*claims, of=pool(budgets=[Budget(nodes="0", reasons=["Drifted"])])))) == 5
+    assert removed(compute_for(*claims, of=pool(budgets=[Budget(nodes="0", reasons=["Empty"])]))) == []
+    assert len(removed(compute_for(*claims, of=pool(budgets=[Budget(nodes="0", reasons=["Drifted"])])))) == 5
 
 
-def test_a_budget_that_nobody_can_read_allows_nothing() -> None:
-    assert removed(look(claim("a", empty_for=60), of=pool(budgets=[Budget(nodes="many")]))) == []
+def test_an_unreadable_budget_allows_nothing() -> None:
+    assert removed(compute_for(claim("a", empty_for=60), of=pool(budgets=[Budget(nodes="many")]))) == []
     closed = Budget(nodes="0", schedule="whenever", duration="1h")
-    assert removed(look(claim("a", empty_for=60), of=pool(budgets=[closed]))) == []
+    assert removed(compute_for(claim("a", empty_for=60), of=pool(budgets=[closed]))) == []
 
 
 def test_nodes_that_are_unready_or_leaving_count_against_the_budget() -> None:
@@ -167,10 +171,10 @@ def test_do_not_disrupt_keeps_a_node() -> None:
 
 
 def test_a_node_that_is_still_starting_is_not_a_candidate() -> None:
-    assert removed(look(claim("a", empty_for=60, initialized=False))) == []
+    assert removed(compute_for(claim("a", empty_for=60, initialized=False))) == []
 
 
-def test_since_when_a_node_is_empty_is_noted_once_and_forgotten_when_a_pod_comes() -> None:
+def test_the_empty_condition_is_set_once_and_cleared_when_a_pod_comes() -> None:
     fresh = claim("a")
     snapshot = Snapshot(taken_at=NOW, node_pools=(pool(),), node_claims=(fresh,), nodes=(node("a"),))
     seen = empty_condition_changes(DisruptionState(snapshot=snapshot, now=NOW))

@@ -28,7 +28,7 @@ def old(*, termination_grace_period: str | None = None) -> NodeClaimSpec:
 
 
 def expired(cluster: Cluster) -> MethodResult:
-    return expiration.compute(cluster.view(), cluster.slots())
+    return expiration.compute(cluster.state(), cluster.budget_tracker())
 
 
 def closed() -> Budget:
@@ -41,47 +41,47 @@ def test_an_expired_node_is_replaced_and_the_next_expiry_is_known(cluster: Clust
     cluster.pod("p", "old")
     cluster.node("young", 1, age=4 * HOUR, spec=old())
     cluster.pod("q", "young")
-    found = expired(cluster)
-    (action,) = found.commands
+    result = expired(cluster)
+    (action,) = result.commands
     assert action.nodes == ("old",)
     assert [c.pods for c in action.replacements] == [("default/p",)]
-    assert found.requeue_at == cluster.view().now + HOUR
+    assert result.requeue_at == cluster.state().now + HOUR
 
 
-def test_under_a_closed_window_it_waits_and_says_so_and_then_goes(cluster: Cluster) -> None:
+def test_it_is_blocked_outside_the_budget_window_and_disrupted_inside(cluster: Cluster) -> None:
     cluster.node("old", 1, spec=old())
     cluster.disruption(budgets=[closed()])
-    found = expired(cluster)
-    assert found.commands == ()
-    assert "budgets" in found.blocked[0].message
+    result = expired(cluster)
+    assert result.commands == ()
+    assert "budgets" in result.blocked[0].message
     cluster.disruption(budgets=[Budget(nodes="0", schedule="0 1 * * *", duration="8h")])
     assert expired(cluster).commands[0].nodes == ("old",)
 
 
-def test_what_keeps_it_holds_until_its_grace_period_is_over(cluster: Cluster) -> None:
+def test_blockers_hold_until_the_termination_grace_period_ends(cluster: Cluster) -> None:
     cluster.disruption(budgets=[closed()])
     cluster.node("waits", 1, spec=old(termination_grace_period="2h"))
     cluster.pod("a", "waits", annotations={names.DO_NOT_DISRUPT: "true"})
     cluster.node("goes", 1, age=8 * HOUR, spec=old(termination_grace_period="2h"))
     cluster.pod("b", "goes", annotations={names.DO_NOT_DISRUPT: "true"})
-    found = expired(cluster)
-    assert [(a.nodes, a.forced) for a in found.commands] == [(("goes",), True)]
-    assert [r.node for r in found.blocked] == ["waits"]
+    result = expired(cluster)
+    assert [(a.nodes, a.forced) for a in result.commands] == [(("goes",), True)]
+    assert [r.node for r in result.blocked] == ["waits"]
 
 
-def test_never_expires_never(cluster: Cluster) -> None:
+def test_expire_after_never_never_expires(cluster: Cluster) -> None:
     cluster.node("old", 1, age=10_000 * HOUR)
     assert expired(cluster).commands == ()
 
 
-def test_nodes_whose_pods_have_no_other_place_stay(cluster: Cluster) -> None:
+def test_nodes_whose_pods_cannot_be_scheduled_elsewhere_stay(cluster: Cluster) -> None:
     cluster.node("old", 1, spec=old())
     cluster.pod("p", "old", node_selector={"disk": "unobtainable"})
     cluster.node("other", 1, spec=old())
     cluster.pod("q", "other")
-    found = expired(cluster)
-    assert [a.nodes for a in found.commands] == [("other",)]
-    assert "can't be scheduled on another node" in found.blocked[0].message
+    result = expired(cluster)
+    assert [a.nodes for a in result.commands] == [("other",)]
+    assert "can't be scheduled on another node" in result.blocked[0].message
 
 
 def stamped(cluster: Cluster, version: str) -> None:
@@ -95,38 +95,38 @@ def changed(cluster: Cluster, **spec: object) -> None:
 
 
 @pytest.mark.parametrize(("version", "drifted"), [(NODEPOOL_HASH_VERSION, True), ("v3", False)])
-def test_a_changed_template_is_drift_if_fingerprints_are_of_the_same_version(
+def test_a_changed_template_is_drift_if_hash_versions_are_equal(
     cluster: Cluster, version: str, *, drifted: bool
 ) -> None:
     cluster.node("n", 1)
     stamped(cluster, version)
-    assert drift.find_candidates(cluster.view()) == ()
+    assert drift.find_candidates(cluster.state()) == ()
     changed(cluster)
-    assert bool(drift.find_candidates(cluster.view())) == drifted
-    assert bool(drift.compute(cluster.view(), cluster.slots()).commands) == drifted
+    assert bool(drift.find_candidates(cluster.state())) == drifted
+    assert bool(drift.compute(cluster.state(), cluster.budget_tracker()).commands) == drifted
 
 
 def test_a_node_that_the_requirements_no_longer_allow_has_drifted(cluster: Cluster) -> None:
     cluster.node("n", 1)
     only_spot = NodeSelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=["spot"])
     changed(cluster, requirements=[only_spot])
-    (candidate,) = drift.find_candidates(cluster.view())
-    assert names.CAPACITY_TYPE in drift.disruption_message(cluster.view(), candidate)
+    (candidate,) = drift.find_candidates(cluster.state())
+    assert names.CAPACITY_TYPE in drift.disruption_message(cluster.state(), candidate)
 
 
 def test_images_subnets_and_security_groups_that_are_no_longer_selected_are_drift(cluster: Cluster) -> None:
     cluster.node("n", 1)
     (claim,) = cluster.claims
     cluster.claims = [replace(claim, status=replace(claim.status, image_id="ami-1"))]
-    view = cluster.view()
+    state = cluster.state()
 
     def with_status(**status: object) -> EC2NodeClass:
         return EC2NodeClass(status=EC2NodeClassStatus(**status))  # type: ignore[arg-type]  # fields of the struct
 
-    def found(node_class: EC2NodeClass) -> bool:
-        seen = type(view)(
-            snapshot=view.snapshot,
-            now=view.now,
+    def result(node_class: EC2NodeClass) -> bool:
+        seen = type(state)(
+            snapshot=state.snapshot,
+            now=state.now,
             node_classes={"default": node_class},
             instance_networks={
                 claim.status.provider_id: InstanceNetwork(
@@ -137,12 +137,12 @@ def test_images_subnets_and_security_groups_that_are_no_longer_selected_are_drif
         )
         return bool(drift.find_candidates(seen))
 
-    assert not found(with_status())
-    assert not found(with_status(amis=[ResolvedAMI(id="ami-2"), ResolvedAMI(id="ami-1")]))
-    assert found(with_status(amis=[ResolvedAMI(id="ami-2")]))
-    assert not found(with_status(subnets=[ResolvedSubnet(id="subnet-1")]))
-    assert found(with_status(subnets=[ResolvedSubnet(id="subnet-2")]))
+    assert not result(with_status())
+    assert not result(with_status(amis=[ResolvedAMI(id="ami-2"), ResolvedAMI(id="ami-1")]))
+    assert result(with_status(amis=[ResolvedAMI(id="ami-2")]))
+    assert not result(with_status(subnets=[ResolvedSubnet(id="subnet-1")]))
+    assert result(with_status(subnets=[ResolvedSubnet(id="subnet-2")]))
     groups = [ResolvedSecurityGroup(id="sg-2"), ResolvedSecurityGroup(id="sg-1")]
-    assert not found(with_status(security_groups=groups))
-    assert found(with_status(security_groups=groups[:1]))
-    assert found(with_status(security_groups=[*groups, ResolvedSecurityGroup(id="sg-3")]))
+    assert not result(with_status(security_groups=groups))
+    assert result(with_status(security_groups=groups[:1]))
+    assert result(with_status(security_groups=[*groups, ResolvedSecurityGroup(id="sg-3")]))

@@ -35,13 +35,13 @@ def deal(
     )
 
 
-def test_a_replacement_that_is_hardly_cheaper_is_left_alone_whatever_it_moves() -> None:
+def test_replacements_that_are_hardly_cheaper_have_no_net_savings() -> None:
     assert deal(1.0, 0.96, moving=0.0).net_savings == NO_SAVINGS
     assert "less than 5% cheaper" in deal(1.0, 0.96).blocker.message
     assert deal(1.0, 0.94, moving=0.0).net_savings > NO_SAVINGS
 
 
-def test_what_pays_back_soon_is_worth_more_than_anything_that_pays_back_later() -> None:
+def test_short_term_savings_rank_above_long_term_ones() -> None:
     soon = deal(0.05, 0.0, moving=0.04).net_savings
     later = deal(10.0, 0.0, moving=12.0).net_savings
     assert (soon.short_term, later.short_term) == (True, False)
@@ -50,7 +50,7 @@ def test_what_pays_back_soon_is_worth_more_than_anything_that_pays_back_later() 
     assert soon > later > NO_SAVINGS
 
 
-def test_what_never_pays_back_is_told_with_its_figures() -> None:
+def test_the_blocker_of_an_option_without_net_savings_has_its_figures() -> None:
     one = deal(0.1, 0.0, moving=1.0)
     assert one.net_savings == NO_SAVINGS
     for part in ("$0.1000/h", "4.0 h", "3 pods", "$1.0000"):
@@ -58,7 +58,7 @@ def test_what_never_pays_back_is_told_with_its_figures() -> None:
     assert one.blocker.by == ""
 
 
-def test_balanced_weighs_the_share_saved_against_the_share_moved() -> None:
+def test_balanced_compares_the_share_of_savings_with_the_share_of_disruption_cost() -> None:
     all_ = BalancedTotals(price=10.0, disruption_cost=1.0)
     assert deal(1.0, 0.0, moving=0.19, balanced=all_).net_savings > NO_SAVINGS
     refused = deal(1.0, 0.0, moving=0.21, balanced=all_)
@@ -73,7 +73,7 @@ def test_balanced_weighs_the_share_saved_against_the_share_moved() -> None:
     moving=st.floats(0, 10),
     more=st.floats(0, 10),
 )
-def test_a_deal_is_worth_something_only_if_it_saves_and_never_more_for_moving_more(
+def test_net_savings_need_savings_and_never_rise_with_the_disruption_cost(
     price: float, replacements: float, moving: float, more: float
 ) -> None:
     one = deal(price, replacements, moving=moving)
@@ -90,49 +90,49 @@ def test_a_deal_is_worth_something_only_if_it_saves_and_never_more_for_moving_mo
         (30 * HOUR, 30 * HOUR, savings.SHORT_PAYBACK, savings.LONG_PAYBACK),
     ],
 )
-def test_a_saving_lasts_as_long_as_the_node_has_and_the_pool_has_bought_nothing(
+def test_the_savings_duration_follows_the_nodes_age_and_the_pools_last_launch(
     cluster: Cluster, age: timedelta, quiet: timedelta, soon: timedelta, later: timedelta
 ) -> None:
     cluster.node("n", 1, age=age)
-    (candidate,) = candidates.all_candidates(cluster.view())
-    span = savings.savings_duration(candidate, quiet=quiet, now=cluster.view().now)
+    (candidate,) = candidates.all_candidates(cluster.state())
+    span = savings.savings_duration(candidate, time_since_launch=quiet, now=cluster.state().now)
     assert span.short_term == pytest.approx(soon / HOUR)
     assert span.long_term == pytest.approx(later / HOUR)
 
 
-def test_a_saving_lasts_no_longer_than_the_node_may_live(cluster: Cluster) -> None:
+def test_the_savings_duration_ends_when_the_node_expires(cluster: Cluster) -> None:
     cluster.node("n", 1, age=10 * HOUR, spec=NodeClaimSpec(expire_after="10h30m"))
-    (candidate,) = candidates.all_candidates(cluster.view())
-    span = savings.savings_duration(candidate, quiet=10 * HOUR, now=cluster.view().now)
+    (candidate,) = candidates.all_candidates(cluster.state())
+    span = savings.savings_duration(candidate, time_since_launch=10 * HOUR, now=cluster.state().now)
     assert (span.short_term, span.long_term) == (0.5, 0.5)
 
 
-def test_replacements_are_no_sign_that_the_pool_needs_more(cluster: Cluster) -> None:
+def test_replacements_do_not_count_as_launches_of_the_pool(cluster: Cluster) -> None:
     cluster.node("old", 1, age=10 * HOUR)
     cluster.node("new", 1, age=MINUTE)
-    assert cluster.view().time_since_launch("default") == MINUTE
+    assert cluster.state().time_since_launch("default") == MINUTE
     new = cluster.claims[1]
     cluster.claims[1] = replace(new, metadata=replace(new.metadata, annotations={names.REPLACES: "1"}))
-    assert cluster.view().time_since_launch("default") == 10 * HOUR
+    assert cluster.state().time_since_launch("default") == 10 * HOUR
 
 
-def test_a_node_that_stays_because_nothing_pays_is_told_why_and_what_it_would_save(cluster: Cluster) -> None:
+def test_a_node_without_net_savings_is_reported_with_its_savings(cluster: Cluster) -> None:
     cluster.node("dear", 1, age=MINUTE)
     for i in range(20):
         cluster.pod(f"p{i}", "dear", 45, annotations={"controller.kubernetes.io/pod-deletion-cost": str(2**28)})
     cluster.node("room", 1, age=MINUTE, annotations={names.DO_NOT_DISRUPT: "true"})
-    found = consolidation.search(cluster.view(), cluster.slots(), lambda: False)
-    assert found.command is None
-    said = {r.node: r for r in found.blocked}
-    assert said["dear"].blocker.by == ""
-    assert "saving $0.0500/h" in said["dear"].message
-    assert said["dear"].savings == pytest.approx(0.05)
-    assert said["dear"].pods == 20
-    assert said["room"].blocker.by == "Node room"
+    result = consolidation.search(cluster.state(), cluster.budget_tracker(), lambda: False)
+    assert result.command is None
+    blocked = {r.node: r for r in result.blocked}
+    assert blocked["dear"].blocker.by == ""
+    assert "saving $0.0500/h" in blocked["dear"].message
+    assert blocked["dear"].savings == pytest.approx(0.05)
+    assert blocked["dear"].pods == 20
+    assert blocked["room"].blocker.by == "Node room"
 
 
 @pytest.mark.parametrize(("policy", "goes"), [("WhenEmptyOrUnderutilized", ("b",)), ("Balanced", ())])
-def test_pools_that_ask_for_balanced_give_up_less(cluster: Cluster, policy: str, goes: tuple[str, ...]) -> None:
+def test_pools_with_policy_balanced_are_consolidated_less(cluster: Cluster, policy: str, goes: tuple[str, ...]) -> None:
     cluster.disruption(consolidation_policy=policy)
     cluster.node("a", 8, spot=True, annotations={names.DO_NOT_DISRUPT: "true"})
     for i in range(4):
@@ -140,7 +140,7 @@ def test_pools_that_ask_for_balanced_give_up_less(cluster: Cluster, policy: str,
     cluster.node("b", 4, spot=True)
     for i in range(20):
         cluster.pod(f"b{i}", "b", 50)
-    found = consolidation.search(cluster.view(), cluster.slots(), lambda: False)
-    assert (found.command.nodes if found.command else ()) == goes
+    result = consolidation.search(cluster.state(), cluster.budget_tracker(), lambda: False)
+    assert (result.command.nodes if result.command else ()) == goes
     if not goes:
-        assert "Balanced" in {r.node: r.message for r in found.blocked}["b"]
+        assert "Balanced" in {r.node: r.message for r in result.blocked}["b"]

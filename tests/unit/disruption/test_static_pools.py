@@ -41,8 +41,8 @@ def fixed(cluster: Cluster, replicas: int, **spec: Any) -> Cluster:  # noqa: ANN
     return cluster
 
 
-def look(cluster: Cluster) -> MethodResult:
-    return static_disruption.compute(cluster.view(), cluster.slots())
+def compute(cluster: Cluster) -> MethodResult:
+    return static_disruption.compute(cluster.state(), cluster.budget_tracker())
 
 
 def missing(cluster: Cluster) -> tuple[tuple[PlannedNodeClaim, ...], str]:
@@ -60,7 +60,7 @@ def outdated(cluster: Cluster) -> None:
     cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, template=template))
 
 
-def test_what_it_lacks_is_bought_the_cheapest_first_whatever_pods_there_are(pool: Cluster) -> None:
+def test_missing_replicas_are_planned_cheapest_first_regardless_of_pods(pool: Cluster) -> None:
     planned, lack = missing(pool)
     assert [c.cheapest.instance_type for c in planned] == ["m.1x"] * 3
     assert lack == ""
@@ -72,7 +72,7 @@ def test_what_it_lacks_is_bought_the_cheapest_first_whatever_pods_there_are(pool
     assert missing(pool)[0] == ()
 
 
-def test_its_requirements_and_limits_hold_and_what_it_lacks_is_said(cluster: Cluster) -> None:
+def test_its_requirements_and_limits_hold_and_missing_replicas_are_reported(cluster: Cluster) -> None:
     fixed(cluster, 3, limits={"nodes": "2"})
     large = NodeSelectorRequirement(key=names.INSTANCE_TYPE, operator="In", values=["m.4x"])
     spec = replace(cluster.pool.spec.template.spec, requirements=[large])
@@ -85,7 +85,7 @@ def test_its_requirements_and_limits_hold_and_what_it_lacks_is_said(cluster: Clu
     assert "nodes 0 left" in lack
 
 
-def test_pods_use_it_but_never_make_it_grow(cluster: Cluster) -> None:
+def test_pods_are_scheduled_on_its_nodes_but_never_scale_it_up(cluster: Cluster) -> None:
     fixed(cluster, 1)
     cluster.node("n", 4)
     cluster.pod("a", "", 3000)
@@ -102,14 +102,14 @@ def test_its_nodes_are_neither_empty_nor_underutilized(pool: Cluster) -> None:
     for name in "abc":
         pool.node(name, 8)
     pool.claims = [
-        emptiness.with_empty_condition(c, is_empty=True, now=pool.view().now - timedelta(hours=1)) for c in pool.claims
+        emptiness.with_empty_condition(c, is_empty=True, now=pool.state().now - timedelta(hours=1)) for c in pool.claims
     ]
-    assert emptiness.find_candidates(pool.view()) == ()
-    assert consolidation.find_candidates(pool.view()) == ()
-    assert look(pool).commands == ()
+    assert emptiness.find_candidates(pool.state()) == ()
+    assert consolidation.find_candidates(pool.state()) == ()
+    assert compute(pool).commands == ()
 
 
-def test_scaled_down_it_gives_up_what_is_cheapest_to_lose(cluster: Cluster) -> None:
+def test_scale_down_removes_the_nodes_with_the_lowest_disruption_cost(cluster: Cluster) -> None:
     fixed(cluster, 4)
     for name in "abcd":
         cluster.node(name, 4)
@@ -117,28 +117,28 @@ def test_scaled_down_it_gives_up_what_is_cheapest_to_lose(cluster: Cluster) -> N
         for i in range(count):
             cluster.pod(f"{name}{i}", name, 100)
     fixed(cluster, 2)
-    (action,) = look(cluster).commands
+    (action,) = compute(cluster).commands
     assert action.reason == SURPLUS
     assert action.nodes == ("c", "b")
     assert action.replacements == ()
 
 
-def test_scaled_down_it_gives_up_machines_that_are_not_up_yet_before_any_node(cluster: Cluster) -> None:
+def test_scale_down_removes_claims_without_a_node_first(cluster: Cluster) -> None:
     fixed(cluster, 1)
     cluster.node("up", 1)
     cluster.node("coming", 1)
     coming = cluster.claims[1]
     conditions = with_condition(
-        coming.status.conditions, INITIALIZED, status=None, reason="Launching", now=cluster.view().now
+        coming.status.conditions, INITIALIZED, status=None, reason="Launching", now=cluster.state().now
     )
     cluster.claims[1] = replace(coming, status=replace(coming.status, conditions=conditions, node_name=""))
     cluster.nodes.pop()
-    (action,) = look(cluster).commands
+    (action,) = compute(cluster).commands
     assert [r.claim for r in action.removals] == ["claim-coming"]
     assert action.forced
 
 
-def test_scaling_down_keeps_to_budgets_and_do_not_disrupt(cluster: Cluster) -> None:
+def test_scale_down_respects_budgets_and_do_not_disrupt(cluster: Cluster) -> None:
     fixed(cluster, 0, disruption=replace(cluster.pool.spec.disruption, budgets=[Budget(nodes="1")]))
     for name in "abc":
         cluster.node(name, 1)
@@ -146,48 +146,48 @@ def test_scaling_down_keeps_to_budgets_and_do_not_disrupt(cluster: Cluster) -> N
         cluster.nodes[0],
         metadata=replace(cluster.nodes[0].metadata, annotations={names.DO_NOT_DISRUPT: "true"}),
     )
-    found = look(cluster)
-    assert [a.nodes for a in found.commands] == [("b",)]
-    assert {r.node: r.blocker.by for r in found.blocked} == {"a": "Node a", "c": "NodePool default"}
+    result = compute(cluster)
+    assert [a.nodes for a in result.commands] == [("b",)]
+    assert {r.node: r.blocker.by for r in result.blocked} == {"a": "Node a", "c": "NodePool default"}
 
 
-def test_what_is_out_of_date_is_replaced_by_its_like_one_after_the_other(pool: Cluster) -> None:
+def test_drifted_nodes_are_replaced_one_after_the_other(pool: Cluster) -> None:
     for i, name in enumerate("abc"):
         pool.node(name, 1, age=timedelta(hours=9 - i))
     outdated(pool)
-    found = look(pool)
-    (action,) = found.commands
+    result = compute(pool)
+    (action,) = result.commands
     assert action.nodes == ("a",)
     assert action.reason == drift.REASON
     assert len(action.replacements) == 1
-    assert drift.compute(pool.view(), pool.slots()).commands == ()
-    mark = disruption_queue.QueueEntry(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-new"])
+    assert drift.compute(pool.state(), pool.budget_tracker()).commands == ()
+    mark = disruption_queue.QueueEntry(id="1", reason="Drifted", since=pool.state().now, replacements=["claim-new"])
     pool.claims[0] = disruption_queue.with_queue_entry(pool.claims[0], mark)
     pool.node("new", 1)
-    assert look(pool).commands == ()
+    assert compute(pool).commands == ()
     assert missing(pool)[0] == ()
 
 
-def test_a_mark_whose_replacement_is_not_there_is_no_reason_to_buy(pool: Cluster) -> None:
+def test_a_queue_entry_with_a_missing_replacement_launches_nothing(pool: Cluster) -> None:
     for name in "abc":
         pool.node(name, 1)
-    mark = disruption_queue.QueueEntry(id="1", reason="Drifted", since=pool.view().now, replacements=["claim-lost"])
+    mark = disruption_queue.QueueEntry(id="1", reason="Drifted", since=pool.state().now, replacements=["claim-lost"])
     pool.claims[0] = disruption_queue.with_queue_entry(pool.claims[0], mark)
     assert missing(pool)[0] == ()
 
 
-def test_an_expired_node_waits_for_its_window_and_for_room_within_the_limits(cluster: Cluster) -> None:
+def test_an_expired_node_waits_for_its_budget_window_and_for_the_pool_limits(cluster: Cluster) -> None:
     fixed(cluster, 1, limits={"nodes": "1"})
     cluster.node("old", 1, spec=NodeClaimSpec(expire_after="5h"))
-    assert expiration.compute(cluster.view(), cluster.slots()).commands == ()
-    (refused,) = look(cluster).blocked
+    assert expiration.compute(cluster.state(), cluster.budget_tracker()).commands == ()
+    (refused,) = compute(cluster).blocked
     assert refused.reason == expiration.REASON
     assert "nodes 0 left" in refused.message
     closed = Budget(nodes="0", schedule="0 9 * * *", duration="8h")
     fixed(cluster, 1, limits={}, disruption=replace(cluster.pool.spec.disruption, budgets=[closed]))
-    assert "budgets" in look(cluster).blocked[0].message
+    assert "budgets" in compute(cluster).blocked[0].message
     fixed(cluster, 1, disruption=replace(cluster.pool.spec.disruption, budgets=[Budget(nodes="1")]))
-    assert [a.nodes for a in look(cluster).commands] == [("old",)]
+    assert [a.nodes for a in compute(cluster).commands] == [("old",)]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -196,7 +196,7 @@ def test_an_expired_node_waits_for_its_window_and_for_room_within_the_limits(clu
     nodes=st.lists(st.tuples(st.sampled_from((1, 2, 4)), st.integers(0, 3), st.booleans()), max_size=6),
     budget=st.sampled_from(("0", "1", "50%", "100%")),
 )
-def test_it_never_has_fewer_nodes_than_replicas_by_what_is_decided(
+def test_no_decision_leaves_fewer_nodes_than_replicas(
     make: Callable[[], Cluster], replicas: int, nodes: list[tuple[int, int, bool]], budget: str
 ) -> None:
     cluster = make()
@@ -206,8 +206,8 @@ def test_it_never_has_fewer_nodes_than_replicas_by_what_is_decided(
         cluster.node(f"n{i}", cpu, annotations={names.DO_NOT_DISRUPT: "true"} if kept else {})
         for k in range(pods):
             cluster.pod(f"p{i}-{k}", f"n{i}", 100)
-    allowed = cluster.slots().remaining("default", SURPLUS)
-    gone = {n for a in look(cluster).commands for n in a.nodes}
+    allowed = cluster.budget_tracker().remaining("default", SURPLUS)
+    gone = {n for a in compute(cluster).commands for n in a.nodes}
     assert len(nodes) - len(gone) >= min(replicas, len(nodes))
     assert len(gone) <= allowed
     assert not gone & {f"n{i}" for i, (_, _, kept) in enumerate(nodes) if kept}

@@ -39,7 +39,7 @@ def start(world: World, load: Callable[[str], list[dict[str, Any]]], replicas: i
     world.run_until(lambda: len(standing(world)) == replicas)
 
 
-def test_it_fills_up_by_itself_stays_though_empty_and_shrinks_when_told(
+def test_it_scales_up_to_replicas_keeps_empty_nodes_and_scales_down(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     start(world, load, 3)
@@ -57,7 +57,7 @@ def test_it_fills_up_by_itself_stays_though_empty_and_shrinks_when_told(
     assert world.dead_letters() == []
 
 
-def test_a_changed_template_replaces_one_after_the_other_and_never_leaves_fewer(
+def test_drifted_nodes_are_replaced_without_going_below_replicas(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     start(world, load, 2)
@@ -78,7 +78,9 @@ def test_a_changed_template_replaces_one_after_the_other_and_never_leaves_fewer(
     assert len(standing(world)) == 2
 
 
-def test_limits_keep_it_smaller_and_the_pool_says_so(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
+def test_limits_keep_it_below_replicas_and_an_event_says_so(
+    world: World, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
     world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
     world.apply(pool(3, limits={"nodes": "2"}))
     world.run_until(lambda: len(standing(world)) == 2)

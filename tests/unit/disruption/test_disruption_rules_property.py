@@ -94,7 +94,7 @@ def build(cluster: Cluster, given_nodes: list[tuple[int, bool, list[tuple[int, s
                 labels = {**last.metadata.labels, "app": "alone"}
                 cluster.pods[-1] = replace(last, metadata=replace(last.metadata, labels=labels))
     cluster.claims = [
-        emptiness.with_empty_condition(c, is_empty=True, now=cluster.view().now - timedelta(hours=1))
+        emptiness.with_empty_condition(c, is_empty=True, now=cluster.state().now - timedelta(hours=1))
         if not any(p.spec.node_name == c.status.node_name for p in cluster.pods)
         else c
         for c in cluster.claims
@@ -103,14 +103,14 @@ def build(cluster: Cluster, given_nodes: list[tuple[int, bool, list[tuple[int, s
 
 def decided(cluster: Cluster, methods: Sequence[Method]) -> list[Command]:
     """What the methods decide in one look, one after the other, from the same budgets, until one buys something."""
-    view, slots = cluster.view(), cluster.slots()
+    state, budgets = cluster.state(), cluster.budget_tracker()
     actions: list[Command] = []
     for method in methods:
-        command = method.compute(view, slots, lambda: False)
+        command = method.compute(state, budgets, lambda: False)
         actions += command.commands
         if any(a.replacements for a in command.commands):
             break
-        view = view.with_selected(command)
+        state = state.with_selected(command)
     return actions
 
 
@@ -124,26 +124,26 @@ def placed(cluster: Cluster, action: Command) -> Decision:
 
 def labels_of(cluster: Cluster, decision: Decision) -> Mapping[str, Mapping[str, str]]:
     """By node or planned claim: the labels that are certain."""
-    found: dict[str, Mapping[str, str]] = {n.metadata.name: n.metadata.labels for n in cluster.nodes}
+    result: dict[str, Mapping[str, str]] = {n.metadata.name: n.metadata.labels for n in cluster.nodes}
     for i, claim in enumerate(decision.new_node_claims):
         certain = {r.key: r.values[0] for r in claim.requirements if r.operator == "In" and len(r.values) == 1}
-        found[f"new-{i}"] = certain
-    return found
+        result[f"new-{i}"] = certain
+    return result
 
 
 def seats(cluster: Cluster, action: Command, decision: Decision) -> Mapping[str, list[Pod]]:
     """By node or planned claim: the pods that are there afterwards."""
     by_key = {p.key: p for p in cluster.pods}
-    found: dict[str, list[Pod]] = {
+    result: dict[str, list[Pod]] = {
         n.metadata.name: [p for p in cluster.pods if p.spec.node_name == n.metadata.name]
         for n in cluster.nodes
         if n.metadata.name not in action.nodes
     }
     for node, keys in decision.existing_nodes.items():
-        found[node] += [by_key[k] for k in keys]
+        result[node] += [by_key[k] for k in keys]
     for i, claim in enumerate(decision.new_node_claims):
-        found[f"new-{i}"] = [by_key[k] for k in claim.pods]
-    return found
+        result[f"new-{i}"] = [by_key[k] for k in claim.pods]
+    return result
 
 
 def cpu_of(pod: Pod) -> int:
@@ -179,14 +179,14 @@ def test_no_decision_breaks_a_rule(
     # Budgets: however many methods decide, together they keep to it.
     gone = [node for a in actions for node in a.nodes]
     assert len(gone) == len(set(gone))
-    assert len(gone) <= cluster.slots().remaining("default", UNDERUTILIZED)
+    assert len(gone) <= cluster.budget_tracker().remaining("default", UNDERUTILIZED)
     # do-not-disrupt, on nodes and pods
     kept = {n.metadata.name for n in cluster.nodes if names.DO_NOT_DISRUPT in n.metadata.annotations}
     kept |= {p.spec.node_name for p in cluster.pods if names.DO_NOT_DISRUPT in p.metadata.annotations}
     assert not kept & set(gone)
 
-    view = cluster.view()
-    prices = {c.status.node_name: view.price(c) or 0.0 for c in cluster.claims}
+    state = cluster.state()
+    prices = {c.status.node_name: state.price(c) or 0.0 for c in cluster.claims}
     capacity = {t.name: t.capacity["cpu"] for t in cluster.types}
     there = sum(parse_quantity("cpu", str(n.status.capacity["cpu"])) for n in cluster.nodes)
     for action in actions:
