@@ -90,12 +90,10 @@ def values(cluster: ClusterMetrics) -> dict[Metric, float]:
 def measure(snapshot: Snapshot, catalog: InstanceTypeCatalog | None, *, now: datetime) -> ClusterMetrics:
     """The metrics of the nodes that belong to NodePools; without a catalog no node has a price."""
     nodes = [n for n in snapshot.nodes if n.metadata.labels.get(names.NODEPOOL)]
+    known_prices = [catalog.price(n.metadata.labels) if catalog is not None else None for n in nodes]
     by_pool: dict[str, list[float]] = defaultdict(list)
     by_type: dict[str, list[float]] = defaultdict(list)
-    unpriced = 0
-    for node in nodes:
-        price = catalog.price(node.metadata.labels) if catalog is not None else None
-        unpriced += price is None
+    for node, price in zip(nodes, known_prices, strict=True):
         labels = node.metadata.labels
         by_pool[labels[names.NODEPOOL]].append(price or 0.0)
         instance_type = f"{labels.get(names.INSTANCE_TYPE, '?')} {labels.get(names.CAPACITY_TYPE, '?')}"
@@ -105,14 +103,18 @@ def measure(snapshot: Snapshot, catalog: InstanceTypeCatalog | None, *, now: dat
     return ClusterMetrics(
         nodes=len(nodes),
         cost=sum(sum(prices) for prices in by_pool.values()),
-        unpriced=unpriced,
-        by_pool={name: (len(prices), round(sum(prices), 4)) for name, prices in sorted(by_pool.items())},
-        by_type={name: (len(prices), round(sum(prices), 4)) for name, prices in sorted(by_type.items())},
+        unpriced=known_prices.count(None),
+        by_pool=_counts_and_costs(by_pool),
+        by_type=_counts_and_costs(by_type),
         cpu=cpu,
         memory=memory,
         pending=len(waits),
         oldest_pending=max(waits, default=0.0),
     )
+
+
+def _counts_and_costs(prices: Mapping[str, Sequence[float]]) -> dict[str, tuple[int, float]]:
+    return {name: (len(group), round(sum(group), 4)) for name, group in sorted(prices.items())}
 
 
 def _utilization(nodes: Sequence[Node], pods: Iterable[Pod]) -> tuple[float, float]:

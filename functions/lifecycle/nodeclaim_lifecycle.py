@@ -100,15 +100,18 @@ def _unrecorded_instances(context: ReconcileContext, snapshot: Snapshot) -> _Unr
     if not overdue:
         return _UnrecordedInstances()
     recorded = {instance_id(c.status.provider_id) for c in snapshot.node_claims}
-    unrecorded = [i for i in context.cloud_provider.list() if garbage.is_alive(i) and i.id not in recorded]
-    return _UnrecordedInstances(
-        by_nodeclaim={name: i for i in unrecorded if (name := i.tags.get(names.NODECLAIM_TAG, "")) in overdue},
-        by_launch_group={
-            launch_group: i.id
-            for i in unrecorded
-            if names.NODECLAIM_TAG not in i.tags and (launch_group := i.tags.get(names.LAUNCH_GROUP))
-        },
-    )
+    by_nodeclaim: dict[str, Instance] = {}
+    by_launch_group: dict[str, str] = {}
+    for instance in context.cloud_provider.list():
+        if not garbage.is_alive(instance) or instance.id in recorded:
+            continue
+        claim_name = instance.tags.get(names.NODECLAIM_TAG)
+        if claim_name in overdue:
+            by_nodeclaim[claim_name] = instance
+        elif claim_name is None:
+            by_launch_group[instance.tags.get(names.LAUNCH_GROUP, "")] = instance.id
+    by_launch_group.pop("", None)
+    return _UnrecordedInstances(by_nodeclaim=by_nodeclaim, by_launch_group=by_launch_group)
 
 
 def _register_all(

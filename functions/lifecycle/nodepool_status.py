@@ -106,14 +106,9 @@ def _with_registration_health(
             now=now,
         )
     before = condition(conditions, NODE_REGISTRATION_HEALTHY)
-    registered_at = [
-        registered.last_transition_time or now
-        for claim in claims
-        if (registered := condition(claim.status.conditions, nodeclaim.REGISTERED)) is not None
-        and registered.status == "True"
-    ]
+    registered_at = _last_registration(claims, now)
     failed_at = before.last_transition_time if before is not None and before.status == "False" else None
-    if registered_at and (failed_at is None or max(registered_at) > failed_at):
+    if registered_at is not None and (failed_at is None or registered_at > failed_at):
         return with_condition(conditions, NODE_REGISTRATION_HEALTHY, status=True, reason="NodesRegister", now=now)
     if before is None:
         return with_condition(
@@ -125,6 +120,13 @@ def _with_registration_health(
             now=now,
         )
     return conditions
+
+
+def _last_registration(claims: Iterable[NodeClaim], now: datetime) -> datetime | None:
+    """When the last of the NodeClaims was registered; None if none is."""
+    conditions = (condition(claim.status.conditions, nodeclaim.REGISTERED) for claim in claims)
+    registered = [c.last_transition_time or now for c in conditions if c is not None and c.status == "True"]
+    return max(registered, default=None)
 
 
 def _with_ready(conditions: list[Condition], *, now: datetime, generation: int) -> list[Condition]:

@@ -52,8 +52,7 @@ class InstanceTermination:
             ClientError: EC2 returned an error; nothing was finalized.
         """
         instance_ids = {name: instance_id(claim.status.provider_id) for name, (claim, _) in self._drained.items()}
-        described = sorted({i for i in instance_ids.values() if i})
-        states = {i.id: i.state for i in self._cloud_provider.get(described)} if described else {}
+        states = self._states(sorted({i for i in instance_ids.values() if i}))
         living = [i for i, state in states.items() if state not in _TERMINATING]
         if living:
             self._cloud_provider.delete(living)
@@ -66,6 +65,10 @@ class InstanceTermination:
                 self._write_instance_terminating(claim)
             self._requeue_sender.requeue(claim, WaitReason.INSTANCE)
         self._drained.clear()
+
+    def _states(self, instance_ids: list[str]) -> dict[str, str]:
+        """The states of the instances that EC2 knows."""
+        return {i.id: i.state for i in self._cloud_provider.get(instance_ids)} if instance_ids else {}
 
     def _write_instance_terminating(self, claim: NodeClaim) -> None:
         now = runtime.current().now()
