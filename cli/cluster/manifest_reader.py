@@ -22,7 +22,7 @@ from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudge
 from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from shared.cluster import conversion
+from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -219,8 +219,8 @@ def _snapshot(contents: _FileContents, now: datetime, refused: dict[str, Unsched
     def objects(kind: type[T]) -> tuple[T, ...]:
         return decoding.decode_objects(contents.of(kind.__name__), kind, invalid)
 
-    node_pools, invalid_pools = conversion.node_pools(as_mappings(contents.by_kind, "NodePool", "Provisioner"))
-    node_classes, invalid_classes = conversion.node_classes(
+    node_pools, invalid_pools = convert_node_pools(as_mappings(contents.by_kind, "NodePool", "Provisioner"))
+    node_classes, invalid_classes = convert_node_classes(
         as_mappings(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate")
     )
     invalid += [*invalid_pools, *invalid_classes]

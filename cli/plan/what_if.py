@@ -19,7 +19,7 @@ from cli.errors import UsageError
 from shared.api.kubernetes import Pod, PodStatus
 from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.pods import controller, is_reschedulable
-from shared.cluster import conversion
+from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -177,8 +177,8 @@ def _new_pod(template: Pod, change: ScaleWorkload, number: int) -> Pod:
 
 def _apply_file(observed: ObservedCluster, change: ApplyFile) -> ObservedCluster:
     objects = manifest_reader.read_objects(change.path)
-    node_pools, invalid_pools = conversion.node_pools(manifest_reader.as_mappings(objects, "NodePool", "Provisioner"))
-    node_classes, invalid_classes = conversion.node_classes(
+    node_pools, invalid_pools = convert_node_pools(manifest_reader.as_mappings(objects, "NodePool", "Provisioner"))
+    node_classes, invalid_classes = convert_node_classes(
         manifest_reader.as_mappings(objects, "EC2NodeClass", "AWSNodeTemplate")
     )
     invalid = (*invalid_pools, *invalid_classes)

@@ -17,7 +17,7 @@ from shared import aws, decision_log, runtime
 from shared.api.kubernetes import DaemonSet, Node, Pod
 from shared.api.pods import is_daemon, requests
 from shared.api.quantity import QuantityError, add
-from shared.cluster import conversion
+from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class Recorder:
         snapshot = Snapshot(
             taken_at=now,
             nodes=tuple(msgspec.convert(n, Node) for n in world.nodes()),
-            node_pools=conversion.node_pools([*objects["NodePool"], *objects["Provisioner"]])[0],
-            node_classes=conversion.node_classes([*objects["EC2NodeClass"], *objects["AWSNodeTemplate"]])[0],
+            node_pools=convert_node_pools([*objects["NodePool"], *objects["Provisioner"]])[0],
+            node_classes=convert_node_classes([*objects["EC2NodeClass"], *objects["AWSNodeTemplate"]])[0],
             daemon_sets=tuple(msgspec.convert(d, DaemonSet) for d in world.store.list(kinds.DAEMON_SETS)),
         )
         offerings = CatalogOfferings(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))

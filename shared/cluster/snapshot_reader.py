@@ -24,22 +24,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared import runtime
+from shared.api import decode, nodeclass, nodepool
 from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
 from shared.api.nodeclaim import NodeClaim
+from shared.api.nodeclass import EC2NodeClass
+from shared.api.nodepool import NodePool
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from shared.cluster import conversion, listing, resources
+from shared.cluster import listing, resources
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import ObjectList
 from shared.cluster.pod_cache import UNFINISHED, PodCache
 from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
+    from shared.api.decode import Outcome
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
 
 T = TypeVar("T")
+P = TypeVar("P", bound=NodePool | EC2NodeClass)
 
 
 class SnapshotReader:
@@ -64,8 +70,8 @@ class SnapshotReader:
         nodes = list_all(resources.NODES, Node)
         raw_pools = _list_raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
         raw_classes = _list_raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
-        node_pools, invalid_pools = conversion.node_pools(raw_pools)
-        node_classes, invalid_classes = conversion.node_classes(raw_classes)
+        node_pools, invalid_pools = convert_node_pools(raw_pools)
+        node_classes, invalid_classes = convert_node_classes(raw_classes)
         invalid.extend((*invalid_pools, *invalid_classes))
         return Snapshot(
             taken_at=now,
@@ -121,3 +127,36 @@ def _list_raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
         for resource in kinds
         for item in list_if_kind_exists(client, resource, dict[str, Any]).objects
     ]
+
+
+def convert_node_pools(raw_objects: Iterable[dict[str, Any]]) -> tuple[tuple[NodePool, ...], tuple[InvalidObject, ...]]:
+    """The valid NodePools, converted from Provisioners if legacy, and the invalid objects.
+
+    If a legacy object and a v1 object have the same name, the v1 object is used, because both often exist after a
+    migration; the legacy object is reported as invalid.
+    """
+    return _convert(raw_objects, decode.node_pool, nodepool.API_VERSION)
+
+
+def convert_node_classes(
+    raw_objects: Iterable[dict[str, Any]],
+) -> tuple[tuple[EC2NodeClass, ...], tuple[InvalidObject, ...]]:
+    """The valid EC2NodeClasses, converted from AWSNodeTemplates if legacy, and the invalid objects: as NodePools."""
+    return _convert(raw_objects, decode.node_class, nodeclass.API_VERSION)
+
+
+def _convert(
+    raw_objects: Iterable[dict[str, Any]], convert: Callable[[dict[str, Any]], Outcome[P]], api_version: str
+) -> tuple[tuple[P, ...], tuple[InvalidObject, ...]]:
+    outcomes = [convert(raw) for raw in raw_objects]
+    valid = [outcome.value for outcome in outcomes if outcome.value is not None]
+    v1_objects = {obj.name: obj for obj in valid if obj.api_version == api_version}
+    used = [obj for obj in valid if v1_objects.get(obj.name, obj) is obj]
+    invalid = [InvalidObject(ref=o.ref, problems=o.problems) for o in outcomes if o.value is None]
+    shadowed = [_shadowed(obj, v1_objects[obj.name]) for obj in valid if v1_objects.get(obj.name, obj) is not obj]
+    return tuple(used), (*invalid, *shadowed)
+
+
+def _shadowed(obj: NodePool | EC2NodeClass, used: NodePool | EC2NodeClass) -> InvalidObject:
+    problem = f'metadata.name: "{obj.name}" is also the name of {used.ref}, which is used instead'
+    return InvalidObject(ref=obj.ref, problems=(problem,))

@@ -18,8 +18,7 @@ from local.kubernetes.apiserver.server import Server
 from local.kubernetes.registry.store import Store
 from shared import aws, runtime
 from shared.cluster import resources
-from shared.cluster.connect import ClusterError, connect, describe
-from shared.cluster.token import PREFIX
+from shared.cluster.connect import TOKEN_PREFIX, ClusterError, connect, describe
 from shared.runtime import Runtime
 from shared.settings import Settings
 
@@ -105,7 +104,7 @@ def test_each_request_carries_a_token_for_the_cluster(clock: Clock) -> None:
     assert [namespace["metadata"]["name"] for namespace in namespaces] == ["default"] * 3
     assert len(tokens) == 3
     assert len(set(tokens)) == 1
-    text = tokens[0].removeprefix(PREFIX)
+    text = tokens[0].removeprefix(TOKEN_PREFIX)
     url = urlsplit(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
     assert url.netloc == f"sts.{REGION}.amazonaws.com"
     assert parse_qs(url.query)["X-Amz-SignedHeaders"] == ["host;x-k8s-aws-id"]

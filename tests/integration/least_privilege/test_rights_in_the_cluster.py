@@ -16,9 +16,8 @@ from local.kubernetes.apiserver.server import Server
 from local.kubernetes.kinds import Kind
 from local.kubernetes.registry.store import Store
 from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
-from shared.cluster.connect import to_server
+from shared.cluster.connect import presign, to_server
 from shared.cluster.errors import ApiError
-from shared.cluster.token import presign
 from tests.integration.least_privilege.calls import ALL, LAUNCHES, NOBODY, RESOLVES
 
 if TYPE_CHECKING:

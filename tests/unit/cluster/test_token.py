@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from botocore.credentials import Credentials
 
-from shared.cluster.token import PREFIX, TOKEN_TTL, NoCredentialsError, TokenSource, presign
+from shared.cluster.connect import TOKEN_PREFIX, TOKEN_TTL, NoCredentialsError, TokenSource, presign
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -39,13 +39,13 @@ class Clock:
 
 
 def opened(token: str) -> str:
-    text = token.removeprefix(PREFIX)
+    text = token.removeprefix(TOKEN_PREFIX)
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
 
 
 def test_a_token_is_a_presigned_request_that_names_the_cluster() -> None:
     token = presign(Credentials("AKIDEXAMPLE", "secret", "session"), region="eu-central-1", cluster="demo")
-    assert token.startswith(PREFIX)
+    assert token.startswith(TOKEN_PREFIX)
     assert "=" not in token
     url = urlsplit(opened(token))
     query = parse_qs(url.query)
