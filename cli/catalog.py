@@ -115,7 +115,7 @@ def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:
         boto3.setup_default_session(region_name=region)
         account = boto3.client("sts").get_caller_identity()["Account"]
         name = aws.ec2().meta.region_name
-        refreshed = refresh(None, asked=None, region=name, now=datetime.now(UTC))
+        refreshed = refresh(None, requested=None, region=name, now=datetime.now(UTC))
     except (BotoCoreError, ClientError) as error:
         _print_error(f"tenon catalog: AWS can't be called: {error}")
         raise typer.Exit(FAILED) from error

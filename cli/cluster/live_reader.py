@@ -224,7 +224,7 @@ def _catalog(cluster: str, deployment: Deployment | None, now: datetime) -> tupl
     if deployment is not None:
         with contextlib.suppress(CatalogMissingError):
             return catalog_store.load(aws.s3(), deployment.bucket, cluster, max_age=None), []
-    refreshed = refresh(None, asked=None, region=aws.ec2().meta.region_name, now=now)
+    refreshed = refresh(None, requested=None, region=aws.ec2().meta.region_name, now=now)
     cause = "Tenon isn't deployed for this cluster" if deployment is None else "its catalog isn't stored yet"
     return refreshed.catalog, [f"{cause}: instance types and prices were fetched now", *refreshed.problems]
 

@@ -86,7 +86,7 @@ def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
 
         with live_reader.read_only_aws(ClusterReference(region=region)):
             return refresh(
-                None, asked=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
+                None, requested=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
             ).catalog
     from local.world import catalog_cache  # noqa: PLC0415 (slow to import)
 

@@ -1,1 +1,1 @@
-"""Instance types, offerings and prices are fetched and stored."""
+"""Fetches and stores instance types, offerings and prices."""

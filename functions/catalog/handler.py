@@ -1,4 +1,4 @@
-"""The catalog: what EC2 has and what it costs, fetched by schedule or when the provisioner finds none, kept in S3."""
+"""The catalog function: fetches instance types and prices by schedule, or when the provisioner has no catalog."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functions.catalog.settings import CatalogSettings
 from shared import aws, hints, metrics, runtime
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.instance_types.refresh import Refreshed, refresh
+from shared.instance_types.refresh import RefreshResult, refresh
 from shared.settings import read
 
 if TYPE_CHECKING:
@@ -29,55 +29,55 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     """Refresh ``{"refresh": "types" | "prices"}``, or after any other event what is stale."""
     settings = read(CatalogSettings, runtime.current().environ)
     try:
-        asked = _asked(event, settings.cluster_name)
+        requested = _requested_part(event, settings.cluster_name)
     except hints.MalformedHintError as error:
-        # Trying it again would not make it clearer, and nothing is lost: the next schedule looks anyway.
+        # A retry would not help, and nothing is lost: the next schedule refreshes what is stale.
         logger.error("A malformed event", extra={"why": str(error)})  # noqa: TRY400 (its trace says nothing)
         metrics.emit(written, {metrics.CATALOG_MALFORMED: 1})
         return
     s3 = aws.s3()
-    before: InstanceTypeCatalog | None = None
+    previous: InstanceTypeCatalog | None = None
     try:
-        before = catalog_store.load(s3, settings.catalog_bucket, settings.cluster_name, max_age=None)
-    except CatalogMissingError as missing:
-        logger.info("Making a catalog", extra={"why": str(missing)})
+        previous = catalog_store.load(s3, settings.catalog_bucket, settings.cluster_name, max_age=None)
+    except CatalogMissingError as error:
+        logger.info("Creating the catalog", extra={"why": str(error)})
     region = aws.ec2().meta.region_name
-    refreshed = refresh(before, asked=asked, region=region, now=runtime.current().now())
+    result = refresh(previous, requested=requested, region=region, now=runtime.current().now())
     size = 0
-    if refreshed.catalog is not before:
-        size = catalog_store.save(s3, settings.catalog_bucket, settings.cluster_name, refreshed.catalog)
-    _report(refreshed, size)
+    if result.catalog is not previous:
+        size = catalog_store.save(s3, settings.catalog_bucket, settings.cluster_name, result.catalog)
+    _report(result, size)
 
 
-def _asked(event: dict[str, Any], cluster: str) -> str | None:
-    asked = event.get("refresh")
-    if asked is None:
+def _requested_part(event: dict[str, Any], cluster: str) -> str | None:
+    part = event.get("refresh")
+    if part is None:
         hints.parse(event, cluster=cluster)
         return None
-    if asked not in _PARTS:
-        raise hints.MalformedHintError(f'refresh is "{asked}", and must be one of {", ".join(sorted(_PARTS))}')
-    return str(asked)
+    if part not in _PARTS:
+        raise hints.MalformedHintError(f'refresh is "{part}", and must be one of {", ".join(sorted(_PARTS))}')
+    return str(part)
 
 
-def _report(refreshed: Refreshed, size: int) -> None:
-    catalog = refreshed.catalog
-    for problem in refreshed.problems:
-        logger.warning("The catalog is not up to date", extra={"why": problem})
+def _report(result: RefreshResult, size: int) -> None:
+    catalog = result.catalog
+    for problem in result.problems:
+        logger.warning("Part of the catalog is stale", extra={"why": problem})
     metrics.emit(
         written,
         {
-            metrics.CATALOG_STALE: len(refreshed.problems),
+            metrics.CATALOG_STALE: len(result.problems),
             metrics.CATALOG_NOT_FROM_AWS: int(catalog.price_source != "aws"),
         },
     )
     logger.info(
-        "The catalog",
+        "Refreshed the catalog",
         extra={
             "instance_types": len(catalog.hardware),
             "on_demand_prices": len(catalog.on_demand),
             "price_source": catalog.price_source,
             "spot_prices": sum(len(zones) for zones in catalog.spot.values()),
-            "fetched": [part for part, done in (("types", refreshed.types), ("prices", refreshed.prices)) if done],
+            "fetched": [part for part, fetched in (("types", result.types), ("prices", result.prices)) if fetched],
             "bytes": size,
         },
     )

@@ -1,4 +1,4 @@
-"""What the catalog function is told by its environment."""
+"""The environment variables of the catalog function."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from shared.settings import Settings
 
 
 class CatalogSettings(Settings, frozen=True, kw_only=True):
-    """The bucket that holds the catalog."""
+    """The bucket of the catalog."""
 
     catalog_bucket: str

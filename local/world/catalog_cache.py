@@ -62,7 +62,7 @@ def load_or_fetch(*, region: str, seed: int, now: datetime) -> catalog.InstanceT
         Cloud(now=clock.now, sleep=clock.sleep, region=region, seed=seed),
         runtime.using(runtime.Runtime(environ={}, now=clock.now, sleep=clock.sleep)),
     ):
-        fetched = refresh(None, asked=None, region=region, now=now).catalog
+        fetched = refresh(None, requested=None, region=region, now=now).catalog
     save(fetched, region=region, seed=seed)
     return fetched
 

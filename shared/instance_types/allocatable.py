@@ -1,7 +1,7 @@
-"""How much of a machine pods get, exactly: capacity and overhead by Karpenter's formulas.
+"""Capacity and overhead of a node, by Karpenter's formulas; allocatable is the difference.
 
-Source: docs/facts/karpenter.md section 4 (AWS provider v1.14.1). Both sides must agree to the byte, or a pod is planned
-onto a node that then refuses it.
+Source: docs/facts/karpenter.md, section 4 (AWS provider v1.14.1). The values must equal the kubelet's to the byte, or
+pods are scheduled to nodes that then reject them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 VM_OVERHEAD = Fraction(75, 1000)
-"""The part of a type's memory that the hypervisor and the firmware take, before a real node has told."""
+"""The part of a type's memory that the hypervisor and the firmware take, until a node reports its capacity."""
 _ARM_RESERVED_MIB = 64
-_DEFAULT_PODS = 110
-_DEFAULT_VOLUME = 20 * GIB
+_DEFAULT_MAX_PODS = 110
+_DEFAULT_VOLUME_SIZE = 20 * GIB
 _CPU_RESERVED = ((0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, 1 << 31, 25))
-"""From and to (milli-cores), and how many ten-thousandths of that stretch are reserved."""
+"""Ranges of milli-cores (from, to), and the ten-thousandths of each range that are reserved."""
 _EVICTION_MEMORY = 100 * MIB
 _RESERVED_STORAGE = GIB
 
@@ -58,10 +58,10 @@ def capacity(
     raid: bool = False,
     observed_memory: int | None = None,
 ) -> Resources:
-    """What a node of the hardware will say it has.
+    """The capacity that a node will report.
 
-    ``raid``: the instance store holds the pods' files. ``observed_memory`` is the capacity in bytes that real nodes of
-    the type reported; it replaces the estimate.
+    ``raid``: the instance store holds the ephemeral storage. ``observed_memory`` is the memory capacity in bytes that
+    nodes of the type reported; it replaces the estimate.
     """
     resources: Resources = {
         CPU: hardware.vcpus * 1000,
@@ -69,6 +69,10 @@ def capacity(
         EPHEMERAL_STORAGE: ephemeral_storage(hardware, family, block_devices, raid=raid),
         PODS: pods(hardware, family, kubelet),
     }
+    return resources | {name: amount for name, amount in _extended_resources(hardware, family).items() if amount}
+
+
+def _extended_resources(hardware: Hardware, family: Family) -> Resources:
     extended: Resources = {
         POD_ENI: hardware.branch_interfaces if family.os == "linux" else 0,
         EFA: hardware.efa,
@@ -78,27 +82,27 @@ def capacity(
     }
     for manufacturer, resource in GPU_RESOURCES.items():
         extended[resource] = sum(gpu.count for gpu in hardware.gpus if gpu.manufacturer == manufacturer)
-    return resources | {name: amount for name, amount in extended.items() if amount}
+    return extended
 
 
 def memory(hardware: Hardware) -> int:
-    """The estimate of a node's memory in bytes: 7.5 % less than EC2 says, and 64 MiB less on Graviton."""
+    """The estimate of a node's memory in bytes: 7.5 % less than EC2 reports, and 64 MiB less on Graviton."""
     mib = hardware.memory_mib - (_ARM_RESERVED_MIB if hardware.arch == "arm64" else 0)
     return (mib + (-mib * VM_OVERHEAD).__floor__()) * MIB
 
 
 def interface_pods(hardware: Hardware) -> int:
-    """How many pods have an address: (ENIs) x (IPv4 per ENI - 1) + 2."""
+    """The number of pods that get an address: (ENIs) x (IPv4 per ENI - 1) + 2."""
     return hardware.interfaces * (hardware.addresses - 1) + 2 if hardware.interfaces else 0
 
 
 def pods(hardware: Hardware, family: Family, kubelet: Kubelet | None = None) -> int:
-    """How many pods the kubelet admits: maxPods, else by interfaces, else 110; at most podsPerCore x vCPU."""
+    """The number of pods that the kubelet admits: maxPods, else by interfaces, else 110; at most podsPerCore x vCPU."""
     settings = kubelet or Kubelet()
     if settings.max_pods is not None:
         count = settings.max_pods
     else:
-        count = interface_pods(hardware) if family.pods_from_interfaces else _DEFAULT_PODS
+        count = interface_pods(hardware) if family.pods_from_interfaces else _DEFAULT_MAX_PODS
     if settings.pods_per_core and family.pods_per_core:
         count = min(count, settings.pods_per_core * hardware.vcpus)
     return count
@@ -107,39 +111,45 @@ def pods(hardware: Hardware, family: Family, kubelet: Kubelet | None = None) -> 
 def ephemeral_storage(
     hardware: Hardware, family: Family, block_devices: Sequence[BlockDeviceMapping] = (), *, raid: bool = False
 ) -> int:
-    """Bytes for pods' files: the striped instance store, else the root volume's size, else the family's default."""
+    """Bytes of ephemeral storage: the striped instance store, else the root volume, else the family's default."""
     if raid and hardware.nvme_gb:
         return hardware.nvme_gb * 10**9
+    root_size = _root_volume_size(family, block_devices)
+    if root_size is not None:
+        return parse_quantity(EPHEMERAL_STORAGE, root_size)
+    defaults = [v.size_gib * GIB for v in family.volumes if v.device == family.ephemeral_device]
+    return defaults[0] if defaults else _DEFAULT_VOLUME_SIZE
+
+
+def _root_volume_size(family: Family, block_devices: Sequence[BlockDeviceMapping]) -> str | int | float | None:
+    """The size of the volume with ``rootVolume``, else of the family's device, else (Custom only) of the last one."""
     sizes = [(d, d.ebs.volume_size) for d in block_devices if d.ebs is not None and d.ebs.volume_size is not None]
-    marked = [size for device, size in sizes if device.root_volume]
-    if not marked:
-        marked = [size for device, size in sizes if device.device_name == family.ephemeral_device]
-    if not marked and family.name == CUSTOM:
-        marked = [size for _, size in sizes[-1:]]
-    if marked:
-        return parse_quantity(EPHEMERAL_STORAGE, marked[0])
-    default = [v.size_gib * GIB for v in family.volumes if v.device == family.ephemeral_device]
-    return default[0] if default else _DEFAULT_VOLUME
+    candidates = [size for device, size in sizes if device.root_volume]
+    if not candidates:
+        candidates = [size for device, size in sizes if device.device_name == family.ephemeral_device]
+    if not candidates and family.name == CUSTOM:
+        candidates = [size for _, size in sizes[-1:]]
+    return candidates[0] if candidates else None
 
 
 def overhead(hardware: Hardware, family: Family, kubelet: Kubelet | None, capacity: Mapping[str, int]) -> Resources:
-    """What of the capacity pods don't get: kube-reserved + system-reserved + hard eviction thresholds.
+    """The part of the capacity that pods don't get: kube-reserved, system-reserved and hard eviction thresholds.
 
     Raises:
-        QuantityError: a quantity of the kubelet's settings is none.
+        QuantityError: a kubelet setting has an invalid quantity.
     """
     settings = kubelet or Kubelet()
-    reserved_for = interface_pods(hardware) if family.reserves_by_interfaces else capacity[PODS]
+    pod_count = interface_pods(hardware) if family.reserves_by_interfaces else capacity[PODS]
     kube_reserved: Resources = {
         CPU: reserved_cpu(capacity[CPU]),
-        MEMORY: (11 * reserved_for + 255) * MIB,
+        MEMORY: (11 * pod_count + 255) * MIB,
         EPHEMERAL_STORAGE: _RESERVED_STORAGE,
     } | parse_resources(settings.kube_reserved)
     return add(kube_reserved, parse_resources(settings.system_reserved), eviction(settings, family, capacity))
 
 
 def reserved_cpu(milli: int) -> int:
-    """Milli-cores kept back: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest."""
+    """Reserved milli-cores: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest."""
     return sum((min(milli, end) - start) * share // 10_000 for start, end, share in _CPU_RESERVED if milli > start)
 
 
@@ -147,7 +157,7 @@ def eviction(kubelet: Kubelet, family: Family, capacity: Mapping[str, int]) -> R
     """The thresholds below which the kubelet evicts; 100 % turns a signal off."""
     default: Resources = {MEMORY: _EVICTION_MEMORY, EPHEMERAL_STORAGE: -(-capacity[EPHEMERAL_STORAGE] // 10)}
     signals = [kubelet.eviction_hard, *([kubelet.eviction_soft] if family.soft_eviction else [])]
-    asked = [
+    thresholds = [
         {
             resource: _threshold(resource, signal[name], capacity[resource])
             for name, resource in (("memory.available", MEMORY), ("nodefs.available", EPHEMERAL_STORAGE))
@@ -155,7 +165,7 @@ def eviction(kubelet: Kubelet, family: Family, capacity: Mapping[str, int]) -> R
         }
         for signal in signals
     ]
-    return default | largest(*asked)
+    return default | largest(*thresholds)
 
 
 def _threshold(resource: str, text: str, amount: int) -> int:

@@ -1,7 +1,7 @@
-"""The catalog as it is stored: what EC2 says of a Region's instance types, where they are offered, at what price.
+"""The catalog of a Region's instance types: their hardware, zones and prices; and its stored form.
 
-It depends on no cluster object, so one copy serves every node class; ``shared.instance_types.provider`` makes the types
-of one class from it. The form is arrays in MessagePack under zlib, because every cold start reads the whole of it.
+It depends on no cluster object, so one copy serves all node classes: ``shared.instance_types.provider`` derives the
+instance types of a class. It is stored as MessagePack arrays under zlib, because every cold start reads all of it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = 1
-"""Of the stored form. A copy of another version counts as missing and is fetched anew."""
+"""The version of the stored form. A catalog of another version counts as missing and is fetched again."""
 
 PriceSource = Literal["aws", "kept", "embedded"]
-"""Where on-demand prices come from: asked just now, the last good copy, or the table in the code."""
+"""The source of on-demand prices: the price list, the catalog before, or the estimates in the code."""
 
 
 class MalformedCatalogError(ValueError):
-    """Bytes that are no catalog of this version."""
+    """The bytes are not a catalog of this version."""
 
 
 class Device(msgspec.Struct, frozen=True, array_like=True):
-    """GPUs or accelerators of one kind in a type; ``memory_mib`` and ``cores`` are of one of them."""
+    """GPUs or accelerators of one model in an instance type; ``memory_mib`` and ``cores`` are of one device."""
 
     name: str
     manufacturer: str
@@ -39,10 +39,10 @@ class Device(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hardware(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """A type's hardware. Zero means that it has none, or that EC2 doesn't say.
+    """The hardware of an instance type. Zero: it has none, or EC2 doesn't report it.
 
-    ``interfaces`` are those of the default network card, the only one that the VPC CNI uses; ``addresses`` is IPv4
-    addresses per interface; ``capacity_types`` is a subset of spot and on-demand.
+    ``interfaces`` are those of the default network card, the only one that the VPC CNI uses. ``addresses`` is IPv4
+    addresses per interface. ``capacity_types`` is a subset of spot and on-demand.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Hardware(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class InstanceTypeCatalog(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything known of a Region's instance types.
+    """The instance types of a Region.
 
     ``zones`` maps a zone's name to its id, ``offered`` a type to the zones that have it, ``on_demand`` a type to its
     price and ``spot`` a type to its price in each zone, all in USD per hour. ``types_at`` and ``prices_at`` say when
@@ -87,7 +87,7 @@ class InstanceTypeCatalog(msgspec.Struct, frozen=True, kw_only=True):
     price_source: PriceSource = "aws"
 
     def price(self, labels: Mapping[str, str]) -> float | None:
-        """What the node or claim of these labels costs now, USD per hour; None where that isn't known."""
+        """The current price of a node or NodeClaim with these labels, in USD per hour; None if it isn't known."""
         name = labels.get(names.INSTANCE_TYPE, "")
         if labels.get(names.CAPACITY_TYPE) == "spot":
             return self.spot.get(name, {}).get(labels.get(names.ZONE, ""))
@@ -103,21 +103,21 @@ _DECODER = msgspec.msgpack.Decoder(InstanceTypeCatalog)
 
 
 def encode(catalog: InstanceTypeCatalog) -> bytes:
-    """The catalog's stored form; equal catalogs give equal bytes."""
+    """The stored form; equal catalogs give equal bytes."""
     return zlib.compress(_ENCODER.encode(catalog), level=6)
 
 
 def decode(stored: bytes) -> InstanceTypeCatalog:
-    """The catalog of a stored form.
+    """The catalog from its stored form.
 
     Raises:
-        MalformedCatalogError: it is none, or one of another version.
+        MalformedCatalogError: the bytes are not a catalog, or one of another version.
     """
     try:
         plain = zlib.decompress(stored)
         version = msgspec.msgpack.decode(plain, type=_Version).version
         if version != VERSION:
-            raise MalformedCatalogError(f"a catalog of version {version}, but this is version {VERSION}")
+            raise MalformedCatalogError(f"the catalog has version {version}; version {VERSION} is needed")
         return _DECODER.decode(plain)
     except (zlib.error, msgspec.MsgspecError) as error:
         raise MalformedCatalogError(f"not a catalog: {error}") from error

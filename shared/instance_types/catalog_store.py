@@ -1,6 +1,6 @@
-"""Where the catalog is kept: one object a cluster in S3, and in memory for as long as its ETag stays.
+"""The catalog in S3: one object a cluster, cached in warm processes until its ETag changes.
 
-Every start of the provisioner reads it, so a warm process asks only whether it changed.
+Every run of the provisioner reads it, so a warm process only asks S3 whether it changed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-_ABSENT = frozenset({"NoSuchKey", "404", "NoSuchBucket"})
-_UNCHANGED = frozenset({"304", "NotModified"})
+_NOT_FOUND = frozenset({"NoSuchKey", "404", "NoSuchBucket"})
+_NOT_MODIFIED = frozenset({"304", "NotModified"})
 
 
 class CatalogMissingError(LookupError):
-    """There is no catalog yet, or only one that is too old or of another version; the text says which."""
+    """There is no catalog yet, or only one that is too old or of another version."""
 
 
 @dataclass
-class _Warm:
+class _CachedCatalog:
     etag: str = ""
     catalog: InstanceTypeCatalog | None = None
 
@@ -38,36 +38,36 @@ def key(cluster: str) -> str:
 
 
 def load(s3: S3Client, bucket: str, cluster: str, *, max_age: timedelta | None) -> InstanceTypeCatalog:
-    """The catalog of the cluster. ``max_age`` bounds the age of its types (None: any age will do).
+    """The catalog of the cluster. ``max_age`` limits the age of its instance types (None: no limit).
 
     Raises:
-        CatalogMissingError: there is none, or none that can be used.
+        CatalogMissingError: there is no catalog, or no usable one.
     """
-    warm = runtime.current().cached(f"catalog:{bucket}:{cluster}", _Warm)
+    cached = runtime.current().cached(f"catalog:{bucket}:{cluster}", _CachedCatalog)
     try:
-        if warm.catalog is not None:
-            answer = s3.get_object(Bucket=bucket, Key=key(cluster), IfNoneMatch=warm.etag)
+        if cached.catalog is not None:
+            response = s3.get_object(Bucket=bucket, Key=key(cluster), IfNoneMatch=cached.etag)
         else:
-            answer = s3.get_object(Bucket=bucket, Key=key(cluster))
-        warm.catalog, warm.etag = decode(answer["Body"].read()), answer["ETag"]
+            response = s3.get_object(Bucket=bucket, Key=key(cluster))
+        cached.catalog, cached.etag = decode(response["Body"].read()), response["ETag"]
     except ClientError as error:
         code = error.response["Error"]["Code"]
-        if code in _ABSENT:
+        if code in _NOT_FOUND:
             raise CatalogMissingError(f"no catalog in s3://{bucket}/{key(cluster)}") from error
-        if code not in _UNCHANGED:
+        if code not in _NOT_MODIFIED:
             raise
     except MalformedCatalogError as error:
         raise CatalogMissingError(f"s3://{bucket}/{key(cluster)}: {error}") from error
-    if warm.catalog is None:
+    if cached.catalog is None:
         raise CatalogMissingError(f"s3://{bucket}/{key(cluster)} is empty")
-    age = runtime.current().now() - warm.catalog.types_at
+    age = runtime.current().now() - cached.catalog.types_at
     if max_age is not None and age > max_age:
         raise CatalogMissingError(f"the catalog in s3://{bucket}/{key(cluster)} is {age} old, more than {max_age}")
-    return warm.catalog
+    return cached.catalog
 
 
 def save(s3: S3Client, bucket: str, cluster: str, catalog: InstanceTypeCatalog) -> int:
-    """Keep the catalog in place of the one before; returns its size in bytes."""
+    """Store the catalog in place of the one before; returns its size in bytes."""
     stored = encode(catalog)
     s3.put_object(Bucket=bucket, Key=key(cluster), Body=stored, ContentType="application/octet-stream")
     return len(stored)

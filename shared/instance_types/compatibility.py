@@ -1,6 +1,6 @@
 """Whether an instance type meets requirements ``key operator values``, and which AMI it boots from.
 
-Semantics: Kubernetes' NodeSelectorRequirement, and Karpenter's Gte and Lte. A label that isn't there meets NotIn and
+Semantics: Kubernetes' NodeSelectorRequirement, and Karpenter's Gte and Lte. A missing label meets NotIn and
 DoesNotExist only.
 """
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import NodeSelectorRequirement
     from shared.api.nodeclass import ResolvedAMI
 
-_OURS = labels.WELL_KNOWN - {labels.HOSTNAME, labels.NODEPOOL}
-"""Keys that a type and its offering answer for; any other is the pool's."""
+_INSTANCE_TYPE_KEYS = labels.WELL_KNOWN - {labels.HOSTNAME, labels.NODEPOOL}
+"""Keys that instance types and offerings define; others are defined by the NodePool."""
 
 
-def meets(offered: Mapping[str, str], requirements: Iterable[NodeSelectorRequirement]) -> bool:
-    """Whether the labels of a type and its offering meet all requirements that are about types and offerings."""
+def meets(offering_labels: Mapping[str, str], requirements: Iterable[NodeSelectorRequirement]) -> bool:
+    """Whether the labels of an instance type and offering meet the requirements on keys that these define."""
     return all(
-        met(r.operator, r.values, offered.get(labels.normalize_key(r.key)))
+        met(r.operator, r.values, offering_labels.get(labels.normalize_key(r.key)))
         for r in requirements
-        if labels.normalize_key(r.key) in _OURS
+        if labels.normalize_key(r.key) in _INSTANCE_TYPE_KEYS
     )
 
 
 def met(operator: str, values: list[str], value: str | None) -> bool:
-    """Whether one value (None: the label isn't there) meets the operator with its values."""
+    """Whether a label's value (None: no such label) meets the operator with its values."""
     match operator:
         case "In":
             return value in values

@@ -1,7 +1,7 @@
-"""What real nodes said of their memory: better than any estimate of what the hypervisor takes.
+"""The memory capacity that registered nodes report: more exact than the estimate of the hypervisor's overhead.
 
-Karpenter's idea: the first node of a type with an image teaches its true capacity. It is read from the nodes that are
-there, so nothing is stored; of several nodes the smallest counts, because a pod must fit on the next one too.
+Karpenter does the same: the first node of an instance type and AMI shows the type's capacity. It is read from the
+existing nodes, so nothing is stored. Of several nodes the smallest counts, because a pod must fit on the next one too.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ if TYPE_CHECKING:
 def memory(nodes: Iterable[Node], claims: Iterable[NodeClaim], node_class: EC2NodeClass) -> dict[str, int]:
     """By instance type: the memory capacity in bytes that registered nodes of the class reported.
 
-    Only nodes that booted from one of the class's images of today count: another kernel takes another share.
+    Only nodes with one of the class's current AMIs count, because another kernel reserves another amount.
     """
-    images = {ami.id for ami in node_class.status.amis}
-    current = {c.status.provider_id for c in claims if c.status.provider_id and c.status.image_id in images}
-    found: dict[str, int] = {}
+    amis = {ami.id for ami in node_class.status.amis}
+    provider_ids = {c.status.provider_id for c in claims if c.status.provider_id and c.status.image_id in amis}
+    smallest: dict[str, int] = {}
     for node in nodes:
-        own = node.metadata.labels
-        instance_type = own.get(labels.INSTANCE_TYPE, "")
-        if (
-            node.spec.provider_id not in current
-            or own.get(labels.REGISTERED) != "true"
-            or own.get(labels.NODECLASS) != node_class.name
-            or not instance_type
-        ):
+        instance_type = node.metadata.labels.get(labels.INSTANCE_TYPE, "")
+        if node.spec.provider_id not in provider_ids or not instance_type or not _is_registered(node, node_class):
             continue
-        amount = _reported(node)
-        if amount > 0:
-            found[instance_type] = min(amount, found.get(instance_type, amount))
-    return found
+        reported = _reported(node)
+        if reported > 0:
+            smallest[instance_type] = min(reported, smallest.get(instance_type, reported))
+    return smallest
+
+
+def _is_registered(node: Node, node_class: EC2NodeClass) -> bool:
+    node_labels = node.metadata.labels
+    return node_labels.get(labels.REGISTERED) == "true" and node_labels.get(labels.NODECLASS) == node_class.name
 
 
 def _reported(node: Node) -> int:
-    """Bytes; 0 while the kubelet hasn't said, or says something that is no quantity."""
+    """Bytes; 0 if the kubelet has reported nothing yet, or an invalid quantity."""
     try:
         return parse_quantity(MEMORY, node.status.capacity.get(MEMORY, 0))
     except QuantityError:

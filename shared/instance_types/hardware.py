@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     )
 
 _ARCHES = {"x86_64": "amd64", "arm64": "arm64"}
-_USABLE = (labels.ON_DEMAND, labels.SPOT)
+_USAGE_CLASSES = (labels.ON_DEMAND, labels.SPOT)
 
 
 def parse_hardware(info: InstanceTypeInfoTypeDef) -> Hardware | None:
-    """The hardware of a type, or None if no node can be made of it: a Mac, or only 32-bit."""
+    """The hardware of an instance type, or None if no node can have it: a Mac, or 32-bit only."""
     name = str(info["InstanceType"])
     architectures = info.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
     arch = next((_ARCHES[a] for a in architectures if a in _ARCHES), None)
@@ -65,7 +65,7 @@ def parse_hardware(info: InstanceTypeInfoTypeDef) -> Hardware | None:
         gpus=_gpus(info.get("GpuInfo", {}).get("Gpus", [])),
         accelerators=_accelerators(info.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])),
         neurons=_neurons(info.get("NeuronInfo", {}).get("NeuronDevices", [])),
-        capacity_types=tuple(sorted(c for c in info.get("SupportedUsageClasses", []) if c in _USABLE)),
+        capacity_types=tuple(sorted(c for c in info.get("SupportedUsageClasses", []) if c in _USAGE_CLASSES)),
     )
 
 
@@ -115,16 +115,16 @@ def _facts() -> _Facts:
 
 
 def branch_interfaces(instance_type: str) -> int:
-    """How many branch interfaces (``vpc.amazonaws.com/pod-eni``) a node of the type can have."""
+    """The number of branch interfaces (``vpc.amazonaws.com/pod-eni``) of a node of the type."""
     return _facts().types.get(instance_type, (0, 0))[0]
 
 
 def network_mbps(instance_type: str, *, described: float) -> int:
-    """The baseline bandwidth, Mbps; 0 where AWS documents none. ``described`` is what EC2 says, for newer types."""
+    """The baseline bandwidth, Mbps; 0 where AWS documents none. ``described`` is EC2's value, for newer types."""
     known = _facts().types.get(instance_type)
     return round(described) if known is None else known[1]
 
 
 def clock_mhz(instance_type: str, *, described: float) -> int:
-    """The sustained clock speed, MHz; for some families Karpenter's reference differs from what EC2 says."""
+    """The sustained clock speed, MHz; for some families Karpenter's reference differs from EC2's value."""
     return _facts().clock_mhz.get(instance_type.partition(".")[0], round(described))

@@ -1,7 +1,4 @@
-"""Instance types and what they are offered for: the values that the catalog yields and scheduling consumes.
-
-Pure: no AWS here, so that scheduling may import it.
-"""
+"""Instance types and their offerings: the values that the provider returns and scheduling reads. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ OfferingKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
-    """One way to buy a type: a zone, a capacity type, and its price in USD per hour.
+    """A zone and capacity type in which an instance type is sold, and its price in USD per hour.
 
-    ``labels`` are those that only this offering has, such as a capacity reservation's id.
+    ``labels`` are those of this offering only, such as a capacity reservation's id.
     """
 
     zone: str
@@ -34,9 +31,9 @@ class Offering:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceType:
-    """A type: its labels (one value each), its size as exact integers, and its offerings.
+    """An instance type: its labels (one value each), its resources as exact integers, and its offerings.
 
-    ``overhead`` is what the kubelet and the system keep for themselves; pods get ``capacity - overhead``.
+    ``overhead`` is what the kubelet and the system reserve; pods get ``capacity - overhead``.
     """
 
     name: str
@@ -47,5 +44,5 @@ class InstanceType:
 
     @cached_property
     def allocatable(self) -> Resources:
-        """What pods get, never below zero."""
+        """The resources for pods, never below zero."""
         return {name: max(0, amount - self.overhead.get(name, 0)) for name, amount in self.capacity.items()}

@@ -1,6 +1,6 @@
-"""The labels of an instance type: what its name and hardware say, under Karpenter's keys.
+"""The labels of an instance type, from its name and hardware, with Karpenter's keys.
 
-Source: docs/facts/karpenter.md section 2; checked against the labels that Karpenter publishes for every type.
+Source: docs/facts/karpenter.md, section 2; a test compares them with the labels that Karpenter publishes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from shared.api import labels
 if TYPE_CHECKING:
     from shared.instance_types.catalog import Hardware
 
-_SCHEME = re.compile(r"^([a-z]+)(?:-[0-9]+tb)?([0-9]+).*\.")
-_PREFIX = labels.INSTANCE_PREFIX
+_TYPE_NAME = re.compile(r"^([a-z]+)(?:-[0-9]+tb)?([0-9]+).*\.")
 
 
 def instance_type_labels(hardware: Hardware) -> dict[str, str]:
-    """The labels of a hardware, without those of the operating system, the Region and the offering."""
+    """The labels of the hardware, without those of the operating system, the Region and the offering."""
     family, _, size = hardware.name.partition(".")
-    found = {
+    attributes = {
         "cpu": str(hardware.vcpus),
         "memory": str(hardware.memory_mib),
         "hypervisor": hardware.hypervisor,
@@ -30,20 +29,20 @@ def instance_type_labels(hardware: Hardware) -> dict[str, str]:
         "family": family,
         "size": size,
     }
-    if scheme := _SCHEME.match(hardware.name):
-        found["category"], found["generation"] = scheme.groups()
+    if type_name := _TYPE_NAME.match(hardware.name):
+        attributes["category"], attributes["generation"] = type_name.groups()
     if hardware.cpu_manufacturer:
-        found["cpu-manufacturer"] = hardware.cpu_manufacturer
+        attributes["cpu-manufacturer"] = hardware.cpu_manufacturer
     for name, amount in (
         ("ebs-bandwidth", hardware.ebs_mbps),
         ("network-bandwidth", hardware.network_mbps),
         ("local-nvme", hardware.nvme_gb),
     ):
         if amount:
-            found[name] = str(amount)
+            attributes[name] = str(amount)
     if len(hardware.gpus) == 1:
         gpu = hardware.gpus[0]
-        found |= {
+        attributes |= {
             "gpu-name": gpu.name,
             "gpu-manufacturer": gpu.manufacturer,
             "gpu-count": str(gpu.count),
@@ -52,7 +51,7 @@ def instance_type_labels(hardware: Hardware) -> dict[str, str]:
     accelerators = hardware.accelerators or hardware.neurons
     if len(accelerators) == 1:
         device = accelerators[0]
-        found |= {
+        attributes |= {
             "accelerator-name": device.name,
             "accelerator-manufacturer": device.manufacturer,
             "accelerator-count": str(device.count),
@@ -60,5 +59,5 @@ def instance_type_labels(hardware: Hardware) -> dict[str, str]:
     return {
         labels.INSTANCE_TYPE: hardware.name,
         labels.ARCH: hardware.arch,
-        **{_PREFIX + name: value for name, value in found.items()},
+        **{labels.INSTANCE_PREFIX + name: value for name, value in attributes.items()},
     }

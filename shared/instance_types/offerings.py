@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE = labels.RESERVATION_LABELS
 PRICE_DIVISOR = 10_000_000
-"""A reserved instance counts this much less than on demand: the money is spent, but smaller types still go first."""
+"""The price of a reserved offering is the on-demand price divided by this: its money is spent, but types keep order."""
 
 
 def market_offerings(
@@ -30,7 +30,7 @@ def market_offerings(
     zone_labels: Mapping[str, Mapping[str, str]],
     unavailable: Collection[OfferingKey],
 ) -> tuple[Offering, ...]:
-    """The spot and on-demand offerings in those of the zones that have the type; none without a known price."""
+    """The spot and on-demand offerings with a known price, in those of the zones that have the type."""
     name = hardware.name
     offered = catalog.offered.get(name, ())
     on_demand = catalog.on_demand.get(name)
@@ -63,9 +63,9 @@ def reserved_offerings(
     zone_labels: Mapping[str, Mapping[str, str]],
     unavailable: Collection[OfferingKey],
 ) -> tuple[Offering, ...]:
-    """The type's offerings in those of the reservations that are for it, in the zones; full ones are not available.
+    """An offering for each reservation of the type in the zones; full reservations are not available.
 
-    The one with the most room comes first: a launch can ask for one reservation of a type and zone only.
+    The reservation with the most available instances is first: a launch can use one reservation of a type and zone.
     """
     return tuple(
         Offering(

@@ -25,7 +25,7 @@ _PRODUCTS = (
     {"tenancy": "Shared"},
     {"tenancy": "Dedicated", "productFamily": "Compute Instance (bare metal)"},
 )
-"""What to list: every type is sold as shared, some bare metal only as dedicated."""
+"""The products to list: every type is sold with shared tenancy, some bare metal only with dedicated tenancy."""
 
 
 class _Dimension(msgspec.Struct):
@@ -56,7 +56,7 @@ _PER_GIB = 0.0031
 _PER_NVME_GB = 0.00012
 _PER_ACCELERATOR = 0.30
 _PER_BURSTABLE_GIB = 0.0104
-"""The t families are priced by their memory alone."""
+"""The price of t families depends on their memory only."""
 _ARM, _AMD, _FLEX, _FAST_NETWORK = 0.8, 0.9, 0.95, 1.3
 _PER_GPU = {
     "k80": 0.55,
@@ -77,10 +77,10 @@ _OTHER_GPU = 1.0
 
 
 def spot_prices(ec2: EC2Client, *, now: datetime) -> dict[str, dict[str, float]]:
-    """By type and zone: the spot price of now for Linux, USD per hour.
+    """By instance type and zone: the current spot price for Linux, USD per hour.
 
     Raises:
-        ClientError: EC2 refused.
+        ClientError: EC2 returned an error.
     """
     latest: dict[tuple[str, str], tuple[datetime, float]] = {}
     pages = ec2.get_paginator("describe_spot_price_history").paginate(
@@ -98,11 +98,11 @@ def spot_prices(ec2: EC2Client, *, now: datetime) -> dict[str, dict[str, float]]
 
 
 def on_demand_prices(pricing: PricingClient, *, region: str) -> dict[str, float]:
-    """By type: the on-demand price for Linux without other software, USD per hour.
+    """By instance type: the on-demand price for Linux without other software, USD per hour.
 
     Raises:
-        ClientError: the price list refused.
-        BotoCoreError: it can't be reached.
+        ClientError: the Price List returned an error.
+        BotoCoreError: the Price List can't be reached.
     """
     common = {
         "regionCode": region,
@@ -111,19 +111,19 @@ def on_demand_prices(pricing: PricingClient, *, region: str) -> dict[str, float]
         "capacitystatus": "Used",
         "marketoption": "OnDemand",
     }
-    found: dict[str, float] = {}
+    by_type: dict[str, float] = {}
     for product in _PRODUCTS:
         filters: list[Any] = [
             {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in {**common, **product}.items()
         ]
         pages = pricing.get_paginator("get_products").paginate(ServiceCode=_SERVICE, Filters=filters)
         for instance_type, price in _prices(text for page in pages for text in page["PriceList"]):
-            found.setdefault(instance_type, price)
-    return dict(sorted(found.items()))
+            by_type.setdefault(instance_type, price)
+    return dict(sorted(by_type.items()))
 
 
 def _prices(items: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """Type and price of each item of a price list that has one; an item that reads otherwise is passed over."""
+    """Instance type and price of each item that has both; items in another form are skipped."""
     for text in items:
         try:
             item = _ITEM.decode(text)
@@ -136,13 +136,13 @@ def _prices(items: Iterable[str]) -> Iterator[tuple[str, float]]:
         except (msgspec.MsgspecError, ValueError):
             continue
         instance_type = item.product.attributes.get("instanceType")
-        dear = [price for price in prices if price > 0]
-        if instance_type and dear:
-            yield instance_type, min(dear)
+        positive = [price for price in prices if price > 0]
+        if instance_type and positive:
+            yield instance_type, min(positive)
 
 
 def estimated_on_demand_price(hardware: Hardware) -> float:
-    """USD per hour, on demand."""
+    """The estimated on-demand price, USD per hour."""
     family = hardware.name.partition(".")[0]
     if family.startswith("t") and not family.startswith("trn"):
         price = _PER_BURSTABLE_GIB * hardware.memory_mib / 1024

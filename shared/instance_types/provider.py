@@ -21,11 +21,12 @@ from shared.instance_types.labels import instance_type_labels
 from shared.instance_types.offerings import market_offerings, reserved_offerings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
+    from shared.ami_family.families import Family
     from shared.api.nodeclass import EC2NodeClass, Kubelet
-    from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.instance_types.instance_type import OfferingKey
+    from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
+    from shared.instance_types.instance_type import Offering, OfferingKey
 
 RAID0 = "RAID0"
 _EFA_INTERFACE_TYPES = frozenset({"efa", "efa-only"})
@@ -57,37 +58,24 @@ def build_instance_types(
     family = family_of(node_class)
     settings = kubelet if kubelet is not None else spec.kubelet
     class_labels = {labels.REGION: catalog.region, **node_labels(family)}
-    raid = spec.instance_store_policy == RAID0
     efa_count = sum(nic.get("interfaceType") in _EFA_INTERFACE_TYPES for nic in spec.network_interfaces)
     observed = observed_memory or {}
-    amis, reservations = node_class.status.amis, node_class.status.capacity_reservations
     zone_labels = {zone: {labels.ZONE_ID: zone_id} if zone_id else {} for zone, zone_id in catalog.zones.items()}
     sorted_zones = sorted(zones)
     instance_types = []
     for hardware in catalog.hardware:
-        offerings = market_offerings(catalog, hardware, sorted_zones, zone_labels, unavailable)
-        if reservations and hardware.name in catalog.on_demand:
-            offerings += reserved_offerings(
-                reservations,
-                hardware.name,
-                on_demand=catalog.on_demand[hardware.name],
-                zones=sorted_zones,
-                zone_labels=zone_labels,
-                unavailable=unavailable,
-            )
-        if (only_offered and not offerings) or (family.os == "windows" and hardware.arch != "amd64"):
-            continue
-        if hardware.efa < efa_count:
+        offerings = _offerings(catalog, hardware, node_class, sorted_zones, zone_labels, unavailable)
+        if only_offered and not offerings:
             continue
         type_labels = instance_type_labels(hardware) | class_labels
-        if amis and ami_for(type_labels, amis) is None:
+        if not _is_compatible(hardware, type_labels, node_class, family, efa_count):
             continue
         capacity = allocatable.capacity(
             hardware,
             family,
             settings,
             block_devices=spec.block_device_mappings,
-            raid=raid,
+            raid=spec.instance_store_policy == RAID0,
             observed_memory=observed.get(hardware.name),
         )
         instance_types.append(
@@ -100,6 +88,38 @@ def build_instance_types(
             )
         )
     return tuple(sorted(instance_types, key=lambda t: t.name))
+
+
+def _offerings(
+    catalog: InstanceTypeCatalog,
+    hardware: Hardware,
+    node_class: EC2NodeClass,
+    zones: Sequence[str],
+    zone_labels: Mapping[str, Mapping[str, str]],
+    unavailable: Collection[OfferingKey],
+) -> tuple[Offering, ...]:
+    offerings = market_offerings(catalog, hardware, zones, zone_labels, unavailable)
+    reservations = node_class.status.capacity_reservations
+    if reservations and hardware.name in catalog.on_demand:
+        offerings += reserved_offerings(
+            reservations,
+            hardware.name,
+            on_demand=catalog.on_demand[hardware.name],
+            zones=zones,
+            zone_labels=zone_labels,
+            unavailable=unavailable,
+        )
+    return offerings
+
+
+def _is_compatible(
+    hardware: Hardware, type_labels: Mapping[str, str], node_class: EC2NodeClass, family: Family, efa_count: int
+) -> bool:
+    """Whether the class has an AMI for the hardware, and the hardware the Elastic Fabric Adapters that it needs."""
+    if hardware.efa < efa_count or (family.os == "windows" and hardware.arch != "amd64"):
+        return False
+    amis = node_class.status.amis
+    return not amis or ami_for(type_labels, amis) is not None
 
 
 @dataclass(frozen=True)

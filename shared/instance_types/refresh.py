@@ -1,7 +1,7 @@
-"""Bringing the catalog up to date: what is stale is fetched, what can't be fetched stays as it was.
+"""Refreshes the catalog: what is stale is fetched, what can't be fetched stays as it was.
 
-Types come every twelve hours with the on-demand prices, spot prices every quarter of an hour. A refresh that was asked
-for twice finds everything fresh the second time and asks nobody.
+Instance types are fetched every twelve hours with the on-demand prices, spot prices every quarter of an hour. When an
+event is delivered twice, the second refresh finds everything fresh and makes no calls.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
     from shared.instance_types.catalog import Hardware, PriceSource
 
-TYPES_AGE = timedelta(hours=12)
-PRICES_AGE = timedelta(minutes=15)
-SLACK = timedelta(minutes=2)
-"""So much before its age is over something counts as stale: a schedule is not punctual to the second."""
-DOUBLED = timedelta(minutes=1)
+TYPES_MAX_AGE = timedelta(hours=12)
+PRICES_MAX_AGE = timedelta(minutes=15)
+SCHEDULE_TOLERANCE = timedelta(minutes=2)
+"""Something counts as stale this long before its maximum age, because a schedule is not punctual to the second."""
+DUPLICATE_EVENT_WINDOW = timedelta(minutes=1)
 """What is younger than this was fetched for the same event, delivered twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refreshed:
-    """The catalog, which halves were fetched, and what could not be: a sentence each."""
+class RefreshResult:
+    """The catalog, which halves of it were fetched, and a sentence for each part that could not be."""
 
     catalog: InstanceTypeCatalog
     types: bool
@@ -43,32 +43,34 @@ class Refreshed:
     problems: tuple[str, ...] = ()
 
 
-def refresh(before: InstanceTypeCatalog | None, *, asked: str | None, region: str, now: datetime) -> Refreshed:
-    """The catalog as of now. ``asked`` is "types", "prices" or None: whatever is stale.
+def refresh(
+    previous: InstanceTypeCatalog | None, *, requested: str | None, region: str, now: datetime
+) -> RefreshResult:
+    """The catalog as of now. ``requested`` is "types", "prices" or None: what is stale.
 
     Raises:
-        ClientError: the types can't be fetched, and there are none from before.
+        ClientError: the types can't be fetched, and there is no previous catalog.
         BotoCoreError: the same.
     """
-    types = before is None or _due(before.types_at, TYPES_AGE, wanted=asked == "types", now=now)
-    prices = before is None or _due(before.prices_at, PRICES_AGE, wanted=asked == "prices", now=now)
-    catalog = before or InstanceTypeCatalog(region=region, types_at=now, prices_at=now)
+    types = previous is None or _is_due(previous.types_at, TYPES_MAX_AGE, requested=requested == "types", now=now)
+    prices = previous is None or _is_due(previous.prices_at, PRICES_MAX_AGE, requested=requested == "prices", now=now)
+    catalog = previous or InstanceTypeCatalog(region=region, types_at=now, prices_at=now)
     problems: list[str] = []
     if types:
-        catalog = _with_types(catalog, region, now, problems, kept=before is not None)
+        catalog = _with_types(catalog, region, now, problems, has_previous=previous is not None)
     if types or (prices and catalog.price_source != "aws"):
         catalog = _with_on_demand(catalog, region, problems)
     if prices:
         catalog = _with_spot(catalog, now, problems)
-    return Refreshed(catalog=catalog, types=types, prices=prices, problems=tuple(problems))
+    return RefreshResult(catalog=catalog, types=types, prices=prices, problems=tuple(problems))
 
 
-def _due(fetched_at: datetime, age: timedelta, *, wanted: bool, now: datetime) -> bool:
-    return now - fetched_at >= (DOUBLED if wanted else age - SLACK)
+def _is_due(fetched_at: datetime, max_age: timedelta, *, requested: bool, now: datetime) -> bool:
+    return now - fetched_at >= (DUPLICATE_EVENT_WINDOW if requested else max_age - SCHEDULE_TOLERANCE)
 
 
 def _with_types(
-    catalog: InstanceTypeCatalog, region: str, now: datetime, problems: list[str], *, kept: bool
+    catalog: InstanceTypeCatalog, region: str, now: datetime, problems: list[str], *, has_previous: bool
 ) -> InstanceTypeCatalog:
     ec2 = aws.ec2()
     try:
@@ -81,37 +83,30 @@ def _with_types(
             offered=_offered(ec2),
         )
     except (ClientError, BotoCoreError) as error:
-        if not kept:
+        if not has_previous:
             raise
         problems.append(f"instance types stay as of {catalog.types_at:%Y-%m-%d %H:%M}: {error}")
         return catalog
 
 
 def _with_on_demand(catalog: InstanceTypeCatalog, region: str, problems: list[str]) -> InstanceTypeCatalog:
-    """Asked prices; else those from before, estimates for types that had none; else estimates for all."""
+    """With the price list's prices; else with the previous ones, and estimates for types without; else estimates."""
     source: PriceSource = "aws"
     try:
-        asked = pricing.on_demand_prices(aws.pricing(), region=region)
+        prices = pricing.on_demand_prices(aws.pricing(), region=region)
     except (ClientError, BotoCoreError) as error:
-        asked = {}
+        prices = {}
         problems.append(f"on-demand prices can't be fetched: {error}")
     else:
-        if not asked:
+        if not prices:
             problems.append(f"the price list has no on-demand prices for {region}")
-    if not asked:
-        was_known = catalog.on_demand and catalog.price_source != "embedded"
-        asked, source = (catalog.on_demand, "kept") if was_known else ({}, "embedded")
-    return msgspec.structs.replace(
-        catalog, on_demand=_complete(asked, catalog.hardware, estimated=source != "aws"), price_source=source
-    )
-
-
-def _complete(prices: dict[str, float], hardware: tuple[Hardware, ...], *, estimated: bool) -> dict[str, float]:
-    """With an estimate for types that have no price, if the list itself is not to be had: else they are not sold."""
-    missing = (
-        {s.name: pricing.estimated_on_demand_price(s) for s in hardware if s.name not in prices} if estimated else {}
-    )
-    return dict(sorted((prices | missing).items()))
+    if not prices:
+        has_previous = catalog.on_demand and catalog.price_source != "embedded"
+        prices, source = (catalog.on_demand, "kept") if has_previous else ({}, "embedded")
+        # A type without a price is left out only if the price list itself has none: it isn't sold then.
+        estimates = {h.name: pricing.estimated_on_demand_price(h) for h in catalog.hardware if h.name not in prices}
+        prices = dict(sorted((prices | estimates).items()))
+    return msgspec.structs.replace(catalog, on_demand=prices, price_source=source)
 
 
 def _with_spot(catalog: InstanceTypeCatalog, now: datetime, problems: list[str]) -> InstanceTypeCatalog:
@@ -124,22 +119,14 @@ def _with_spot(catalog: InstanceTypeCatalog, now: datetime, problems: list[str])
 
 
 def _hardware(ec2: EC2Client) -> tuple[Hardware, ...]:
-    """Every type of the Region that a node can be made of, by name.
-
-    Raises:
-        ClientError: EC2 refused.
-    """
+    """Every instance type of the Region that a node can have, by name."""
     pages = ec2.get_paginator("describe_instance_types").paginate()
-    found = [parse_hardware(info) for page in pages for info in page["InstanceTypes"]]
-    return tuple(sorted((s for s in found if s is not None), key=lambda s: s.name))
+    parsed = [parse_hardware(info) for page in pages for info in page["InstanceTypes"]]
+    return tuple(sorted((h for h in parsed if h is not None), key=lambda h: h.name))
 
 
 def _zones(ec2: EC2Client) -> dict[str, str]:
-    """The Region's availability zones, name to id.
-
-    Raises:
-        ClientError: EC2 refused.
-    """
+    """The Region's availability zones, name to id."""
     return {
         zone["ZoneName"]: zone.get("ZoneId", "")
         for zone in ec2.describe_availability_zones()["AvailabilityZones"]
@@ -148,14 +135,10 @@ def _zones(ec2: EC2Client) -> dict[str, str]:
 
 
 def _offered(ec2: EC2Client) -> dict[str, tuple[str, ...]]:
-    """By type: the zones that have it, sorted.
-
-    Raises:
-        ClientError: EC2 refused.
-    """
-    found: dict[str, set[str]] = {}
+    """By instance type: the zones that have it, sorted."""
+    zones: dict[str, set[str]] = {}
     pages = ec2.get_paginator("describe_instance_type_offerings").paginate(LocationType="availability-zone")
     for page in pages:
         for offering in page["InstanceTypeOfferings"]:
-            found.setdefault(str(offering["InstanceType"]), set()).add(offering["Location"])
-    return {name: tuple(sorted(found[name])) for name in sorted(found)}
+            zones.setdefault(str(offering["InstanceType"]), set()).add(offering["Location"])
+    return {name: tuple(sorted(zones[name])) for name in sorted(zones)}

@@ -1,7 +1,7 @@
-"""Offerings that just had no capacity: remembered for three minutes, by all functions together.
+"""Offerings without capacity, as insufficient capacity errors showed them: stored for three minutes, for all functions.
 
-They live in DynamoDB because what one launch learned must spare the next one the call. Losing them costs a few calls,
-nothing else. A row that DynamoDB has not yet deleted is ignored once it has expired.
+They are in DynamoDB, because what one launch learns saves the next one a call. Losing them costs a few calls, nothing
+else. Rows that DynamoDB hasn't deleted yet are ignored once they expire.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import OfferingKey
 
 TTL = timedelta(minutes=3)
-"""Karpenter's, docs/facts/karpenter.md section 4."""
+"""Karpenter's (docs/facts/karpenter.md, section 4)."""
 RETRY_AFTER = timedelta(seconds=50)
-"""When pods have no other choice, what was refused so long ago is asked for again: by the next minute's look."""
+"""Offerings marked longer ago are tried again for pods without another choice: within a minute, by the schedule."""
 
 _PARTITION = "unavailable"
-_A_CALL = 25
-"""Items that BatchWriteItem takes."""
-_WAITS = (0.05, 0.1, 0.2, 0.4)
-"""Seconds between tries of what DynamoDB puts off."""
+_MAX_BATCH_WRITE = 25
+_RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4)
+"""Seconds before unprocessed items are written again."""
 
 
 def mark(dynamodb: DynamoDBClient, table: str, offerings: Iterable[OfferingKey], *, reason: str, now: datetime) -> None:
-    """Remember that the offerings have no capacity; ``reason`` is EC2's code. Marking again starts the time anew.
+    """Store that the offerings have no capacity; ``reason`` is EC2's code. Marking again restarts the TTL.
 
-    What DynamoDB puts off is tried again for about a second; what it still puts off then is forgotten.
+    Unprocessed items are written again for about a second, and then dropped.
 
     Raises:
         ClientError: DynamoDB failed.
     """
     expires = str(int((now + TTL).timestamp()))
-    left: list[WriteRequestUnionTypeDef] = [
+    remaining: list[WriteRequestUnionTypeDef] = [
         {
             "PutRequest": {
                 "Item": {
@@ -53,25 +52,25 @@ def mark(dynamodb: DynamoDBClient, table: str, offerings: Iterable[OfferingKey],
         }
         for offering in dict.fromkeys(offerings)
     ]
-    for wait in _WAITS:
-        put_off: list[WriteRequestUnionTypeDef] = []
-        for start in range(0, len(left), _A_CALL):
-            answer = dynamodb.batch_write_item(RequestItems={table: left[start : start + _A_CALL]})
-            put_off += answer["UnprocessedItems"].get(table, [])
-        left = put_off
-        if not left:
+    for delay in _RETRY_DELAYS:
+        unprocessed: list[WriteRequestUnionTypeDef] = []
+        for start in range(0, len(remaining), _MAX_BATCH_WRITE):
+            response = dynamodb.batch_write_item(RequestItems={table: remaining[start : start + _MAX_BATCH_WRITE]})
+            unprocessed += response["UnprocessedItems"].get(table, [])
+        remaining = unprocessed
+        if not remaining:
             return
-        runtime.current().sleep(wait)
+        runtime.current().sleep(delay)
 
 
 def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset[OfferingKey]:
-    """The offerings that have no capacity now."""
+    """The offerings that are marked now."""
     return frozenset(marked_at(dynamodb, table, now=now))
 
 
 def marked_at(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[OfferingKey, datetime]:
-    """The offerings that have no capacity now, and when that was seen last (to the second)."""
-    found: dict[OfferingKey, datetime] = {}
+    """The offerings that are marked now, and when each was marked last (to the second)."""
+    marked: dict[OfferingKey, datetime] = {}
     pages = dynamodb.get_paginator("query").paginate(
         TableName=table,
         KeyConditionExpression="pk = :partition",
@@ -83,5 +82,5 @@ def marked_at(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[Of
         for item in page["Items"]:
             capacity_type, instance_type, zone = item["sk"]["S"].split(":", 2)
             expires = datetime.fromtimestamp(int(item["expires"]["N"]), UTC)
-            found[capacity_type, instance_type, zone] = expires - TTL
-    return found
+            marked[capacity_type, instance_type, zone] = expires - TTL
+    return marked

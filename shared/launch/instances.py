@@ -20,55 +20,91 @@ if TYPE_CHECKING:
 
 _NOT_TERMINATED = ("pending", "running", "stopping", "stopped", "shutting-down")
 _PENDING_OR_RUNNING = ("pending", "running")
-_VALUES_A_FILTER = 200
-_A_CALL = 500
-"""Instance ids in one call; EC2 takes 1,000 and advises fewer."""
+_MAX_FILTER_VALUES = 200
+_MAX_TERMINATED_A_CALL = 500
+"""EC2 takes 1,000 instance ids in a call, and recommends fewer."""
 _NOT_FOUND = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
-_ID = re.compile(r"\bi-[0-9a-f]+\b")
+_INSTANCE_ID = re.compile(r"\bi-[0-9a-f]+\b")
 
 
 def list_by_cluster(cluster_name: str) -> tuple[Instance, ...]:
     """Every instance that has the cluster's tag and isn't terminated, by id.
 
     Raises:
-        ClientError: EC2 refused.
+        ClientError: EC2 returned an error.
     """
-    return _describe(
-        [{"Name": f"tag:{labels.CLUSTER_TAG.format(cluster=cluster_name)}", "Values": ["owned"]}], _NOT_TERMINATED
-    )
+    return _describe([_cluster_filter(cluster_name)], _NOT_TERMINATED)
 
 
 def list_by_launch_group(cluster_name: str, groups: Sequence[str]) -> tuple[Instance, ...]:
-    """The instances that were launched for those groups and are starting or running, by id.
+    """The pending and running instances of the launch groups, by id.
 
     Raises:
-        ClientError: EC2 refused.
+        ClientError: EC2 returned an error.
     """
-    found: list[Instance] = []
-    for start in range(0, len(groups), _VALUES_A_FILTER):
-        found += _describe(
-            [
-                {"Name": f"tag:{labels.CLUSTER_TAG.format(cluster=cluster_name)}", "Values": ["owned"]},
-                {"Name": f"tag:{labels.LAUNCH_GROUP}", "Values": list(groups[start : start + _VALUES_A_FILTER])},
-            ],
-            _PENDING_OR_RUNNING,
-        )
-    return tuple(sorted(found, key=lambda i: i.id))
+    instances: list[Instance] = []
+    for start in range(0, len(groups), _MAX_FILTER_VALUES):
+        values = list(groups[start : start + _MAX_FILTER_VALUES])
+        group_filter: FilterTypeDef = {"Name": f"tag:{labels.LAUNCH_GROUP}", "Values": values}
+        instances += _describe([_cluster_filter(cluster_name), group_filter], _PENDING_OR_RUNNING)
+    return tuple(sorted(instances, key=lambda i: i.id))
 
 
 def get(instance_ids: Sequence[str], *, ec2: EC2Client | None = None) -> tuple[Instance, ...]:
-    """Those of the instances that EC2 still knows, terminated ones too, by id. Unknown ids are no error.
+    """Those of the instances that EC2 knows, terminated ones too, by id. Unknown ids are no error.
 
-    ``ec2``: the client to ask by, if not the usual one.
+    ``ec2``: the client to call, if not the default one.
 
     Raises:
-        ClientError: EC2 refused.
+        ClientError: EC2 returned an error.
     """
-    found: list[Instance] = []
-    for start in range(0, len(instance_ids), _VALUES_A_FILTER):
-        some = list(instance_ids[start : start + _VALUES_A_FILTER])
-        found += _describe([{"Name": "instance-id", "Values": some}], (*_NOT_TERMINATED, "terminated"), ec2=ec2)
-    return tuple(sorted(found, key=lambda i: i.id))
+    instances: list[Instance] = []
+    for start in range(0, len(instance_ids), _MAX_FILTER_VALUES):
+        values = list(instance_ids[start : start + _MAX_FILTER_VALUES])
+        instances += _describe([{"Name": "instance-id", "Values": values}], (*_NOT_TERMINATED, "terminated"), ec2=ec2)
+    return tuple(sorted(instances, key=lambda i: i.id))
+
+
+def terminate(instance_ids: Sequence[str]) -> tuple[str, ...]:
+    """Terminate the instances, in batches; returns those that EC2 knew.
+
+    EC2 rejects a whole batch for one unknown id, so unknown ids are removed and the rest is sent again.
+
+    Raises:
+        ClientError: EC2 returned another error; terminating again is harmless.
+    """
+    known: list[str] = []
+    unique = list(dict.fromkeys(instance_ids))
+    for start in range(0, len(unique), _MAX_TERMINATED_A_CALL):
+        known += _terminate_batch(unique[start : start + _MAX_TERMINATED_A_CALL])
+    return tuple(known)
+
+
+def _terminate_batch(batch: list[str]) -> list[str]:
+    while batch:
+        try:
+            aws.ec2().terminate_instances(InstanceIds=batch)
+        except ClientError as error:
+            if error_code(error) not in _NOT_FOUND:
+                raise
+            unknown = set(_INSTANCE_ID.findall(error.response["Error"].get("Message", ""))) & set(batch)
+            if not unknown:
+                return _terminate_each(batch)
+            batch = [i for i in batch if i not in unknown]
+        else:
+            return batch
+    return []
+
+
+def _terminate_each(batch: list[str]) -> list[str]:
+    """Terminate the instances one by one, because the error doesn't name the unknown ids."""
+    if len(batch) == 1:
+        return []
+    return [known for instance_id in batch for known in _terminate_batch([instance_id])]
+
+
+def _cluster_filter(cluster_name: str) -> FilterTypeDef:
+    return {"Name": f"tag:{labels.CLUSTER_TAG.format(cluster=cluster_name)}", "Values": ["owned"]}
 
 
 def _describe(
@@ -79,8 +115,8 @@ def _describe(
         .get_paginator("describe_instances")
         .paginate(Filters=[*filters, {"Name": "instance-state-name", "Values": list(states)}])
     )
-    found = [_instance(i) for page in pages for r in page["Reservations"] for i in r.get("Instances", [])]
-    return tuple(sorted(found, key=lambda i: i.id))
+    instances = [_instance(i) for page in pages for r in page["Reservations"] for i in r.get("Instances", [])]
+    return tuple(sorted(instances, key=lambda i: i.id))
 
 
 def _instance(described: InstanceTypeDef) -> Instance:
@@ -103,34 +139,3 @@ def _capacity_type(described: InstanceTypeDef) -> str:
     if described.get("InstanceLifecycle") == "spot":
         return labels.SPOT
     return labels.RESERVED if described.get("CapacityReservationId") else labels.ON_DEMAND
-
-
-def terminate(instance_ids: Sequence[str]) -> tuple[str, ...]:
-    """Terminate the instances, in batches; returns those that EC2 knew. One that is gone already is no error.
-
-    EC2 refuses a whole batch for one unknown id, so that id is taken out and the rest is asked for again.
-
-    Raises:
-        ClientError: EC2 refused for another reason; terminating again is harmless.
-    """
-    known: list[str] = []
-    wanted = list(dict.fromkeys(instance_ids))
-    for start in range(0, len(wanted), _A_CALL):
-        known += _terminate(wanted[start : start + _A_CALL])
-    return tuple(known)
-
-
-def _terminate(batch: list[str]) -> list[str]:
-    while batch:
-        try:
-            aws.ec2().terminate_instances(InstanceIds=batch)
-        except ClientError as error:
-            if error_code(error) not in _NOT_FOUND:
-                raise
-            unknown = set(_ID.findall(error.response["Error"].get("Message", ""))) & set(batch)
-            if not unknown:
-                return [i for one in batch for i in _terminate([one])] if len(batch) > 1 else []
-            batch = [i for i in batch if i not in unknown]
-        else:
-            return batch
-    return []

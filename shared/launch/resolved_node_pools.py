@@ -1,6 +1,6 @@
-"""What each pool could launch right now: its instance types, or the reason why it can't.
+"""The instance types that each NodePool can launch now, or why it can't launch.
 
-The same answer feeds the provisioner, the pools' conditions and the command line, so what people read is what decides.
+The provisioner, the NodePools' conditions and the command line use the same result, so what users read is what decides.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
     from shared.cluster.connect import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.instance_types.instance_type import InstanceType
+    from shared.instance_types.instance_type import InstanceType, OfferingKey
 
 
 def resolve_node_classes(
     classes: Iterable[EC2NodeClass], cluster: ClusterInfo, *, default_instance_profile: str, now: datetime
 ) -> Mapping[str, EC2NodeClass]:
-    """By name: the classes with what AWS says of them now."""
+    """By name: the node classes with their status resolved on AWS."""
     return {
         c.name: msgspec.structs.replace(
             c, status=resolve(c, cluster, default_instance_profile=default_instance_profile, now=now)
@@ -44,55 +44,55 @@ def resolve_node_classes(
 def resolve_node_pools(
     pools: Iterable[NodePool],
     classes: Iterable[EC2NodeClass],
-    raw: InstanceTypeCatalog,
+    catalog: InstanceTypeCatalog,
     cluster: ClusterInfo,
     *,
-    unavailable: Collection[tuple[str, str, str]],
+    unavailable: Collection[OfferingKey],
     default_instance_profile: str,
     now: datetime,
     nodes: Iterable[Node] = (),
     claims: Iterable[NodeClaim] = (),
 ) -> ResolvedNodePools:
-    """What the pools could launch now; ``unavailable`` are (capacity type, instance type, zone).
+    """What the NodePools can launch now, with the status of their node classes resolved on AWS.
 
-    From ``nodes`` and their ``claims`` it is learnt how much memory a type really has.
+    ``nodes`` and their ``claims`` show the memory capacity of instance types.
     """
-    live = resolve_node_classes(classes, cluster, default_instance_profile=default_instance_profile, now=now)
-    return node_pools_by_status(pools, live.values(), raw, unavailable=unavailable, nodes=nodes, claims=claims)
+    resolved = resolve_node_classes(classes, cluster, default_instance_profile=default_instance_profile, now=now)
+    return node_pools_by_status(pools, resolved.values(), catalog, unavailable=unavailable, nodes=nodes, claims=claims)
 
 
 def node_pools_by_status(
     pools: Iterable[NodePool],
     classes: Collection[EC2NodeClass],
-    raw: InstanceTypeCatalog,
+    catalog: InstanceTypeCatalog,
     *,
-    unavailable: Collection[tuple[str, str, str]],
+    unavailable: Collection[OfferingKey],
     nodes: Iterable[Node] = (),
     claims: Iterable[NodeClaim] = (),
 ) -> ResolvedNodePools:
-    """As :func:`resolve_node_pools`, by what the classes' own statuses say; AWS isn't asked."""
-    there, claimed = tuple(nodes), tuple(claims)
-    types: dict[str, tuple[InstanceType, ...]] = {}
+    """As :func:`resolve_node_pools`, by the stored status of the node classes, without AWS."""
+    all_nodes, all_claims = tuple(nodes), tuple(claims)
+    instance_types: dict[str, tuple[InstanceType, ...]] = {}
     not_ready: dict[str, str] = {}
-    chosen: dict[str, EC2NodeClass] = {}
-    built: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
+    node_classes: dict[str, EC2NodeClass] = {}
+    by_class_and_kubelet: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
     for pool in pools:
-        types[pool.name] = ()
+        instance_types[pool.name] = ()
         node_class = node_class_of(pool, classes)
-        obstacle = node_class_not_ready(pool, node_class)
-        if node_class is None or obstacle is not None:
-            not_ready[pool.name] = obstacle[1] if obstacle is not None else ""
+        problem = node_class_not_ready(pool, node_class)
+        if node_class is None or problem is not None:
+            not_ready[pool.name] = problem[1] if problem is not None else ""
             continue
         node_class = node_class_for(pool, node_class)
-        kind = (node_class.name, msgspec.json.encode(node_class.spec.kubelet))
-        if kind not in built:
-            built[kind] = list_instance_types(
-                raw,
+        key = (node_class.name, msgspec.json.encode(node_class.spec.kubelet))
+        if key not in by_class_and_kubelet:
+            by_class_and_kubelet[key] = list_instance_types(
+                catalog,
                 node_class,
                 zones={s.zone for s in node_class.status.subnets},
                 unavailable=unavailable,
-                observed_memory=discovered_capacity.memory(there, claimed, node_class),
+                observed_memory=discovered_capacity.memory(all_nodes, all_claims, node_class),
             )
-        types[pool.name] = built[kind]
-        chosen[pool.name] = node_class
-    return ResolvedNodePools(instance_types=types, not_ready=not_ready, node_classes=chosen)
+        instance_types[pool.name] = by_class_and_kubelet[key]
+        node_classes[pool.name] = node_class
+    return ResolvedNodePools(instance_types=instance_types, not_ready=not_ready, node_classes=node_classes)

@@ -1,9 +1,9 @@
-"""Fewer CreateFleet calls: claims that nearly agree are made to agree, where that costs next to nothing.
+"""Batches planned NodeClaims: those that nearly agree are made equal, so that one CreateFleet call launches them.
 
-The cheapest plan for many pods ends in a few odd machines, each of which would be a call of its own, and calls are
-scarcer than money: five at once, two a second, for the whole account. Claims that would be the same machine, but for
-what else could hold their pods, all take the types that hold the pods of each; that costs nothing but some choice. A
-small claim may take a larger one's types, because whatever holds the larger one's pods holds its own.
+The cheapest plan for many pods ends with a few different nodes, each of which would be a call of its own. Calls are
+scarce: five at once, two a second, for the whole account. NodeClaims that differ only in some instance types all get
+the types that they have in common; that costs some choice, but no money. A smaller NodeClaim may get the instance types
+of a larger one, because what holds the larger one's pods holds its own.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.decision import PlannedNodeClaim
 
-FEW, FEW_COST = 3, 0.03
-"""So few calls are aimed at if the decision's price grows by no more than this share of it."""
-MANY, MANY_COST = 4, 0.05
-"""Else so many, or as near to it as this share brings them: one less than the account has at once."""
+FEW_CALLS, FEW_CALLS_MAX_COST = 3, 0.03
+"""The preferred number of calls, used if it raises the decision's price by no more than this share of it."""
+MANY_CALLS, MANY_CALLS_MAX_COST = 4, 0.05
+"""Otherwise this number, or as near as this share allows: one call less than the account's burst."""
 
-ENOUGH = 0.75
-"""Claims give up no more than a quarter of their types to be launched with others of the same cheapest offering."""
+MIN_COMMON_TYPES = 0.75
+"""The share of its instance types that a NodeClaim keeps when it is batched by common types."""
 
 
 @dataclass
-class _Group:
-    """Claims that one call launches, by their place in the decision; ``needs`` is the most that any of them asks."""
+class _LaunchGroup:
+    """NodeClaims that one call launches, by index in the decision. ``requests`` is the maximum of theirs."""
 
     terms: bytes
     model: PlannedNodeClaim
     members: list[int]
-    needs: Resources
+    requests: Resources
 
-    def holds(self, other: _Group) -> bool:
-        """Whether the types of this group hold what any claim of the other asks for."""
-        asked = self.model.requests
-        return self.terms == other.terms and all(asked.get(name, 0) >= n for name, n in other.needs.items())
+    def holds(self, smaller: _LaunchGroup) -> bool:
+        """Whether the instance types of this group hold the requests of every NodeClaim of the other."""
+        capacity = self.model.requests
+        return self.terms == smaller.terms and all(capacity.get(name, 0) >= n for name, n in smaller.requests.items())
 
-    def surcharge(self, other: _Group) -> float:
-        """What it costs more, in USD per hour, to launch the other's claims as this one's."""
-        return (self.model.cheapest.price - other.model.cheapest.price) * len(other.members)
+    def surcharge(self, smaller: _LaunchGroup) -> float:
+        """The additional cost, in USD per hour, of launching the other's NodeClaims as this group's."""
+        return (self.model.cheapest.price - smaller.model.cheapest.price) * len(smaller.members)
 
 
 def merge_launch_groups(
     claims: Sequence[PlannedNodeClaim], *, limited: Collection[str] = ()
 ) -> tuple[PlannedNodeClaim, ...]:
-    """The claims in their order, some with the instance types of a larger one, so that they fall into fewer groups.
+    """The NodeClaims in their order, some with the instance types of others, so that they form fewer launch groups.
 
-    ``limited`` are pools whose claims stay as they are, because larger machines could pass the pool's limits. Where
-    :data:`FEW` calls can't be reached at their price, nothing is paid for coming nearer. Pure, and the same for the
-    same claims.
+    NodeClaims of ``limited`` NodePools are not enlarged, because larger nodes could exceed the NodePool's limits. If
+    :data:`FEW_CALLS` can't be reached within its cost, merging stops at :data:`MANY_CALLS` or at the cost of that. Pure
+    and deterministic.
     """
     price = sum(c.cheapest.price for c in claims)
-    alike = _alike(claims)
-    groups = _merged(alike, limited, down_to=FEW, cost=FEW_COST * price)
-    if len(groups) > FEW:
-        groups = _merged(alike, limited, down_to=MANY, cost=MANY_COST * price)
-    found = {at: _as(claims[at], group.model) for group in groups for at in group.members}
-    return tuple(found[at] for at in range(len(claims)))
+    groups = _with_common_types(claims)
+    merged = _enlarged(groups, limited, max_groups=FEW_CALLS, max_cost=FEW_CALLS_MAX_COST * price)
+    if len(merged) > FEW_CALLS:
+        merged = _enlarged(groups, limited, max_groups=MANY_CALLS, max_cost=MANY_CALLS_MAX_COST * price)
+    by_index = {index: _as_model(claims[index], group.model) for group in merged for index in group.members}
+    return tuple(by_index[index] for index in range(len(claims)))
 
 
 def pools_past_limits(
@@ -79,12 +79,12 @@ def pools_past_limits(
     held: Mapping[str, Resources],
     instance_types: Mapping[str, Sequence[InstanceType]],
 ) -> frozenset[str]:
-    """The pools that the claims could bring beyond their limits, each claim counted as the largest of its types.
+    """The NodePools whose limits the NodeClaims could exceed, each NodeClaim counted as the largest of its types.
 
-    ``held`` is what each pool's machines hold already.
+    ``held`` is the capacity of each NodePool's existing nodes.
 
     Raises:
-        QuantityError: a limit is no quantity.
+        QuantityError: a limit is not a quantity.
     """
     past = set()
     for pool in pools:
@@ -92,94 +92,98 @@ def pools_past_limits(
         if not limits:
             continue
         capacity = {t.name: t.capacity for t in instance_types.get(pool.name, ())}
-        worst = [
+        worst_case = [
             largest(*(capacity.get(name, {}) for name in claim.instance_types))
             for claim in claims
             if claim.node_pool == pool.name
         ]
-        total = add(held.get(pool.name, {}), *worst)
+        total = add(held.get(pool.name, {}), *worst_case)
         if any(total.get(name, 0) > limit for name, limit in limits.items()):
             past.add(pool.name)
     return frozenset(past)
 
 
-def _merged(alike: Iterable[_Group], limited: Collection[str], *, down_to: int, cost: float) -> list[_Group]:
-    """The groups after the cheapest merges, one after the other, that together cost no more than ``cost``."""
-    groups = [replace(group, members=[*group.members]) for group in alike]
-    left = cost
-    while len(groups) > down_to:
+def _enlarged(
+    groups: Iterable[_LaunchGroup], limited: Collection[str], *, max_groups: int, max_cost: float
+) -> list[_LaunchGroup]:
+    """The groups after the cheapest merges into larger ones, which together cost at most ``max_cost``."""
+    merged = [replace(group, members=[*group.members]) for group in groups]
+    remaining_cost = max_cost
+    while len(merged) > max_groups:
         merges = [
-            (max(into.surcharge(small), 0.0), i, j)
-            for i, small in enumerate(groups)
-            if small.model.node_pool not in limited
-            for j, into in enumerate(groups)
-            if i != j and into.holds(small)
+            (max(larger.surcharge(smaller), 0.0), i, j)
+            for i, smaller in enumerate(merged)
+            if smaller.model.node_pool not in limited
+            for j, larger in enumerate(merged)
+            if i != j and larger.holds(smaller)
         ]
-        if not merges or min(merges)[0] > left:
+        if not merges or min(merges)[0] > remaining_cost:
             break
-        dearer, i, j = min(merges)
-        left -= dearer
-        groups[j].members += groups[i].members
-        groups[j].needs = largest(groups[j].needs, groups[i].needs)
-        del groups[i]
-    return groups
+        cost, i, j = min(merges)
+        remaining_cost -= cost
+        merged[j].members += merged[i].members
+        merged[j].requests = largest(merged[j].requests, merged[i].requests)
+        del merged[i]
+    return merged
 
 
-def _alike(claims: Sequence[PlannedNodeClaim]) -> list[_Group]:
-    """The claims' groups, those of the same cheapest offering as one where they have enough types in common."""
-    found: list[_Group] = []
-    for group in _groups(claims):
-        for at, other in enumerate(found):
-            model = _common(other, group)
+def _with_common_types(claims: Sequence[PlannedNodeClaim]) -> list[_LaunchGroup]:
+    """The launch groups, merged where the cheapest offering is the same and enough instance types are common."""
+    merged: list[_LaunchGroup] = []
+    for group in _equal_groups(claims):
+        for index, candidate in enumerate(merged):
+            model = _common_model(candidate, group)
             if model is not None:
-                needs = largest(other.needs, group.needs)
-                found[at] = _Group(other.terms, model, [*other.members, *group.members], needs)
+                requests = largest(candidate.requests, group.requests)
+                members = [*candidate.members, *group.members]
+                merged[index] = _LaunchGroup(candidate.terms, model, members, requests)
                 break
         else:
-            found.append(group)
-    return found
+            merged.append(group)
+    return merged
 
 
-def _common(one: _Group, other: _Group) -> PlannedNodeClaim | None:
-    """The machine that either group's claims may be; None: they differ in more than some types."""
-    a, b = one.model, other.model
-    if one.terms != other.terms or a.cheapest != b.cheapest or any(r.min_values is not None for r in a.requirements):
+def _common_model(left: _LaunchGroup, right: _LaunchGroup) -> PlannedNodeClaim | None:
+    """A NodeClaim with the common instance types, or None if the groups differ in more than some types."""
+    a, b = left.model, right.model
+    if left.terms != right.terms or a.cheapest != b.cheapest or any(r.min_values is not None for r in a.requirements):
         return None
-    theirs = set(b.instance_types)
-    types = tuple(name for name in a.instance_types if name in theirs)
-    if len(types) < ENOUGH * max(len(a.instance_types), len(b.instance_types)):
+    types_of_right = set(b.instance_types)
+    types = tuple(name for name in a.instance_types if name in types_of_right)
+    if len(types) < MIN_COMMON_TYPES * max(len(a.instance_types), len(b.instance_types)):
         return None
     requirements = tuple(
         replace_fields(r, values=list(types)) if labels.normalize_key(r.key) == labels.INSTANCE_TYPE else r
         for r in a.requirements
     )
-    # Whatever holds the pods of both has the most that either asks for, of each resource.
+    # Types that hold the pods of both also hold the maximum of each resource.
     return replace(a, instance_types=types, requirements=requirements, requests=largest(a.requests, b.requests))
 
 
-def _groups(claims: Sequence[PlannedNodeClaim]) -> list[_Group]:
+def _equal_groups(claims: Sequence[PlannedNodeClaim]) -> list[_LaunchGroup]:
+    """The launch groups without merging: NodeClaims with equal terms and instance types."""
     by_key: defaultdict[tuple[bytes, tuple[str, ...]], list[int]] = defaultdict(list)
-    for at, claim in enumerate(claims):
-        by_key[_terms(claim), claim.instance_types].append(at)
-    made = []
+    for index, claim in enumerate(claims):
+        by_key[_terms(claim), claim.instance_types].append(index)
+    groups = []
     for (terms, _), members in by_key.items():
-        needs: Resources = {}
-        for at in members:
-            needs = largest(needs, claims[at].requests)
-        # What every type of the list holds is known of each claim's own sum only, so the largest of them is the model.
-        model = max((claims[at] for at in members), key=lambda c: sorted(c.requests.items()))
-        made.append(_Group(terms, model, members, needs))
-    return made
+        requests: Resources = {}
+        for index in members:
+            requests = largest(requests, claims[index].requests)
+        # Each NodeClaim's types are known to hold its own requests only, so the largest NodeClaim is the model.
+        model = max((claims[index] for index in members), key=lambda c: sorted(c.requests.items()))
+        groups.append(_LaunchGroup(terms, model, members, requests))
+    return groups
 
 
 def _terms(claim: PlannedNodeClaim) -> bytes:
-    """All that claims of one launch have in common but for the types."""
+    """What NodeClaims of one launch group have in common, without the instance types."""
     requirements = [r for r in claim.requirements if labels.normalize_key(r.key) != labels.INSTANCE_TYPE]
     parts = [claim.node_pool, requirements, dict(sorted(claim.labels.items())), claim.taints, claim.min_values_relaxed]
     return msgspec.json.encode(msgspec.to_builtins(parts))
 
 
-def _as(claim: PlannedNodeClaim, model: PlannedNodeClaim) -> PlannedNodeClaim:
+def _as_model(claim: PlannedNodeClaim, model: PlannedNodeClaim) -> PlannedNodeClaim:
     if claim.instance_types == model.instance_types:
         return claim
     return replace(claim, instance_types=model.instance_types, requirements=model.requirements, cheapest=model.cheapest)

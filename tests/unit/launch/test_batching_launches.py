@@ -11,7 +11,13 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta
 from shared.api.nodepool import NodePool, NodePoolSpec
 from shared.instance_types.instance_type import InstanceType
-from shared.launch.fleet.batching import FEW, MANY, MANY_COST, merge_launch_groups, pools_past_limits
+from shared.launch.fleet.batching import (
+    FEW_CALLS,
+    MANY_CALLS,
+    MANY_CALLS_MAX_COST,
+    merge_launch_groups,
+    pools_past_limits,
+)
 from shared.scheduling.decision import CheapestOffering, PlannedNodeClaim
 
 SIZES = [2**n for n in range(1, 7)]
@@ -50,7 +56,7 @@ def test_the_odd_machine_at_the_end_of_many_is_bought_as_one_of_them() -> None:
     planned = (*(claim(64, at=i) for i in range(10)), claim(16), claim(8), claim(2))
     made = merge_launch_groups(planned)
     assert groups(planned) == 4
-    assert groups(made) == FEW
+    assert groups(made) == FEW_CALLS
     assert price(made) - price(planned) == 6  # the machine of 2 cores has become one of 8
 
 
@@ -126,6 +132,6 @@ def test_every_claim_keeps_its_pods_and_gets_types_that_hold_them_at_a_bounded_p
         assert after.requirements[0] == before.requirements[0]
         assert all(TYPES[name] >= before.requests["cpu"] for name in after.instance_types)
     assert groups(made) <= groups(planned)
-    assert price(made) <= price(planned) * (1 + MANY_COST) + 1e-9
-    if groups(planned) <= MANY:
-        assert groups(made) in {groups(planned), FEW}
+    assert price(made) <= price(planned) * (1 + MANY_CALLS_MAX_COST) + 1e-9
+    if groups(planned) <= MANY_CALLS:
+        assert groups(made) in {groups(planned), FEW_CALLS}
