@@ -1,4 +1,4 @@
-"""Two functions decide at the same moment, switched at each of their calls at random: nothing is launched twice."""
+"""Two provisioning runs at the same time, switched at random at each of their calls: nothing is launched twice."""
 
 from __future__ import annotations
 
@@ -48,36 +48,36 @@ SETTINGS = ProvisioningSettings(
 )
 SHAPES = ("m5.large", "m5.xlarge", "c5.large")
 PODS = 2
-SERIES, EACH = 20, 25
+SERIES, SEEDS_PER_SERIES = 20, 25
 """Five hundred interleavings in all."""
 
 
-class Turns(Faults):
-    """Lets one thread at a time go on from one call to the next, and chooses which at random, by its seed."""
+class Interleaving(Faults):
+    """Lets one thread at a time run until its next call, then chooses the next thread at random, by a seed."""
 
     def begin(self, seed: int, *threads: str) -> None:
-        self._order = random.Random(seed)  # noqa: S311 (an order of turns)
+        self._order = random.Random(seed)  # noqa: S311 (an order of threads)
         self._running = set(threads)
         self._turn = self._order.choice(sorted(threads))
         self._changed = threading.Condition()
 
-    def strike(self, site: InjectionPoint) -> Fault | None:  # noqa: ARG002 (every call is a place to switch at)
-        me = threading.current_thread().name
-        if me in getattr(self, "_running", ()):
-            self._pass_on()
-            self.wait(me)
+    def strike(self, site: InjectionPoint) -> Fault | None:  # noqa: ARG002 (every call is a place to switch threads)
+        thread = threading.current_thread().name
+        if thread in getattr(self, "_running", ()):
+            self._switch()
+            self.wait(thread)
         return None
 
-    def wait(self, me: str) -> None:
+    def wait(self, thread: str) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._turn == me)
+            self._changed.wait_for(lambda: self._turn == thread)
 
-    def leave(self, me: str) -> None:
+    def leave(self, thread: str) -> None:
         with self._changed:
-            self._running.discard(me)
-        self._pass_on()
+            self._running.discard(thread)
+        self._switch()
 
-    def _pass_on(self) -> None:
+    def _switch(self) -> None:
         with self._changed:
             if self._running:
                 self._turn = self._order.choice(sorted(self._running))
@@ -85,7 +85,7 @@ class Turns(Faults):
 
 
 class Clock:
-    """Stands still during a decision, so that only the order of calls differs; waiting and the next one turn it."""
+    """Stands still during a decision, so that only the order of calls differs."""
 
     def __init__(self) -> None:
         self.time = NOW
@@ -97,56 +97,56 @@ class Clock:
         self.time += timedelta(seconds=seconds)
 
 
-class Deciders:
-    """A cluster and an account, and runs of provisioning in them."""
+class ConcurrentRuns:
+    """A cluster and an AWS account, and provisioning runs in them."""
 
     def __init__(
-        self, cloud: Cloud, kubernetes: Store, turns: Turns, clock: Clock, warm: dict[str, dict[str, Any]]
+        self, cloud: Cloud, kubernetes: Store, interleaving: Interleaving, clock: Clock, warm: dict[str, dict[str, Any]]
     ) -> None:
         self.cloud = cloud
         self.store = kubernetes
-        self.turns = turns
+        self.interleaving = interleaving
         self.clock = clock
         self._warm = warm
         self._runs = 0
-        self.refused = 0
+        self.lease_conflicts = 0
 
-    def run(self, who: str) -> None:
-        """One run; one that finds the other deciding comes back later, which the caller sees to."""
+    def run(self, holder: str) -> None:
+        """One run; counts it if another run holds the lease."""
         self._runs += 1
-        run = f"{who}-{self._runs}"
-        own = runtime.Runtime(environ={}, now=self.clock.now, sleep=self.clock.turn, cache=self._warm[who])
-        logger = Logger(service=who, level="CRITICAL")
+        run = f"{holder}-{self._runs}"
+        own = runtime.Runtime(environ={}, now=self.clock.now, sleep=self.clock.turn, cache=self._warm[holder])
+        logger = Logger(service=holder, level="CRITICAL")
         with runtime.using(own):
             try:
-                Provisioner(SETTINGS, by=who, run=run, logger=logger).run()
+                Provisioner(SETTINGS, by=holder, run=run, logger=logger).run()
             except (LeaseHeldError, LeaseLostError):
-                self.refused += 1
+                self.lease_conflicts += 1
 
-    def at_once(self, seed: int) -> None:
-        """Both run, switched at their calls; who was refused runs once more, as its message comes back."""
-        self.refused = 0
-        self.turns.begin(seed, "a", "b")
+    def run_concurrently(self, seed: int) -> None:
+        """Both run, switched at their calls; after a lease conflict one runs again, as its message would."""
+        self.lease_conflicts = 0
+        self.interleaving.begin(seed, "a", "b")
 
-        def go(who: str) -> None:
-            self.turns.wait(who)
+        def run_in_turn(holder: str) -> None:
+            self.interleaving.wait(holder)
             try:
-                self.run(who)
+                self.run(holder)
             finally:
-                self.turns.leave(who)
+                self.interleaving.leave(holder)
 
-        threads = [threading.Thread(target=go, name=who, args=(who,)) for who in ("a", "b")]
+        threads = [threading.Thread(target=run_in_turn, name=holder, args=(holder,)) for holder in ("a", "b")]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        if self.refused:
+        if self.lease_conflicts:
             self.run("a")
 
     def claims(self) -> list[dict[str, Any]]:
         return self.store.list(self.store.kind("karpenter.sh/v1", "NodeClaim"))
 
-    def living(self) -> list[Any]:
+    def running_instances(self) -> list[Any]:
         return [i for i in self.cloud.instances.all if i.state in ("pending", "running")]
 
     def add_pods(self, count: int, generation: int) -> None:
@@ -159,32 +159,32 @@ class Deciders:
                 "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1500m"}}}]},
             }
             self.store.create(kinds.PODS, pod, namespace="default")
-            unplaced = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+            conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
             self.store.patch(
-                kinds.PODS, name, {"status": {"conditions": unplaced}}, namespace="default", subresource="status"
+                kinds.PODS, name, {"status": {"conditions": conditions}}, namespace="default", subresource="status"
             )
 
     def clear(self) -> None:
-        claim = self.store.kind("karpenter.sh/v1", "NodeClaim")
-        for one in self.claims():
-            self.store.patch(claim, one["metadata"]["name"], {"metadata": {"finalizers": None}})
-            self.store.delete(claim, one["metadata"]["name"])
+        kind = self.store.kind("karpenter.sh/v1", "NodeClaim")
+        for claim in self.claims():
+            self.store.patch(kind, claim["metadata"]["name"], {"metadata": {"finalizers": None}})
+            self.store.delete(kind, claim["metadata"]["name"])
         for pod in self.store.list(kinds.PODS):
             self.store.delete(kinds.PODS, pod["metadata"]["name"], namespace="default")
-        ids = [i.id for i in self.living()]
+        ids = [i.id for i in self.running_instances()]
         if ids:
             boto3.client("ec2").terminate_instances(InstanceIds=ids)
 
 
 @pytest.fixture(scope="module")
-def deciders() -> Iterator[Deciders]:
-    turns, clock = Turns(), Clock()
+def concurrent_runs() -> Iterator[ConcurrentRuns]:
+    interleaving, clock = Interleaving(), Clock()
     raw = catalog_cache.load_or_fetch(region="us-east-1", seed=0, now=clock.now())
     kubernetes = Store(now=clock.now)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server(kubernetes))
-        cloud = stack.enter_context(Cloud(now=clock.now, sleep=clock.turn, faults=turns))
-        stack.enter_context(kubernetes_client_crashes(turns))
+        cloud = stack.enter_context(Cloud(now=clock.now, sleep=clock.turn, faults=interleaving))
+        stack.enter_context(kubernetes_client_crashes(interleaving))
         cloud.prepare(cluster="demo", version="1.34", endpoint=server.url, certificate_authority="Q0E=")
         boto3.client("s3").create_bucket(Bucket=SETTINGS.catalog_bucket)
         keys: Any = [("pk", "HASH"), ("sk", "RANGE")]
@@ -213,28 +213,30 @@ def deciders() -> Iterator[Deciders]:
             region="us-east-1",
         )
         warm = {}
-        for who in ("a", "b"):
+        for holder in ("a", "b"):
             client = Client(configuration(server.url, server.ca_pem, lambda: ADMIN_TOKEN), sleep=lambda _: None)
             stack.callback(client.close)
-            warm[who] = {"cluster:client": client, "cluster:facts": {"demo": (NOW + timedelta(days=9), info)}}
-        yield Deciders(cloud, kubernetes, turns, clock, warm)
+            warm[holder] = {"cluster:client": client, "cluster:facts": {"demo": (NOW + timedelta(days=9), info)}}
+        yield ConcurrentRuns(cloud, kubernetes, interleaving, clock, warm)
 
 
 @pytest.mark.parametrize("series", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, SERIES))])
-def test_concurrent_runs_launch_each_instance_once_and_lose_no_claim(deciders: Deciders, series: int) -> None:
-    for i in range(EACH):
-        seed = series * EACH + i
-        deciders.clear()
-        deciders.clock.turn(60)
-        deciders.add_pods(PODS, seed)
-        deciders.at_once(seed)
-        claims, living = deciders.claims(), deciders.living()
+def test_concurrent_runs_launch_each_instance_once_and_lose_no_claim(
+    concurrent_runs: ConcurrentRuns, series: int
+) -> None:
+    for i in range(SEEDS_PER_SERIES):
+        seed = series * SEEDS_PER_SERIES + i
+        concurrent_runs.clear()
+        concurrent_runs.clock.turn(60)
+        concurrent_runs.add_pods(PODS, seed)
+        concurrent_runs.run_concurrently(seed)
+        claims, running_instances = concurrent_runs.claims(), concurrent_runs.running_instances()
         held = sorted(c["status"]["providerID"].rsplit("/", 1)[-1] for c in claims)
-        assert held == sorted(i.id for i in living), f"seed {seed}"
+        assert held == sorted(i.id for i in running_instances), f"seed {seed}"
         assert len(set(held)) == len(held) > 0
         cpus = sum(int(c["status"]["capacity"]["cpu"]) for c in claims)
         assert cpus < 2 * 2 * PODS, f"seed {seed}: {cpus} cpus for {PODS} pods that get two each"
-        tags = {i.id: {t["key"]: t["value"] for t in i.get_tags()} for i in living}
+        tags = {i.id: {t["key"]: t["value"] for t in i.get_tags()} for i in running_instances}
         for claim in claims:
             instance = claim["status"]["providerID"].rsplit("/", 1)[-1]
             assert tags[instance][names.NODECLAIM_TAG] == claim["metadata"]["name"]
