@@ -1,4 +1,4 @@
-"""Nodes that cost more than their pods need are joined; those that are too old or out of date are replaced."""
+"""Consolidation, expiration and drift: underutilized nodes are consolidated, expired and drifted ones replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from local.world import World
 
-CLAIM_MARK = "tenon.sh/disruption"
+QUEUE_ANNOTATION = "tenon.sh/disruption"
 
 
 def running(world: World) -> int:
@@ -28,12 +28,12 @@ def types(world: World) -> list[str]:
 def decisions(world: World) -> list[dict[str, Any]]:
     """The decision log's rows, as DynamoDB has them."""
     table = world.aws.deployed.function("disruption").environ["TENON_TABLE_NAME"]
-    found = aws.dynamodb().query(
+    response = aws.dynamodb().query(
         TableName=table,
         KeyConditionExpression="pk = :p",
         ExpressionAttributeValues={":p": {"S": "decision"}},
     )
-    return list(found["Items"])
+    return list(response["Items"])
 
 
 def with_consolidation(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
@@ -43,7 +43,7 @@ def with_consolidation(world: World, load: Callable[[str], list[dict[str, Any]]]
 
 
 def least_running(world: World, deployment: str, since: int) -> int:
-    """The fewest pods of a deployment that ran at any time after so many happenings."""
+    """The fewest pods of a deployment that ran at any time after the event number ``since``."""
     name = f"default/{deployment}-"
     up = {h.name for h in world.timeline.all[:since] if h.type == "pod running" and h.name.startswith(name)}
     up -= {h.name for h in world.timeline.all[:since] if h.type in ("pod leaving", "pod gone")}
@@ -105,7 +105,7 @@ def test_a_pod_disruption_budget_holds_during_consolidation(
 
 
 def aged(world: World, **template: str) -> None:
-    """A pool of our own kind whose nodes have these fields in their template."""
+    """A NodePool with these fields in its template."""
     world.apply(
         [
             {
@@ -179,9 +179,9 @@ def test_a_replacement_that_is_never_launched_rolls_the_command_back(
     (node,) = world.nodes()
     world.faults.inject_aws("ec2", "CreateFleet", Fault(code="UnauthorizedOperation", status=403), times=100)
     world.scale("default", "inflate", 1)
-    world.run_until(lambda: any(CLAIM_MARK in c["metadata"].get("annotations", {}) for c in world.claims()))
+    world.run_until(lambda: any(QUEUE_ANNOTATION in c["metadata"].get("annotations", {}) for c in world.claims()))
     world.run_until(
-        lambda: not any(CLAIM_MARK in c["metadata"].get("annotations", {}) for c in world.claims()),
+        lambda: not any(QUEUE_ANNOTATION in c["metadata"].get("annotations", {}) for c in world.claims()),
         limit=timedelta(minutes=30),
     )
     name = node["metadata"]["name"]
@@ -189,8 +189,8 @@ def test_a_replacement_that_is_never_launched_rolls_the_command_back(
     (claim,) = [c for c in world.claims() if c["status"].get("nodeName") == name]
     assert "DisruptionReason" not in {c["type"] for c in claim["status"]["conditions"]}
     assert running(world) == 1
-    told = {(e["reason"], e["involvedObject"]["name"]) for e in world.store.list(kinds.EVENTS)}
-    assert ("DisruptionUndone", claim["metadata"]["name"]) in told
+    events = {(e["reason"], e["involvedObject"]["name"]) for e in world.store.list(kinds.EVENTS)}
+    assert ("DisruptionUndone", claim["metadata"]["name"]) in events
     assert "undone" in {row["outcome"]["S"] for row in decisions(world) if row["node"]["S"] == name}
 
 
@@ -215,4 +215,4 @@ def test_a_crash_between_any_two_calls_leaves_no_taint_and_launches_nothing_twic
     assert running(world) == 1
     assert len(world.instances()) == len(world.claims()) == len(world.nodes())
     assert not [t for n in world.nodes() for t in n["spec"].get("taints", [])]
-    assert not [c for c in world.claims() if CLAIM_MARK in c["metadata"].get("annotations", {})]
+    assert not [c for c in world.claims() if QUEUE_ANNOTATION in c["metadata"].get("annotations", {})]

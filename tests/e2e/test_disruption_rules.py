@@ -1,4 +1,4 @@
-"""Windows, budgets, time-outs and mistakes: when a node goes to the second, and when it must not."""
+"""Budgets, their windows, time-outs and invalid values: when a node is disrupted, and when it must not be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def pool(name: str = "default", *, disruption: dict[str, Any], **template: str) -> dict[str, Any]:
-    """A pool of on-demand machines."""
+    """A pool of on-demand nodes."""
     requirements = {
         "karpenter.sh/capacity-type": ["on-demand"],
         "node.kubernetes.io/instance-type": ["c5.large", "m5.large", "m5.xlarge"],
@@ -30,10 +30,10 @@ def pool(name: str = "default", *, disruption: dict[str, Any], **template: str) 
     return sample_objects.node_pool(requirements, name=name, template=template, disruption=disruption)
 
 
-def start(world: World, load: Load, made: dict[str, Any], *, replicas: int) -> None:
+def start(world: World, load: Load, node_pool: dict[str, Any], *, replicas: int) -> None:
     """The pool, and a Deployment that runs on it."""
     world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
-    world.apply(made)
+    world.apply(node_pool)
     world.apply([d for d in load("spot-default.yaml") if d["kind"] == "Deployment"])
     world.scale("default", "inflate", replicas)
     world.run_until(lambda: running(world) == replicas)
@@ -67,7 +67,7 @@ def test_ttl_seconds_after_empty_is_exact_to_the_second(spot_default: World) -> 
     last = max(h.at for h in world.timeline.of("pod gone") if h.details["node"] == name)
     (left,) = world.timeline.of("claim leaving")
     (ended,) = [h for h in world.timeline.of("call") if h.name == "ec2 TerminateInstances"]
-    # What functions work in the meantime takes as long as the machine makes it; waiting is what is promised.
+    # The functions' own running time depends on the computer; only the waiting time is exact.
     runs = [h for h in world.timeline.of("invocation") if last <= h.at <= ended.at]
     working = timedelta(seconds=sum(h.details["latency"] for h in runs))
     assert left.at - last >= timedelta(seconds=30)
@@ -81,11 +81,11 @@ def test_expiration_waits_for_its_budget_window_and_reports_it(world: World, loa
     now = world.clock.now()
     opens = now.replace(second=0, microsecond=0) + timedelta(minutes=50)
     closed = {"nodes": "0", "schedule": f"{now.minute} {now.hour} * * *", "duration": "50m"}
-    made = pool(
+    node_pool = pool(
         disruption={"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s", "budgets": [closed]},
         expireAfter="20m",
     )
-    start(world, load, made, replicas=1)
+    start(world, load, node_pool, replicas=1)
     (first,) = world.nodes()
     name = first["metadata"]["name"]
     world.run_until(lambda: bool(events(world, "DisruptionBlocked", name)), limit=timedelta(minutes=30))
@@ -133,8 +133,8 @@ def test_deleting_a_pool_while_its_nodes_are_disrupted_is_safe(world: World, loa
     kind = world.store.kind("karpenter.sh/v1", "NodePool")
 
     def delete(change: Change) -> None:
-        marked = "tenon.sh/disruption" in change.object["metadata"].get("annotations", {})
-        if change.kind.kind == "NodeClaim" and marked and world.store.find(kind, "default") is not None:
+        queued = "tenon.sh/disruption" in change.object["metadata"].get("annotations", {})
+        if change.kind.kind == "NodeClaim" and queued and world.store.find(kind, "default") is not None:
             world.store.delete(kind, "default")
 
     world.store.subscribe(delete)

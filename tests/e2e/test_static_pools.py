@@ -1,4 +1,4 @@
-"""A pool with ``replicas`` has its nodes whether or not anybody needs them."""
+"""A static NodePool has ``replicas`` nodes, whether or not pods need them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pool(replicas: int, *, limits: dict[str, str] | None = None) -> dict[str, An
 
 
 def standing(world: World) -> list[str]:
-    """The pool's nodes that are up and not going."""
+    """The pool's initialized nodes that aren't being deleted."""
     return sorted(
         n["metadata"]["name"]
         for n in world.nodes(POOL)
@@ -87,6 +87,6 @@ def test_limits_keep_it_below_replicas_and_an_event_says_so(
     world.run_for(timedelta(minutes=5))
     assert len(world.instances()) == 2
     kinds = world.store.kind("v1", "Event")
-    said = [e for e in world.store.list(kinds) if e["reason"] == "ReplicasMissing"]
-    assert "nodes 0 left" in said[0]["message"]
-    assert said[0]["involvedObject"]["name"] == POOL
+    events = [e for e in world.store.list(kinds) if e["reason"] == "ReplicasMissing"]
+    assert "nodes 0 left" in events[0]["message"]
+    assert events[0]["involvedObject"]["name"] == POOL

@@ -59,7 +59,7 @@ TYPES = tuple(_type(cpu, cpu * 0.05, cpu * 0.02) for cpu in (1, 2, 4, 8))
 
 @dataclass
 class Cluster:
-    """A cluster that is built up call by call; ``state`` is what methods see."""
+    """A cluster that is built up call by call; ``state`` is the methods' input."""
 
     pool: NodePool = field(
         default_factory=lambda: NodePool(
@@ -195,11 +195,11 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """An empty cluster with one pool that wants consolidation at once and has no budget."""
+    """An empty cluster with one pool that consolidates at once and has no effective budget."""
     return Cluster()
 
 
 @pytest.fixture
 def make() -> Callable[[], Cluster]:
-    """Makes such clusters, for properties."""
+    """Creates such clusters, for property tests."""
     return Cluster

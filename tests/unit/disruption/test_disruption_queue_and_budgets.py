@@ -20,7 +20,7 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def marked(cluster: Cluster, *replacements: str) -> None:
-    """The first claim is to go for these."""
+    """Queue the first claim with these replacements."""
     mark = disruption_queue.QueueEntry(id="1", reason="Underutilized", since=NOW, replacements=list(replacements))
     claim = disruption_queue.with_disruption_condition(
         disruption_queue.with_queue_entry(cluster.claims[0], mark), mark, now=NOW

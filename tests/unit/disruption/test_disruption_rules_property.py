@@ -1,6 +1,6 @@
-"""Whatever the cluster is like, and by whichever method: what is decided keeps every rule there is.
+"""Every command of every method respects all rules, on generated clusters.
 
-The scheduling core says where pods go; whether that is right is judged here by hand.
+The scheduler says where pods go; this test checks the rules independently.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AGES = (timedelta(minutes=5), timedelta(hours=6), timedelta(hours=30))
 
 pods = st.tuples(
     st.sampled_from((100, 500, 900)),
-    st.sampled_from(("any", "any", "any", "on-demand", "spot", "small", "alone", "kept")),
+    st.sampled_from(("any", "any", "any", "on-demand", "spot", "small", "alone", "protected")),
 )
 nodes = st.lists(
     st.tuples(
@@ -57,39 +57,41 @@ nodes = st.lists(
 
 
 def build(cluster: Cluster, given_nodes: list[tuple[int, bool, list[tuple[int, str]], bool, timedelta]]) -> None:
-    """The nodes with their pods, as many as fit; some expired, some kept by their users, some empty for an hour."""
-    for i, (cpu, spot, asked, kept, age) in enumerate(given_nodes):
+    """Nodes with as many of their pods as fit; some expired, some with do-not-disrupt, some empty for an hour."""
+    for i, (cpu, spot, pod_specs, protected, age) in enumerate(given_nodes):
         node = f"n{i}"
         cluster.node(
             node,
             cpu,
             spot=spot,
             age=age,
-            annotations={names.DO_NOT_DISRUPT: "true"} if kept else {},
+            annotations={names.DO_NOT_DISRUPT: "true"} if protected else {},
             spec=NodeClaimSpec(expire_after="24h"),
         )
-        room, alone = cpu * 1000, False
-        for k, (request, kind) in enumerate(asked):
-            fits = request <= room and not (kind == "alone" and alone)
-            own = {"on-demand": names.ON_DEMAND, "spot": names.SPOT}.get(kind)
-            if not fits or (own is not None and own != (names.SPOT if spot else names.ON_DEMAND)):
+        free, alone = cpu * 1000, False
+        for k, (request, constraint) in enumerate(pod_specs):
+            fits = request <= free and not (constraint == "alone" and alone)
+            node_capacity_type = {"on-demand": names.ON_DEMAND, "spot": names.SPOT}.get(constraint)
+            if not fits or (
+                node_capacity_type is not None and node_capacity_type != (names.SPOT if spot else names.ON_DEMAND)
+            ):
                 continue
-            if kind == "small" and cpu > 2:
+            if constraint == "small" and cpu > 2:
                 continue
-            room -= request
-            alone |= kind == "alone"
-            selector = {names.CAPACITY_TYPE: own} if own else {}
-            if kind == "small":
+            free -= request
+            alone |= constraint == "alone"
+            selector = {names.CAPACITY_TYPE: node_capacity_type} if node_capacity_type else {}
+            if constraint == "small":
                 selector = {names.INSTANCE_TYPE: f"m.{cpu}x"}
             cluster.pod(
                 f"p{i}-{k}",
                 node,
                 request,
-                annotations={names.DO_NOT_DISRUPT: "true"} if kind == "kept" else {},
+                annotations={names.DO_NOT_DISRUPT: "true"} if constraint == "protected" else {},
                 node_selector=selector,
-                affinity=ALONE if kind == "alone" else None,
+                affinity=ALONE if constraint == "alone" else None,
             )
-            if kind == "alone":
+            if constraint == "alone":
                 last = cluster.pods[-1]
                 labels = {**last.metadata.labels, "app": "alone"}
                 cluster.pods[-1] = replace(last, metadata=replace(last.metadata, labels=labels))
@@ -101,29 +103,29 @@ def build(cluster: Cluster, given_nodes: list[tuple[int, bool, list[tuple[int, s
     ]
 
 
-def decided(cluster: Cluster, methods: Sequence[Method]) -> list[Command]:
-    """What the methods decide in one look, one after the other, from the same budgets, until one buys something."""
+def compute_all(cluster: Cluster, methods: Sequence[Method]) -> list[Command]:
+    """The commands of one reconcile: all methods with the same budgets, until one needs replacements."""
     state, budgets = cluster.state(), cluster.budget_tracker()
-    actions: list[Command] = []
+    commands: list[Command] = []
     for method in methods:
-        command = method.compute(state, budgets, lambda: False)
-        actions += command.commands
-        if any(a.replacements for a in command.commands):
+        result = method.compute(state, budgets, lambda: False)
+        commands += result.commands
+        if any(c.replacements for c in result.commands):
             break
-        state = state.with_selected(command)
-    return actions
+        state = state.with_selected(result)
+    return commands
 
 
-def placed(cluster: Cluster, action: Command) -> Decision:
-    """Where the pods go if the action is carried out."""
+def decision_for(cluster: Cluster, command: Command) -> Decision:
+    """The scheduling decision for the pods if the command is executed."""
     problem = Problem(
-        snapshot=cluster.snapshot, instance_types={"default": cluster.types}, leaving=frozenset(action.nodes)
+        snapshot=cluster.snapshot, instance_types={"default": cluster.types}, leaving=frozenset(command.nodes)
     )
     return schedule(problem)
 
 
 def labels_of(cluster: Cluster, decision: Decision) -> Mapping[str, Mapping[str, str]]:
-    """By node or planned claim: the labels that are certain."""
+    """By node or planned claim: the labels that it has in any case."""
     result: dict[str, Mapping[str, str]] = {n.metadata.name: n.metadata.labels for n in cluster.nodes}
     for i, claim in enumerate(decision.new_node_claims):
         certain = {r.key: r.values[0] for r in claim.requirements if r.operator == "In" and len(r.values) == 1}
@@ -131,13 +133,13 @@ def labels_of(cluster: Cluster, decision: Decision) -> Mapping[str, Mapping[str,
     return result
 
 
-def seats(cluster: Cluster, action: Command, decision: Decision) -> Mapping[str, list[Pod]]:
-    """By node or planned claim: the pods that are there afterwards."""
+def pods_by_node(cluster: Cluster, command: Command, decision: Decision) -> Mapping[str, list[Pod]]:
+    """By node or planned claim: its pods afterwards."""
     by_key = {p.key: p for p in cluster.pods}
     result: dict[str, list[Pod]] = {
         n.metadata.name: [p for p in cluster.pods if p.spec.node_name == n.metadata.name]
         for n in cluster.nodes
-        if n.metadata.name not in action.nodes
+        if n.metadata.name not in command.nodes
     }
     for node, keys in decision.existing_nodes.items():
         result[node] += [by_key[k] for k in keys]
@@ -172,58 +174,64 @@ def test_no_decision_breaks_a_rule(
         cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, limits={"cpu": str(limit)}))
     cluster.pod_budget(evictable)
     build(cluster, given_nodes)
-    actions = decided(cluster, METHODS[first:])
-    for action in actions:
-        event(action.reason)
+    commands = compute_all(cluster, METHODS[first:])
+    for command in commands:
+        event(command.reason)
 
-    # Budgets: however many methods decide, together they keep to it.
-    gone = [node for a in actions for node in a.nodes]
-    assert len(gone) == len(set(gone))
-    assert len(gone) <= cluster.budget_tracker().remaining("default", UNDERUTILIZED)
+    # Disruption budgets hold for all methods together.
+    removed = [node for c in commands for node in c.nodes]
+    assert len(removed) == len(set(removed))
+    assert len(removed) <= cluster.budget_tracker().remaining("default", UNDERUTILIZED)
     # do-not-disrupt, on nodes and pods
-    kept = {n.metadata.name for n in cluster.nodes if names.DO_NOT_DISRUPT in n.metadata.annotations}
-    kept |= {p.spec.node_name for p in cluster.pods if names.DO_NOT_DISRUPT in p.metadata.annotations}
-    assert not kept & set(gone)
+    protected = {n.metadata.name for n in cluster.nodes if names.DO_NOT_DISRUPT in n.metadata.annotations}
+    protected |= {p.spec.node_name for p in cluster.pods if names.DO_NOT_DISRUPT in p.metadata.annotations}
+    assert not protected & set(removed)
 
     state = cluster.state()
     prices = {c.status.node_name: state.price(c) or 0.0 for c in cluster.claims}
     capacity = {t.name: t.capacity["cpu"] for t in cluster.types}
-    there = sum(parse_quantity("cpu", str(n.status.capacity["cpu"])) for n in cluster.nodes)
-    for action in actions:
-        # PodDisruptionBudgets: several nodes' pods leave at once, so they all count; one node's leave one by one.
-        covered = [p for p in cluster.pods if p.spec.node_name in action.nodes and p.metadata.labels["app"] == "web"]
-        assert not covered or evictable > 0
-        assert len({p.spec.node_name for p in covered}) <= 1 or len(covered) <= evictable
-        # Every pod of a removed node has a place, and nobody is left out.
-        decision = placed(cluster, action)
-        moved = {p.key for p in cluster.pods if p.spec.node_name in action.nodes}
-        assert moved == {key for r in action.removals for key in r.pods}
+    current_cpu = sum(parse_quantity("cpu", str(n.status.capacity["cpu"])) for n in cluster.nodes)
+    for command in commands:
+        # PodDisruptionBudgets: pods of several nodes are evicted together, so all count; a single node's one by one.
+        budgeted_pods = [
+            p for p in cluster.pods if p.spec.node_name in command.nodes and p.metadata.labels["app"] == "web"
+        ]
+        assert not budgeted_pods or evictable > 0
+        assert len({p.spec.node_name for p in budgeted_pods}) <= 1 or len(budgeted_pods) <= evictable
+        # Every pod of a removed node is scheduled elsewhere.
+        decision = decision_for(cluster, command)
+        moved = {p.key for p in cluster.pods if p.spec.node_name in command.nodes}
+        assert moved == {key for r in command.removals for key in r.pods}
         assert decision.pod_errors == {}
-        assert len(decision.new_node_claims) <= len(action.replacements)
-        # Limits: replacements come before the old nodes go, as the largest that they may become.
-        largest = sum(max(capacity[t] for t in r.instance_types) for r in action.replacements)
-        assert not limit or not action.replacements or there + largest <= limit * 1000
-        # Pods' constraints: capacity type, instance type, apart from their like, and room.
+        assert len(decision.new_node_claims) <= len(command.replacements)
+        # Limits hold while old nodes and replacements run together, each replacement as its largest type.
+        largest = sum(max(capacity[t] for t in r.instance_types) for r in command.replacements)
+        assert not limit or not command.replacements or current_cpu + largest <= limit * 1000
+        # Pods' constraints: capacity type, instance type, anti-affinity, and resources.
         labels = labels_of(cluster, decision)
-        for node, seated in seats(cluster, action, decision).items():
-            for pod in seated:
+        for node, pods in pods_by_node(cluster, command, decision).items():
+            for pod in pods:
                 assert all(labels[node].get(k) == v for k, v in pod.spec.node_selector.items())
-            assert sum(1 for p in seated if p.metadata.labels["app"] == "alone") <= 1
+            assert sum(1 for p in pods if p.metadata.labels["app"] == "alone") <= 1
             types = [labels[node][names.INSTANCE_TYPE]] if not node.startswith("new-") else []
             if node.startswith("new-"):
                 types = list(decision.new_node_claims[int(node.removeprefix("new-"))].instance_types)
-            assert all(sum(cpu_of(p) for p in seated) <= capacity[t] for t in types)
-        # Applied, what is meant to save never costs more, whatever of the listed types is launched.
-        if action.reason in (EMPTY, UNDERUTILIZED):
-            before = sum(prices[n] for n in action.nodes)
+            assert all(sum(cpu_of(p) for p in pods) <= capacity[t] for t in types)
+        # Consolidation never costs more, whichever of the listed types is launched.
+        if command.reason in (EMPTY, UNDERUTILIZED):
+            before = sum(prices[n] for n in command.nodes)
             assert sum(c.cheapest.price for c in decision.new_node_claims) < before
-            assert sum(worst(cluster, action, i) for i in range(len(action.replacements))) < before
+            assert sum(highest_price(cluster, command, i) for i in range(len(command.replacements))) < before
 
 
-def worst(cluster: Cluster, action: Command, index: int) -> float:
-    """The dearest that a replacement may be launched as, of the capacity type that it asks for."""
-    claim = action.replacements[index]
-    (kind,) = (r.values[0] for r in claim.requirements if r.key == names.CAPACITY_TYPE)
+def highest_price(cluster: Cluster, command: Command, index: int) -> float:
+    """The highest price at which a replacement may be launched, of its capacity type."""
+    claim = command.replacements[index]
+    (capacity_type,) = (r.values[0] for r in claim.requirements if r.key == names.CAPACITY_TYPE)
     return max(
-        o.price for t in cluster.types if t.name in claim.instance_types for o in t.offerings if o.capacity_type == kind
+        o.price
+        for t in cluster.types
+        if t.name in claim.instance_types
+        for o in t.offerings
+        if o.capacity_type == capacity_type
     )

@@ -32,7 +32,7 @@ def expired(cluster: Cluster) -> MethodResult:
 
 
 def closed() -> Budget:
-    """Nothing may go between 9 and 17 o'clock; it is 12."""
+    """The budget allows nothing between 9 and 17 o'clock; it is 12."""
     return Budget(nodes="0", schedule="0 9 * * *", duration="8h")
 
 

@@ -1,4 +1,4 @@
-"""When a saving is worth its moves, and what people are told when it isn't."""
+"""Net savings: when they exceed the disruption cost, and the message when they don't."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pool with ``replicas`` has exactly that many nodes, whatever pods do."""
+"""A static pool has exactly ``replicas`` nodes, whatever pods there are."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def missing(cluster: Cluster) -> tuple[tuple[PlannedNodeClaim, ...], str]:
 
 
 def outdated(cluster: Cluster) -> None:
-    """The template has changed since the nodes came."""
+    """Change the template, so that all nodes have drifted."""
     stamp = {names.NODEPOOL_HASH: hash_node_pool(cluster.pool), names.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION}
     cluster.claims = [replace(c, metadata=replace(c.metadata, annotations=stamp)) for c in cluster.claims]
     template = replace(cluster.pool.spec.template, metadata=TemplateMetadata(labels={"team": "x"}))
