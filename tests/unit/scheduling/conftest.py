@@ -30,9 +30,9 @@ def _load(name: str, path: Path) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def world() -> ModuleType:
+def clusters() -> ModuleType:
     """The makers of small clusters."""
-    return _load("scheduling_worlds", _HERE / "worlds.py")
+    return _load("scheduling_small_clusters", _HERE / "small_clusters.py")
 
 
 def _decide(raw: dict[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -1,4 +1,4 @@
-"""Why a pod has no place, as an operator reads it: the criterion first, with the need and the nearest miss."""
+"""Explanations of unschedulable pods: the failed criterion, what was requested, and the nearest miss."""
 
 from __future__ import annotations
 
@@ -134,13 +134,15 @@ ENI = "vpc.amazonaws.com/pod-eni"
         ),
     ],
 )
-def test_the_reason_names_what_failed_first(decide: Decide, world: ModuleType, pool: Raw, spec: Raw, said: str) -> None:
-    bad = world.pods("bad", 1)
+def test_the_reason_names_the_first_failed_criterion(
+    decide: Decide, clusters: ModuleType, pool: Raw, spec: Raw, said: str
+) -> None:
+    bad = clusters.pods("bad", 1)
     bad[0]["spec"].update(spec)
-    assert reason(decide(world.document(world.pool(**pool), daemon("200m"), bad))).startswith(said)
+    assert reason(decide(clusters.document(clusters.pool(**pool), daemon("200m"), bad))).startswith(said)
 
 
-def test_the_zone_of_a_volume_is_named_as_that(decide: Decide, world: ModuleType) -> None:
+def test_a_zone_that_volumes_require_is_named_as_theirs(decide: Decide, clusters: ModuleType) -> None:
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -155,9 +157,9 @@ def test_the_zone_of_a_volume_is_named_as_that(decide: Decide, world: ModuleType
         "metadata": {"name": "pv"},
         "spec": {"nodeAffinity": where},
     }
-    bad = world.pods("bad", 1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    bad = clusters.pods("bad", 1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
     said = f"of 12 instance types, {ZONE} In z-q (of its volumes) excludes 12; none left"
-    assert reason(decide(world.document(world.pool(), claim, volume, bad))) == said
+    assert reason(decide(clusters.document(clusters.pool(), claim, volume, bad))) == said
 
 
 @pytest.mark.parametrize(
@@ -167,21 +169,21 @@ def test_the_zone_of_a_volume_is_named_as_that(decide: Decide, world: ModuleType
         ("b", {ZONE: "z-b"}, f"of 12 instance types, {ZONE} In z-b leaves 12 without an available offering; none left"),
     ],
 )
-def test_missing_capacity_is_told_apart_from_what_does_not_exist(
-    decide: Decide, world: ModuleType, zones: str, selector: Raw, said: str
+def test_unavailable_offerings_are_distinguished_from_excluded_instance_types(
+    decide: Decide, clusters: ModuleType, zones: str, selector: Raw, said: str
 ) -> None:
-    document = world.document(world.pool(), world.pods("bad", 1, nodeSelector=selector))
-    document["instanceTypes"] = copy.deepcopy(world.TYPES)
+    document = clusters.document(clusters.pool(), clusters.pods("bad", 1, nodeSelector=selector))
+    document["instanceTypes"] = copy.deepcopy(clusters.TYPES)
     for offering in (o for t in document["instanceTypes"] for o in t["offerings"]):
         offering["available"] = offering["zone"][-1] not in zones
     assert reason(decide(document)) == said
 
 
-def test_of_types_that_are_each_short_of_something_the_nearest_is_named(decide: Decide, world: ModuleType) -> None:
-    document = world.document(world.pool(), world.pods("bad", 1, "6", "20Gi"))
+def test_the_nearest_instance_type_is_named_when_each_lacks_something(decide: Decide, clusters: ModuleType) -> None:
+    document = clusters.document(clusters.pool(), clusters.pods("bad", 1, "6", "20Gi"))
     document["instanceTypes"] = [
-        world.instance_type("c9.big", 16, 8, 1.0),
-        world.instance_type("r9.big", 4, 64, 1.0),
+        clusters.instance_type("c9.big", 16, 8, 1.0),
+        clusters.instance_type("r9.big", 4, 64, 1.0),
     ]
     assert reason(decide(document)) == (
         "of 2 instance types, none has enough of all requests (cpu 6, memory 20Gi, pods 1); nearest is c9.big, "
@@ -189,13 +191,13 @@ def test_of_types_that_are_each_short_of_something_the_nearest_is_named(decide: 
     )
 
 
-def test_daemons_that_fill_every_machine_are_named(decide: Decide, world: ModuleType) -> None:
-    answer = decide(world.document(world.pool(), daemon("100"), world.pods("bad", 1)))
+def test_daemonsets_that_leave_no_capacity_are_named(decide: Decide, clusters: ModuleType) -> None:
+    answer = decide(clusters.document(clusters.pool(), daemon("100"), clusters.pods("bad", 1)))
     assert reason(answer) == "DaemonSets leave no capacity on any instance type"
 
 
-def test_a_pool_that_can_not_launch_is_told_with_its_reason_and_others_with_theirs(world: ModuleType) -> None:
-    made = world.document(world.pool("a"), world.pool("b", limits={"cpu": "1"}), world.pods("bad", 1))
+def test_each_nodepool_has_its_own_reason(clusters: ModuleType) -> None:
+    made = clusters.document(clusters.pool("a"), clusters.pool("b", limits={"cpu": "1"}), clusters.pods("bad", 1))
     read = input_files.Document(objects=made["objects"], instance_types=made["instanceTypes"])
     problem = input_files.simulation_input(read, now=datetime(2026, 11, 21, tzinfo=UTC)).problem
     gone = replace(problem, not_ready={"a": 'its EC2NodeClass "web" does not exist'})
@@ -207,9 +209,9 @@ def test_a_pool_that_can_not_launch_is_told_with_its_reason_and_others_with_thei
     assert refusal.message.startswith('unschedulable on all 2 NodePools: NodePool a: its EC2NodeClass "web" does not')
 
 
-def test_pools_with_one_reason_are_told_of_together(decide: Decide, world: ModuleType) -> None:
-    pools = [world.pool(name, taints=[{"key": "k", "effect": "NoSchedule"}]) for name in ("a", "b", "c")]
-    answer = decide(world.document(pools, world.pods("bad", 1)))
+def test_nodepools_with_the_same_reason_are_listed_together(decide: Decide, clusters: ModuleType) -> None:
+    pools = [clusters.pool(name, taints=[{"key": "k", "effect": "NoSchedule"}]) for name in ("a", "b", "c")]
+    answer = decide(clusters.document(pools, clusters.pods("bad", 1)))
     assert answer["errors"]["default/bad-0000"] == (
         "unschedulable: NodePools a, b, c: did not tolerate taint k:NoSchedule"
     )

@@ -1,4 +1,4 @@
-"""What was bought for pods is kept for them: nothing is bought twice while machines are on their way."""
+"""Nominations: nothing is launched twice for pods whose nodes are on their way."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def decide(pods: Sequence[Pod], claims: Sequence[NodeClaim], *, only: frozenset[
     return schedule(Problem(snapshot=snapshot, instance_types={POOL: TYPES}, pods=only))
 
 
-def test_pods_keep_the_machine_that_was_bought_for_them_until_it_is_up() -> None:
+def test_pods_stay_nominated_for_the_node_launched_for_them_until_it_is_up() -> None:
     # Filled largest first, as places that are there already are, a's 4 cores would hold 3 + 1 and b's only 2 + 1.
     pods = [pod("three", 3000), pod("two", 2000), pod("also-two", 2000), pod("one", 1000)]
     claims = [claim("a", ["two", "also-two"]), claim("b", ["three", "one"])]
@@ -122,7 +122,7 @@ def test_pods_keep_the_machine_that_was_bought_for_them_until_it_is_up() -> None
     }
 
 
-def test_a_pod_that_lost_its_place_waits_for_the_room_that_became_free_elsewhere() -> None:
+def test_a_pod_that_lost_its_node_is_deferred_until_the_other_node_is_up() -> None:
     taken = pod("two", 2000, node="node-a")
     claims = [claim("a", ["three", "one"], up=timedelta(seconds=2)), claim("b", ["two", "also-one"])]
     decision = decide([taken, pod("three", 3000), pod("one", 1000), pod("also-one", 1000)], claims)
@@ -131,7 +131,7 @@ def test_a_pod_that_lost_its_place_waits_for_the_room_that_became_free_elsewhere
     assert decision.new_node_claims == ()
 
 
-def test_a_pod_that_lost_its_place_is_bought_for_where_nothing_large_enough_is_still_to_come() -> None:
+def test_a_node_is_launched_for_a_pod_that_lost_its_node_if_no_coming_node_is_large_enough() -> None:
     taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-a")]
     claims = [claim("a", ["five"], size="large", up=timedelta(seconds=2)), claim("b", ["two", "also-two"])]
     decision = decide([*taken, pod("five", 5000)], claims)
@@ -139,7 +139,7 @@ def test_a_pod_that_lost_its_place_is_bought_for_where_nothing_large_enough_is_s
     assert [c.pods for c in decision.new_node_claims] == [("default/five",)]
 
 
-def test_what_is_free_on_machines_to_come_is_kept_for_those_who_wait() -> None:
+def test_capacity_of_coming_nodes_is_kept_for_deferred_pods() -> None:
     taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-a")]
     up = claim("a", ["three"], up=timedelta(seconds=2))
     seated = [pod("x", 2000), pod("y", 2000)]
@@ -153,7 +153,7 @@ def test_what_is_free_on_machines_to_come_is_kept_for_those_who_wait() -> None:
     assert [c.pods for c in later.new_node_claims] == [("default/new",)]
 
 
-def test_once_all_machines_are_up_what_found_no_place_is_bought_for() -> None:
+def test_a_node_is_launched_for_a_pod_that_has_no_capacity_once_all_nodes_are_up() -> None:
     up = timedelta(seconds=30)
     taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-b")]
     claims = [claim("a", ["three"], up=up, age=up), claim("b", ["two", "also-two"], up=up, age=up)]
@@ -162,7 +162,7 @@ def test_once_all_machines_are_up_what_found_no_place_is_bought_for() -> None:
     assert [c.pods for c in decision.new_node_claims] == [("default/three",)]
 
 
-def test_nobody_waits_for_ever_for_a_machine_that_never_comes() -> None:
+def test_a_pod_is_not_deferred_forever_for_a_node_that_never_comes() -> None:
     long_ago = timedelta(minutes=3)
     taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-a")]
     claims = [
@@ -176,19 +176,19 @@ def test_nobody_waits_for_ever_for_a_machine_that_never_comes() -> None:
     assert decision.existing_nodes == {"b": ("default/x",), "c": ("default/y",)}
 
 
-def test_a_later_pod_of_the_same_name_is_another_pod() -> None:
+def test_a_younger_pod_of_the_same_name_is_not_nominated() -> None:
     made = claim("a", ["db-0"], age=timedelta(seconds=30))
     decision = decide([pod("db-0", 5000, age=timedelta(seconds=5))], [made])
     assert [c.pods for c in decision.new_node_claims] == [("default/db-0",)]
 
 
-def test_a_machine_that_is_being_deleted_promises_nothing() -> None:
+def test_a_nodeclaim_being_deleted_nominates_no_pods() -> None:
     made = claim("a", ["one"])
     gone = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, deletion_timestamp=NOW))
     assert [c.pods for c in decide([pod("one", 1000)], [gone]).new_node_claims] == [("default/one",)]
 
 
-def test_a_pod_on_a_node_that_leaves_has_had_its_place_and_waits_for_no_other_room() -> None:
+def test_a_pod_on_a_leaving_node_is_not_deferred() -> None:
     bought = claim("bought", ["web"], age=timedelta(seconds=90), up=timedelta(seconds=60))
     old = claim("old", ["other"], age=timedelta(seconds=90), up=timedelta(seconds=60))
     leaving = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, deletion_timestamp=NOW))
@@ -201,7 +201,7 @@ def test_a_pod_on_a_node_that_leaves_has_had_its_place_and_waits_for_no_other_ro
     assert [c.pods for c in decision.new_node_claims] == [("default/web",)]
 
 
-def test_promised_room_is_given_to_nobody_when_only_some_pods_are_asked_about() -> None:
+def test_nominated_capacity_is_not_given_to_other_pods_when_only_some_are_requested() -> None:
     claims = [claim("a", ["big"])]
     decision = decide([pod("big", 4000), pod("other", 1000)], claims, only=frozenset({"default/other"}))
     assert decision.existing_nodes == {}
@@ -209,7 +209,7 @@ def test_promised_room_is_given_to_nobody_when_only_some_pods_are_asked_about() 
 
 
 @given(st.lists(st.integers(1, 78).map(lambda n: n * 50), min_size=1, max_size=40), st.randoms(use_true_random=False))
-def test_a_second_look_buys_nothing_whatever_came_up_first(sizes: list[int], chance: object) -> None:
+def test_a_second_decision_launches_nothing(sizes: list[int], chance: object) -> None:
     shuffled = list(range(len(sizes)))
     chance.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis' Random
     pods = [pod(f"p{i}", sizes[i]) for i in shuffled]

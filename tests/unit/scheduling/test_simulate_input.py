@@ -1,4 +1,4 @@
-"""`tenon simulate` reads what people have: several files, lists, YAML, JSON, gzip; and prints exactly the contract."""
+"""`tenon simulate` reads several files, lists, YAML, JSON and gzip, and prints exactly the contract."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def plain(answer: Raw) -> Raw:
 
 
 @pytest.fixture
-def parts(world: ModuleType) -> Raw:
-    made: Raw = world.document(world.pool(), world.pods("web", 5))
+def parts(clusters: ModuleType) -> Raw:
+    made: Raw = clusters.document(clusters.pool(), clusters.pods("web", 5))
     return made
 
 
-def test_one_document_several_files_lists_yaml_and_gzip_all_say_the_same(parts: Raw, tmp_path: Path) -> None:
+def test_one_document_several_files_lists_yaml_and_gzip_are_equivalent(parts: Raw, tmp_path: Path) -> None:
     whole = tmp_path / "whole.json"
     whole.write_text(json.dumps(parts))
     expected, _ = run(whole)
@@ -53,8 +53,8 @@ def test_one_document_several_files_lists_yaml_and_gzip_all_say_the_same(parts: 
     assert plain(run(Path("-"), stdin=json.dumps(parts).encode())[0]) == plain(expected)
 
 
-def test_the_answer_has_exactly_the_fields_of_the_contract(parts: Raw, tmp_path: Path, world: ModuleType) -> None:
-    parts["objects"] += [world.node("old"), *world.pods("big", 1, "400")]
+def test_the_output_has_exactly_the_fields_of_the_contract(parts: Raw, tmp_path: Path, clusters: ModuleType) -> None:
+    parts["objects"] += [clusters.node("old"), *clusters.pods("big", 1, "400")]
     path = tmp_path / "whole.json"
     path.write_text(json.dumps(parts))
     answer, _ = run(path)
@@ -70,7 +70,7 @@ def test_the_answer_has_exactly_the_fields_of_the_contract(parts: Raw, tmp_path:
         assert claim["cheapest"]["instanceType"] == claim["instanceTypes"][0]
 
 
-def test_types_may_be_named_for_a_pool(parts: Raw, tmp_path: Path) -> None:
+def test_instance_types_may_be_listed_by_nodepool(parts: Raw, tmp_path: Path) -> None:
     parts["instanceTypesForNodePool"] = {"default": ["m1.large", "m1.xlarge"]}
     path = tmp_path / "whole.json"
     path.write_text(json.dumps(parts))
@@ -90,7 +90,7 @@ def test_types_may_be_named_for_a_pool(parts: Raw, tmp_path: Path) -> None:
         ('{"objects": [], "options": {"preferencePolicy": "Maybe"}}', "preferencePolicy"),
     ],
 )
-def test_a_file_that_means_nothing_is_named_with_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_file_is_named_with_the_problem(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     _, told = run(path, code=2)
@@ -124,13 +124,13 @@ BAD_PODS: list[tuple[Raw, str]] = [
 
 
 @pytest.mark.parametrize(("spec", "words"), BAD_PODS, ids=[w for _, w in BAD_PODS])
-def test_a_pod_that_means_nothing_gets_its_reason_and_the_rest_is_decided(
-    parts: Raw, tmp_path: Path, world: ModuleType, spec: Raw, words: str
+def test_an_invalid_pod_gets_a_reason_and_the_others_are_scheduled(
+    parts: Raw, tmp_path: Path, clusters: ModuleType, spec: Raw, words: str
 ) -> None:
     path = tmp_path / "whole.json"
     path.write_text(json.dumps(parts))
     expected, _ = run(path)
-    bad = world.pods("bad", 1)
+    bad = clusters.pods("bad", 1)
     bad[0]["spec"].update(spec)
     parts["objects"][1:1] = bad
     path.write_text(json.dumps(parts))
@@ -154,13 +154,13 @@ def test_a_pod_that_means_nothing_gets_its_reason_and_the_rest_is_decided(
         ),
     ],
 )
-def test_a_pool_that_means_nothing_is_told_of_and_the_others_serve(
-    parts: Raw, tmp_path: Path, world: ModuleType, requirements: list[Raw], words: str
+def test_an_invalid_nodepool_is_reported_and_the_others_are_used(
+    parts: Raw, tmp_path: Path, clusters: ModuleType, requirements: list[Raw], words: str
 ) -> None:
     path = tmp_path / "whole.json"
     path.write_text(json.dumps(parts))
     expected, _ = run(path)
-    parts["objects"].append(world.pool("bad", weight=100, requirements=requirements))
+    parts["objects"].append(clusters.pool("bad", weight=100, requirements=requirements))
     path.write_text(json.dumps(parts))
     answer, _ = run(path)
     assert answer["nodeClaims"] == expected["nodeClaims"]

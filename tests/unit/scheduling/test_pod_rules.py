@@ -1,4 +1,4 @@
-"""What pods ask for one rule at a time: labels by all operators, spread in all its forms, sizes, ports and volumes."""
+"""Rules of pods one at a time: label operators, topology spread, requests, host ports, volumes."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def by(answer: Raw, key: str) -> Counter[str]:
         ("Lte", ["4"], {"2", "4"}),
     ],
 )
-def test_each_operator_allows_the_types_that_it_says(
-    decide: Decide, world: ModuleType, operator: str, wanted: list[str], families: set[str]
+def test_each_operator_allows_the_right_instance_types(
+    decide: Decide, clusters: ModuleType, operator: str, wanted: list[str], families: set[str]
 ) -> None:
-    document = world.document(world.pool())
+    document = clusters.document(clusters.pool())
     for t in document["instanceTypes"]:
         t["labels"]["karpenter.k8s.aws/instance-cpu"] = t["capacity"]["cpu"]
     numeric = operator in {"Gt", "Lt", "Gte", "Lte"}
     key = "karpenter.k8s.aws/instance-cpu" if numeric else FAMILY
-    document["objects"] += world.pods("a", 1, "100m", **terms({"key": key, "operator": operator, "values": wanted}))
+    document["objects"] += clusters.pods("a", 1, "100m", **terms({"key": key, "operator": operator, "values": wanted}))
     answer = decide(document)
     cpus = {t["name"]: t["capacity"]["cpu"] for t in document["instanceTypes"]}
     listed = {t for c in answer["nodeClaims"] for t in c["instanceTypes"]}
@@ -72,47 +72,49 @@ def test_each_operator_allows_the_types_that_it_says(
     assert bool(answer["errors"]) == (not families)
 
 
-def test_a_preferred_taint_is_borne_only_where_nothing_else_is_left(decide: Decide, world: ModuleType) -> None:
-    soft = world.pool("soft", weight=50, taints=[{"key": "k", "effect": "PreferNoSchedule"}])
-    beside = decide(world.document(soft, world.pool("plain"), world.pods("a", 3)))
+def test_prefer_no_schedule_taints_are_tolerated_last(decide: Decide, clusters: ModuleType) -> None:
+    soft = clusters.pool("soft", weight=50, taints=[{"key": "k", "effect": "PreferNoSchedule"}])
+    beside = decide(clusters.document(soft, clusters.pool("plain"), clusters.pods("a", 3)))
     assert {c["nodePool"] for c in beside["nodeClaims"]} == {"plain"}
-    alone = decide(world.document(soft, world.pods("a", 3)))
+    alone = decide(clusters.document(soft, clusters.pods("a", 3)))
     assert {c["nodePool"] for c in alone["nodeClaims"]} == {"soft"}
 
 
-def test_startup_taints_keep_nobody_away(decide: Decide, world: ModuleType) -> None:
-    pool = world.pool()
+def test_startup_taints_are_ignored(decide: Decide, clusters: ModuleType) -> None:
+    pool = clusters.pool()
     pool["spec"]["template"]["spec"]["startupTaints"] = [{"key": "boot", "effect": "NoSchedule"}]
-    assert not decide(world.document(pool, world.pods("a", 3)))["errors"]
+    assert not decide(clusters.document(pool, clusters.pods("a", 3)))["errors"]
 
 
-def test_min_domains_beyond_what_there_is_lets_one_in_a_domain(decide: Decide, world: ModuleType) -> None:
-    answer = decide(world.document(world.pool(), world.pods("a", 5, **spread("a", minDomains=4))))
+def test_min_domains_above_the_number_of_domains_counts_the_global_minimum_as_zero(
+    decide: Decide, clusters: ModuleType
+) -> None:
+    answer = decide(clusters.document(clusters.pool(), clusters.pods("a", 5, **spread("a", minDomains=4))))
     assert by(answer, ZONE) == {"z-a": 1, "z-b": 1, "z-c": 1}
     assert len(answer["errors"]) == 2
 
 
-def test_revisions_are_spread_each_by_itself(decide: Decide, world: ModuleType) -> None:
-    pods = world.pods("a", 6, **spread("a", matchLabelKeys=["pod-template-hash"]))
+def test_match_label_keys_spread_each_revision_by_itself(decide: Decide, clusters: ModuleType) -> None:
+    pods = clusters.pods("a", 6, **spread("a", matchLabelKeys=["pod-template-hash"]))
     for i, pod in enumerate(pods):
         pod["metadata"]["labels"]["pod-template-hash"] = "old" if i < 3 else "new"
-    answer = decide(world.document(world.pool(), pods))
+    answer = decide(clusters.document(clusters.pool(), pods))
     for revision in (range(3), range(3, 6)):
         names = {f"default/a-{i:04d}" for i in revision}
         zones = Counter(values(c, ZONE)[0] for c in answer["nodeClaims"] for p in c["pods"] if p in names)
         assert zones == {"z-a": 1, "z-b": 1, "z-c": 1}
 
 
-def test_spread_counts_the_zones_of_any_of_its_affinity_terms(decide: Decide, world: ModuleType) -> None:
+def test_spread_counts_the_zones_of_any_node_affinity_term(decide: Decide, clusters: ModuleType) -> None:
     either = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [z]}]} for z in ("z-a", "z-b")]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": either}}}
-    answer = decide(world.document(world.pool(), world.pods("a", 4, affinity=affinity, **spread("a"))))
+    answer = decide(clusters.document(clusters.pool(), clusters.pods("a", 4, affinity=affinity, **spread("a"))))
     assert by(answer, ZONE) == {"z-a": 2, "z-b": 2}
 
 
-def test_spread_over_zones_places_none_where_its_resource_is_not_to_be_had(decide: Decide, world: ModuleType) -> None:
-    document = world.document(world.pool(), world.pods("a", 4, **spread("a")))
-    gpu = world.instance_type("p1.xlarge", 8, 32, 1.0, zones="ab")
+def test_spread_ignores_zones_without_the_requested_resource(decide: Decide, clusters: ModuleType) -> None:
+    document = clusters.document(clusters.pool(), clusters.pods("a", 4, **spread("a")))
+    gpu = clusters.instance_type("p1.xlarge", 8, 32, 1.0, zones="ab")
     gpu["capacity"]["nvidia.com/gpu"] = "8"
     document["instanceTypes"] = [*document["instanceTypes"], gpu]
     for pod in document["objects"][1:]:
@@ -129,53 +131,59 @@ def test_spread_over_zones_places_none_where_its_resource_is_not_to_be_had(decid
         ("Ignore", {"z-a": 1, "z-b": 1}),  # the third zone's pool counts, though its taint keeps the pods away
     ],
 )
-def test_whether_tainted_nodes_count_is_the_pods_choice(
-    decide: Decide, world: ModuleType, policy: str, placed: dict[str, int]
+def test_node_taints_policy_decides_whether_tainted_nodes_count(
+    decide: Decide, clusters: ModuleType, policy: str, placed: dict[str, int]
 ) -> None:
     def zones(*names: str) -> list[Raw]:
         return [{"key": ZONE, "operator": "In", "values": list(names)}]
 
-    far = world.pool("far", requirements=zones("z-c"), taints=[{"key": "k", "effect": "NoSchedule"}])
-    pods = world.pods("a", 4, **spread("a", nodeTaintsPolicy=policy))
-    assert by(decide(world.document(world.pool(requirements=zones("z-a", "z-b")), far, pods)), ZONE) == placed
+    far = clusters.pool("far", requirements=zones("z-c"), taints=[{"key": "k", "effect": "NoSchedule"}])
+    pods = clusters.pods("a", 4, **spread("a", nodeTaintsPolicy=policy))
+    assert by(decide(clusters.document(clusters.pool(requirements=zones("z-a", "z-b")), far, pods)), ZONE) == placed
 
 
-def test_a_ratio_of_capacity_types_is_kept_by_a_custom_label(decide: Decide, world: ModuleType) -> None:
+def test_a_custom_label_keeps_a_ratio_of_capacity_types(decide: Decide, clusters: ModuleType) -> None:
     def pool(name: str, capacity_type: str, *shares: str) -> Raw:
         wanted = [
             {"key": CAPACITY_TYPE, "operator": "In", "values": [capacity_type]},
             {"key": SPREAD, "operator": "In", "values": list(shares)},
         ]
-        made: Raw = world.pool(name, requirements=wanted)
+        made: Raw = clusters.pool(name, requirements=wanted)
         return made
 
     pools = [pool("spot", "spot", "2", "3", "4", "5"), pool("on-demand", "on-demand", "1")]
-    answer = decide(world.document(pools, world.pods("a", 20, **spread("a", SPREAD))))
+    answer = decide(clusters.document(pools, clusters.pods("a", 20, **spread("a", SPREAD))))
     assert not answer["errors"]
     assert by(answer, CAPACITY_TYPE) == {"spot": 16, "on-demand": 4}
 
 
-def test_a_wish_for_spread_is_kept_where_it_can_be_and_refuses_nobody(decide: Decide, world: ModuleType) -> None:
+def test_schedule_anyway_spread_is_kept_where_possible_and_excludes_no_pod(
+    decide: Decide, clusters: ModuleType
+) -> None:
     soft = spread("a", whenUnsatisfiable="ScheduleAnyway")
-    assert by(decide(world.document(world.pool(), world.pods("a", 6, **soft))), ZONE) == {"z-a": 2, "z-b": 2, "z-c": 2}
+    assert by(decide(clusters.document(clusters.pool(), clusters.pods("a", 6, **soft))), ZONE) == {
+        "z-a": 2,
+        "z-b": 2,
+        "z-c": 2,
+    }
     where = [{"key": ZONE, "operator": "In", "values": ["z-b"]}]
-    assert not decide(world.document(world.pool(requirements=where), world.pods("a", 6, **soft)))["errors"]
+    assert not decide(clusters.document(clusters.pool(requirements=where), clusters.pods("a", 6, **soft)))["errors"]
 
 
-def test_a_hosts_port_is_one_pods_by_protocol_and_address(decide: Decide, world: ModuleType) -> None:
+def test_host_ports_conflict_by_protocol_and_address(decide: Decide, clusters: ModuleType) -> None:
     def listening(app: str, count: int, **port: object) -> list[Raw]:
-        pods: list[Raw] = world.pods(app, count, "100m", "100Mi")
+        pods: list[Raw] = clusters.pods(app, count, "100m", "100Mi")
         for pod in pods:
             pod["spec"]["containers"] = [{**pod["spec"]["containers"][0], "ports": [{"containerPort": 80, **port}]}]
         return pods
 
-    assert len(decide(world.document(world.pool(), listening("a", 3, hostPort=80)))["nodeClaims"]) == 3
+    assert len(decide(clusters.document(clusters.pool(), listening("a", 3, hostPort=80)))["nodeClaims"]) == 3
     apart = [listening("a", 1, hostPort=80), listening("b", 1, hostPort=80, protocol="UDP")]
     apart.append(listening("c", 1, hostPort=81))
-    assert len(decide(world.document(world.pool(), *apart))["nodeClaims"]) == 1
+    assert len(decide(clusters.document(clusters.pool(), *apart))["nodeClaims"]) == 1
     one, other = (listening(f"ip{i}", 1, hostPort=80, hostIP=f"10.0.0.{i}") for i in (1, 2))
-    assert len(decide(world.document(world.pool(), one, other))["nodeClaims"]) == 1
-    assert len(decide(world.document(world.pool(), one, listening("all", 1, hostPort=80)))["nodeClaims"]) == 2
+    assert len(decide(clusters.document(clusters.pool(), one, other))["nodeClaims"]) == 1
+    assert len(decide(clusters.document(clusters.pool(), one, listening("all", 1, hostPort=80)))["nodeClaims"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -199,10 +207,10 @@ def test_a_hosts_port_is_one_pods_by_protocol_and_address(decide: Decide, world:
     ],
     ids=["an init container's peak", "a sidecar beside the rest", "an init container beside a sidecar", "overhead"],
 )
-def test_what_a_pod_takes_is_counted_as_the_kubelet_does(
-    decide: Decide, world: ModuleType, extra: Raw, requested: str
+def test_pod_requests_are_counted_as_the_kubelet_does(
+    decide: Decide, clusters: ModuleType, extra: Raw, requested: str
 ) -> None:
-    (claim,) = decide(world.document(world.pool(), world.pods("a", 1, "500m", "1Gi", **extra)))["nodeClaims"]
+    (claim,) = decide(clusters.document(clusters.pool(), clusters.pods("a", 1, "500m", "1Gi", **extra)))["nodeClaims"]
     assert claim["requests"]["cpu"] == requested
 
 
@@ -219,26 +227,28 @@ def mounting(claim: str) -> Raw:
 
 
 @pytest.mark.parametrize(("claims", "there"), [(1, 4), (4, 2)])
-def test_a_node_attaches_no_more_volumes_than_its_driver_can_and_counts_a_shared_one_once(
+def test_volume_limits_hold_and_a_shared_volume_counts_once(
     decide: Decide,
-    world: ModuleType,
+    clusters: ModuleType,
     claims: int,
     there: int,
 ) -> None:
-    pods = world.pods("a", 4, "100m", "100Mi")
+    pods = clusters.pods("a", 4, "100m", "100Mi")
     made = [o for i in range(claims) for o in claimed(f"data-{i}")[: 1 if i else 2]]
     for i, pod in enumerate(pods):
         pod["spec"].update(mounting(f"data-{i % claims}"))
     drivers = [{"name": "ebs.csi.aws.com", "nodeID": "old", "allocatable": {"count": 2}}]
     csi = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "old"}}
-    answer = decide(world.document(world.pool(), world.node("old"), {**csi, "spec": {"drivers": drivers}}, made, pods))
+    answer = decide(
+        clusters.document(clusters.pool(), clusters.node("old"), {**csi, "spec": {"drivers": drivers}}, made, pods)
+    )
     assert len(answer["existingNodes"]["old"]) == there
     assert not answer["errors"]
 
 
-def test_capacity_that_is_paid_for_goes_first(decide: Decide, world: ModuleType) -> None:
-    document = world.document(world.pool(), world.pods("a", 1))
-    reserved = world.instance_type("m1.xlarge", 4, 16, 0.2)
+def test_reserved_capacity_is_used_first(decide: Decide, clusters: ModuleType) -> None:
+    document = clusters.document(clusters.pool(), clusters.pods("a", 1))
+    reserved = clusters.instance_type("m1.xlarge", 4, 16, 0.2)
     reserved["offerings"] = [{"zone": "z-b", "capacityType": "reserved", "price": 0.0}, *reserved["offerings"]]
     rest = [t for t in document["instanceTypes"] if t["name"] != "m1.xlarge"]
     (claim,) = decide({**document, "instanceTypes": [*rest, reserved]})["nodeClaims"]

@@ -1,4 +1,4 @@
-"""Where not everybody gets in: as many pods as limits and nodes have room for, and every rule kept by those placed."""
+"""Limited capacity: as many pods as limits and nodes allow are scheduled, and all rules hold for them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ def placed(answer: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("cpu", [4, 6, 10, 16])
-def test_a_limit_that_stops_a_spread_midway_leaves_the_zones_even(decide: Decide, world: ModuleType, cpu: int) -> None:
-    raw = world.document(world.pool(limits={"cpu": str(cpu)}), world.pods("web", 40, cpu="900m", **even("web")))
+def test_zones_stay_even_when_a_limit_leaves_pods_out(decide: Decide, clusters: ModuleType, cpu: int) -> None:
+    raw = clusters.document(
+        clusters.pool(limits={"cpu": str(cpu)}), clusters.pods("web", 40, cpu="900m", **even("web"))
+    )
     answer = decide(raw)
     zones = Counter(c["cheapest"]["zone"] for c in answer["nodeClaims"] for _ in c["pods"])
     assert max(zones.values()) - min(zones[z] for z in ("z-a", "z-b", "z-c")) <= 1
@@ -48,35 +50,39 @@ def test_a_limit_that_stops_a_spread_midway_leaves_the_zones_even(decide: Decide
     assert all("limit" in reason or "spread" in reason for reason in answer["errors"].values())
 
 
-def test_what_a_limit_keeps_out_of_one_pool_goes_to_the_other_and_stays_even(decide: Decide, world: ModuleType) -> None:
-    first = world.pool("first", limits={"cpu": "8"}, weight=10)
-    answer = decide(world.document(first, world.pool("second"), world.pods("web", 30, cpu="900m", **even("web"))))
+def test_pods_beyond_the_limit_of_one_nodepool_go_to_the_other_and_stay_even(
+    decide: Decide, clusters: ModuleType
+) -> None:
+    first = clusters.pool("first", limits={"cpu": "8"}, weight=10)
+    answer = decide(
+        clusters.document(first, clusters.pool("second"), clusters.pods("web", 30, cpu="900m", **even("web")))
+    )
     assert not answer["errors"]
     assert {c["nodePool"] for c in answer["nodeClaims"]} == {"first", "second"}
 
 
-def test_a_limit_on_nodes_makes_machines_larger_rather_than_leaving_pods_out(decide: Decide, world: ModuleType) -> None:
-    answer = decide(world.document(world.pool(limits={"nodes": "2"}), world.pods("web", 40, cpu="700m")))
+def test_a_limit_on_nodes_leads_to_larger_nodes(decide: Decide, clusters: ModuleType) -> None:
+    answer = decide(clusters.document(clusters.pool(limits={"nodes": "2"}), clusters.pods("web", 40, cpu="700m")))
     assert len(answer["nodeClaims"]) == 2
     assert not answer["errors"]
 
 
-def test_a_limit_leaves_out_the_small_rather_than_the_large(decide: Decide, world: ModuleType) -> None:
-    big, small = world.pods("big", 4, cpu="3", memory="8Gi"), world.pods("small", 12, cpu="400m", memory="200Mi")
-    answer = decide(world.document(world.pool(limits={"cpu": "16"}), big, small))
+def test_a_limit_leaves_out_small_pods_rather_than_large_ones(decide: Decide, clusters: ModuleType) -> None:
+    big, small = clusters.pods("big", 4, cpu="3", memory="8Gi"), clusters.pods("small", 12, cpu="400m", memory="200Mi")
+    answer = decide(clusters.document(clusters.pool(limits={"cpu": "16"}), big, small))
     assert sum(p.startswith("default/big") for p in placed(answer)) == 4
     assert len(placed(answer)) >= 11
 
 
-def test_claims_near_a_limit_keep_their_pools_min_values(decide: Decide, world: ModuleType) -> None:
+def test_nodeclaims_near_a_limit_satisfy_min_values(decide: Decide, clusters: ModuleType) -> None:
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 3}
-    pool = world.pool(requirements=[requirement], limits={"cpu": "24"})
-    answer = decide(world.document(pool, world.pods("web", 30, cpu="900m")))
+    pool = clusters.pool(requirements=[requirement], limits={"cpu": "24"})
+    answer = decide(clusters.document(pool, clusters.pods("web", 30, cpu="900m")))
     assert answer["nodeClaims"]
     assert all(len(c["instanceTypes"]) >= 3 for c in answer["nodeClaims"])
 
 
-def test_followers_of_a_full_node_go_beside_those_that_are_still_to_come(decide: Decide, world: ModuleType) -> None:
+def test_pods_with_affinity_to_pods_of_a_full_node_follow_pending_ones(decide: Decide, clusters: ModuleType) -> None:
     node = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -90,28 +96,28 @@ def test_followers_of_a_full_node_go_beside_those_that_are_still_to_come(decide:
             "capacity": {"cpu": "2", "memory": "4Gi", "pods": "10"},
         },
     }
-    running = world.pods("cache", 1, cpu="1900m", memory="3Gi", nodeName="n-1")
+    running = clusters.pods("cache", 1, cpu="1900m", memory="3Gi", nodeName="n-1")
     running[0]["metadata"]["name"] = "cache-running"
-    pending = world.pods("cache", 2, cpu="1", memory="1Gi")
-    clients = world.pods("client", 4, cpu="300m", memory="256Mi", **beside("podAffinity", "cache"))
-    answer = decide(world.document(world.pool(), node, running, pending, clients))
+    pending = clusters.pods("cache", 2, cpu="1", memory="1Gi")
+    clients = clusters.pods("client", 4, cpu="300m", memory="256Mi", **beside("podAffinity", "cache"))
+    answer = decide(clusters.document(clusters.pool(), node, running, pending, clients))
     assert not answer["errors"]
 
 
-def test_pods_of_a_heavier_pool_share_the_machines_that_others_need_anyway(decide: Decide, world: ModuleType) -> None:
+def test_pods_of_a_heavier_nodepool_share_nodes_that_others_need(decide: Decide, clusters: ModuleType) -> None:
     taint = {"key": "batch", "effect": "NoSchedule"}
-    heavy = world.pool("heavy", weight=50, taints=[taint])
-    batch = world.pods("batch", 3, cpu="100m", memory="64Mi", tolerations=[{"key": "batch", "operator": "Exists"}])
-    alone = decide(world.document(world.pool(), world.pods("web", 30)))
-    both = decide(world.document(world.pool(), heavy, world.pods("web", 30), batch))
+    heavy = clusters.pool("heavy", weight=50, taints=[taint])
+    batch = clusters.pods("batch", 3, cpu="100m", memory="64Mi", tolerations=[{"key": "batch", "operator": "Exists"}])
+    alone = decide(clusters.document(clusters.pool(), clusters.pods("web", 30)))
+    both = decide(clusters.document(clusters.pool(), heavy, clusters.pods("web", 30), batch))
     assert sum(c["cheapest"]["price"] for c in both["nodeClaims"]) < 1.03 * sum(
         c["cheapest"]["price"] for c in alone["nodeClaims"]
     ) + min(c["cheapest"]["price"] for c in both["nodeClaims"])
 
 
 @pytest.mark.parametrize(("running", "room"), [(0, 3), (2, 1), (3, 0)])
-def test_volumes_of_pods_that_run_count_against_the_nodes_limit(
-    decide: Decide, world: ModuleType, running: int, room: int
+def test_volumes_of_running_pods_count_against_the_nodes_attach_limit(
+    decide: Decide, clusters: ModuleType, running: int, room: int
 ) -> None:
     size = {"cpu": "16", "memory": "64Gi", "pods": "50"}
     node = {
@@ -134,7 +140,7 @@ def test_volumes_of_pods_that_run_count_against_the_nodes_limit(
         "provisioner": "ebs.csi.aws.com",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
-    made = world.pods("db", 6, cpu="100m", memory="128Mi")
+    made = clusters.pods("db", 6, cpu="100m", memory="128Mi")
     claims = []
     for i, pod in enumerate(made):
         name = f"data-{i}"
@@ -149,17 +155,17 @@ def test_volumes_of_pods_that_run_count_against_the_nodes_limit(
         )
         if i < running:
             pod["spec"]["nodeName"] = "n-1"
-    answer = decide(world.document(world.pool(), node, csi, storage, claims, made))
+    answer = decide(clusters.document(clusters.pool(), node, csi, storage, claims, made))
     assert len(answer["existingNodes"].get("n-1", [])) == room
 
 
-def test_min_values_of_several_labels_hold_together_in_a_claim_of_sixty_types(
-    decide: Decide, world: ModuleType
+def test_min_values_of_several_labels_hold_together_in_sixty_instance_types(
+    decide: Decide, clusters: ModuleType
 ) -> None:
     family, size = "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-size"
     types = []
     for i in range(120):
-        made = world.instance_type(f"f{i % 40}.s{i % 45}", 4, 16, 0.1 + i / 1000)
+        made = clusters.instance_type(f"f{i % 40}.s{i % 45}", 4, 16, 0.1 + i / 1000)
         made["name"] += f"-{i}"
         made["labels"] = {family: f"f{i % 40}", size: f"s{i % 45}"}
         types.append(made)
@@ -167,17 +173,20 @@ def test_min_values_of_several_labels_hold_together_in_a_claim_of_sixty_types(
         {"key": family, "operator": "Exists", "minValues": 40},
         {"key": size, "operator": "Exists", "minValues": 45},
     ]
-    raw = {**world.document(world.pool(requirements=requirements), world.pods("web", 5)), "instanceTypes": types}
+    raw = {
+        **clusters.document(clusters.pool(requirements=requirements), clusters.pods("web", 5)),
+        "instanceTypes": types,
+    }
     answer = decide(raw)
     assert not answer["errors"]
     assert all(len(c["instanceTypes"]) <= 60 for c in answer["nodeClaims"])
 
 
-def test_min_values_leave_a_machine_less_full_rather_than_much_emptier(decide: Decide, world: ModuleType) -> None:
-    types = [world.instance_type(f"t{i}.xlarge", 4, 16 + i, 0.2 + i / 100) for i in range(6)]
+def test_min_values_do_not_lead_to_much_emptier_nodes(decide: Decide, clusters: ModuleType) -> None:
+    types = [clusters.instance_type(f"t{i}.xlarge", 4, 16 + i, 0.2 + i / 100) for i in range(6)]
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 4}
-    pool = world.pool(requirements=[requirement])
-    raw = {**world.document(pool, world.pods("web", 20, cpu="100m", memory="3900Mi")), "instanceTypes": types}
+    pool = clusters.pool(requirements=[requirement])
+    raw = {**clusters.document(pool, clusters.pods("web", 20, cpu="100m", memory="3900Mi")), "instanceTypes": types}
     answer = decide(raw)
     assert not answer["errors"]
     assert len(answer["nodeClaims"]) <= 5

@@ -31,73 +31,81 @@ def total(answer: dict[str, Any]) -> float:
     return float(sum(c["cheapest"]["price"] for c in answer["nodeClaims"]))
 
 
-def test_plain_pods_get_the_cheapest_machines_and_keep_a_choice_of_types(decide: Decide, world: ModuleType) -> None:
-    answer = decide(world.document(world.pool(), world.pods("web", 10)))
+def test_pods_without_rules_get_the_cheapest_nodes_and_several_instance_types(
+    decide: Decide, clusters: ModuleType
+) -> None:
+    answer = decide(clusters.document(clusters.pool(), clusters.pods("web", 10)))
     assert not answer["errors"]
     assert total(answer) == pytest.approx(0.0864, rel=0.2)
     assert all(len(c["instanceTypes"]) > 1 for c in answer["nodeClaims"])
 
 
-def test_zonal_spread_is_even_and_every_claim_is_in_one_zone(decide: Decide, world: ModuleType) -> None:
-    answer = decide(world.document(world.pool(), world.pods("web", 11, **spread("web"))))
+def test_zonal_spread_is_even_and_every_nodeclaim_has_one_zone(decide: Decide, clusters: ModuleType) -> None:
+    answer = decide(clusters.document(clusters.pool(), clusters.pods("web", 11, **spread("web"))))
     assert not answer["errors"]
     zones = [next(r["values"] for r in c["requirements"] if r["key"] == ZONE) for c in answer["nodeClaims"]]
     assert {len(z) for z in zones} == {1}
 
 
-def test_pods_that_avoid_each_other_get_a_host_each(decide: Decide, world: ModuleType) -> None:
-    answer = decide(world.document(world.pool(), world.pods("db", 7, **affinity("podAntiAffinity", "db", HOST))))
+def test_pods_with_host_anti_affinity_get_a_host_each(decide: Decide, clusters: ModuleType) -> None:
+    answer = decide(
+        clusters.document(clusters.pool(), clusters.pods("db", 7, **affinity("podAntiAffinity", "db", HOST)))
+    )
     assert [len(c["pods"]) for c in answer["nodeClaims"]] == [1] * 7
 
 
-def test_pods_that_need_each_other_share_a_host(decide: Decide, world: ModuleType) -> None:
-    answer = decide(world.document(world.pool(), world.pods("pair", 6, **affinity("podAffinity", "pair", HOST))))
+def test_pods_with_host_affinity_share_a_host(decide: Decide, clusters: ModuleType) -> None:
+    answer = decide(
+        clusters.document(clusters.pool(), clusters.pods("pair", 6, **affinity("podAffinity", "pair", HOST)))
+    )
     assert [len(c["pods"]) for c in answer["nodeClaims"]] == [6]
 
 
-def test_followers_go_to_the_zone_of_their_leader(decide: Decide, world: ModuleType) -> None:
-    leader = world.pods("leader", 1, nodeSelector={ZONE: "z-b"})
-    answer = decide(world.document(world.pool(), leader, world.pods("f", 5, **affinity("podAffinity", "leader", ZONE))))
+def test_pods_with_zone_affinity_go_to_the_zone_of_the_pods_they_select(decide: Decide, clusters: ModuleType) -> None:
+    leader = clusters.pods("leader", 1, nodeSelector={ZONE: "z-b"})
+    answer = decide(
+        clusters.document(clusters.pool(), leader, clusters.pods("f", 5, **affinity("podAffinity", "leader", ZONE)))
+    )
     assert {c["cheapest"]["zone"] for c in answer["nodeClaims"]} == {"z-b"}
 
 
-def test_a_zonal_anti_affinity_places_one_a_zone_and_refuses_the_rest(decide: Decide, world: ModuleType) -> None:
-    answer = decide(world.document(world.pool(), world.pods("q", 5, **affinity("podAntiAffinity", "q", ZONE))))
+def test_zonal_anti_affinity_schedules_one_pod_in_each_zone(decide: Decide, clusters: ModuleType) -> None:
+    answer = decide(clusters.document(clusters.pool(), clusters.pods("q", 5, **affinity("podAntiAffinity", "q", ZONE))))
     assert len(answer["errors"]) == 2
     assert all("anti-affinity" in reason for reason in answer["errors"].values())
 
 
-def test_a_heavier_pool_goes_first_whatever_its_price(decide: Decide, world: ModuleType) -> None:
-    dear = world.pool(
+def test_nodepools_of_greater_weight_come_first_whatever_their_price(decide: Decide, clusters: ModuleType) -> None:
+    dear = clusters.pool(
         "dear",
         weight=50,
         requirements=[{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
     )
-    answer = decide(world.document(world.pool("cheap"), dear, world.pods("web", 4)))
+    answer = decide(clusters.document(clusters.pool("cheap"), dear, clusters.pods("web", 4)))
     assert {c["nodePool"] for c in answer["nodeClaims"]} == {"dear"}
 
 
-def test_limits_hold_for_the_largest_type_of_each_claim(decide: Decide, world: ModuleType) -> None:
-    answer = decide(world.document(world.pool(limits={"cpu": "8"}), world.pods("web", 40)))
+def test_limits_hold_for_the_largest_instance_type_of_each_nodeclaim(decide: Decide, clusters: ModuleType) -> None:
+    answer = decide(clusters.document(clusters.pool(limits={"cpu": "8"}), clusters.pods("web", 40)))
     assert 0 < len(answer["errors"]) < 40
     assert all("limit" in reason for reason in answer["errors"].values())
 
 
-def test_min_values_keep_as_many_families(decide: Decide, world: ModuleType) -> None:
+def test_min_values_keep_enough_instance_families(decide: Decide, clusters: ModuleType) -> None:
     many = [{"key": "karpenter.k8s.aws/instance-family", "operator": "Exists", "minValues": 3}]
-    answer = decide(world.document(world.pool(requirements=many), world.pods("web", 9)))
+    answer = decide(clusters.document(clusters.pool(requirements=many), clusters.pods("web", 9)))
     assert all(len({t.split(".")[0] for t in c["instanceTypes"]}) == 3 for c in answer["nodeClaims"])
 
 
-def test_a_preference_is_kept_where_it_can_be_and_given_up_where_not(decide: Decide, world: ModuleType) -> None:
+def test_a_preference_is_kept_if_possible_and_relaxed_if_not(decide: Decide, clusters: ModuleType) -> None:
     def prefers(zone: str) -> dict[str, Any]:
         expression = {"key": ZONE, "operator": "In", "values": [zone]}
         term = {"weight": 1, "preference": {"matchExpressions": [expression]}}
         return {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
-    kept = decide(world.document(world.pool(), world.pods("web", 3, **prefers("z-c"))))
+    kept = decide(clusters.document(clusters.pool(), clusters.pods("web", 3, **prefers("z-c"))))
     assert {c["cheapest"]["zone"] for c in kept["nodeClaims"]} == {"z-c"}
-    given_up = decide(world.document(world.pool(), world.pods("web", 3, **prefers("z-q"))))
+    given_up = decide(clusters.document(clusters.pool(), clusters.pods("web", 3, **prefers("z-q"))))
     assert not given_up["errors"]
 
 
@@ -119,21 +127,19 @@ def test_a_preference_is_kept_where_it_can_be_and_given_up_where_not(decide: Dec
         ),
     ],
 )
-def test_a_pod_that_has_no_place_is_told_why_and_the_rest_is_placed(
-    decide_unchecked: Decide, world: ModuleType, spec: dict[str, Any], words: str
+def test_an_unschedulable_pod_gets_a_reason_and_the_others_are_scheduled(
+    decide_unchecked: Decide, clusters: ModuleType, spec: dict[str, Any], words: str
 ) -> None:
-    bad = world.pods("bad", 1)
+    bad = clusters.pods("bad", 1)
     bad[0]["spec"].update(spec)
-    answer = decide_unchecked(world.document(world.pool(), bad, world.pods("good", 3)))
+    answer = decide_unchecked(clusters.document(clusters.pool(), bad, clusters.pods("good", 3)))
     assert list(answer["errors"]) == ["default/bad-0000"]
     assert words in answer["errors"]["default/bad-0000"]
 
 
-def test_a_pool_with_an_unknown_operator_is_left_out_and_the_others_serve(
-    decide_unchecked: Decide, world: ModuleType
-) -> None:
-    bad = world.pool("bad", weight=100, requirements=[{"key": ZONE, "operator": "Near", "values": ["z-a"]}])
-    answer = decide_unchecked(world.document(bad, world.pool("good"), world.pods("web", 3)))
+def test_a_nodepool_with_an_unknown_operator_is_skipped(decide_unchecked: Decide, clusters: ModuleType) -> None:
+    bad = clusters.pool("bad", weight=100, requirements=[{"key": ZONE, "operator": "Near", "values": ["z-a"]}])
+    answer = decide_unchecked(clusters.document(bad, clusters.pool("good"), clusters.pods("web", 3)))
     assert {c["nodePool"] for c in answer["nodeClaims"]} == {"good"}
 
 
@@ -174,12 +180,12 @@ def _rules(app: str, rule: int) -> dict[str, Any]:
 
 
 def _document(
-    world: ModuleType, apps: list[tuple[str, int, str, str, int]], order: random.Random | None = None
+    clusters: ModuleType, apps: list[tuple[str, int, str, str, int]], order: random.Random | None = None
 ) -> dict[str, Any]:
-    made = [world.pool("a"), world.pool("b", weight=10, taints=[{"key": "k", "effect": "NoSchedule"}])]
+    made = [clusters.pool("a"), clusters.pool("b", weight=10, taints=[{"key": "k", "effect": "NoSchedule"}])]
     for app, count, cpu, memory, rule in apps:
-        made += world.pods(app, count, cpu, memory, **_rules(app, rule))
-    document: dict[str, Any] = world.document(made)
+        made += clusters.pods(app, count, cpu, memory, **_rules(app, rule))
+    document: dict[str, Any] = clusters.document(made)
     if order is not None:
         order.shuffle(document["objects"])
         document["instanceTypes"] = order.sample(document["instanceTypes"], len(document["instanceTypes"]))
@@ -188,24 +194,26 @@ def _document(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(apps=objects(), seed=st.integers(0, 1000))
-def test_any_mix_is_placed_rightly_and_alike_in_any_order(
-    decide: Decide, world: ModuleType, apps: list[tuple[str, int, str, str, int]], seed: int
+def test_any_mix_is_scheduled_correctly_and_independently_of_order(
+    decide: Decide, clusters: ModuleType, apps: list[tuple[str, int, str, str, int]], seed: int
 ) -> None:
-    plain = decide(_document(world, apps))
-    shuffled = decide(_document(world, apps, random.Random(seed)))  # noqa: S311 (a shuffle)
+    plain = decide(_document(clusters, apps))
+    shuffled = decide(_document(clusters, apps, random.Random(seed)))  # noqa: S311 (a shuffle)
     assert plain == shuffled
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.tuples(st.integers(100, 3500), st.integers(128, 6000)), min_size=1, max_size=30))
-def test_never_dearer_than_first_fit(decide: Decide, world: ModuleType, sizes: list[tuple[int, int]]) -> None:
-    made = [p for i, (cpu, memory) in enumerate(sizes) for p in world.pods(f"p{i}", 1, f"{cpu}m", f"{memory}Mi")]
-    answer = decide(world.document(world.pool(), made))
+def test_never_more_expensive_than_first_fit(
+    decide: Decide, clusters: ModuleType, sizes: list[tuple[int, int]]
+) -> None:
+    made = [p for i, (cpu, memory) in enumerate(sizes) for p in clusters.pods(f"p{i}", 1, f"{cpu}m", f"{memory}Mi")]
+    answer = decide(clusters.document(clusters.pool(), made))
     assert not answer["errors"]
-    assert total(answer) <= _first_fit(world, sizes) + 1e-9
+    assert total(answer) <= _first_fit(clusters, sizes) + 1e-9
 
 
-def _first_fit(world: ModuleType, sizes: list[tuple[int, int]]) -> float:
+def _first_fit(clusters: ModuleType, sizes: list[tuple[int, int]]) -> float:
     """Largest first into the first open machine that any type can still be; each costs the cheapest that holds it."""
     machines = [
         (
@@ -213,7 +221,7 @@ def _first_fit(world: ModuleType, sizes: list[tuple[int, int]]) -> float:
             int(t["capacity"]["memory"][:-2]) * 1024 - 256,
             min(o["price"] for o in t["offerings"]),
         )
-        for t in world.TYPES
+        for t in clusters.TYPES
     ]
     bins: list[list[int]] = []
     for cpu, memory in sorted(sizes, reverse=True):

@@ -1,4 +1,4 @@
-"""Small clusters for tests of scheduling: pods, pools and types in a line each."""
+"""Builders of small clusters: pods, NodePools and instance types in a line each."""
 
 from __future__ import annotations
 
