@@ -1,6 +1,6 @@
-"""User data of Amazon Linux 2: a call of bootstrap.sh as the last part of a MIME archive, after the user's parts.
+"""User data of Amazon Linux 2: a MIME archive of the user's parts and, last, a call of bootstrap.sh.
 
-Source: /etc/eks/bootstrap.sh of the EKS optimized AMI; user parts come first so that they may prepare the machine.
+Source: /etc/eks/bootstrap.sh of the EKS optimized AMI. The user's parts are first, so that they can prepare the node.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from shared.ami_family.bootstrap import Bootstrap
 
 
-def render(boot: Bootstrap) -> str:
+def render(bootstrap: Bootstrap) -> str:
     """The user data.
 
     Raises:
-        UserDataError: the user's says that it is MIME, and isn't.
+        UserDataError: the user's data declares MIME and is not valid MIME.
     """
-    return mime.write([*_users(boot.user_data), mime.Part(mime.SHELL, _script(boot))])
+    return mime.write([*_user_parts(bootstrap.user_data), mime.Part(mime.SHELL, _script(bootstrap))])
 
 
-def _users(user_data: str) -> list[mime.Part]:
+def _user_parts(user_data: str) -> list[mime.Part]:
     text = user_data.strip()
     if not text:
         return []
     return mime.parse(text) if mime.is_mime(text) else [mime.Part(mime.SHELL, text)]
 
 
-def _script(boot: Bootstrap) -> str:
-    cluster = boot.cluster
+def _script(bootstrap: Bootstrap) -> str:
+    cluster = bootstrap.cluster
     arguments = [
         "/etc/eks/bootstrap.sh",
         cluster.name,
@@ -41,13 +41,13 @@ def _script(boot: Bootstrap) -> str:
         "--b64-cluster-ca",
         cluster.certificate_authority,
     ]
-    if boot.settings.cluster_dns:
-        arguments += ["--dns-cluster-ip", boot.settings.cluster_dns[0]]
-    if boot.settings.max_pods is not None or boot.settings.pods_per_core is not None:
+    if bootstrap.settings.cluster_dns:
+        arguments += ["--dns-cluster-ip", bootstrap.settings.cluster_dns[0]]
+    if bootstrap.settings.max_pods is not None or bootstrap.settings.pods_per_core is not None:
         arguments += ["--use-max-pods", "false"]
-    if boot.raid:
+    if bootstrap.raid:
         arguments += ["--local-disks", "raid0"]
-    arguments += ["--kubelet-extra-args", " ".join([*registration_flags(boot), *kubelet_flags(boot)])]
+    arguments += ["--kubelet-extra-args", " ".join([*registration_flags(bootstrap), *kubelet_flags(bootstrap)])]
     return "\n".join(
         [
             "#!/bin/bash -xe",

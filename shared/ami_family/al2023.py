@@ -1,7 +1,7 @@
 """User data of Amazon Linux 2023: a NodeConfig for nodeadm, in a MIME archive with the user's own parts.
 
-nodeadm merges several NodeConfigs in order, the later over the earlier; the user's stand after ours, so that his word
-counts. Source: nodeadm's NodeConfig v1alpha1.
+nodeadm merges NodeConfigs in order, later ones over earlier ones. The user's are after ours, so the user's settings
+take precedence. Source: nodeadm's NodeConfig v1alpha1.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _NODE_CONFIG = "application/node.eks.aws"
 _GROUP = "node.eks.aws/"
 
 
-def render(boot: Bootstrap) -> str:
+def render(bootstrap: Bootstrap) -> str:
     """The user data.
 
     Raises:
-        UserDataError: the user's is neither MIME, nor a shell script, nor a NodeConfig.
+        UserDataError: the user's data is not MIME, a shell script or a NodeConfig.
     """
-    ours = yaml.safe_dump(_node_config(boot), sort_keys=False, width=2**16)
-    return mime.write([mime.Part(_NODE_CONFIG, ours), *_users(boot.user_data)])
+    node_config = yaml.safe_dump(_node_config(bootstrap), sort_keys=False, width=2**16)
+    return mime.write([mime.Part(_NODE_CONFIG, node_config), *_user_parts(bootstrap.user_data)])
 
 
-def _node_config(boot: Bootstrap) -> dict[str, Any]:
-    cluster = boot.cluster
+def _node_config(bootstrap: Bootstrap) -> dict[str, Any]:
+    cluster = bootstrap.cluster
     kubelet: dict[str, Any] = {}
-    if config := _kubelet_config(boot):
+    if config := _kubelet_config(bootstrap):
         kubelet["config"] = config
-    if flags := registration_flags(boot):
+    if flags := registration_flags(bootstrap):
         kubelet["flags"] = flags
     spec: dict[str, Any] = {
         "cluster": {
@@ -46,13 +46,13 @@ def _node_config(boot: Bootstrap) -> dict[str, Any]:
         },
         "kubelet": kubelet,
     }
-    if boot.raid:
+    if bootstrap.raid:
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
     return {"apiVersion": f"{_GROUP}v1alpha1", "kind": "NodeConfig", "spec": spec}
 
 
-def _kubelet_config(boot: Bootstrap) -> dict[str, Any]:
-    kubelet = boot.settings
+def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
+    kubelet = bootstrap.settings
     config = {
         "maxPods": kubelet.max_pods,
         "podsPerCore": kubelet.pods_per_core,
@@ -70,7 +70,7 @@ def _kubelet_config(boot: Bootstrap) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None and value not in ({}, [])}
 
 
-def _users(user_data: str) -> list[mime.Part]:
+def _user_parts(user_data: str) -> list[mime.Part]:
     text = user_data.strip()
     if not text:
         return []
@@ -81,14 +81,14 @@ def _users(user_data: str) -> list[mime.Part]:
     try:
         documents = [d for d in yaml.safe_load_all(text) if d is not None]
     except yaml.YAMLError as error:
-        raise UserDataError(f"spec.userData is no MIME archive, shell script or NodeConfig: {_place(error)}") from error
+        raise UserDataError(f"spec.userData is not MIME, a shell script or a NodeConfig: {_location(error)}") from error
     if documents and all(isinstance(d, dict) and str(d.get("apiVersion", "")).startswith(_GROUP) for d in documents):
         return [mime.Part(_NODE_CONFIG, text)]
     raise UserDataError(
-        "spec.userData is no MIME archive (MIME-Version: …), shell script (#!…) or NodeConfig (node.eks.aws/v1alpha1)"
+        "spec.userData is not MIME (MIME-Version: …), a shell script (#!…) or a NodeConfig (node.eks.aws/v1alpha1)"
     )
 
 
-def _place(error: yaml.YAMLError) -> str:
+def _location(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     return f"not YAML at line {mark.line + 1}" if mark is not None else "not YAML"

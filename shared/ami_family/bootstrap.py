@@ -1,6 +1,6 @@
-"""What a node must be told to join its cluster, whatever its AMI family; and what is wrong with a user's own data.
+"""What the bootstrap of every AMI family needs to join a node to its cluster: labels, taints, kubelet settings.
 
-Nothing in here is of one claim alone, so that claims with the same launch share one template.
+Nothing in it belongs to one NodeClaim, so that the NodeClaims of a launch group share a launch template.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from shared.cluster.connect import ClusterInfo
 
 UNREGISTERED = Taint(key=labels.UNREGISTERED_TAINT, effect="NoExecute")
-"""Keeps pods away until the node is known and carries its labels."""
+"""Keeps pods away until the node is registered and has its labels."""
 
-_OWN_DOMAINS = ("kubernetes.io", "k8s.io")
+_RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 _ALLOWED_PREFIXES = ("node.kubernetes.io", "kubelet.kubernetes.io")
 _ALLOWED = frozenset(
     {
@@ -29,18 +29,18 @@ _ALLOWED = frozenset(
         labels.HOSTNAME,
         labels.ZONE,
         labels.REGION,
-        *(old for old in labels.ALIASES if old.startswith(("beta.kubernetes.io/", "failure-domain."))),
+        *(alias for alias in labels.ALIASES if alias.startswith(("beta.kubernetes.io/", "failure-domain."))),
     }
 )
 
 
 class UserDataError(ValueError):
-    """The class's ``spec.userData`` can't be merged; the text names the field and what is wrong with it."""
+    """The class's ``spec.userData`` can't be merged; the message names the field and the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bootstrap:
-    """What user data is made of. ``raid``: the instance store is striped for pods' files."""
+    """The inputs of user data. ``raid``: the instance store is striped for ephemeral storage."""
 
     cluster: ClusterInfo
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -51,22 +51,22 @@ class Bootstrap:
 
     @property
     def settings(self) -> Kubelet:
-        """The kubelet's settings, empty if the class has none."""
+        """The kubelet settings, empty if the class has none."""
         return self.kubelet or Kubelet()
 
 
 def registrable(node_labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels that a kubelet may give its own node, in order of key.
+    """The labels that a kubelet may set on its own node, in order of key.
 
-    It refuses to start with others in Kubernetes' own domains (kubelet ``--node-labels``); those are added when the
-    node is registered.
+    It doesn't start with others in Kubernetes' own domains (kubelet ``--node-labels``); these are added when the node
+    is registered.
     """
     return {key: node_labels[key] for key in sorted(node_labels) if _registrable(key)}
 
 
 def _registrable(key: str) -> bool:
     domain = key.partition("/")[0] if "/" in key else ""
-    if not any(domain == own or domain.endswith(f".{own}") for own in _OWN_DOMAINS):
+    if not any(domain == reserved or domain.endswith(f".{reserved}") for reserved in _RESERVED_DOMAINS):
         return True
     return key in _ALLOWED or any(domain == p or domain.endswith(f".{p}") for p in _ALLOWED_PREFIXES)
 
@@ -76,19 +76,19 @@ def taint_text(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def registration_flags(boot: Bootstrap) -> list[str]:
+def registration_flags(bootstrap: Bootstrap) -> list[str]:
     """The kubelet's flags for labels and taints."""
     flags = []
-    if own := registrable(boot.labels):
-        flags.append("--node-labels=" + ",".join(f"{key}={value}" for key, value in own.items()))
-    if boot.taints:
-        flags.append("--register-with-taints=" + ",".join(taint_text(t) for t in boot.taints))
+    if node_labels := registrable(bootstrap.labels):
+        flags.append("--node-labels=" + ",".join(f"{key}={value}" for key, value in node_labels.items()))
+    if bootstrap.taints:
+        flags.append("--register-with-taints=" + ",".join(taint_text(t) for t in bootstrap.taints))
     return flags
 
 
-def kubelet_flags(boot: Bootstrap) -> list[str]:
-    """The kubelet's settings as flags, for bootstraps that take no configuration file."""
-    kubelet = boot.settings
+def kubelet_flags(bootstrap: Bootstrap) -> list[str]:
+    """The kubelet settings as flags, for bootstraps without a configuration file."""
+    kubelet = bootstrap.settings
     flags = [
         f"--{name}={value}"
         for name, value in (

@@ -1,7 +1,7 @@
-"""User data of Bottlerocket: TOML settings, the user's own with ours laid over them.
+"""User data of Bottlerocket: the user's TOML settings, merged with Tenon's.
 
-Ours win where both speak of the cluster, because a node that joins another cluster is lost; labels and taints are
-added to the user's. Source: Bottlerocket's settings.kubernetes reference.
+Tenon's settings take precedence, because a node that joins another cluster is lost. Labels and taints are added to the
+user's. Source: Bottlerocket's settings.kubernetes reference.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 _BARE = re.compile(r"^[A-Za-z0-9_-]+$")
 
 
-def render(boot: Bootstrap) -> str:
+def render(bootstrap: Bootstrap) -> str:
     """The user data.
 
     Raises:
-        UserDataError: the user's is not TOML.
+        UserDataError: the user's data is not TOML.
     """
     try:
-        users = tomllib.loads(boot.user_data)
+        user_settings = tomllib.loads(bootstrap.user_data)
     except tomllib.TOMLDecodeError as error:
-        raise UserDataError(f"spec.userData is not valid TOML, as Bottlerocket needs it: {error}") from error
-    return "\n".join(_write(_merge(users, _settings(boot)), ())) + "\n"
+        raise UserDataError(f"spec.userData is not valid TOML, which Bottlerocket needs: {error}") from error
+    return "\n".join(_write(_merge(user_settings, _settings(bootstrap)), ())) + "\n"
 
 
-def _settings(boot: Bootstrap) -> dict[str, Any]:
-    kubelet = boot.settings
+def _settings(bootstrap: Bootstrap) -> dict[str, Any]:
+    kubelet = bootstrap.settings
     taints: dict[str, list[str]] = {}
-    for taint in boot.taints:
+    for taint in bootstrap.taints:
         taints.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
     kubernetes = {
-        "cluster-name": boot.cluster.name,
-        "api-server": boot.cluster.endpoint,
-        "cluster-certificate": boot.cluster.certificate_authority,
+        "cluster-name": bootstrap.cluster.name,
+        "api-server": bootstrap.cluster.endpoint,
+        "cluster-certificate": bootstrap.cluster.certificate_authority,
         "cluster-dns-ip": kubelet.cluster_dns[0] if kubelet.cluster_dns else None,
         "max-pods": kubelet.max_pods,
         "image-gc-high-threshold-percent": kubelet.image_gc_high_threshold_percent,
@@ -54,13 +54,13 @@ def _settings(boot: Bootstrap) -> dict[str, Any]:
         "eviction-soft-grace-period": kubelet.eviction_soft_grace_period,
         "kube-reserved": {k: str(v) for k, v in kubelet.kube_reserved.items()},
         "system-reserved": {k: str(v) for k, v in kubelet.system_reserved.items()},
-        "node-labels": registrable(boot.labels),
+        "node-labels": registrable(bootstrap.labels),
         "node-taints": taints,
     }
     settings: dict[str, Any] = {
         "kubernetes": {name: value for name, value in kubernetes.items() if value is not None and value != {}}
     }
-    if boot.raid:
+    if bootstrap.raid:
         dirs = ["/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"]
         settings["bootstrap-commands"] = {
             "000-mount-instance-storage": {
@@ -75,17 +75,17 @@ def _settings(boot: Bootstrap) -> dict[str, Any]:
     return {"settings": settings}
 
 
-def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        under = merged.get(key)
-        both_tables = isinstance(value, dict) and isinstance(under, dict)
-        merged[key] = _merge(under, value) if both_tables and under is not None else value
+def _merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in overlay.items():
+        existing = merged.get(key)
+        both_tables = isinstance(value, dict) and isinstance(existing, dict)
+        merged[key] = _merge(existing, value) if both_tables and existing is not None else value
     return merged
 
 
 def _write(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    """A table as TOML: its plain values, then its sub-tables, each under its full name."""
+    """The lines of a table in TOML: its plain values, then its sub-tables, each with its full name."""
     plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
     if path and (plain or not table):
         yield f"[{'.'.join(_key(p) for p in path)}]"

@@ -1,6 +1,6 @@
-"""MIME multi-part user data: reading the user's parts and writing them together with ours.
+"""MIME multi-part user data: the user's parts are read, and written together with Tenon's.
 
-cloud-init and nodeadm run every part of an archive in order, which is what merging means for AL2 and AL2023.
+cloud-init and nodeadm process the parts of an archive in order, so this merges the user data of AL2 and AL2023.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _START = ("mime-version:", "content-type: multipart")
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its Content-Type header and its text."""
+    """A part: its Content-Type header and its text."""
 
     content_type: str
     text: str
 
 
 def is_mime(user_data: str) -> bool:
-    """Whether the text says of itself that it is a MIME message."""
+    """Whether the text begins as a MIME message."""
     return user_data.lstrip().lower().startswith(_START)
 
 
@@ -32,7 +32,7 @@ def parse(user_data: str) -> list[Part]:
     """The parts of the user's archive, in order.
 
     Raises:
-        UserDataError: it is no archive of readable parts.
+        UserDataError: it is not a valid archive.
     """
     message = email.message_from_string(user_data.lstrip(), policy=email.policy.default)
     if not message.is_multipart():

@@ -1,4 +1,4 @@
-"""User data of Windows: a call of EKS' bootstrap script in PowerShell, after the user's own.
+"""User data of Windows: PowerShell, the user's followed by a call of EKS' bootstrap script.
 
 Source: Start-EKSBootstrap.ps1 of the EKS optimized Windows AMIs.
 """
@@ -17,26 +17,26 @@ _POWERSHELL = re.compile(r"^<powershell>(.*)</powershell>$", re.DOTALL | re.IGNO
 _TAG = "<"
 
 
-def render(boot: Bootstrap) -> str:
+def render(bootstrap: Bootstrap) -> str:
     """The user data.
 
     Raises:
-        UserDataError: the user's opens a tag that is not a closed <powershell>.
+        UserDataError: the user's data has a tag that is not a closed <powershell>.
     """
-    cluster = boot.cluster
+    cluster = bootstrap.cluster
     arguments = [
         f"-EKSClusterName {_quoted(cluster.name)}",
         f"-APIServerEndpoint {_quoted(cluster.endpoint)}",
         f"-Base64ClusterCA {_quoted(cluster.certificate_authority)}",
-        f"-KubeletExtraArgs {_quoted(' '.join([*registration_flags(boot), *kubelet_flags(boot)]))}",
+        f"-KubeletExtraArgs {_quoted(' '.join([*registration_flags(bootstrap), *kubelet_flags(bootstrap)]))}",
     ]
-    if boot.settings.cluster_dns:
-        arguments.append(f"-DNSClusterIP {_quoted(boot.settings.cluster_dns[0])}")
-    users = _users(boot.user_data)
+    if bootstrap.settings.cluster_dns:
+        arguments.append(f"-DNSClusterIP {_quoted(bootstrap.settings.cluster_dns[0])}")
+    user_script = _user_script(bootstrap.user_data)
     return "\n".join(
         [
             "<powershell>",
-            *([users] if users else []),
+            *([user_script] if user_script else []),
             '[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\\Amazon\\EKS\\Start-EKSBootstrap.ps1"',
             f"& $EKSBootstrapScriptFile {' '.join(arguments)}",
             "</powershell>",
@@ -45,7 +45,7 @@ def render(boot: Bootstrap) -> str:
     )
 
 
-def _users(user_data: str) -> str:
+def _user_script(user_data: str) -> str:
     text = user_data.strip()
     if not text.startswith(_TAG):
         return text
