@@ -1,7 +1,7 @@
-"""From bytes or plain JSON values to structs, with errors that people can act on.
+"""Decodes objects: JSON to structs, validated and, for legacy kinds, converted. Errors are in the user's terms.
 
-One object is decoded at a time, so that a bad one never stops the others; what is wrong is said with the field's path,
-its value and what is allowed. ``null`` counts as absent, as everywhere in Kubernetes.
+Each object is decoded on its own, so that an invalid one doesn't stop the others. A problem names the field's path, its
+value and what is allowed. ``null`` counts as absent, as everywhere in Kubernetes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Raw = bytes | str | dict[str, Any]
-"""An object as it comes: JSON text, or what JSON or YAML text was parsed to."""
+"""An object as JSON text, or as the values that JSON or YAML text was parsed to."""
 
-_FOUND = re.compile(r"(?s)(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?")
+_MESSAGE = re.compile(r"(?s)(?P<error>.*?)(?: - at `(?P<path>[^`]*)`)?")
 _MISMATCH = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
-_WORDS = {
+_TYPE_NAMES = {
     "str": "a text",
     "int": "a whole number",
     "float": "a number",
@@ -43,11 +43,11 @@ _WORDS = {
     "null": "nothing",
     "datetime": "a time such as 2026-01-31T12:00:00Z",
 }
-_LONGEST = 80
+_MAX_SHOWN_LENGTH = 80
 
 
 class DecodeError(ValueError):
-    """An object that can't be read; ``problem`` is one sentence with the path, the value and what is allowed."""
+    """The object can't be decoded; ``problem`` is one sentence with the path, the value and what is allowed."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -56,7 +56,7 @@ class DecodeError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Generic[T]):
-    """What became of one object: the valid struct, or why there is none. ``ref`` names it as the user wrote it."""
+    """The result for one object: a valid struct, or its problems. ``ref`` names it as the user wrote it."""
 
     ref: ObjectRef
     value: T | None
@@ -64,15 +64,15 @@ class Outcome(Generic[T]):
 
 
 def decode(raw: Raw, kind: type[T]) -> T:
-    """The struct of one object; fields that it doesn't have are passed over.
+    """The struct of one object; unknown fields are ignored.
 
     Raises:
-        DecodeError: the text is no JSON, or a field has the wrong type or is missing.
+        DecodeError: the text is not JSON, or a field has the wrong type or is missing.
     """
     try:
         return msgspec.convert(raw, kind) if isinstance(raw, dict) else msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        # The way back for the few: nulls count as absent, and the error needs the value at its path.
+        # The slow path of the few: nulls count as absent, and the error needs the value at its path.
         value = _without_nulls(parse(raw))
     try:
         return msgspec.convert(value, kind)
@@ -84,7 +84,7 @@ def parse(raw: Raw) -> Any:  # noqa: ANN401 (any JSON)
     """The plain JSON values of a text.
 
     Raises:
-        DecodeError: the text is no JSON.
+        DecodeError: the text is not JSON.
     """
     if isinstance(raw, dict):
         return raw
@@ -104,49 +104,55 @@ def _without_nulls(value: Any) -> Any:  # noqa: ANN401 (any JSON)
 
 def _problem(message: str, value: Any) -> str:  # noqa: ANN401 (any JSON)
     """Msgspec's message in the user's terms."""
-    found = _FOUND.fullmatch(message)
-    what, path = (found["what"], found["path"] or "$") if found else (message, "$")
-    mismatch = _MISMATCH.fullmatch(what)
-    got = mismatch["got"] if mismatch else ""
-    steps = [(name or int(index or -1)) if not wild else None for name, index, wild in _STEP.findall(path)]
-    place, culprit = next(
-        ((p, v) for p, v in _walk(value, steps, "") if not got or _type_name(v) == got), (path.removeprefix("$."), None)
-    )
-    missing = _MISSING.fullmatch(what)
-    if missing:
-        return f"{_joined(place, missing['field'])}: is missing"
+    match = _MESSAGE.fullmatch(message)
+    error, path = (match["error"], match["path"] or "$") if match else (message, "$")
+    mismatch = _MISMATCH.fullmatch(error)
+    location, culprit = _locate(value, path, mismatch["got"] if mismatch else "")
+    if missing := _MISSING.fullmatch(error):
+        return f"{_joined(location, missing['field'])}: is missing"
     if mismatch:
-        expected = [word for word in mismatch["expected"].split(" | ") if word != "null"]
-        if "float" in expected:
-            expected = [word for word in expected if word != "int"]
-        allowed = " or ".join(_WORDS.get(word, word) for word in expected)
-        hint = "; put it in quotes" if mismatch["expected"] == "str" and isinstance(culprit, int | float) else ""
-        return f"{place or 'the object'}: {_shown(culprit)} is not {allowed}{hint}"
-    if "datetime" in what:
-        return f"{place}: {_shown(culprit)} is not {_WORDS['datetime']}"
-    return f"{place or 'the object'}: {_shown(culprit)} is not allowed ({what})"
+        return f"{location or 'the object'}: {_shown(culprit)} is not {_allowed(mismatch['expected'], culprit)}"
+    if "datetime" in error:
+        return f"{location}: {_shown(culprit)} is not {_TYPE_NAMES['datetime']}"
+    return f"{location or 'the object'}: {_shown(culprit)} is not allowed ({error})"
 
 
-def _walk(value: Any, steps: list[str | int | None], place: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (any JSON)
-    """The values that a path stands for, each with its own path; a ``[...]`` step stands for every key."""
+def _locate(value: Any, path: str, type_name: str) -> tuple[str, Any]:  # noqa: ANN401 (any JSON)
+    """The path and value that msgspec's path stands for; with a type name, the first value of that type."""
+    steps = [(name or int(index or -1)) if not wild else None for name, index, wild in _STEP.findall(path)]
+    candidates = ((p, v) for p, v in _walk(value, steps, "") if not type_name or _type_name(v) == type_name)
+    return next(candidates, (path.removeprefix("$."), None))
+
+
+def _allowed(expected: str, culprit: Any) -> str:  # noqa: ANN401 (any JSON)
+    """The expected types in words."""
+    types = [name for name in expected.split(" | ") if name != "null"]
+    if "float" in types:
+        types = [name for name in types if name != "int"]
+    hint = "; put it in quotes" if expected == "str" and isinstance(culprit, int | float) else ""
+    return " or ".join(_TYPE_NAMES.get(name, name) for name in types) + hint
+
+
+def _walk(value: Any, steps: list[str | int | None], location: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (any JSON)
+    """The values that a path stands for, each with its path; a ``[...]`` step stands for every key."""
     if not steps:
-        yield place, value
+        yield location, value
         return
     step, rest = steps[0], steps[1:]
     if step is None and isinstance(value, dict):
         for key, inner in value.items():
-            yield from _walk(inner, rest, _joined(place, key))
+            yield from _walk(inner, rest, _joined(location, key))
     elif step is None and isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _walk(inner, rest, f"{place}[{index}]")
+            yield from _walk(inner, rest, f"{location}[{index}]")
     elif isinstance(step, str) and isinstance(value, dict) and step in value:
-        yield from _walk(value[step], rest, _joined(place, step))
+        yield from _walk(value[step], rest, _joined(location, step))
     elif isinstance(step, int) and isinstance(value, list) and step < len(value):
-        yield from _walk(value[step], rest, f"{place}[{step}]")
+        yield from _walk(value[step], rest, f"{location}[{step}]")
 
 
-def _joined(place: str, key: object) -> str:
-    return f"{place}.{key}" if place else str(key)
+def _joined(location: str, key: object) -> str:
+    return f"{location}.{key}" if location else str(key)
 
 
 def _type_name(value: Any) -> str:  # noqa: ANN401 (any JSON)
@@ -155,11 +161,11 @@ def _type_name(value: Any) -> str:  # noqa: ANN401 (any JSON)
 
 def _shown(value: Any) -> str:  # noqa: ANN401 (any JSON)
     text = msgspec.json.encode(value, enc_hook=str).decode()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}…"
 
 
 def node_pool(raw: Raw) -> Outcome[NodePool]:
-    """The pool of a NodePool or a Provisioner, valid and converted, or what is wrong with it."""
+    """The NodePool of a NodePool or a Provisioner, or its problems."""
     return _outcome(
         raw,
         {
@@ -172,7 +178,7 @@ def node_pool(raw: Raw) -> Outcome[NodePool]:
 
 
 def node_class(raw: Raw) -> Outcome[EC2NodeClass]:
-    """The node class of an EC2NodeClass or an AWSNodeTemplate, valid and converted, or what is wrong with it."""
+    """The EC2NodeClass of an EC2NodeClass or an AWSNodeTemplate, or its problems."""
     return _outcome(
         raw,
         {
@@ -185,7 +191,7 @@ def node_class(raw: Raw) -> Outcome[EC2NodeClass]:
 
 
 def node_claim(raw: Raw) -> Outcome[NodeClaim]:
-    """The claim, or what is wrong with it."""
+    """The NodeClaim, or its problems."""
     return _outcome(raw, {(nodeclaim.API_VERSION, nodeclaim.KIND): _reader(NodeClaim, validate_node_claim, _same)})
 
 
@@ -217,23 +223,23 @@ def _outcome(raw: Raw, readers: Mapping[tuple[str, str], Callable[[Raw], Reading
     reader = readers.get((ref.api_version, ref.kind))
     if reader is None:
         allowed = " or ".join(f"{api_version} {kind}" for api_version, kind in readers)
-        problem = f'apiVersion, kind: "{ref.api_version} {ref.kind}" can\'t be read here; allowed is {allowed}'
+        problem = f'apiVersion, kind: "{ref.api_version} {ref.kind}" is not supported here; allowed is {allowed}'
         return Outcome(ref=ref, value=None, problems=(problem,))
     try:
-        made, problems = reader(value)
+        result, problems = reader(value)
     except DecodeError as error:
         return Outcome(ref=ref, value=None, problems=(error.problem,))
-    return Outcome(ref=ref, value=made, problems=problems)
+    return Outcome(ref=ref, value=result, problems=problems)
 
 
 def ref_of(value: Any) -> ObjectRef:  # noqa: ANN401 (any JSON)
-    """The reference to an object of which nothing is known but that it is JSON; what isn't a text is empty."""
+    """The reference to an object that is only known to be JSON; fields that aren't strings are empty."""
     top = value if isinstance(value, dict) else {}
     metadata = top.get("metadata")
 
     def text(of: Any, key: str) -> str:  # noqa: ANN401 (any JSON)
-        found = of.get(key) if isinstance(of, dict) else None
-        return found if isinstance(found, str) else ""
+        field = of.get(key) if isinstance(of, dict) else None
+        return field if isinstance(field, str) else ""
 
     return ObjectRef(
         api_version=text(top, "apiVersion"),

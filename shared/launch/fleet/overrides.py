@@ -67,20 +67,11 @@ def plan_fleet(
     The first capacity type with an available offering is used, of those tried after ``after``. Spot offerings that
     cost more than the cheapest on-demand offering are left out. None if no available offering meets the requirements.
     """
-    overrides = [
-        Override(instance_type=t, offering=o, subnet=subnets[o.zone], ami=ami)
-        for t in instance_types
-        if (ami := ami_for(t.labels, amis)) is not None
-        for o in t.offerings
-        if o.available and o.zone in subnets and meets(offering_labels(t, o), requirements)
-    ]
+    overrides = _compatible(instance_types, requirements, amis, subnets)
     if all(r.min_values is None for r in requirements):
         overrides = _without_exotic(overrides)
     by_capacity_type = {c: [p for p in overrides if p.offering.capacity_type == c] for c in LAUNCH_ORDER}
-    if on_demand := by_capacity_type[labels.ON_DEMAND]:
-        cheapest = min(p.offering.price for p in on_demand)
-        spot = by_capacity_type[labels.SPOT]
-        by_capacity_type[labels.SPOT] = [p for p in spot if p.offering.price <= cheapest]
+    by_capacity_type[labels.SPOT] = _not_dearer(by_capacity_type[labels.SPOT], by_capacity_type[labels.ON_DEMAND])
     for capacity_type in launch_order(after=after):
         if by_capacity_type[capacity_type]:
             return FleetPlan(capacity_type=capacity_type, overrides=_cheapest(by_capacity_type[capacity_type]))
@@ -100,6 +91,28 @@ def offering_labels(instance_type: InstanceType, offering: Offering) -> dict[str
 def is_exotic(instance_type: InstanceType) -> bool:
     """Whether the type is bare metal or has accelerators."""
     return "metal" in instance_type.name or any(instance_type.capacity.get(r) for r in _EXOTIC_RESOURCES)
+
+
+def _compatible(
+    instance_types: Sequence[InstanceType],
+    requirements: Sequence[NodeSelectorRequirement],
+    amis: Sequence[ResolvedAMI],
+    subnets: Mapping[str, Subnet],
+) -> list[Override]:
+    """The available offerings that meet the requirements and have an AMI and a subnet."""
+    return [
+        Override(instance_type=t, offering=o, subnet=subnets[o.zone], ami=ami)
+        for t in instance_types
+        if (ami := ami_for(t.labels, amis)) is not None
+        for o in t.offerings
+        if o.available and o.zone in subnets and meets(offering_labels(t, o), requirements)
+    ]
+
+
+def _not_dearer(spot: list[Override], on_demand: list[Override]) -> list[Override]:
+    """The spot overrides that cost no more than the cheapest on-demand override."""
+    cheapest = min((p.offering.price for p in on_demand), default=float("inf"))
+    return [p for p in spot if p.offering.price <= cheapest]
 
 
 def _without_exotic(overrides: list[Override]) -> list[Override]:
