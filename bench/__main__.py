@@ -1,7 +1,7 @@
-"""``make bench``: measures what README and docs state, and writes bench/RESULTS.md.
+"""``make bench``: measures the figures of README and docs, and writes bench/RESULTS.md.
 
-Each module here has ``run() -> list[dict]`` with rows of what was asked, what was measured and how. Figures are of the
-machine they were made on; what counts are their ratios within one run.
+Each module has ``run() -> list[dict]`` with rows of measurement, target, result and method. Results depend on the
+machine; compare ratios within one run.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ MODULES = (
     "cost_model",
 )
 RESULTS = Path(__file__).parent / "RESULTS.md"
-_PARTS = re.MULTILINE | re.DOTALL
-_HEAD = """# Results
+_REGEX_FLAGS = re.MULTILINE | re.DOTALL
+_HEADER = """# Results
 
-Written by `make bench`; each part says its own command, day and machine. What counts are ratios within one run.
+Written by `make bench`. Each part has its command, date and machine. Compare ratios within one run.
 
 """
-_COLUMNS = ("figure", "asked", "measured", "how")
+_COLUMNS = ("measurement", "target", "result", "method")
 
 
 def machine() -> str:
-    """What the figures were made on, without naming anybody's host."""
+    """The machine of the measurements, without its host name."""
     return (
         f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
         f"{platform.system()} {platform.release().partition('-')[0]}"
@@ -46,36 +46,38 @@ def machine() -> str:
 
 
 def table(rows: list[dict[str, str]]) -> str:
-    """Rows as a Markdown table."""
+    """The rows as a Markdown table."""
     lines = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
     lines += ["| " + " | ".join(row.get(c, "").replace("|", "\\|") for c in _COLUMNS) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def main(names: list[str]) -> int:
-    """Run the named modules, or all, and write what each measured."""
+    """Run the named modules, or all, and write their results."""
     unknown = [n for n in names if n not in MODULES]
     if unknown:
-        print(f"no benchmark named {', '.join(unknown)}; there are {', '.join(MODULES)}", file=sys.stderr)
+        print(f"no benchmark named {', '.join(unknown)}; available: {', '.join(MODULES)}", file=sys.stderr)
         return 2
     for name in names or MODULES:
         print(f"\n{name} …", flush=True)
         began = time.monotonic()
         rows = importlib.import_module(f"bench.{name}").run()
-        part = f"{table(rows)}\n\n`make bench ARGS={name}`, {time.monotonic() - began:.0f} s, "
-        part += f"{time.strftime('%Y-%m-%d')}, {machine()}.\n"
-        print(part, flush=True)
-        keep(name, part)
+        section = f"{table(rows)}\n\n`make bench ARGS={name}`, {time.monotonic() - began:.0f} s, "
+        section += f"{time.strftime('%Y-%m-%d')}, {machine()}.\n"
+        print(section, flush=True)
+        save(name, section)
     print(f"written to {RESULTS}")
     return 0
 
 
-def keep(name: str, part: str) -> None:
-    """Put a module's part into the results, in place of the one that is there."""
-    kept = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", RESULTS.read_text() if RESULTS.exists() else "", _PARTS))
-    kept[name] = f"{part}\n"
-    body = "".join(f"## {known}\n\n{kept[known]}" for known in MODULES if known in kept)
-    RESULTS.write_text(f"{_HEAD}{body}".rstrip() + "\n")
+def save(name: str, section: str) -> None:
+    """Replace a module's part of the results."""
+    sections = dict(
+        re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", RESULTS.read_text() if RESULTS.exists() else "", _REGEX_FLAGS)
+    )
+    sections[name] = f"{section}\n"
+    body = "".join(f"## {module}\n\n{sections[module]}" for module in MODULES if module in sections)
+    RESULTS.write_text(f"{_HEADER}{body}".rstrip() + "\n")
 
 
 if __name__ == "__main__":

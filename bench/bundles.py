@@ -1,8 +1,8 @@
-"""What each function brings, and how long its import takes in a process that starts cold.
+"""The size of each function's bundle, and its import time in a new process.
 
-Sizes are those of what is uploaded. Imports are measured in the same bundle made for this machine, by Lambda's version
-of Python in a fresh process each, as processor time, so that what else runs here counts little; the interpreter's own
-start is not counted. boto3 lies beside the bundle, as in Lambda's runtime.
+Sizes are those of the uploaded code. Imports are measured with the same bundle built for this machine, with Lambda's
+Python version, in a new process each, as processor time, so that other load matters little. The interpreter's start is
+not counted. boto3 is in another folder, as in Lambda's runtime.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ print(time.process_time() - before)
 
 
 class NoPythonError(RuntimeError):
-    """Lambda's version of Python is not on this machine."""
+    """Lambda's Python version is not installed on this machine."""
 
 
 def run() -> list[dict[str, str]]:
-    """A row a function for its size, and one for its import.
+    """For each function a row with its size, and one with its import time.
 
     Raises:
-        NoPythonError: there is nothing to import with.
+        NoPythonError: Lambda's Python version is not installed.
     """
     compiler = bytecode.compiler()
     if not compiler.executable:
-        raise NoPythonError(f"importing is measured by Python {bytecode.VERSION}: put python{bytecode.VERSION} on PATH")
+        raise NoPythonError(
+            f"imports are measured with Python {bytecode.VERSION}: put python{bytecode.VERSION} on PATH"
+        )
     deployed = bundling.bundles(CHECKOUT, mode="full")
-    here = bundling.bundles(CHECKOUT, mode="full", machine=platform.machine())
+    local = bundling.bundles(CHECKOUT, mode="full", machine=platform.machine())
     runtime = bundling.runtime(CHECKOUT, machine=platform.machine())
     rows = []
     for function in function_sizes.FUNCTIONS:
@@ -49,20 +51,20 @@ def run() -> list[dict[str, str]]:
         mebibytes = sum(path.stat().st_size for path in files) / _MIB
         rows.append(
             {
-                "figure": f"{function}, unpacked",
-                "asked": f"at most {bundling.LIMIT_MIB} MiB",
-                "measured": f"{mebibytes:.1f} MiB",
-                "how": f"{len(files)} files for arm64, bytecode among them",
+                "measurement": f"{function}, unpacked",
+                "target": f"at most {bundling.LIMIT_MIB} MiB",
+                "result": f"{mebibytes:.1f} MiB",
+                "method": f"{len(files)} files for arm64, with bytecode",
             }
         )
     for function in function_sizes.FUNCTIONS:
-        seconds = [_import(compiler.executable, function, [here[function], runtime]) for _ in range(RUNS)]
+        seconds = [_import(compiler.executable, function, [local[function], runtime]) for _ in range(RUNS)]
         rows.append(
             {
-                "figure": f"{function}, cold import",
-                "asked": "at most 400 ms",
-                "measured": f"{statistics.median(seconds) * 1000:.0f} ms (from {min(seconds) * 1000:.0f})",
-                "how": f"processor time, median (and least) of {RUNS} fresh processes, Python {compiler.version}",
+                "measurement": f"{function}, cold import",
+                "target": "at most 400 ms",
+                "result": f"{statistics.median(seconds) * 1000:.0f} ms (from {min(seconds) * 1000:.0f})",
+                "method": f"processor time, median (and minimum) of {RUNS} new processes, Python {compiler.version}",
             }
         )
     return rows
@@ -71,5 +73,5 @@ def run() -> list[dict[str, str]]:
 def _import(python: str, function: str, folders: list[Path]) -> float:
     program = _IMPORT.format(paths=[str(folder) for folder in folders], function=function)
     environ = {**os.environ, **function_sizes.RUNTIME}
-    done = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True, env=environ)
-    return float(done.stdout)
+    process = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True, env=environ)
+    return float(process.stdout)

@@ -1,9 +1,9 @@
-"""What a snapshot costs: time and memory of listing, of catching up, and of a warm provisioner up to CreateFleet.
+"""Time and memory of a snapshot: listing, catching up by watches, and a warm provisioner up to CreateFleet.
 
-The API server is a canned one in a process of its own, so that what is measured is ours alone: processor time of the
-reading process for lists, wall time for catching up (silence included), peak resident memory over that of a process
-that has imported everything. Each figure is the median of several processes; beside a list's stands what fetching and
-decoding the same bytes costs with nothing around it, in the same process, so that a busy machine shows.
+The API server is a stub in its own process, so that only the reader is measured: processor time of lists, wall time of
+catching up (with its wait for silence), and peak resident memory above that of a process that has imported everything.
+Each value is the median of several processes. Next to a list's time is that of only fetching and decoding the same
+bytes in the same process, which shows other load on the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import urllib3
 
-from bench.stub_api_server import CHANGED, PAGE, PENDING, canned
+from bench.stub_api_server import CHANGED, PAGE, PENDING, stub_api_server
 from shared.api.kubernetes import Pod
 from shared.cluster.connect import to_server
 from shared.cluster.listing import Page
@@ -40,36 +40,39 @@ _MIB = 1 << 20
 
 
 def measure(nodes: int, pods: int) -> Figures:
-    """Processor seconds and MiB of a first snapshot, wall seconds of catching up, processor seconds of the bare work.
+    """Processor seconds and MiB of a first snapshot, wall seconds of catching up, processor seconds of the baseline.
 
-    ``seconds`` is the whole snapshot, ``bare_seconds`` only the pods' pages, fetched and decoded.
+    ``seconds`` is the whole snapshot, ``baseline_seconds`` only fetching and decoding the pages of pods.
     """
     figures: Figures = {}
-    with canned(nodes, pods) as (url, authority), contextlib.closing(to_server(url, authority, lambda: "t")) as client:
-        client.get("/api/v1/namespaces")  # connected, and everything imported
+    with (
+        stub_api_server(nodes, pods) as (url, authority),
+        contextlib.closing(to_server(url, authority, lambda: "t")) as client,
+    ):
+        client.get("/api/v1/namespaces")  # connects, and imports everything
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         reader = SnapshotReader(client)
         started = time.process_time()
-        kept = reader.read(datetime.now(UTC))
+        snapshot = reader.read(datetime.now(UTC))
         figures["seconds"] = time.process_time() - started
         figures["mib"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before) / _MIB
-        assert len(kept.pods) == pods + PENDING
-        caught = []
+        assert len(snapshot.pods) == pods + PENDING
+        catch_ups = []
         for _ in range(CATCHES):
             wall, own = time.perf_counter(), time.process_time()
             reader.pods.read()
-            caught.append((time.perf_counter() - wall, time.process_time() - own))
-        figures["catch_up_seconds"], figures["catch_up_own_seconds"] = min(caught)
+            catch_ups.append((time.perf_counter() - wall, time.process_time() - own))
+        figures["catch_up_seconds"], figures["catch_up_own_seconds"] = min(catch_ups)
         figures["lists"] = reader.pods.lists
-        figures["bare_seconds"] = _bare(url, authority, pods)
+        figures["baseline_seconds"] = _baseline(url, authority, pods)
     return figures
 
 
-def _bare(url: str, authority: str, pods: int) -> float:
-    """Processor seconds of fetching and decoding the pods with urllib3 and msgspec alone, nothing kept or checked."""
+def _baseline(url: str, authority: str, pods: int) -> float:
+    """Processor seconds of fetching and decoding the pods with urllib3 and msgspec only."""
     context = ssl.create_default_context(cadata=authority)
     decoder = msgspec.json.Decoder(Page[Pod])
-    with urllib3.PoolManager(ssl_context=context) as pool, _uncollected():
+    with urllib3.PoolManager(ssl_context=context) as pool, _without_garbage_collector():
         pool.request("GET", f"{url}/api/v1/namespaces")
         started = time.process_time()
         for number in range(-(-pods // PAGE)):
@@ -79,7 +82,7 @@ def _bare(url: str, authority: str, pods: int) -> float:
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
+def _without_garbage_collector() -> Iterator[None]:
     gc.disable()
     try:
         yield
@@ -87,16 +90,16 @@ def _uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def _in_own_process(what: str, nodes: int, pods: int) -> list[Figures]:
-    """What this module measures in a process that nothing else has touched."""
-    command = [sys.executable, "-m", "bench.cluster_state", what, str(nodes), str(pods)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: list[Figures] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def _in_new_process(part: str, nodes: int, pods: int) -> list[Figures]:
+    """The results of this module in a new process."""
+    command = [sys.executable, "-m", "bench.cluster_state", part, str(nodes), str(pods)]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    results: list[Figures] = json.loads(process.stdout.splitlines()[-1])
+    return results
 
 
 def _median(figures: list[Figures]) -> Figures:
-    return {name: statistics.median(one[name] for one in figures) for name in figures[0]}
+    return {name: statistics.median(figures[name] for figures in figures) for name in figures[0]}
 
 
 def run() -> list[Row]:
@@ -104,27 +107,27 @@ def run() -> list[Row]:
     rows: list[Row] = []
 
     def row(figure: str, asked: str, measured: str, how: str) -> None:
-        rows.append({"figure": figure, "asked": asked, "measured": measured, "how": how})
+        rows.append({"measurement": figure, "target": asked, "result": measured, "method": how})
 
-    how = f"canned server in its own process over TLS, pods of 5 KB; processor time and peak RSS, median of {PROCESSES}"
+    how = f"stub server in its own process over TLS, pods of 5 KB; processor time and peak RSS, median of {PROCESSES}"
     for nodes, pods, asked in ((1_000, 20_000, "≤ 0.5 s, ≤ 250 MB"), (5_000, 100_000, "≤ 3 s, ≤ 1.2 GB")):
-        found = _median([one for _ in range(PROCESSES) for one in _in_own_process("snapshot", nodes, pods)])
+        median = _median([figures for _ in range(PROCESSES) for figures in _in_new_process("snapshot", nodes, pods)])
         row(
             f"First snapshot of {nodes:,} nodes / {pods:,} pods",
             asked,
-            f"{found['seconds']:.2f} s, {found['seconds'] / found['bare_seconds']:.1f} times the bare work on the "
-            f"pods, {found['mib']:.0f} MiB",
+            f"{median['seconds']:.2f} s, {median['seconds'] / median['baseline_seconds']:.1f} times the baseline for "
+            f"pods, {median['mib']:.0f} MiB",
             how,
         )
         row(
             f"Caught up on {CHANGED} changes ({pods:,} pods)",
             "≤ 100 ms" if nodes == 1_000 else "",
-            f"{found['catch_up_seconds'] * 1000:.0f} ms, of which {found['catch_up_own_seconds'] * 1000:.0f} ms of work"
-            + ("" if found["lists"] == 1 else " (listed again)"),
-            f"wall time of a warm reader: the pods without a node, the watch, and the 50 ms of silence that end it; "
-            f"best of {CATCHES}, because what else the machine does only adds to it",
+            f"{median['catch_up_seconds'] * 1000:.0f} ms, of which {median['catch_up_own_seconds'] * 1000:.0f} ms of "
+            "processor time" + ("" if median["lists"] == 1 else " (listed again)"),
+            f"wall time of a warm reader: pods without a node, the watch, and its final 50 ms of silence; "
+            f"best of {CATCHES}, because other load only adds to it",
         )
-    runs = _in_own_process("provision", 1_000, 20_000)
+    runs = _in_new_process("provision", 1_000, 20_000)
     warm = _median(runs)
     parts = ", ".join(
         f"{part} {warm[part] * 1000:.0f} ms"
@@ -135,7 +138,7 @@ def run() -> list[Row]:
         f"Warm, 1,000 nodes / 20,000 pods, {PENDING} pending: from the message to CreateFleet",
         "≤ 0.5 s",
         f"{warm['all']:.2f} s ({parts})",
-        f"processor time of the handler's thread, the local AWS's answers left out; median of {len(runs)}",
+        f"processor time of the handler's thread, without the local AWS's time; median of {len(runs)}",
     )
     return rows
 
@@ -145,9 +148,9 @@ if __name__ == "__main__":
         case ["snapshot", nodes, pods]:
             print(json.dumps([measure(int(nodes), int(pods))]))
         case ["provision", nodes, pods]:
-            from bench import warm_provisioning  # what it imports would count as a reader's memory
+            from bench import warm_provisioning  # imported here: its imports would count as the reader's memory
 
             print(json.dumps(warm_provisioning.measure(int(nodes), int(pods))))
         case _:
-            for one in run():
-                print(" | ".join(one.values()))
+            for figures in run():
+                print(" | ".join(figures.values()))

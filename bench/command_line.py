@@ -1,7 +1,7 @@
-"""What `tenon` costs at an operator's desk: a plan and an explanation for a dump of 1,000 nodes and 20,000 pods.
+"""The time of `tenon` commands for a cluster of 1,000 nodes and 20,000 pods, read from kubectl's JSON output.
 
-Each is another process, as a user starts it, reading what `kubectl get … -o json` writes; imports count, and so does
-the time that is given to the search for savings.
+Each command runs in its own process, as a user starts it. Imports and the time limit of the consolidation search are
+included.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bench.consolidation import pod, wasteful
+from bench.consolidation import pod, underutilized
 from shared.api import labels as names
 from shared.api.meta import to_json
 
@@ -33,16 +33,16 @@ _CLASS = {"group": names.AWS_GROUP, "kind": "EC2NodeClass", "name": "default"}
 _TENON = [sys.executable, "-c", "from cli.main import run; run()"]
 
 
-def dumped(cluster: Cluster, *, pod_bytes: int = 0) -> dict[str, Any]:
-    """As `kubectl get … -o json` gives it; pods are filled up to so many bytes."""
+def kubectl_output(cluster: Cluster, *, pod_bytes: int = 0) -> dict[str, Any]:
+    """The output of `kubectl get … -o json`; pods are padded to so many bytes."""
     items: list[dict[str, Any]] = []
     for kind, api_version, objects in (
         ("Node", "v1", cluster.snapshot.nodes),
         ("NodeClaim", "karpenter.sh/v1", cluster.snapshot.node_claims),
         ("Pod", "v1", cluster.snapshot.pods),
     ):
-        for one in objects:
-            item = {"apiVersion": api_version, "kind": kind, **to_json(one)}
+        for obj in objects:
+            item = {"apiVersion": api_version, "kind": kind, **to_json(obj)}
             if kind == "Pod":
                 filler = "x" * max(0, pod_bytes - len(json.dumps(item)) - 70)
                 item["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": {"f:status": filler}}]
@@ -55,8 +55,8 @@ def dumped(cluster: Cluster, *, pod_bytes: int = 0) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
-def listed(cluster: Cluster) -> dict[str, Any]:
-    """The instance types that the cluster can buy, as a document has them."""
+def instance_types_document(cluster: Cluster) -> dict[str, Any]:
+    """The instance types of the cluster, as a document of `tenon simulate`."""
     return {
         "instanceTypes": [
             {
@@ -73,12 +73,12 @@ def listed(cluster: Cluster) -> dict[str, Any]:
 
 
 def large() -> Cluster:
-    """The cluster that is asked about; a hundred of its pods wait."""
-    cluster = wasteful(NODES, PODS, seed=1)
-    rng = random.Random(1)  # noqa: S311 (which pods wait)
-    waiting = set(rng.sample(range(len(cluster.snapshot.pods)), PENDING))
+    """The measured cluster; a hundred of its pods are pending."""
+    cluster = underutilized(NODES, PODS, seed=1)
+    rng = random.Random(1)  # noqa: S311 (which pods are pending)
+    pending = set(rng.sample(range(len(cluster.snapshot.pods)), PENDING))
     pods = tuple(
-        msgspec.structs.replace(pod(p.metadata.name, (1000, 2048)), metadata=p.metadata) if i in waiting else p
+        msgspec.structs.replace(pod(p.metadata.name, (1000, 2048)), metadata=p.metadata) if i in pending else p
         for i, p in enumerate(cluster.snapshot.pods)
     )
     return replace(cluster, snapshot=replace(cluster.snapshot, pods=pods))
@@ -89,22 +89,22 @@ def run() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         cluster = large()
         dump, types = Path(folder) / "cluster.json", Path(folder) / "types.json"
-        dump.write_text(json.dumps(dumped(cluster, pod_bytes=POD_BYTES)))
-        types.write_text(json.dumps(listed(cluster)))
+        dump.write_text(json.dumps(kubectl_output(cluster, pod_bytes=POD_BYTES)))
+        types.write_text(json.dumps(instance_types_document(cluster)))
         size = dump.stat().st_size / 1e6
         files = ["-f", str(dump), "-f", str(types)]
-        waiting = next(p.metadata.name for p in cluster.snapshot.pods if not p.spec.node_name)
+        pending = next(p.metadata.name for p in cluster.snapshot.pods if not p.spec.node_name)
         node = cluster.snapshot.nodes[0].metadata.name
-        asked = (
+        commands = (
             ("tenon plan", "under 5 s", ["plan", *files]),
-            ("tenon explain pod", "none", ["explain", "pod", waiting, *files]),
+            ("tenon explain pod", "none", ["explain", "pod", pending, *files]),
             ("tenon explain node", "none", ["explain", "node", node, *files]),
             ("tenon nodes --once", "none", ["nodes", "--once", *files]),
         )
-        return [_row(name, limit, arguments, size) for name, limit, arguments in asked]
+        return [_row(name, limit, arguments, size) for name, limit, arguments in commands]
 
 
-def _row(name: str, asked: str, arguments: list[str], megabytes: float) -> Row:
+def _row(name: str, target: str, arguments: list[str], megabytes: float) -> Row:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall = time.perf_counter()
     subprocess.run([*_TENON, *arguments], check=True, capture_output=True)
@@ -112,8 +112,8 @@ def _row(name: str, asked: str, arguments: list[str], megabytes: float) -> Row:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
-        "figure": f"{name}, {NODES:,} nodes / {PODS:,} pods, {PENDING} pending",
-        "asked": asked,
-        "measured": f"{spent:.1f} s of processor time ({wall:.1f} s by the clock)",
-        "how": f"another process, a dump of {megabytes:.0f} MB; imports and the 2 s search for savings included",
+        "measurement": f"{name}, {NODES:,} nodes / {PODS:,} pods, {PENDING} pending",
+        "target": target,
+        "result": f"{spent:.1f} s of processor time ({wall:.1f} s wall time)",
+        "method": f"own process, a file of {megabytes:.0f} MB; includes imports and the 2 s consolidation search",
     }

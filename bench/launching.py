@@ -1,4 +1,4 @@
-"""Launching: how soon the catalog is there, how soon the types of a class, and how few calls many pods take."""
+"""Launches: times of the catalog and of instance types, and how few CreateFleet calls many pods need."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from shared.instance_types.catalog import InstanceTypeCatalog
 
-_TIMES = 15
+_RUNS = 15
 _PODS = 1000
-_REFUSED = 200
-_ALONE = Options(elapsed=time.process_time)
-"""Work takes processor time in these worlds: what else runs on the machine is not measured."""
+_THROTTLED = 200
+_OPTIONS = Options(elapsed=time.process_time)
+"""In these local clusters work takes processor time, so that other load on the machine is not measured."""
 _MANIFEST = Path(__file__).resolve().parent.parent / "cli" / "demo" / "manifests" / "spot-default.yaml"
 _MEMORY_MIB = (256, 512, 1024, 1536, 2048)
 
 
 def run() -> list[dict[str, str]]:
-    """Rows of what was asked, measured and how."""
+    """The rows of this part."""
     with World() as world:
         raw = _catalog(world)
     stored = catalog.encode(raw)
@@ -48,23 +48,23 @@ def run() -> list[dict[str, str]]:
     load = "read and decoded from disk, without S3's own time; processor time"
     rows = [
         _row("catalog, cold start", "under 400 ms", f"{read[0]:.0f} ms (first), {len(stored) // 1024} KiB", load),
-        _row("catalog, again", "under 100 ms", f"{statistics.median(read):.0f} ms", f"{load}; median of {_TIMES}"),
+        _row("catalog, warm", "under 100 ms", f"{statistics.median(read):.0f} ms", f"{load}; median of {_RUNS}"),
         _row(
-            "types of one class",
+            "instance types of one node class",
             "",
             f"{statistics.median(build):.0f} ms for {len(built)} types",
-            f"labels, allocatable and offerings in 3 zones; median of {_TIMES}",
+            f"labels, allocatable and offerings in 3 zones; median of {_RUNS}",
         ),
     ]
-    for deployments, asked in ((1, "at most 3"), (20, "at most 10")):
+    for deployments, target in ((1, "at most 3"), (20, "at most 10")):
         calls, planned, nodes, seconds = _launches(deployments)
         rows.append(
             _row(
                 f"CreateFleet calls, {_PODS} pods of {deployments} Deployment{'s' if deployments > 1 else ''}",
-                asked,
+                target,
                 str(calls),
-                f"local world, {nodes} nodes ({planned} planned at first), all pods running after {seconds:.0f} s of "
-                "cluster time",
+                f"local world, {nodes} nodes ({planned} in the first decision), all pods running after {seconds:.0f} s "
+                "of cluster time",
             )
         )
     return [*rows, _throttled()]
@@ -72,16 +72,16 @@ def run() -> list[dict[str, str]]:
 
 def _catalog(world: World) -> InstanceTypeCatalog:
     now = datetime.now(UTC)
-    kept = catalog_cache.load(region=world.region, seed=world.seed, now=now)
-    if kept is None:
-        raise RuntimeError("the local world keeps no catalog")
-    return kept
+    cached = catalog_cache.load(region=world.region, seed=world.seed, now=now)
+    if cached is None:
+        raise RuntimeError("the local world has no catalog")
+    return cached
 
 
 def _launches(deployments: int) -> tuple[int, int, int, float]:
-    """CreateFleet calls, claims of the first plan, nodes, and seconds until all pods run."""
-    with World(options=_ALONE) as world:
-        _pend(world, deployments)
+    """CreateFleet calls, NodeClaims of the first decision, nodes, and seconds until all pods run."""
+    with World(options=_OPTIONS) as world:
+        _make_pending(world, deployments)
         start = world.clock.now()
         world.run_until(lambda: len(world.pods(phase="Running")) == _PODS, limit=timedelta(minutes=20))
         launched = min(h.at for h in world.timeline.of("claim launched"))
@@ -91,30 +91,30 @@ def _launches(deployments: int) -> tuple[int, int, int, float]:
 
 
 def _throttled() -> dict[str, str]:
-    """How close together calls are made while EC2 refuses them, and whether the pods run in the end."""
-    with World(options=_ALONE) as world:
-        world.faults.throttle("ec2", "CreateFleet", times=_REFUSED)
-        _pend(world, 20)
+    """The rate of CreateFleet calls while EC2 throttles them, and whether all pods run in the end."""
+    with World(options=_OPTIONS) as world:
+        world.faults.throttle("ec2", "CreateFleet", times=_THROTTLED)
+        _make_pending(world, 20)
         start = world.clock.now()
         world.run_until(lambda: len(world.pods(phase="Running")) == _PODS, limit=timedelta(hours=2))
         minutes = (world.clock.now() - start).total_seconds() / 60
-        made = _fleet_calls(world)
-    # Of all stretches between two calls, the one that comes nearest to what the bucket gives away in its time.
-    fullest = max(
-        (j - i + 1) / (BURST + REFILL * (made[j] - made[i]).total_seconds())
-        for i in range(len(made))
-        for j in range(i, len(made))
+        calls_at = _fleet_calls(world)
+    # Of all intervals between two calls, the one nearest to the token bucket's limit.
+    busiest = max(
+        (j - i + 1) / (BURST + REFILL * (calls_at[j] - calls_at[i]).total_seconds())
+        for i in range(len(calls_at))
+        for j in range(i, len(calls_at))
     )
     return _row(
-        f"CreateFleet calls, {_REFUSED} of them refused as too many",
+        f"CreateFleet calls, {_THROTTLED} of them throttled",
         f"at most {BURST:.0f} at once, {REFILL:.0f} a second",
-        f"{len(made)}; {fullest:.0%} of the budget in the fullest stretch",
+        f"{len(calls_at)}; {busiest:.0%} of the budget in the busiest interval",
         f"local world, {_PODS} pods of 20 Deployments, all running after {minutes:.0f} minutes of cluster time",
     )
 
 
-def _pend(world: World, deployments: int) -> None:
-    """Have all pods pending, and then a pool for them."""
+def _make_pending(world: World, deployments: int) -> None:
+    """Make all pods pending, and then apply a NodePool."""
     pool, node_class, _ = (d for d in yaml.safe_load_all(_MANIFEST.read_text().replace("CLUSTER", world.cluster)))
     pool["spec"]["requirements"] = [
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
@@ -136,14 +136,14 @@ def _workloads(deployments: int) -> Iterable[dict[str, Any]]:
 
 
 def _milliseconds(work: Callable[[], object]) -> list[float]:
-    """Processor time of each of several runs, the first one first."""
-    found = []
-    for _ in range(_TIMES):
+    """Processor time of several runs, in milliseconds, in their order."""
+    milliseconds = []
+    for _ in range(_RUNS):
         began = time.process_time()
         work()
-        found.append((time.process_time() - began) * 1000)
-    return found
+        milliseconds.append((time.process_time() - began) * 1000)
+    return milliseconds
 
 
-def _row(figure: str, asked: str, measured: str, how: str) -> dict[str, str]:
-    return {"figure": figure, "asked": asked, "measured": measured, "how": how}
+def _row(measurement: str, target: str, result: str, method: str) -> dict[str, str]:
+    return {"measurement": measurement, "target": target, "result": result, "method": method}

@@ -1,7 +1,7 @@
-"""AWS's list prices in us-east-1 that a month of Tenon is reckoned with, and where each is said. No free tiers.
+"""AWS's list prices in us-east-1 that the cost model uses, and their sources. Free tiers are not counted.
 
-Most of AWS's pricing pages fill their tables in the browser, so a copy of one has no figures. Beside AWS's own page
-each price names a public page on which the figure was found, or says that none was.
+Most of AWS's pricing pages fill their tables in the browser, so their text has no figures. Besides AWS's own page, each
+price names a public page with the figure, or none if no page has it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 REGION = "us-east-1"
-AS_OF = "as public pages gave them in 2025 and 2026"
+AS_OF = "from public pages of 2025 and 2026"
 
 
 @dataclass(frozen=True)
 class Price:
-    """USD for one unit, AWS's page about it, and the page on which the figure was seen ("" if on none)."""
+    """USD for one unit, AWS's page, and the page with the figure ("" if there is none)."""
 
     usd: float
     unit: str
@@ -35,11 +35,11 @@ _OF_TABLES = "airbyte.com/data-engineering-resources/dynamodb-pricing"
 _OF_LOGS = "c3x.dev/blog/cloudwatch-logs-cost-optimization"
 _OF_FARGATE = "vantage.sh/blog/fargate-pricing"
 
-# Lambda's own page has these in its worked examples, for us-east-1.
+# Lambda's own page has these in its examples for us-east-1.
 GB_SECOND = Price(0.0000133334, "GB-second, arm64", _LAMBDA, _LAMBDA)
 INVOCATION = Price(0.20e-6, "invocation", _LAMBDA, _LAMBDA)
-SNAPSHOT_GB_SECOND = Price(0.0000015046, "GB-second that SnapStart keeps a snapshot", _LAMBDA, _LAMBDA)
-SNAPSHOT_RESTORED_GB = Price(0.0001397998, "GB that SnapStart restores", _LAMBDA, _LAMBDA)
+SNAPSHOT_GB_SECOND = Price(0.0000015046, "GB-second of a cached SnapStart snapshot", _LAMBDA, _LAMBDA)
+SNAPSHOT_RESTORED_GB = Price(0.0001397998, "GB of a restored SnapStart snapshot", _LAMBDA, _LAMBDA)
 STANDARD_REQUEST = Price(0.40e-6, "request, standard queue", _SQS, _OF_QUEUES)
 FIFO_REQUEST = Price(0.50e-6, "request, FIFO queue", _SQS, _OF_QUEUES)
 EVENT = Price(1.00e-6, "event", "aws.amazon.com/eventbridge/pricing", "cloudburn.io/blog/amazon-eventbridge-pricing")
@@ -47,17 +47,15 @@ TABLE_WRITE = Price(0.625e-6, "write request unit", _DYNAMODB, _OF_TABLES)
 TABLE_READ = Price(0.125e-6, "read request unit", _DYNAMODB, _OF_TABLES)
 OBJECT_PUT = Price(0.005e-3, "PUT request", _S3)
 OBJECT_GET = Price(0.0004e-3, "GET request", _S3)
-LOG_GB = Price(0.50, "GB of logs taken in", _CLOUDWATCH, _OF_LOGS)
-LOG_GB_MONTH = Price(0.03, "GB of logs kept for a month", _CLOUDWATCH, _OF_LOGS)
-METRIC = Price(0.30, "metric for a month, by the hour", _CLOUDWATCH, "signoz.io/guides/cloudwatch-pricing")
-# By metric, not by alarm: "you incur a cost for each alarm-metric that's referenced in the metric math expression"
-# (docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_billing.html).
-ALARM = Price(
-    0.10, "metric that an alarm looks at, for a month", _CLOUDWATCH, "c3x.dev/resources/aws/aws_cloudwatch_metric_alarm"
-)
+LOG_GB = Price(0.50, "GB of ingested logs", _CLOUDWATCH, _OF_LOGS)
+LOG_GB_MONTH = Price(0.03, "GB-month of stored logs", _CLOUDWATCH, _OF_LOGS)
+METRIC = Price(0.30, "metric-month, by the hour", _CLOUDWATCH, "signoz.io/guides/cloudwatch-pricing")
+# For each metric, not for each alarm: "you incur a cost for each alarm-metric that's referenced in the metric math
+# expression" (docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_billing.html).
+ALARM = Price(0.10, "metric-month of an alarm", _CLOUDWATCH, "c3x.dev/resources/aws/aws_cloudwatch_metric_alarm")
 DASHBOARD = Price(
     3.00,
-    "dashboard for a month",
+    "dashboard-month",
     _CLOUDWATCH,
     "factualminds.com/blog/amazon-cloudwatch-pricing-metrics-logs-alarms-dashboards",
 )

@@ -1,8 +1,8 @@
-"""The least that any set of machines could cost that has room for some pods: a linear program's optimum.
+"""A lower bound for the price of nodes that can run some pods: the optimum of a linear program.
 
-Machines may be bought in fractions, in their cheapest offering, and only the sums of what pods ask for must fit, with
-one machine for each pod that bears no like of it on a host. Ignored are topology otherwise, selectors, taints, daemons,
-and that no pod can be cut in two; so any real answer is dearer.
+Fractions of nodes at their cheapest offering are allowed, and only the summed requests must fit, with one node for each
+pod with anti-affinity to itself on hosts. Other topology, selectors, taints, DaemonSets, and that a pod can't be split
+are ignored, so any real solution costs more.
 """
 
 from __future__ import annotations
@@ -23,51 +23,51 @@ def least_price(document: Raw) -> float:
     pods = [o for o in document["objects"] if o["kind"] == "Pod" and not o["spec"].get("nodeName")]
     resources = ("cpu", "memory", "pods")
     need = np.zeros(len(resources) + 1)
-    alone: dict[str, int] = {}
+    exclusive: dict[str, int] = {}
     for p in pods:
-        asked = parse_resources(p["spec"]["containers"][0]["resources"]["requests"])
-        need[:3] += [asked["cpu"], asked["memory"], 1]
+        requests = parse_resources(p["spec"]["containers"][0]["resources"]["requests"])
+        need[:3] += [requests["cpu"], requests["memory"], 1]
         terms = (p["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
         for term in terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
             if term["topologyKey"] == _HOST and _selects(term["labelSelector"], p):
                 key = repr(term["labelSelector"])
-                alone[key] = alone.get(key, 0) + 1
-    need[3] = max(alone.values(), default=0)
-    gives, price = [], []
+                exclusive[key] = exclusive.get(key, 0) + 1
+    need[3] = max(exclusive.values(), default=0)
+    capacity, price = [], []
     for t in document["instanceTypes"]:
-        has, lost = parse_resources(t["capacity"]), parse_resources(t["overhead"])
-        gives.append([*(has[r] - lost.get(r, 0) for r in resources), 1])
+        total, overhead = parse_resources(t["capacity"]), parse_resources(t["overhead"])
+        capacity.append([*(total[r] - overhead.get(r, 0) for r in resources), 1])
         price.append(min(o["price"] for o in t["offerings"]))
-    return covering(np.array(gives, np.float64), np.array(price), need)
+    return covering(np.array(capacity, np.float64), np.array(price), need)
 
 
 def _selects(selector: Raw, pod: Raw) -> bool:
     return bool(selector["matchLabels"].items() <= pod["metadata"]["labels"].items())
 
 
-def covering(gives: np.ndarray[Any, Any], price: np.ndarray[Any, Any], need: np.ndarray[Any, Any]) -> float:
-    """The least of price · x with gives.T · x >= need, x >= 0: by its dual, whose any solution is a bound.
+def covering(capacity: np.ndarray[Any, Any], price: np.ndarray[Any, Any], need: np.ndarray[Any, Any]) -> float:
+    """The minimum of price · x with capacity.T · x >= need, x >= 0, by the dual, whose feasible solutions are bounds.
 
-    The dual (most of need · y with gives · y <= price, y >= 0) has few variables and starts from y = 0, as prices are
-    not negative; it is solved by the simplex method with Bland's rule, which ends.
+    The dual (the maximum of need · y with capacity · y <= price, y >= 0) has few variables, and y = 0 is feasible, as
+    prices are not negative. It is solved by the simplex method with Bland's rule, which terminates.
     """
-    scale = np.maximum(gives.max(0), 1)
-    gives, need = gives / scale, need / scale
-    types, kinds = gives.shape
-    table = np.hstack([gives, np.eye(types), price[:, None]])
+    scale = np.maximum(capacity.max(0), 1)
+    capacity, need = capacity / scale, need / scale
+    types, kinds = capacity.shape
+    table = np.hstack([capacity, np.eye(types), price[:, None]])
     gain = np.concatenate([need, np.zeros(types)])
-    worth = 0.0
+    value = 0.0
     while (gain > _TINY).any():
         enters = int(np.flatnonzero(gain > _TINY)[0])
         column = table[:, enters]
         ratio = np.where(column > _TINY, table[:, -1] / np.where(column > _TINY, column, 1), np.inf)
         leaves = int(ratio.argmin())
         if not np.isfinite(ratio[leaves]):
-            return float("inf")  # some resource is asked for that no type has
+            return float("inf")  # no instance type has a requested resource
         table[leaves] /= table[leaves, enters]
-        others = np.arange(types) != leaves
-        table[others] -= np.outer(table[others, enters], table[leaves])
-        worth += float(gain[enters] * table[leaves, -1])
+        other_rows = np.arange(types) != leaves
+        table[other_rows] -= np.outer(table[other_rows, enters], table[leaves])
+        value += float(gain[enters] * table[leaves, -1])
         gain = gain - gain[enters] * table[leaves, :-1]
     assert kinds == len(need)
-    return worth
+    return value

@@ -1,7 +1,7 @@
-"""What functions do in the stretches that a month of office hours is made of: night, morning, day, evening.
+"""What functions do in the phases of a month of office hours: night, morning, day, evening.
 
-A world with nodes of fifty pods each goes through them one after the other. Counted are invocations, what each took of
-the processor (the local AWS's own work left out), and what it asked of others; prices come later (bench/cost_model.py).
+A local cluster with nodes of fifty pods goes through the phases one after the other. Counted are invocations, their
+processor time without the local AWS's part, and their requests; bench/cost_model.py adds prices.
 """
 
 from __future__ import annotations
@@ -31,45 +31,45 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).parent / "office_hours.json"
 SIZES = (5, 20, 100)
-"""Nodes by day, each size a world of its own; a fifth of them stays at night."""
+"""Nodes during the day, each in its own local cluster; a fifth of them stays at night."""
 PODS_A_NODE = 50
 _DEPLOYMENTS = 10
 _STEPS = 10
 _SETTLING = timedelta(minutes=3)
-STRETCHES: Mapping[str, timedelta] = {
+PHASES: Mapping[str, timedelta] = {
     "night": timedelta(minutes=15),
     "morning": timedelta(minutes=30),
     "day": timedelta(minutes=15),
     "evening": timedelta(minutes=60),
 }
-"""How long each is measured. Whole quarters of an hour, because prices are refreshed that often."""
+"""How long each phase is measured: multiples of 15 minutes, the interval at which prices are refreshed."""
 _RAMP = timedelta(minutes=15)
 _OFFICE_DAY = timedelta(hours=9)
 
 
 @dataclass
 class Meter:
-    """Counts by ``function what``, and of the world by ``what`` alone; seconds are of processor time."""
+    """Counts by ``function name``, and of the cluster by ``name`` only; seconds are processor time."""
 
     counts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    answering: float = 0.0
+    aws_seconds: float = 0.0
     _running: str = ""
 
-    def add(self, what: str, amount: float = 1) -> None:
-        """Count it for the function that runs; outside of functions nothing is counted."""
+    def add(self, name: str, amount: float = 1) -> None:
+        """Count for the running function; outside of functions nothing is counted."""
         if self._running:
-            self.counts[f"{self._running} {what}"] += amount
+            self.counts[f"{self._running} {name}"] += amount
 
     def invoked(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        """Around one invocation."""
+        """Wraps an invocation."""
 
         @functools.wraps(handle)
         def timed(functions: LambdaFunctions, function: Any, *args: Any) -> Any:  # noqa: ANN401 (the local Lambda's own)
-            self._running, self.answering = function.short_name, 0.0
+            self._running, self.aws_seconds = function.short_name, 0.0
             began = time.thread_time()
             try:
                 record = handle(functions, function, *args)
-                self.add("seconds", time.thread_time() - began - self.answering)
+                self.add("seconds", time.thread_time() - began - self.aws_seconds)
                 self.add("invocations")
                 self.add("log lines", record.output.count("\n"))
                 self.add("log bytes", len(record.output.encode()))
@@ -83,15 +83,15 @@ class Meter:
         return timed
 
     def answered(self, answer: Callable[..., Any]) -> Callable[..., Any]:
-        """Around one answer of the local AWS."""
+        """Wraps a response of the local AWS."""
 
         @functools.wraps(answer)
-        def timed(gate: Interceptor, event_name: str, request: Any, **more: object) -> Any:  # noqa: ANN401 (botocore's)
+        def timed(gate: Interceptor, event_name: str, request: Any, **kwargs: object) -> Any:  # noqa: ANN401 (botocore's)
             began = time.thread_time()
             try:
-                return answer(gate, event_name, request, **more)
+                return answer(gate, event_name, request, **kwargs)
             finally:
-                self.answering += time.thread_time() - began
+                self.aws_seconds += time.thread_time() - began
                 _, service, operation = event_name.split(".")
                 self.add("aws")
                 if self._running:
@@ -99,18 +99,18 @@ class Meter:
 
         return timed
 
-    def counted(self, work: Callable[..., Any], what: str) -> Callable[..., Any]:
-        """Around a request to the cluster."""
+    def counted(self, work: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Wraps a request to the cluster."""
 
         @functools.wraps(work)
-        def called(*args: Any, **more: Any) -> Any:  # noqa: ANN401 (whatever the work takes and gives)
-            self.add(what)
-            return work(*args, **more)
+        def called(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (any function)
+            self.add(name)
+            return work(*args, **kwargs)
 
         return called
 
     def waited(self, sleep: Callable[..., Any]) -> Callable[..., Any]:
-        """Around a wait that a function asks for."""
+        """Wraps a function's sleep."""
 
         @functools.wraps(sleep)
         def counted(clock: Clock, seconds: float) -> None:
@@ -120,7 +120,7 @@ class Meter:
         return counted
 
     def silence(self, following: Callable[..., Any]) -> Callable[..., Any]:
-        """Around the wait for a watch's next event: a silence is time that is paid for."""
+        """Wraps the wait for a watch's next event: Lambda charges for a wait without one."""
 
         @functools.wraps(following)
         def heard(stream: Any, seconds: float) -> Any:  # noqa: ANN401 (a watch's event)
@@ -134,79 +134,79 @@ class Meter:
 
 @contextlib.contextmanager
 def metered() -> Iterator[Meter]:
-    """Count in all worlds that are made meanwhile."""
+    """Count in all local clusters that are created inside."""
     meter = Meter()
     with contextlib.ExitStack() as stack:
-        for place, name, around in (
+        for owner, name, wrap in (
             (LambdaFunctions, "_handle", meter.invoked),
             (Interceptor, "__call__", meter.answered),
-            (Client, "_send", functools.partial(meter.counted, what="kubernetes")),
+            (Client, "_send", functools.partial(meter.counted, name="kubernetes")),
             (Clock, "sleep", meter.waited),
             (pod_cache._Stream, "next", meter.silence),  # noqa: SLF001 (where it waits)
         ):
-            stack.enter_context(replaced(place, name, around(getattr(place, name))))
-        # One after the other in this thread, whose processor time is what is measured.
+            stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
+        # Sequentially in this thread, whose processor time is measured.
         stack.enter_context(replaced(parallel, "each", lambda work, items: [work(item) for item in items]))
         yield meter
 
 
 def measure(nodes: int) -> dict[str, dict[str, float]]:
-    """What was counted in each stretch."""
-    found = {}
+    """The counts of each phase."""
+    counts_by_phase = {}
     with metered() as meter, World(options=Options(elapsed=time.process_time)) as world:
         day, night = nodes * PODS_A_NODE, max(nodes // 5, 1) * PODS_A_NODE
         world.apply([*_pool(world), *(_deployment(f"app-{i}", night // _DEPLOYMENTS) for i in range(_DEPLOYMENTS))])
-        _rest(world, night)
-        for stretch, lasts in STRETCHES.items():
-            if stretch == "evening":
-                _pass(world, _OFFICE_DAY)
+        _run_until_settled(world, night)
+        for phase, lasts in PHASES.items():
+            if phase == "evening":
+                _skip(world, _OFFICE_DAY)
             meter.counts.clear()
             delivered = len(world.aws.event_buses.deliveries)
             began = world.clock.now()
-            match stretch:
+            match phase:
                 case "morning":
-                    _steps(world, night, day, _RAMP)
+                    _scale_in_steps(world, night, day, _RAMP)
                 case "evening":
-                    _steps(world, day, night, _RAMP)
+                    _scale_in_steps(world, day, night, _RAMP)
                 case "day":
-                    _sway(world, day, lasts / 3)
+                    _scale_deployments(world, day, lasts / 3)
             world.run_for(max(began + lasts - world.clock.now(), timedelta()))
             for delivery in world.aws.event_buses.deliveries[delivered:]:
                 service = delivery.target_arn.split(":")[2]
                 meter.counts["scheduled" if "Sweep" in delivery.rule or "Refresh" in delivery.rule else "events"] += 1
                 meter.counts["sent"] += service == "sqs"
-            found[stretch] = {
+            counts_by_phase[phase] = {
                 "minutes": lasts.total_seconds() / 60,
                 "nodes": len(world.nodes()),
                 "pods": len(world.pods(phase="Running")),
                 **{name: round(value, 4) for name, value in sorted(meter.counts.items())},
             }
-            print(f"  {nodes} nodes, {stretch}: {found[stretch]['nodes']} nodes there", flush=True)
-    return found
+            print(f"  {nodes} nodes, {phase}: {counts_by_phase[phase]['nodes']} nodes", flush=True)
+    return counts_by_phase
 
 
 def main(sizes: list[int]) -> None:
-    """Measure these sizes and keep them beside those that are kept."""
+    """Measure these sizes and save them with the saved ones."""
     for nodes in sizes:
-        found = measure(nodes)
-        kept = {**kept_results(), nodes: found}
-        RESULTS.write_text(json.dumps({str(n): kept[n] for n in sorted(kept)}, indent=1) + "\n", encoding="utf-8")
+        counts = measure(nodes)
+        saved = {**saved_results(), nodes: counts}
+        RESULTS.write_text(json.dumps({str(n): saved[n] for n in sorted(saved)}, indent=1) + "\n", encoding="utf-8")
 
 
-def kept_results() -> dict[int, dict[str, dict[str, float]]]:
-    """What was measured before, by nodes and stretch."""
+def saved_results() -> dict[int, dict[str, dict[str, float]]]:
+    """The saved measurements, by nodes and phase."""
     if not RESULTS.exists():
         return {}
-    return {int(nodes): found for nodes, found in json.loads(RESULTS.read_text(encoding="utf-8")).items()}
+    return {int(nodes): counts for nodes, counts in json.loads(RESULTS.read_text(encoding="utf-8")).items()}
 
 
-def _rest(world: World, pods: int) -> None:
+def _run_until_settled(world: World, pods: int) -> None:
     world.run_until(lambda: len(world.pods(phase="Running")) == pods)
     world.run_for(_SETTLING)
 
 
-def _steps(world: World, before: int, after: int, within: timedelta) -> None:
-    """From one number of pods to another, in even steps."""
+def _scale_in_steps(world: World, before: int, after: int, within: timedelta) -> None:
+    """Scale from one number of pods to another in equal steps."""
     for step in range(1, _STEPS + 1):
         pods = before + (after - before) * step // _STEPS
         for i in range(_DEPLOYMENTS):
@@ -214,23 +214,23 @@ def _steps(world: World, before: int, after: int, within: timedelta) -> None:
         world.run_for(within / _STEPS)
 
 
-def _pass(world: World, hours: timedelta) -> None:
-    """Make it that much later without living through it: how old nodes are says for how long a saving is expected."""
+def _skip(world: World, hours: timedelta) -> None:
+    """Advance the clock without running the cluster: a node's age determines for how long savings are expected."""
     world.clock.skip_to(world.clock.now() + hours)
     world.run_for(_SETTLING)
 
 
-def _sway(world: World, pods: int, every: timedelta) -> None:
-    """What autoscalers of pods do all day: now one deployment, now the other by a tenth, down and up again."""
-    each = pods // _DEPLOYMENTS
+def _scale_deployments(world: World, pods: int, interval: timedelta) -> None:
+    """Scale deployments down by a tenth and up again, as horizontal autoscalers do during a day."""
+    replicas = pods // _DEPLOYMENTS
     for i in range(3):
-        world.scale("default", f"app-{i}", each - each // 10)
-        world.scale("default", f"app-{(i - 1) % _DEPLOYMENTS}", each)
-        world.run_for(every)
+        world.scale("default", f"app-{i}", replicas - replicas // 10)
+        world.scale("default", f"app-{(i - 1) % _DEPLOYMENTS}", replicas)
+        world.run_for(interval)
 
 
 def _pool(world: World) -> list[dict[str, Any]]:
-    """Machines of eight vCPUs, which fifty of the pods fill; consolidated, as the kinds' defaults say."""
+    """A NodePool of nodes with eight vCPUs, for fifty of the pods each; consolidated by default."""
     requirements = {
         "karpenter.sh/capacity-type": ["spot", "on-demand"],
         "karpenter.k8s.aws/instance-cpu": ["8"],

@@ -1,4 +1,4 @@
-"""The main job: how long from a pending pod to a claim and to a running pod, and from an empty node to its end."""
+"""How long from a pending pod to a NodeClaim and to a running pod, and from an empty node to its termination."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SEEDS = 5
 
 
 def run() -> list[dict[str, str]]:
-    """The demo's figures over some seeds, as median and range."""
+    """The demo's results for several seeds, as median and range."""
     runs = [_demo(seed) for seed in range(SEEDS)]
-    how = f"the demo with {SEEDS} seeds; cluster time"
+    method = f"the demo with {SEEDS} seeds; cluster time"
     return [
-        _row("pending pod to claim", "seconds", [r.seconds_pending_to_claim for r in runs], how),
-        _row("pending pod to running", "seconds", [r.seconds_pending_to_running for r in runs], how),
-        _row("empty node to terminated", "30-60 s", [r.seconds_empty_to_terminated for r in runs], how),
+        _row("pending pod to NodeClaim", "seconds", [r.seconds_pending_to_claim for r in runs], method),
+        _row("pending pod to running", "seconds", [r.seconds_pending_to_running for r in runs], method),
+        _row("empty node to terminated", "30-60 s", [r.seconds_empty_to_terminated for r in runs], method),
         _row("CreateFleet calls", "1-2", [float(r.create_fleet_calls) for r in runs], f"the demo with {SEEDS} seeds"),
-        _row("real time of a run", "under 30 s", [r.wall_seconds for r in runs], "the same, one process"),
+        _row("duration of a run", "under 30 s", [r.wall_seconds for r in runs], "real time in one process"),
     ]
 
 
@@ -34,7 +34,7 @@ def _demo(seed: int) -> DemoResult:
     return Demo(DemoRequest(seed=seed, quiet=True), console).run()
 
 
-def _row(figure: str, asked: str, values: list[float | None], how: str) -> dict[str, str]:
-    known = [v for v in values if v is not None]
-    measured = f"{statistics.median(known):.1f} ({min(known):.1f}-{max(known):.1f})"
-    return {"figure": figure, "asked": asked, "measured": measured, "how": how}
+def _row(measurement: str, target: str, values: list[float | None], method: str) -> dict[str, str]:
+    seconds = [v for v in values if v is not None]
+    result = f"{statistics.median(seconds):.1f} ({min(seconds):.1f}-{max(seconds):.1f})"
+    return {"measurement": measurement, "target": target, "result": result, "method": method}

@@ -1,7 +1,7 @@
-"""Made-up clusters for measuring scheduling, each the same at every run: Karpenter's own benchmark's mix, and others.
+"""Generated clusters for measuring scheduling, the same in every run: the mix of Karpenter's benchmark, and others.
 
-``python -m bench.pod_mixes NAME`` decides one of them in a process of its own, so that its peak memory is its own, and
-prints the figures as JSON. The mix is that of docs/facts/karpenter.md, section 8.
+``python -m bench.pod_mixes NAME`` decides one of them in its own process, so that its peak memory is measured alone,
+and prints the result as JSON. The mix is that of docs/facts/karpenter.md, section 8.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REPEATS = 3
 
 
 def types(count: int) -> list[Raw]:
-    """Types of 1 to ``count`` cores and twice as many GiB, as Karpenter's benchmark has them."""
+    """Instance types of 1 to ``count`` cores with 2 GiB each, as in Karpenter's benchmark."""
     return [
         {
             "name": f"fake-{n:03d}",
@@ -55,7 +55,7 @@ def types(count: int) -> list[Raw]:
 
 
 def pool() -> Raw:
-    """One pool without requirements."""
+    """A NodePool without requirements."""
     ref = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     spec = {"template": {"spec": {"nodeClassRef": ref, "requirements": []}}}
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}, "spec": spec}
@@ -73,25 +73,25 @@ def mix(count: int) -> Raw:
     draw = random.Random(count)  # noqa: S311 (the same pods each time)
     pods = []
     for i in range(count):
-        letter, other = draw.choice(_LETTERS), draw.choice(_LETTERS)
-        labels, spec = _fifth(i % 5, letter, other)
+        letter, selected = draw.choice(_LETTERS), draw.choice(_LETTERS)
+        labels, spec = _fifth(i % 5, letter, selected)
         pods.append(pod(f"p{i:05d}", labels, draw.choice(_CPU), draw.choice(_MEMORY), **spec))
     return {"objects": [pool(), *pods], "instanceTypes": types(400)}
 
 
-def _fifth(which: int, letter: str, other: str) -> tuple[Raw, Raw]:
+def _fifth(which: int, letter: str, selected: str) -> tuple[Raw, Raw]:
     if which in {1, 2}:
         rule = {"maxSkew": 1, "topologyKey": (ZONE, HOST)[which - 1], "whenUnsatisfiable": "DoNotSchedule"}
-        rule["labelSelector"] = {"matchLabels": {"my-label": other}}
+        rule["labelSelector"] = {"matchLabels": {"my-label": selected}}
         return {"my-label": letter}, {"topologySpreadConstraints": [rule]}
     if which == 3:
-        return {"my-affinity": letter}, _near("podAffinity", ZONE, {"my-affinity": letter})
+        return {"my-affinity": letter}, _pod_affinity("podAffinity", ZONE, {"my-affinity": letter})
     if which == 4:
-        return {"app": "nginx"}, _near("podAntiAffinity", HOST, {"app": "nginx"})
+        return {"app": "nginx"}, _pod_affinity("podAntiAffinity", HOST, {"app": "nginx"})
     return {"my-label": letter}, {}
 
 
-def _near(kind: str, key: str, labels: Raw) -> Raw:
+def _pod_affinity(kind: str, key: str, labels: Raw) -> Raw:
     term = {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
@@ -99,18 +99,18 @@ def _near(kind: str, key: str, labels: Raw) -> Raw:
 def bulk() -> Raw:
     """50 Deployments of 400 replicas, 800 types; every other one is spread over zones."""
     draw = random.Random(50)  # noqa: S311 (the same pods each time)
-    made: list[Raw] = [pool()]
+    objects: list[Raw] = [pool()]
     for d in range(50):
         labels = {"app": f"app-{d:02d}"}
         cpu, memory = f"{draw.randrange(100, 4000, 50)}m", f"{draw.randrange(128, 8192, 64)}Mi"
         rule = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
         spread = {"topologySpreadConstraints": [{**rule, "labelSelector": {"matchLabels": labels}}]} if d % 2 else {}
-        made += [pod(f"app-{d:02d}-{i:03d}", labels, cpu, memory, **spread) for i in range(400)]
-    return {"objects": made, "instanceTypes": types(800)}
+        objects += [pod(f"app-{d:02d}-{i:03d}", labels, cpu, memory, **spread) for i in range(400)]
+    return {"objects": objects, "instanceTypes": types(800)}
 
 
 def nodes() -> Raw:
-    """20,000 pods of the mix and 2,000 nodes that are there, half full."""
+    """20,000 pods of the mix and 2,000 existing nodes, half full."""
     document = mix(20_000)
     for n in range(2000):
         name, labels = f"node-{n:04d}", {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
@@ -128,10 +128,10 @@ def nodes() -> Raw:
 
 
 def preferred() -> Raw:
-    """4,000 pods that would rather not share a host with their like."""
+    """4,000 pods with preferred anti-affinity to each other on hosts."""
     term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "nginx"}}}
-    wish = [{"weight": 10, "podAffinityTerm": term}]
-    rule = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+    preferred_terms = [{"weight": 10, "podAffinityTerm": term}]
+    rule = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred_terms}}
     draw = random.Random(4000)  # noqa: S311 (the same pods each time)
     pods = [
         pod(f"p{i:04d}", {"app": "nginx"}, draw.choice(_CPU), draw.choice(_MEMORY), affinity=rule) for i in range(4000)
@@ -148,7 +148,7 @@ MIXES: dict[str, Callable[[], Raw]] = {
 
 
 def measure(name: str) -> dict[str, float]:
-    """One mix decided with a warm catalog: the quickest of three in processor time, each of newly read pods."""
+    """The fastest of three decisions in processor time, with a warm catalog and newly decoded pods."""
     document = MIXES[name]()
     warm = _problem(dict(document, objects=document["objects"][:2]))
     schedule(warm)
@@ -174,8 +174,8 @@ def measure(name: str) -> dict[str, float]:
 
 
 def _problem(document: Raw) -> Problem:
-    read = input_files.Document(objects=document["objects"], instance_types=document["instanceTypes"])
-    return input_files.simulation_input(read, now=_NOW).problem
+    parsed = input_files.Document(objects=document["objects"], instance_types=document["instanceTypes"])
+    return input_files.simulation_input(parsed, now=_NOW).problem
 
 
 if __name__ == "__main__":

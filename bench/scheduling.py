@@ -1,8 +1,8 @@
-"""What scheduling costs and saves: made-up mixes up to 20,000 pods, and the scenarios against Karpenter's own answers.
+"""Scheduling: generated pods, up to 20,000 of them, and the recorded scenarios against Karpenter's results.
 
-Times are of the decision alone, with a warm catalog: decoding and printing are left out, as they are of Karpenter's
-figures. Processor time is what is compared; wall time, beside it, depends on what else the machine does. Prices are
-what a decision's claims cost at their cheapest, USD per hour.
+Times are those of the decision with a warm catalog, without decoding and printing, as in Karpenter's results. Processor
+time is compared; wall time also depends on other load. Prices are those of the cheapest offerings of a decision's
+NodeClaims, USD per hour.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LARGE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measurement; ratios are ours to Karpenter's (median and lowest), ``bound`` to the linear relaxation."""
+    """One scenario; ratios are to Karpenter's median and lowest price, and to the bound of the linear relaxation."""
 
     name: str
     pods: int
@@ -51,12 +51,13 @@ _ROWS = {
     "mix-5000": ("mix, 5,000 pods x 400 types", 10 / 30),
     "mix-20000": ("mix, 20,000 pods x 400 types", 32 / 50),
     "bulk": ("50 Deployments x 400 replicas, 800 types", None),
-    "nodes": ("mix, 20,000 pods, 2,000 nodes there", None),
+    "nodes": ("mix, 20,000 pods, 2,000 existing nodes", None),
     "preferred": ("4,000 pods, preferred anti-affinity", 2.0),
 }
-"""What is asked in seconds: Karpenter's own on two cores (1.5, 10, the least of 32-90) by a tenth, 30th and 50th."""
+"""Title and target in seconds. Targets are Karpenter's times on two cores (1.5, 10, the least of 32-90) divided by 10,
+30 and 50."""
 _MEGABYTES = 500
-_FRESH = 5
+_INTERPRETERS = 5
 _IMPORT = """
 import time
 began = time.perf_counter(), time.process_time()
@@ -66,73 +67,73 @@ print(time.perf_counter() - began[0], time.process_time() - began[1])
 
 
 def run() -> list[dict[str, str]]:
-    """The mixes, each in a process of its own; the core's import; and all scenarios against Karpenter's answers."""
-    return [*(_mix(name) for name in _ROWS), _imported(), *_scenarios()]
+    """The generated mixes, each in its own process; the import time; and all scenarios against Karpenter's results."""
+    return [*(_mix(name) for name in _ROWS), _import_time(), *_scenarios()]
 
 
 def _mix(name: str) -> dict[str, str]:
     title, seconds = _ROWS[name]
-    found = json.loads(_fresh("-m", "bench.pod_mixes", name))
-    asked = "-" if seconds is None else f"under {seconds * 1000:.0f} ms"
-    limit = f", {_MEGABYTES} MB" if found["pods"] > _LARGE else ""
-    bound = f", {found['price'] / found['bound']:.2f} of the bound" if found["bound"] else ""
-    there = f"{found['placed']:.0f} pods on nodes there, " if found["placed"] else ""
-    refused = f", {found['errors']:.0f} refused" if found["errors"] else ""
+    result = json.loads(_run_python("-m", "bench.pod_mixes", name))
+    target = "-" if seconds is None else f"under {seconds * 1000:.0f} ms"
+    limit = f", {_MEGABYTES} MB" if result["pods"] > _LARGE else ""
+    bound = f", {result['price'] / result['bound']:.2f} of the bound" if result["bound"] else ""
+    existing = f"{result['placed']:.0f} pods on existing nodes, " if result["placed"] else ""
+    refused = f", {result['errors']:.0f} refused" if result["errors"] else ""
     return {
-        "figure": title,
-        "asked": f"{asked}{limit}".lstrip("-, ") or "-",
-        "measured": (
-            f"{found['processor'] * 1000:.1f} ms ({found['wall'] * 1000:.0f} wall), "
-            f"{found['pods'] / found['processor']:,.0f} pods/s, {found['peak']:.0f} MB; {there}"
-            f"{found['nodes']:.0f} new nodes, ${found['price']:.2f}/h{bound}{refused}"
+        "measurement": title,
+        "target": f"{target}{limit}".lstrip("-, ") or "-",
+        "result": (
+            f"{result['processor'] * 1000:.1f} ms ({result['wall'] * 1000:.0f} wall), "
+            f"{result['pods'] / result['processor']:,.0f} pods/s, {result['peak']:.0f} MB; {existing}"
+            f"{result['nodes']:.0f} new nodes, ${result['price']:.2f}/h{bound}{refused}"
         ),
-        "how": "own process, warm catalog, quickest of 3; processor time counts; bound: LP over summed requests",
+        "method": "own process, warm catalog, fastest of 3; processor time; bound: LP over summed requests",
     }
 
 
-def _imported() -> dict[str, str]:
-    runs = sorted([float(x) for x in _fresh("-c", _IMPORT).split()] for _ in range(_FRESH))
+def _import_time() -> dict[str, str]:
+    runs = sorted([float(x) for x in _run_python("-c", _IMPORT).split()] for _ in range(_INTERPRETERS))
     wall, processor = statistics.median(r[0] for r in runs), statistics.median(r[1] for r in runs)
     return {
-        "figure": "import of the core",
-        "asked": "under 150 ms",
-        "measured": f"{processor * 1000:.0f} ms ({wall * 1000:.0f} wall)",
-        "how": f"median of {_FRESH} fresh interpreters, processor time",
+        "measurement": "import of the scheduler",
+        "target": "under 150 ms",
+        "result": f"{processor * 1000:.0f} ms ({wall * 1000:.0f} wall)",
+        "method": f"median of {_INTERPRETERS} new interpreters, processor time",
     }
 
 
-def _fresh(*arguments: str) -> str:
-    """What a fresh interpreter prints."""
-    done = subprocess.run(
+def _run_python(*arguments: str) -> str:
+    """The output of a new interpreter."""
+    process = subprocess.run(
         [sys.executable, *arguments], check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]
     )
-    return done.stdout
+    return process.stdout
 
 
 def _scenarios() -> list[dict[str, str]]:
     rows = measure()
     if not rows:
         return []
-    how = f"{len(rows)} scenarios, one decision each"
-    dearer = [r.name for r in rows if r.lowest_ratio is not None and r.lowest_ratio > 1 + _EQUAL]
+    method = f"{len(rows)} scenarios, one decision each"
+    more_expensive = [r.name for r in rows if r.lowest_ratio is not None and r.lowest_ratio > 1 + _EQUAL]
     return [
         {
-            "figure": "price to Karpenter's median, geometric mean",
-            "asked": "at most 0.93",
-            "measured": f"{geometric_mean(rows):.3f}",
-            "how": how,
+            "measurement": "price relative to Karpenter's median, geometric mean",
+            "target": "at most 0.93",
+            "result": f"{geometric_mean(rows):.3f}",
+            "method": method,
         },
         {
-            "figure": "scenarios dearer than Karpenter's lowest",
-            "asked": "none",
-            "measured": ", ".join(dearer) or "none",
-            "how": f"{how}; 110 places three pods where Karpenter refuses two",
+            "measurement": "scenarios with a higher price than Karpenter's lowest",
+            "target": "none",
+            "result": ", ".join(more_expensive) or "none",
+            "method": f"{method}; in 110 three pods are scheduled of which Karpenter refuses two",
         },
     ]
 
 
 def measure(*, only_large: bool = False) -> list[Row]:
-    """Measures every scenario there is, in order of name; none if the scenarios are not there."""
+    """Measure all scenarios, by name; none if the files don't exist."""
     index = FOLDER / "index.json"
     if not index.exists():
         return []
@@ -144,24 +145,24 @@ _EQUAL = 1e-9
 
 
 def _measure(row: dict[str, Any]) -> Row:
-    asked = input_files.simulation_input(_document(row), now=datetime(2026, 1, 1, tzinfo=UTC))
-    schedule(asked.problem)
+    simulation = input_files.simulation_input(_document(row), now=datetime(2026, 1, 1, tzinfo=UTC))
+    schedule(simulation.problem)
     started = time.perf_counter()
-    decision = schedule(asked.problem)
+    decision = schedule(simulation.problem)
     seconds = time.perf_counter() - started
     price = sum(c.cheapest.price for c in decision.new_node_claims)
-    golden = row["golden"]
+    karpenter = row["golden"]
     return Row(
         name=row["name"],
         pods=row["pendingPods"],
         claims=len(decision.new_node_claims),
-        errors=len(decision.pod_errors) + len(asked.refused),
+        errors=len(decision.pod_errors) + len(simulation.refused),
         price=price,
-        price_ratio=_ratio(price, golden["price"][1]),
-        lowest_ratio=_ratio(price, golden["price"][0]),
-        bound_ratio=_ratio(price, golden.get("lower_bound")),
+        price_ratio=_ratio(price, karpenter["price"][1]),
+        lowest_ratio=_ratio(price, karpenter["price"][0]),
+        bound_ratio=_ratio(price, karpenter.get("lower_bound")),
         seconds=seconds,
-        seconds_ratio=_ratio(seconds, golden.get("solve_seconds_min")),
+        seconds_ratio=_ratio(seconds, karpenter.get("solve_seconds_min")),
         peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     )
 
@@ -171,12 +172,12 @@ def _document(row: dict[str, Any]) -> input_files.Document:
     return input_files.read([scenario, catalog])
 
 
-def _ratio(ours: float, theirs: float | None) -> float | None:
-    return ours / theirs if theirs else None
+def _ratio(price: float, reference: float | None) -> float | None:
+    return price / reference if reference else None
 
 
 def geometric_mean(rows: list[Row]) -> float:
-    """Of the price ratios, over the scenarios in which anything was bought."""
+    """The geometric mean of the price ratios, for scenarios with new nodes."""
     logs = [math.log(r.price_ratio) for r in rows if r.price_ratio]
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
@@ -188,14 +189,14 @@ def table(rows: list[Row]) -> list[str]:
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     lines += [
-        f"| {r.name} | {r.pods} | {r.claims} | {r.errors} | {r.price:.3f} | {_shown(r.price_ratio)} | "
-        f"{_shown(r.bound_ratio)} | {r.seconds:.3f} | {_shown(r.seconds_ratio)} | {r.peak_mb:.0f} |"
+        f"| {r.name} | {r.pods} | {r.claims} | {r.errors} | {r.price:.3f} | {_format(r.price_ratio)} | "
+        f"{_format(r.bound_ratio)} | {r.seconds:.3f} | {_format(r.seconds_ratio)} | {r.peak_mb:.0f} |"
         for r in rows
     ]
     return lines
 
 
-def _shown(ratio: float | None) -> str:
+def _format(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2f}"
 
 

@@ -1,7 +1,7 @@
-"""A week of a steady daily load: pods moved and money spent, against the rule "replace whenever it is cheaper".
+"""A week of a daily load: rescheduled pods and cost, against the rule "replace whenever it is cheaper".
 
-Both start from nothing and see the same pods come and go. Time goes in steps of half an hour; what is planned happens
-at once, so only decisions are compared, not how quickly they are carried out.
+Both start with an empty cluster and the same pods. Time advances in steps of half an hour, and commands take effect at
+once, so only decisions are compared, not how fast they are executed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as with_fields
 
-from bench import consolidation as made
+from bench import consolidation as sample
 from shared.api import labels as names
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.disruption import candidates, consolidation
@@ -34,15 +34,15 @@ STEP = timedelta(minutes=30)
 WEEK = timedelta(days=7)
 LEAST, MOST = 60, 140
 TURNOVER = 0.02
-"""Share of the pods that are replaced by new ones each step, besides the daily wave."""
+"""Share of the pods that are replaced by new ones each step, besides the daily load."""
 SEEDS = (1, 2, 3)
 SETS = 25
-"""Sets of nodes that a look may ask about: steps, not seconds, so that the figures repeat."""
+"""Sets of nodes that each search may evaluate: not seconds, so that results repeat."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What was bought, when, and whether it was to replace another."""
+    """A launched node, and whether it replaced another."""
 
     kind: str
     zone: str
@@ -53,24 +53,24 @@ class Machine:
 
 @dataclass
 class Fleet:
-    """Machines with when they were bought, and pods with where they run."""
+    """Nodes and pods, and the totals so far."""
 
     machines: dict[str, Machine] = field(default_factory=dict)
     pods: dict[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
     serial: count[int] = field(default_factory=count)
-    moved: int = 0
+    rescheduled: int = 0
     spent: float = 0.0
 
     def view(self, now: datetime) -> DisruptionState:
-        """As a method sees it."""
-        types = made.instance_types()
+        """The input of disruption methods."""
+        types = sample.instance_types()
         by_name = {t.name: t for t in types}
         pairs = []
-        for name, one in sorted(self.machines.items()):
-            claim, node = made.machine(name, by_name[one.kind], one.zone, one.capacity_type)
-            conditions = [with_fields(c, last_transition_time=one.since) for c in claim.status.conditions]
-            annotations = {names.REPLACES: "earlier"} if one.replaces else {}
-            metadata = with_fields(claim.metadata, creation_timestamp=one.since, annotations=annotations)
+        for name, node_ in sorted(self.machines.items()):
+            claim, node = sample.node_with_claim(name, by_name[node_.kind], node_.zone, node_.capacity_type)
+            conditions = [with_fields(c, last_transition_time=node_.since) for c in claim.status.conditions]
+            annotations = {names.REPLACES: "earlier"} if node_.replaces else {}
+            metadata = with_fields(claim.metadata, creation_timestamp=node_.since, annotations=annotations)
             pairs.append(
                 (
                     with_fields(claim, metadata=metadata, status=with_fields(claim.status, conditions=conditions)),
@@ -78,23 +78,23 @@ class Fleet:
                 )
             )
         pool = NodePool(
-            metadata=made.pool().metadata,
+            metadata=sample.pool().metadata,
             spec=NodePoolSpec(disruption=Disruption(consolidate_after="0s", budgets=[Budget(nodes="10%")])),
         )
         snapshot = Snapshot(
             taken_at=now,
-            pods=tuple(made.pod(p, shape, node) for p, (shape, node) in sorted(self.pods.items())),
+            pods=tuple(sample.pod(p, shape, node) for p, (shape, node) in sorted(self.pods.items())),
             nodes=tuple(n for _, n in pairs),
             node_claims=tuple(c for c, _ in pairs),
             node_pools=(pool,),
         )
         return DisruptionState(snapshot=snapshot, now=now, instance_types={"default": types})
 
-    def place(self, now: datetime, leaving: frozenset[str] = frozenset()) -> None:
-        """Place what is pending and the pods of leaving nodes, which are counted as moved and then go."""
+    def schedule_pods(self, now: datetime, leaving: frozenset[str] = frozenset()) -> None:
+        """Schedule pending pods and those of leaving nodes, then remove these nodes."""
         view = self.view(now)
         decision = schedule(Problem(snapshot=view.snapshot, instance_types=view.instance_types, leaving=leaving))
-        self.moved += sum(1 for _, node in self.pods.values() if node in leaving)
+        self.rescheduled += sum(1 for _, node in self.pods.values() if node in leaving)
         for node, keys in decision.existing_nodes.items():
             self._put(keys, node)
         for planned in decision.new_node_claims:
@@ -112,27 +112,27 @@ class Fleet:
 
     def price(self) -> float:
         """USD per hour."""
-        prices: Mapping[str, float] = {t.name: t.offerings[0].price for t in made.instance_types()}
+        prices: Mapping[str, float] = {t.name: t.offerings[0].price for t in sample.instance_types()}
         return sum(prices[m.kind] for m in self.machines.values())
 
 
 def week(rule: Callable[[Fleet, datetime], None], *, seed: int) -> Fleet:
-    """The fleet after a week under a rule."""
+    """The fleet after a week with a consolidation rule."""
     rng = random.Random(seed)  # noqa: S311 (which pods come and go)
     fleet = Fleet()
-    start = made.NOW
+    start = sample.NOW
     now = start
     pods = count()
     while now < start + WEEK:
         hours = (now - start) / timedelta(hours=1)
-        wanted = round((LEAST + MOST) / 2 + (MOST - LEAST) / 2 * math.sin(2 * math.pi * hours / 24))
-        there = sorted(fleet.pods)
-        leave = max(0, len(there) - wanted) + round(TURNOVER * len(there))
-        for name in rng.sample(there, min(leave, len(there))):
+        pod_target = round((LEAST + MOST) / 2 + (MOST - LEAST) / 2 * math.sin(2 * math.pi * hours / 24))
+        pod_names = sorted(fleet.pods)
+        leave = max(0, len(pod_names) - pod_target) + round(TURNOVER * len(pod_names))
+        for name in rng.sample(pod_names, min(leave, len(pod_names))):
             del fleet.pods[name]
-        while len(fleet.pods) < wanted:
-            fleet.pods[f"p{next(pods):06d}"] = (rng.choice(made._SHAPES), "")  # noqa: SLF001 (the same shapes)
-        fleet.place(now)
+        while len(fleet.pods) < pod_target:
+            fleet.pods[f"p{next(pods):06d}"] = (rng.choice(sample._SHAPES), "")  # noqa: SLF001 (the same shapes)
+        fleet.schedule_pods(now)
         used = {node for _, node in fleet.pods.values()}
         fleet.machines = {n: m for n, m in fleet.machines.items() if n in used}
         rule(fleet, now)
@@ -141,48 +141,51 @@ def week(rule: Callable[[Fleet, datetime], None], *, seed: int) -> Fleet:
     return fleet
 
 
-def ours(fleet: Fleet, now: datetime) -> None:
-    """One look as Tenon takes it."""
+def tenon(fleet: Fleet, now: datetime) -> None:
+    """One consolidation as Tenon does it."""
     left = iter(range(SETS))
     view = fleet.view(now)
-    found = consolidation.search(view, BudgetTracker(view.snapshot, now=now), lambda: next(left, None) is None)
-    if found.command is not None:
-        fleet.place(now, frozenset(found.command.nodes))
+    result = consolidation.search(view, BudgetTracker(view.snapshot, now=now), lambda: next(left, None) is None)
+    if result.command is not None:
+        fleet.schedule_pods(now, frozenset(result.command.nodes))
 
 
 def greedy(fleet: Fleet, now: datetime) -> None:
-    """Each node in turn goes whenever its pods cost less elsewhere, as many as the budget allows."""
+    """Disrupt each node whose pods cost less on other nodes, up to the budget."""
     view = fleet.view(now)
     slots = BudgetTracker(view.snapshot, now=now).remaining("default", "Underutilized")
     for name in [c.name for c in candidates.all_candidates(view)]:
         if slots < 1:
             return
         view = fleet.view(now)
-        found = next((c for c in candidates.all_candidates(view) if c.name == name), None)
-        if found is not None and simulate_scheduling(view, [found]).price < (view.price(found.claim) or 0.0) - 1e-9:
-            fleet.place(now, frozenset({name}))
+        candidate = next((c for c in candidates.all_candidates(view) if c.name == name), None)
+        if (
+            candidate is not None
+            and simulate_scheduling(view, [candidate]).price < (view.price(candidate.claim) or 0.0) - 1e-9
+        ):
+            fleet.schedule_pods(now, frozenset({name}))
             slots -= 1
 
 
 def run() -> list[dict[str, str]]:
-    """The figures of a week under both rules, with each seed."""
-    moved, spent = [], []
+    """The rows for a week with both rules, for each seed."""
+    rescheduled, spent = [], []
     for seed in SEEDS:
-        a, b = week(ours, seed=seed), week(greedy, seed=seed)
-        moved.append(f"{a.moved / b.moved:.1%} ({a.moved} to {b.moved})")
+        a, b = week(tenon, seed=seed), week(greedy, seed=seed)
+        rescheduled.append(f"{a.rescheduled / b.rescheduled:.1%} ({a.rescheduled} to {b.rescheduled})")
         spent.append(f"{a.spent / b.spent:.1%} (${a.spent:.2f} to ${b.spent:.2f})")
     how = f"{LEAST} to {MOST} pods a day, {TURNOVER:.0%} replaced each half hour, seeds {', '.join(map(str, SEEDS))}"
     return [
         {
-            "figure": "voluntary pod moves in a week against greedy",
-            "asked": "at most 50 %",
-            "measured": ", ".join(moved),
-            "how": how,
+            "measurement": "voluntarily rescheduled pods in a week, relative to greedy",
+            "target": "at most 50 %",
+            "result": ", ".join(rescheduled),
+            "method": how,
         },
         {
-            "figure": "spent in a week against greedy",
-            "asked": "at most 102 %",
-            "measured": ", ".join(spent),
-            "how": how,
+            "measurement": "cost of a week, relative to greedy",
+            "target": "at most 102 %",
+            "result": ", ".join(spent),
+            "method": how,
         },
     ]

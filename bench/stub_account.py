@@ -1,6 +1,6 @@
-"""A canned cluster beside a local account: what a function's real handler needs to run in this process.
+"""A stub cluster with a local AWS account: everything that a function's real handler needs to run in this process.
 
-The Kubernetes API is canned and in another process (bench/stub_api_server.py); AWS is the local one, in this process.
+The Kubernetes API is a stub in another process (bench/stub_api_server.py); AWS is local, in this process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from moto.ec2 import ec2_backends
 
-from bench.stub_api_server import canned
+from bench.stub_api_server import stub_api_server
 from local.aws.cloud import Cloud
 from local.world import catalog_cache
 from shared import runtime
@@ -31,45 +31,45 @@ TABLE = "tenon"
 BUCKET = "tenon-catalog"
 ACCOUNT = "123456789012"
 PROFILE = "KarpenterInstanceProfile"
-_AT_ONCE = 500
-_QUEUES = ("termination", "disruption", "dead-letters", "feeding")
+_BATCH_SIZE = 500
+_QUEUES = ("termination", "disruption", "dead-letters", "events")
 
 
 def launch(nodes: int) -> None:
-    """Have EC2 know the machines of the canned claims."""
+    """Run the instances of the stub's NodeClaims."""
     ec2 = boto3.client("ec2")
-    for first in range(0, nodes, _AT_ONCE):
-        count = min(_AT_ONCE, nodes - first)
+    for first in range(0, nodes, _BATCH_SIZE):
+        count = min(_BATCH_SIZE, nodes - first)
         image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
-        ran = ec2.run_instances(
+        reservation = ec2.run_instances(
             ImageId=image,
             InstanceType="m5.large",
             MinCount=count,
             MaxCount=count,
             InstanceMarketOptions={"MarketType": "spot"},
         )
-        made = {i["InstanceId"]: first + n for n, i in enumerate(ran["Instances"])}
+        numbers = {i["InstanceId"]: first + n for n, i in enumerate(reservation["Instances"])}
         for instance in ec2_backends[ACCOUNT][REGION].all_instances():
-            if instance.id in made:
-                instance.id = f"i-{made[instance.id]:017x}"
+            if instance.id in numbers:
+                instance.id = f"i-{numbers[instance.id]:017x}"
         tags = {f"kubernetes.io/cluster/{CLUSTER}": "owned"}
         ec2.create_tags(
-            Resources=[f"i-{n:017x}" for n in made.values()], Tags=[{"Key": k, "Value": v} for k, v in tags.items()]
+            Resources=[f"i-{n:017x}" for n in numbers.values()], Tags=[{"Key": k, "Value": v} for k, v in tags.items()]
         )
 
 
 @contextlib.contextmanager
-def account(nodes: int, pods: int, *, stocked: bool = True) -> Iterator[Mapping[str, str]]:
-    """Gives the environment variables of any function, for a cluster of that size.
+def account(nodes: int, pods: int, *, with_catalog: bool = True) -> Iterator[Mapping[str, str]]:
+    """The environment variables of all functions, for a cluster of that size.
 
-    ``stocked``: there is a catalog already.
+    ``with_catalog``: the catalog exists already.
     """
     now = datetime.now(UTC)
     raw = catalog_cache.load_or_fetch(region=REGION, seed=0, now=now)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         os.environ.setdefault(name, "x")
     with (
-        canned(nodes, pods) as (url, authority),
+        stub_api_server(nodes, pods) as (url, authority),
         Cloud(now=lambda: datetime.now(UTC), sleep=lambda _: None, region=REGION) as cloud,
     ):
         cloud.prepare(
@@ -88,7 +88,7 @@ def account(nodes: int, pods: int, *, stocked: bool = True) -> Iterator[Mapping[
         )
         queues = {name: boto3.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in _QUEUES}
         with runtime.using(runtime.Runtime(environ={})):
-            if stocked:
+            if with_catalog:
                 catalog_store.save(boto3.client("s3"), BUCKET, CLUSTER, raw)
         yield {
             "TENON_CLUSTER_NAME": CLUSTER,
@@ -103,7 +103,7 @@ def account(nodes: int, pods: int, *, stocked: bool = True) -> Iterator[Mapping[
 
 
 def scheduled() -> dict[str, Any]:
-    """The event of a schedule, as EventBridge sends it."""
+    """A scheduled event of EventBridge."""
     return {
         "version": "0",
         "id": "m",
@@ -115,7 +115,7 @@ def scheduled() -> dict[str, Any]:
 
 
 def batch(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The bodies as SQS hands them to a function."""
+    """The event of an SQS queue with these bodies."""
     return {
         "Records": [
             {
@@ -123,7 +123,7 @@ def batch(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 "receiptHandle": "x",
                 "body": json.dumps(body),
                 "attributes": {"ApproximateReceiveCount": "1"},
-                "eventSourceARN": f"arn:aws:sqs:{REGION}:{ACCOUNT}:feeding",
+                "eventSourceARN": f"arn:aws:sqs:{REGION}:{ACCOUNT}:events",
             }
             for number, body in enumerate(bodies)
         ]
@@ -131,7 +131,7 @@ def batch(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def context(function: str, *, run: int = 0, seconds: float = 120) -> Any:  # noqa: ANN401 (Lambda's own)
-    """What Lambda hands to a handler that has that long left."""
+    """The Lambda context of a handler with so many seconds left."""
     return SimpleNamespace(
         function_name=function,
         memory_limit_in_mb=1024,

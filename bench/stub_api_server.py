@@ -1,7 +1,7 @@
-"""A Kubernetes API server that only recites: a cluster of any size, answered from bytes made beforehand.
+"""A stub Kubernetes API server for a cluster of any size, which responds with precomputed bytes.
 
-It runs in a process of its own over TLS, as a real one does, so that what is measured in the reader's process is the
-reader's alone, and so that it takes no processor time from it while it answers.
+It runs in its own process with TLS, as a real one, so that only the client is measured in the client's process, and it
+needs little processor time itself.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 PAGE = 500
 CHANGED = 50
-"""Pods that change between two looks at the pods without a node."""
+"""Pods that change between two lists of the pods without a node."""
 PENDING = 100
 ZONE = "us-east-1a"
 _POD_BYTES = 5_000
 _VERSION = 1_000
 _OTHER_KINDS = 10
-"""Versions that changes of other kinds take, so that a watch of pods alone never reaches a list's version."""
+"""Resource versions of other kinds' changes, so that a watch of pods never reaches a list's resource version."""
 _STAMP = "2026-11-21T12:00:00Z"
 _READY = {"type": "Ready", "status": "True", "lastTransitionTime": _STAMP}
 _SIZE = {"cpu": "2", "memory": "8Gi", "pods": "58"}
@@ -43,9 +43,9 @@ _POOL = {
 
 
 def pod(i: int, *, nodes: int, version: int = 1) -> dict[str, Any]:
-    """A pod of 5 KB on one of the nodes; one of a number below 0 has no place."""
-    placed = i >= 0
-    made: dict[str, Any] = {
+    """A pod of 5 KB on one of the nodes; with a negative number it is pending."""
+    is_bound = i >= 0
+    obj: dict[str, Any] = {
         "metadata": {
             "name": f"web-{i}",
             "namespace": "default",
@@ -63,27 +63,27 @@ def pod(i: int, *, nodes: int, version: int = 1) -> dict[str, Any]:
                     "name": "web",
                     "image": "web",
                     "resources": {
-                        "requests": {"cpu": "100m", "memory": "100Mi"} if placed else {"cpu": "1", "memory": "2Gi"}
+                        "requests": {"cpu": "100m", "memory": "100Mi"} if is_bound else {"cpu": "1", "memory": "2Gi"}
                     },
                 }
             ],
             "terminationGracePeriodSeconds": 30,
             "tolerations": [{"key": names.NOT_READY_TAINT, "operator": "Exists", "effect": "NoExecute"}],
         },
-        "status": {"phase": "Running" if placed else "Pending", "conditions": [_READY]},
+        "status": {"phase": "Running" if is_bound else "Pending", "conditions": [_READY]},
     }
-    if placed:
-        made["spec"]["nodeName"] = f"node-{i % nodes}"
+    if is_bound:
+        obj["spec"]["nodeName"] = f"node-{i % nodes}"
     else:
         unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        made["status"]["conditions"] = [unplaced]
-    filler = _POD_BYTES - len(json.dumps(made))
-    made["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": {"f:status": "x" * max(filler - 70, 0)}}]
-    return made
+        obj["status"]["conditions"] = [unplaced]
+    filler = _POD_BYTES - len(json.dumps(obj))
+    obj["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": {"f:status": "x" * max(filler - 70, 0)}}]
+    return obj
 
 
 def node(i: int) -> dict[str, Any]:
-    """A node that its pods fill, of a pool."""
+    """A full node of a NodePool."""
     own = {
         names.NODEPOOL: "default",
         names.INITIALIZED: "true",
@@ -112,7 +112,7 @@ def node(i: int) -> dict[str, Any]:
 
 
 def claim(i: int) -> dict[str, Any]:
-    """The node's claim."""
+    """The node's NodeClaim."""
     done = [
         {"type": t, "status": "True", "reason": t, "lastTransitionTime": _STAMP}
         for t in ("Launched", "Registered", "Initialized", "Ready")
@@ -131,7 +131,7 @@ def claim(i: int) -> dict[str, Any]:
 
 
 def node_class(cluster: str) -> dict[str, Any]:
-    """A class that a local account can resolve."""
+    """A node class that the local AWS can resolve."""
     discovery = [{"tags": {"karpenter.sh/discovery": cluster}}]
     return {
         "metadata": {"name": "default", "uid": "class"},
@@ -144,19 +144,19 @@ def node_class(cluster: str) -> dict[str, Any]:
     }
 
 
-_ONE = {"nodes": node, "nodeclaims": claim}
+_SINGLE = {"nodes": node, "nodeclaims": claim}
 
 
-class Recital:
-    """The answers: lists in pages, and the changes that a watch tells of."""
+class StubResponses:
+    """The responses: pages of lists, and events of watches."""
 
     def __init__(self, nodes: int, pods: int) -> None:
         self._nodes = nodes
-        self._placed = pods
+        self._pod_count = pods
         self._deleted: set[str] = set()
         self._version = _VERSION
-        waiting = [pod(i, nodes=nodes) for i in range(-PENDING, 0)]
-        self._pending = _items(waiting)
+        pending = [pod(i, nodes=nodes) for i in range(-PENDING, 0)]
+        self._pending = _items(pending)
         self._pods = [
             _items([pod(i, nodes=nodes) for i in range(first, min(first + PAGE, pods))])
             for first in range(0, pods, PAGE)
@@ -171,19 +171,19 @@ class Recital:
         self._lease: dict[str, Any] = {"metadata": {"name": "lease", "namespace": "kube-system"}, "spec": {}}
 
     def get(self, path: str, query: dict[str, str]) -> bytes:
-        """A page of a list, or one object by itself: the lease, a node, a claim."""
+        """A page of a list, or one object: the lease, a node, a NodeClaim."""
         if "/leases/" in path:
             return self._stored(self._lease)
         above, plural = path.rsplit("/", 2)[-2:]
-        if above in _ONE:
-            return self._stored(self._one(above, plural))
-        on = query.get("fieldSelector", "").partition("spec.nodeName=")[2]
-        if plural == "pods" and on.startswith(","):
+        if above in _SINGLE:
+            return self._stored(self._object(above, plural))
+        node_name = query.get("fieldSelector", "").partition("spec.nodeName=")[2]
+        if plural == "pods" and node_name.startswith(","):
             self._version += CHANGED + _OTHER_KINDS
             pages = [self._pending]
-        elif plural == "pods" and on:
-            there = range(int(on.partition("-")[2]), self._placed, self._nodes)
-            pages = [_items([pod(i, nodes=self._nodes) for i in there])]
+        elif plural == "pods" and node_name:
+            indices = range(int(node_name.partition("-")[2]), self._pod_count, self._nodes)
+            pages = [_items([pod(i, nodes=self._nodes) for i in indices])]
         else:
             pages = self._pods if plural == "pods" else self._lists.get(plural, [b""])
         number = int(query.get("continue") or 0)
@@ -192,19 +192,19 @@ class Recital:
         return b'{"metadata":%b,"items":[%b]}' % (metadata, pages[number])
 
     def delete(self, path: str) -> bytes:
-        """What was deleted: the object, as its finalizers still hold it, also when it is read later by itself."""
+        """The deleted object, which its finalizers keep for later reads."""
         above, name = path.rsplit("/", 2)[-2:]
         self._deleted.add(name)
-        return self._stored(self._one(above, name) if above in _ONE else {"metadata": {"name": name}})
+        return self._stored(self._object(above, name) if above in _SINGLE else {"metadata": {"name": name}})
 
-    def _one(self, plural: str, name: str) -> dict[str, Any]:
-        found = _ONE[plural](int(name.rpartition("-")[2]))
+    def _object(self, plural: str, name: str) -> dict[str, Any]:
+        obj = _SINGLE[plural](int(name.rpartition("-")[2]))
         if name in self._deleted:
-            found["metadata"]["deletionTimestamp"] = _STAMP
-        return found
+            obj["metadata"]["deletionTimestamp"] = _STAMP
+        return obj
 
     def write(self, path: str, body: dict[str, Any]) -> bytes:
-        """What was created or changed, as it would be stored."""
+        """The created or changed object."""
         stored = self._lease if "/leases/" in path else {"metadata": {}}
         for part, value in body.items():
             stored[part] = {**stored.get(part, {}), **value} if isinstance(value, dict) else value
@@ -212,7 +212,7 @@ class Recital:
         return self._stored(stored)
 
     def events(self, since: int) -> Iterator[bytes]:
-        """The changes after that version: the first fifty pods, each a little later than the one before."""
+        """The changes after that resource version: the first fifty pods, one after the other."""
         for version in range(since + 1, since + 1 + CHANGED):
             changed = pod(version % CHANGED, nodes=self._nodes, version=version)
             yield json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n"
@@ -223,7 +223,7 @@ class Recital:
 
 
 def _items(objects: list[dict[str, Any]]) -> bytes:
-    return b",".join(json.dumps(one).encode() for one in objects)
+    return b",".join(json.dumps(obj).encode() for obj in objects)
 
 
 def _pages(count: int, make: Callable[[int], dict[str, Any]]) -> list[bytes]:
@@ -232,8 +232,8 @@ def _pages(count: int, make: Callable[[int], dict[str, Any]]) -> list[bytes]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or each answer waits 40 ms for an acknowledgement of its head
-    recital: Recital
+    disable_nagle_algorithm = True  # otherwise each response waits 40 ms for an acknowledgement
+    stub: StubResponses
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -241,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
         if "watch" in query:
             self._watch(int(query["resourceVersion"]))
         else:
-            self._answer(200, self.recital.get(parts.path, query))
+            self._answer(200, self.stub.get(parts.path, query))
 
     def do_POST(self) -> None:
         self._write(201)
@@ -251,18 +251,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self._answer(200, self.recital.delete(urlsplit(self.path).path))
+        self._answer(200, self.stub.delete(urlsplit(self.path).path))
 
     def _write(self, status: int) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer(status, self.recital.write(urlsplit(self.path).path, body))
+        self._answer(status, self.stub.write(urlsplit(self.path).path, body))
 
     def _watch(self, since: int) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        with contextlib.suppress(OSError):  # the client hangs up once it knows enough
-            for line in self.recital.events(since):
+        with contextlib.suppress(OSError):  # the client closes the connection when it is done
+            for line in self.stub.events(since):
                 self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
                 self.wfile.flush()
             time.sleep(_WATCH_SECONDS)
@@ -283,7 +283,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 (the base class's)
-        """A client that hangs up in the midst of a watch is no error worth a word."""
+        """Ignore clients that close a watch's connection."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -293,24 +293,24 @@ class _Server(ThreadingHTTPServer):
 
 
 def serve(nodes: int, pods: int) -> None:
-    """Serve a cluster of that size until killed; where, and by which authority, is said on standard output."""
+    """Serve a cluster of that size until killed; port and certificate authority are printed."""
     identity = make_identity()
     _Server.context = identity.context()
-    _Handler.recital = Recital(nodes, pods)
+    _Handler.stub = StubResponses(nodes, pods)
     with _Server(("127.0.0.1", 0), _Handler) as server:
         print(json.dumps({"port": server.server_port, "authority": identity.authority}), flush=True)
         server.serve_forever()
 
 
 @contextlib.contextmanager
-def canned(nodes: int, pods: int) -> Iterator[tuple[str, str]]:
-    """The address and the certificate authority (PEM) of a server in another process."""
+def stub_api_server(nodes: int, pods: int) -> Iterator[tuple[str, str]]:
+    """The URL and the certificate authority (PEM) of a server in another process."""
     command = [sys.executable, "-m", "bench.stub_api_server", str(nodes), str(pods)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = json.loads(process.stdout.readline())
+        address = json.loads(process.stdout.readline())
         try:
-            yield f"https://127.0.0.1:{said['port']}", said["authority"]
+            yield f"https://127.0.0.1:{address['port']}", address["authority"]
         finally:
             process.kill()
 

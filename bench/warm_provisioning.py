@@ -1,7 +1,7 @@
-"""A warm provisioner: from the message that it is handed to the CreateFleet request that it sends.
+"""A warm provisioner: the time from receiving a message to sending the CreateFleet request.
 
-The real handler runs, against a canned Kubernetes API in another process and a local AWS in this one. What counts is
-the processor time of the thread it runs in, less what the local AWS takes of it to answer.
+The real handler runs with a stub Kubernetes API in another process and a local AWS in this one. The result is the
+processor time of the handler's thread without the local AWS's part.
 """
 
 from __future__ import annotations
@@ -26,71 +26,71 @@ RUNS = 5
 
 
 class Stopwatch:
-    """Processor seconds of this thread since :meth:`start`, by what they were spent on."""
+    """Processor seconds of this thread since :meth:`start`, by part."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}
         self.until_fleet = 0.0
 
     def start(self) -> None:
-        """From now."""
+        """Start measuring."""
         self.spent = {}
         self.until_fleet = 0.0
         self._began = time.thread_time()
 
-    def over(self, what: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The work, with the time it takes counted under that name."""
+    def measured(self, part: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps a function to measure its time as a part."""
 
         @functools.wraps(work)
-        def timed(*args: Any, **more: Any) -> Any:  # noqa: ANN401 (whatever the work takes and gives)
-            began, answering = time.thread_time(), self.spent.get("aws", 0.0)
+        def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (any function)
+            began, aws_before = time.thread_time(), self.spent.get("aws", 0.0)
             try:
-                return work(*args, **more)
+                return work(*args, **kwargs)
             finally:
-                within = self.spent.get("aws", 0.0) - answering
-                self.spent[what] = self.spent.get(what, 0.0) + time.thread_time() - began - within
+                within = self.spent.get("aws", 0.0) - aws_before
+                self.spent[part] = self.spent.get(part, 0.0) + time.thread_time() - began - within
 
         return timed
 
-    def answering(self, gate: Interceptor, event_name: str, request: Any, **more: object) -> Any:  # noqa: ANN401 (botocore's)
-        """The local AWS's own time; CreateFleet ends what is measured."""
+    def aws_call(self, gate: Interceptor, event_name: str, request: Any, **kwargs: object) -> Any:  # noqa: ANN401 (botocore's)
+        """Measures the local AWS's own time; CreateFleet ends the measurement."""
         if event_name.endswith("CreateFleet") and not self.until_fleet:
             self.until_fleet = time.thread_time() - self._began - self.spent.get("aws", 0.0)
         began = time.thread_time()
         try:
-            return _answer(gate, event_name, request, **more)
+            return _intercept(gate, event_name, request, **kwargs)
         finally:
             self.spent["aws"] = self.spent.get("aws", 0.0) + time.thread_time() - began
 
 
-_answer = Interceptor.__call__
+_intercept = Interceptor.__call__
 
 
 def measure(nodes: int, pods: int) -> list[dict[str, float]]:
-    """Seconds of each warm run by part, ``all`` until CreateFleet was asked. A first run warms and is left out."""
+    """Seconds of each warm run by part, ``all`` until CreateFleet. The first run only warms up."""
     watch = Stopwatch()
     runs = []
 
-    def answer(gate: Interceptor, *args: Any, **more: Any) -> Any:  # noqa: ANN401 (botocore's)
-        return watch.answering(gate, *args, **more)
+    def answer(gate: Interceptor, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (botocore's)
+        return watch.aws_call(gate, *args, **kwargs)
 
     warm: dict[str, Any] = {}
     with stub_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
-        for place, name, what in (
+        for owner, name, part in (
             (SnapshotReader, "read", "snapshot"),
             (leased_scheduling.LeasedScheduler, "_resolved_pools", "supply"),
             (leased_scheduling, "schedule", "schedule"),
             (leased_scheduling.LeasedScheduler, "_create_node_claims", "claims"),
         ):
-            stack.enter_context(backends.replaced(place, name, watch.over(what, getattr(place, name))))
+            stack.enter_context(backends.replaced(owner, name, watch.measured(part, getattr(owner, name))))
         stack.enter_context(backends.replaced(Interceptor, "__call__", answer))
         for run in range(RUNS + 1):
             with runtime.using(runtime.Runtime(environ=environ, cache=warm)):
                 watch.start()
-                answered = handler.handle(
+                response = handler.handle(
                     stub_account.batch([stub_account.scheduled()]), stub_account.context("provisioner", run=run)
                 )
-            assert answered == {"batchItemFailures": []}, answered
-            assert watch.until_fleet, "CreateFleet was never asked"
+            assert response == {"batchItemFailures": []}, response
+            assert watch.until_fleet, "CreateFleet was never called"
             runs.append({**watch.spent, "all": watch.until_fleet})
     return runs[1:]

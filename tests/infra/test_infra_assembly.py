@@ -101,7 +101,7 @@ def test_invocations_are_traced_where_that_is_asked_for_and_only_there(cloud_ass
         ({"bundle": "none"}, "-c bundle=none: must be full or source"),
         ({"clusterSide": "no"}, "-c clusterSide=no: must be applied or printed"),
         ({"kinds": False}, "-c kinds=False: must be applied or kept"),
-        ({"subnets": "subnet-1"}, "needs both"),
+        ({"subnets": "subnet-1"}, "give both"),
         ({"reservedConcurrency": "maybe"}, "-c reservedConcurrency=maybe: must be true or false"),
         ({"nodeRoles": 3}, "-c nodeRoles=3: must be names separated by commas"),
     ],
@@ -118,7 +118,7 @@ def test_a_name_that_eks_would_refuse_is_refused(name: str) -> None:
 
 
 def test_no_cluster_at_all_says_how_to_name_one() -> None:
-    with pytest.raises(OptionError, match="say -c cluster=NAME"):
+    with pytest.raises(OptionError, match="give -c cluster=NAME"):
         clusters({})
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.command_line import dumped, listed
-from bench.consolidation import wasteful
+from bench.command_line import instance_types_document, kubectl_output
+from bench.consolidation import underutilized
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +24,9 @@ READING = ("Describe", "Get", "List", "Query", "Head")
 @pytest.fixture
 def small(tmp_path: Path) -> tuple[str, ...]:
     """Twenty half-empty nodes with 150 pods, as files."""
-    cluster = wasteful(20, 150, seed=1)
-    (tmp_path / "cluster.json").write_text(json.dumps(dumped(cluster)))
-    (tmp_path / "types.json.gz").write_bytes(gzip.compress(json.dumps(listed(cluster)).encode()))
+    cluster = underutilized(20, 150, seed=1)
+    (tmp_path / "cluster.json").write_text(json.dumps(kubectl_output(cluster)))
+    (tmp_path / "types.json.gz").write_bytes(gzip.compress(json.dumps(instance_types_document(cluster)).encode()))
     return "-f", str(tmp_path / "cluster.json"), "-f", str(tmp_path / "types.json.gz")
 
 
