@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError
 from shared.disruption import drift, emptiness
+from shared.disruption.candidates import initialized_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,6 @@ def _changes(state: DisruptionState) -> list[tuple[NodeClaim, Callable[[NodeClai
         ),
         *(
             (claim, partial(drift.with_drifted_condition, message=drifted.get(claim.name, ""), now=state.now))
-            for claim, _ in state.initialized
+            for claim, _ in initialized_nodes(state)
         ),
     ]

@@ -3,7 +3,7 @@
 A budget allows a count or a percentage of the pool's nodes (rounded up), always or while its schedule's window is open,
 for some reasons or for all. The lowest limit of the budgets that apply holds. Nodes that are being deleted, queued for
 disruption or not Ready count against it. A budget that can't be parsed allows no disruptions. Rules: Karpenter's
-disruption budgets (reference: karpenter.md, section 5).
+disruption budgets (reference: docs/facts/karpenter.md, section 5).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Disruption candidates: the rules that every voluntary disruption checks, and why a node isn't a candidate.
 
-A candidate is an initialized node with a NodeClaim of a valid NodePool (:func:`all_candidates`). Even so, it may be
-blocked (:func:`disruption_blocker`): by a nomination, a do-not-disrupt annotation, a PodDisruptionBudget, or a pod
-without a controller. Reference: karpenter.md, section 5.
+A candidate is an initialized node (:func:`initialized_nodes`) of a valid NodePool (:func:`all_candidates`). Even so, it
+may be blocked (:func:`disruption_blocker`): by a nomination, a do-not-disrupt annotation, a PodDisruptionBudget, or a
+pod without a controller. Reference: docs/facts/karpenter.md, section 5.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.meta import is_true
 from shared.api.pods import controller, is_mirror, is_protected, is_reschedulable
 from shared.disruption.command import BlockedCandidate, Blocker, Removal
 
@@ -57,9 +59,21 @@ class Candidate:
         )
 
 
+def initialized_nodes(state: DisruptionState) -> Iterator[tuple[NodeClaim, Node]]:
+    """The initialized claims that are neither deleted nor being disrupted, each with its node, sorted by claim."""
+    nodes = {n.spec.provider_id: n for n in state.snapshot.nodes if n.metadata.deletion_timestamp is None}
+    for claim in sorted(state.snapshot.node_claims, key=lambda c: c.name):
+        node = nodes.get(claim.status.provider_id)
+        is_deleted = claim.metadata.deletion_timestamp is not None
+        if node is None or is_deleted or state.is_disrupting(claim):
+            continue
+        if is_true(claim.status.conditions, nodeclaim.INITIALIZED):
+            yield claim, node
+
+
 def all_candidates(state: DisruptionState) -> Iterator[Candidate]:
     """All candidates, sorted by claim, blocked ones too."""
-    for claim, node in state.initialized:
+    for claim, node in initialized_nodes(state):
         pool = state.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
         if pool is None or pool.metadata.deletion_timestamp is not None:
             continue

@@ -1,8 +1,8 @@
 """Disruption cost: what moving a pod costs in USD, so that it can be compared with savings.
 
 A moved pod restarts on another node and loses its work in progress. Its disruption cost is a fixed amount for the
-restart plus the price of some minutes of its resources, weighted by Karpenter's eviction cost (reference: karpenter.md,
-section 5).
+restart plus the price of some minutes of its resources, weighted by Karpenter's eviction cost (reference:
+docs/facts/karpenter.md, section 5).
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.api import nodeclaim
-from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_mirror, is_terminal
 from shared.disruption.disruption_queue import is_queued
 from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
-    from shared.api.kubernetes import Node, Pod
+    from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
@@ -75,26 +73,14 @@ class DisruptionState:
         return {name: tuple(pods) for name, pods in pods_by_node.items()}
 
     @cached_property
-    def initialized(self) -> tuple[tuple[NodeClaim, Node], ...]:
-        """Initialized claims that are neither deleted nor being disrupted, each with its node, sorted by claim."""
-        nodes = {n.spec.provider_id: n for n in self.snapshot.nodes if n.metadata.deletion_timestamp is None}
-        return tuple(
-            (claim, nodes[claim.status.provider_id])
-            for claim in sorted(self.snapshot.node_claims, key=lambda c: c.name)
-            if claim.metadata.deletion_timestamp is None
-            and not self._is_disrupting(claim)
-            and claim.status.provider_id in nodes
-            and is_true(claim.status.conditions, nodeclaim.INITIALIZED)
-        )
-
-    @cached_property
     def disrupting_nodes(self) -> frozenset[str]:
         """Nodes that are about to be deleted: they take no pods, and their pods need capacity elsewhere."""
         return frozenset(
-            c.status.node_name for c in self.snapshot.node_claims if self._is_disrupting(c) and c.status.node_name
+            c.status.node_name for c in self.snapshot.node_claims if self.is_disrupting(c) and c.status.node_name
         )
 
-    def _is_disrupting(self, claim: NodeClaim) -> bool:
+    def is_disrupting(self, claim: NodeClaim) -> bool:
+        """Whether the claim is in the queue, or was selected by this reconcile."""
         return claim.name in self.selected or is_queued(claim)
 
     def with_selected(self, result: MethodResult) -> DisruptionState:

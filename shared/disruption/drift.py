@@ -2,7 +2,7 @@
 
 Drift is found by comparing hashes of the template and of the class, where both have the same hash version (hashes of
 other versions prove nothing; lifecycle stamps those objects again), and by what requirements and selectors select now.
-Rules: Karpenter's drift (reference: karpenter.md, section 5).
+Rules: Karpenter's drift (reference: docs/facts/karpenter.md, section 5).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shared.api import nodeclaim
 from shared.api.duration import parse_duration
 from shared.api.meta import condition, with_condition
-from shared.disruption.candidates import do_not_disrupt_blocker, dynamic_candidates
+from shared.disruption.candidates import do_not_disrupt_blocker, dynamic_candidates, initialized_nodes
 from shared.disruption.command import EMPTY, BlockedCandidate, Command, MethodResult
 from shared.disruption.disruption_state import workload_pods
 
@@ -41,7 +41,7 @@ class EmptyConditionChange:
 def empty_condition_changes(state: DisruptionState) -> tuple[EmptyConditionChange, ...]:
     """The claims whose ``Empty`` condition has to change."""
     changes = []
-    for claim, node in state.initialized:
+    for claim, node in initialized_nodes(state):
         is_empty = _is_empty(state, node.metadata.name, claim.name)
         current = condition(claim.status.conditions, nodeclaim.EMPTY)
         if is_empty != (current is not None and current.status == "True"):

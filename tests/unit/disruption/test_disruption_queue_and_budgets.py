@@ -11,6 +11,7 @@ from shared.api.meta import with_condition
 from shared.api.nodepool import Budget
 from shared.disruption import budgets, disruption_cost, disruption_queue
 from shared.disruption.budgets import BudgetTracker
+from shared.disruption.candidates import initialized_nodes
 
 if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
@@ -81,7 +82,7 @@ def test_queued_nodes_count_against_budgets_and_are_no_candidates(cluster: Clust
     assert cluster.budget_tracker().remaining("default", "Underutilized") == 1
     marked(cluster, "claim-a")
     assert cluster.budget_tracker().remaining("default", "Underutilized") == 0
-    assert "old" not in {n.metadata.name for _, n in cluster.state().initialized}
+    assert "old" not in {n.metadata.name for _, n in initialized_nodes(cluster.state())}
     assert cluster.state().disrupting_nodes == {"old"}
 
 
