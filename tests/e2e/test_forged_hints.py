@@ -1,4 +1,4 @@
-"""A hint is never believed: one that says what isn't so, in good form, costs a look and changes nothing."""
+"""Hints are not trusted: a well-formed hint with false content causes a reconcile and changes nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from local.world import World
 
 
-def forge(world: World, queue: str, about: str, keys: list[str], *, source: str = hints.RELAY) -> None:
-    """Put on a queue what EventBridge would have put there, had somebody been let in to say it."""
+def forge(world: World, queue: str, detail_type: str, keys: list[str], *, source: str = hints.RELAY) -> None:
+    """Send to a queue what EventBridge would deliver for a forged event."""
     envelope = {
         "version": "0",
         "id": "00000000-0000-0000-0000-000000000000",
@@ -22,17 +22,17 @@ def forge(world: World, queue: str, about: str, keys: list[str], *, source: str 
         "resources": [],
         "time": world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         "source": source,
-        "detail-type": about,
+        "detail-type": detail_type,
         "detail": {"cluster": world.cluster, "keys": keys},
     }
     world.send_malformed_message(queue, json.dumps(envelope))
 
 
-def what_is_there(world: World) -> dict[str, Any]:
+def cluster_state(world: World) -> dict[str, Any]:
     return {
         "nodes": sorted((n["metadata"]["uid"], json.dumps(n["spec"])) for n in world.nodes()),
         "claims": sorted(c["metadata"]["uid"] for c in world.claims()),
-        "going": [
+        "deleting": [
             o["metadata"]["name"] for o in (*world.nodes(), *world.claims()) if "deletionTimestamp" in o["metadata"]
         ],
         "pods": sorted((p["metadata"]["uid"], p["spec"].get("nodeName", "")) for p in world.pods()),
@@ -40,32 +40,32 @@ def what_is_there(world: World) -> dict[str, Any]:
     }
 
 
-def test_well_formed_lies_change_nothing(spot_default: World) -> None:
+def test_forged_hints_change_nothing(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 3)
     world.run_until_idle()
     assert len(world.pods(phase="Running")) == 3
-    before = what_is_there(world)
+    before = cluster_state(world)
     nodes = [node["metadata"]["name"] for node in world.nodes()]
     claims = [claim["metadata"]["name"] for claim in world.claims()]
     pods = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in world.pods()]
     instances = [instance.id for instance in world.instances()]
-    forge(world, "disruption", hints.NODES_EMPTIED, [*nodes, "nobody"])
+    forge(world, "disruption", hints.NODES_EMPTIED, [*nodes, "missing"])
     forge(world, "disruption", hints.REQUEUE, nodes, source=hints.FUNCTIONS)
-    forge(world, "termination", hints.NODES_DELETING, [*nodes, "nobody"])
-    forge(world, "termination", hints.NODE_CLAIMS_DELETING, [*claims, "nobody"])
-    forge(world, "termination", hints.DRAINS_UNBLOCKED, [*nodes, *claims, "nobody"])
+    forge(world, "termination", hints.NODES_DELETING, [*nodes, "missing"])
+    forge(world, "termination", hints.NODE_CLAIMS_DELETING, [*claims, "missing"])
+    forge(world, "termination", hints.DRAINS_UNBLOCKED, [*nodes, *claims, "missing"])
     forge(world, "termination", hints.DRAIN, [*nodes, *claims], source=hints.FUNCTIONS)
     forge(world, "termination", hints.INSTANCES_ORPHANED, instances, source=hints.FUNCTIONS)
-    forge(world, "provisioning", hints.PODS_UNSCHEDULABLE, [*pods, "default/nobody"])
-    forge(world, "provisioning", hints.NODE_POOLS_CHANGED, ["nobody"])
+    forge(world, "provisioning", hints.PODS_UNSCHEDULABLE, [*pods, "default/missing"])
+    forge(world, "provisioning", hints.NODE_POOLS_CHANGED, ["missing"])
     world.run_for(timedelta(minutes=5))
-    assert what_is_there(world) == before
+    assert cluster_state(world) == before
     assert world.failures() == []
     assert world.dead_letters() == []
 
 
-def test_a_lie_about_another_cluster_is_buried_with_its_reason(spot_default: World) -> None:
+def test_a_hint_for_another_cluster_goes_to_the_dead_letter_queue(spot_default: World) -> None:
     world = spot_default
     body = {
         "source": hints.RELAY,

@@ -1,4 +1,4 @@
-"""What tests of interruptions ask of a world, and what they send it."""
+"""What the interruption tests read from the local world, and the events that they send."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def small_nodes(
     annotations: dict[str, str] | None = None,
     *,
     budgets: str = "100%",
-    bought: Sequence[str] = ("spot",),
+    capacity_types: Sequence[str] = ("spot",),
     reservation: str = "",
 ) -> None:
-    """A pool of nodes with two vCPUs: two of our pods each; spot ones, if nothing else is said."""
+    """A NodePool of nodes with two vCPUs, for two of the pods each; spot by default."""
     reserved = {"capacityReservationSelectorTerms": [{"id": reservation}]} if reservation else {}
     requirements = {
-        "karpenter.sh/capacity-type": bought,
+        "karpenter.sh/capacity-type": capacity_types,
         "karpenter.k8s.aws/instance-cpu": ["2"],
         "karpenter.k8s.aws/instance-category": ["c", "m", "r"],
     }
@@ -93,13 +93,13 @@ def send(world: World, *bodies: str) -> None:
         world.aws.queues.send(source.queue_name, body)
 
 
-def notes(world: World, node: str) -> dict[str, str]:
+def claim_annotations(world: World, node: str) -> dict[str, str]:
     (claim,) = (c for c in world.claims() if c["status"].get("nodeName") == node)
     annotations: dict[str, str] = claim["metadata"].get("annotations", {})
     return annotations
 
 
-def is_going(world: World, node: str) -> bool:
+def is_deleting(world: World, node: str) -> bool:
     return all(c["metadata"].get("deletionTimestamp") for c in world.claims() if c["status"].get("nodeName") == node)
 
 
@@ -107,7 +107,7 @@ def interruptions(world: World) -> list[Any]:
     return [i for i in world.aws.functions.invocations if i.function == "interruption"]
 
 
-def nothing_went_wrong(world: World) -> None:
+def assert_no_failures(world: World) -> None:
     """No invocation of the function failed, and none logged an exception."""
     for invocation in interruptions(world):
         assert invocation.ok, invocation.traceback
@@ -116,8 +116,8 @@ def nothing_went_wrong(world: World) -> None:
             assert "exception" not in line, line
 
 
-def since(moment: datetime, happening: Any) -> float:  # noqa: ANN401 - a TimelineEvent
-    return float((happening.at - moment).total_seconds())
+def since(moment: datetime, timeline_event: Any) -> float:  # noqa: ANN401 - a TimelineEvent
+    return float((timeline_event.at - moment).total_seconds())
 
 
 def health(world: World, instance: str, start: datetime) -> str:
@@ -131,34 +131,34 @@ def health(world: World, instance: str, start: datetime) -> str:
     return event(world, "AWS Health Event", detail, source="aws.health")
 
 
-class Healthy:
-    """How many pods of each deployment are ready and staying, in every state that the cluster goes through."""
+class HealthyPods:
+    """Counts the ready, non-terminating pods of each deployment at every change of the cluster."""
 
-    def __init__(self, world: World, least: Mapping[str, int]) -> None:
-        """``least`` are the pods of each deployment that its budget keeps."""
+    def __init__(self, world: World, minimum: Mapping[str, int]) -> None:
+        """``minimum`` is the number of healthy pods of each deployment that its budget requires."""
         self._now = world.clock.now
-        self._least = least
-        self._ready: dict[str, set[str]] = {app: set() for app in least}
+        self._minimum = minimum
+        self._ready: dict[str, set[str]] = {app: set() for app in minimum}
         self.states = 0
-        self.broken: list[tuple[datetime, str, int]] = []
-        """When there were fewer than that, of which deployment, and how many were left."""
+        self.violations: list[tuple[datetime, str, int]] = []
+        """Violations: the time, the deployment, and its number of healthy pods."""
         for pod in world.store.list(kinds.PODS):
-            self._see(pod, gone=False)
+            self._update(pod, deleted=False)
         world.store.subscribe(self._change)
 
     def _change(self, change: Change) -> None:
-        if change.kind.kind == "Pod" and self._see(change.object, gone=change.type == "DELETED"):
+        if change.kind.kind == "Pod" and self._update(change.object, deleted=change.type == "DELETED"):
             self.states += 1
             for app, ready in self._ready.items():
-                if len(ready) < self._least[app]:
-                    self.broken.append((self._now(), app, len(ready)))
+                if len(ready) < self._minimum[app]:
+                    self.violations.append((self._now(), app, len(ready)))
 
-    def _see(self, pod: dict[str, Any], *, gone: bool) -> bool:
+    def _update(self, pod: dict[str, Any], *, deleted: bool) -> bool:
         app = pod["metadata"].get("labels", {}).get("app", "")
         if app not in self._ready:
             return False
         conditions = {c["type"]: c["status"] for c in pod.get("status", {}).get("conditions", [])}
-        if conditions.get("Ready") == "True" and not gone and "deletionTimestamp" not in pod["metadata"]:
+        if conditions.get("Ready") == "True" and not deleted and "deletionTimestamp" not in pod["metadata"]:
             self._ready[app].add(pod["metadata"]["uid"])
         else:
             self._ready[app].discard(pod["metadata"]["uid"])

@@ -1,4 +1,4 @@
-"""The function dies at any of its calls, or hears the same from two messages at once: each machine is replaced once."""
+"""The function crashes at any of its calls, or handles two messages about an instance concurrently: one replacement."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from local.world import World
 from local.world.world import Options
 from tests.e2e.interruptions.rig import (
     SPOT,
+    assert_no_failures,
     deployment,
     event,
     fill,
     interruptions,
-    nothing_went_wrong,
     send,
     small_nodes,
 )
 
 PODS = 4
-MUST_BE_CUT = {
+CRASHED_CALLS = {
     "dynamodb BatchWriteItem",
     "ec2 CreateFleet",
     "kubernetes DELETE nodeclaims/NAME",
@@ -34,15 +34,15 @@ MUST_BE_CUT = {
 }
 
 
-def claimed(world: World) -> list[str]:
-    """The instances that claims have."""
+def claimed_instances(world: World) -> list[str]:
+    """The instance ids of all NodeClaims."""
     return sorted(c.get("status", {}).get("providerID", "").rsplit("/", 1)[-1] for c in world.claims())
 
 
-def all_is_well(world: World) -> None:
-    """As many pods as ever run, on machines that each have one claim and one node."""
+def assert_consistent(world: World) -> None:
+    """All pods run, and every instance has one NodeClaim and one node."""
     assert len(world.pods(phase="Running")) == PODS
-    assert claimed(world) == sorted(i.id for i in world.instances())
+    assert claimed_instances(world) == sorted(i.id for i in world.instances())
     assert sorted(c["status"]["nodeName"] for c in world.claims()) == sorted(
         n["metadata"]["name"] for n in world.nodes()
     )
@@ -53,26 +53,26 @@ def test_the_node_is_replaced_without_leftovers_wherever_the_function_crashes(qu
     world = quiet_world
     world.apply([deployment("web", PODS)])
     fill(world, PODS)
-    cuts = world.faults.crash_around_each_write("interruption")
-    wanted = {(call, when) for call in MUST_BE_CUT for when in ("before", "after")}
+    crashes = world.faults.crash_around_each_write("interruption")
+    wanted = {(call, when) for call in CRASHED_CALLS for when in ("before", "after")}
     for _ in range(20):
         warned = world.clock.now()
-        taken = world.instances()[0].id
-        world.interrupt_spot([taken])
+        interrupted = world.instances()[0].id
+        world.interrupt_spot([interrupted])
 
-        def given_back(taken: str = taken) -> bool:
-            return taken not in claimed(world)
+        def is_removed(interrupted: str = interrupted) -> bool:
+            return interrupted not in claimed_instances(world)
 
-        world.run_until(given_back, limit=timedelta(minutes=15))
+        world.run_until(is_removed, limit=timedelta(minutes=15))
         world.run_until_idle(limit=timedelta(hours=1))
-        all_is_well(world)
+        assert_consistent(world)
         # Two at first; a replacement each time and, where the launch was cut off, none besides.
         launched = [h for h in world.timeline.of("claim launched") if h.at >= warned]
         assert 1 <= len(launched) <= 2
-        if wanted <= cuts.tried and not cuts.remaining:
+        if wanted <= crashes.tried and not crashes.remaining:
             break
-    assert wanted <= cuts.tried
-    assert not cuts.remaining
+    assert wanted <= crashes.tried
+    assert not crashes.remaining
 
 
 @pytest.mark.parametrize("slow", ["", "leases"])
@@ -84,11 +84,11 @@ def test_concurrent_invocations_about_one_instance_replace_it_once(slow: str) ->
         (instance,) = world.instances()
         before = {c["metadata"]["name"] for c in world.claims()}
         if slow:
-            # Whoever comes first to such a write waits there, so that the other overtakes.
+            # The first invocation waits at this write, so that the second one overtakes it.
             world.faults.inject_kubernetes("PATCH", slow, Fault(delay=0.3))
         warned = world.clock.now()
         warning = event(world, SPOT, {"instance-id": instance.id})
-        # Two full batches, which are handed over at once.
+        # Two full batches, which are delivered at the same time.
         send(world, *[warning] * 2 * function_sizes.QUEUES[function_sizes.INTERRUPTION].batch)
         world.run_until(lambda: instance.id not in {i.id for i in world.instances()}, limit=timedelta(minutes=3))
         world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
@@ -97,5 +97,5 @@ def test_concurrent_invocations_about_one_instance_replace_it_once(slow: str) ->
         created = {h.name for h in world.timeline.of("claim created") if h.at >= warned} - before
         assert len(created) == 1
         assert len(world.instances()) == 1
-        nothing_went_wrong(world)
+        assert_no_failures(world)
         assert world.dead_letters() == []

@@ -15,13 +15,13 @@ from tests.e2e.interruptions.rig import (
     RESERVED,
     SPOT,
     STATE,
+    assert_no_failures,
+    claim_annotations,
     deployment,
     event,
     fill,
     interruptions,
-    is_going,
-    notes,
-    nothing_went_wrong,
+    is_deleting,
     send,
     since,
     small_nodes,
@@ -49,7 +49,7 @@ def counted(world: World, metric: str) -> int:
 
 @pytest.fixture
 def on_demand(world: World) -> World:
-    small_nodes(world, bought=["on-demand"])
+    small_nodes(world, capacity_types=["on-demand"])
     world.apply([deployment("web", 2)])
     fill(world, 2)
     return world
@@ -65,7 +65,7 @@ def test_spot_events_do_not_affect_on_demand_instances(on_demand: World, about: 
     assert what_is_there(world) == before
     assert counted(world, "tenon_interruption_contradicted_total") == 5
     assert world.dead_letters() == []
-    nothing_went_wrong(world)
+    assert_no_failures(world)
 
 
 @pytest.mark.parametrize("state", ["stopping", "stopped", "shutting-down", "terminated"])
@@ -78,7 +78,7 @@ def test_a_running_instance_that_is_reported_as_stopping_is_kept(on_demand: Worl
     assert what_is_there(world) == before
     assert counted(world, "tenon_interruption_contradicted_total") == 1
     assert world.dead_letters() == []
-    nothing_went_wrong(world)
+    assert_no_failures(world)
 
 
 def test_warnings_about_unmanaged_and_ended_instances_change_nothing(quiet_world: World) -> None:
@@ -96,7 +96,7 @@ def test_warnings_about_unmanaged_and_ended_instances_change_nothing(quiet_world
     world.run_for(timedelta(minutes=5))
     assert what_is_there(world) == before
     assert world.dead_letters() == []
-    nothing_went_wrong(world)
+    assert_no_failures(world)
 
 
 def test_a_reservation_interruption_does_not_affect_spot_instances(quiet_world: World) -> None:
@@ -122,7 +122,7 @@ def test_an_unconfirmed_warning_overrides_no_budget(quiet_world: World) -> None:
     world.run_for(timedelta(minutes=5))
     # It costs a replacement, which is there first, and then what the budget allows: nothing.
     assert held in {p["metadata"]["uid"] for p in world.pods(node=node, phase="Running")}
-    assert DEADLINE not in notes(world, node)
+    assert DEADLINE not in claim_annotations(world, node)
     assert instance.id in {i.id for i in world.instances()}
     assert len(world.pods(phase="Running")) == 2
     (joined,) = (since(forged, h) for h in world.timeline.of("node joined") if h.at >= forged)
@@ -133,7 +133,7 @@ def test_an_unconfirmed_warning_overrides_no_budget(quiet_world: World) -> None:
     assert messages.count("Draining a node") == 1
     assert 2 <= world.aws.calls.count()["ec2", "DescribeSpotInstanceRequests"] <= 5
     assert world.dead_letters() == []
-    nothing_went_wrong(world)
+    assert_no_failures(world)
 
 
 def test_a_warning_that_ec2_confirms_late_is_followed_at_once_and_gets_its_deadline_in_time(
@@ -147,15 +147,15 @@ def test_a_warning_that_ec2_confirms_late_is_followed_at_once_and_gets_its_deadl
     world.aws.instances.spot_status_delay = timedelta(seconds=4)
     warned = world.clock.now()
     world.interrupt_spot([instance.id])
-    world.run_until(lambda: is_going(world, node), limit=timedelta(seconds=5))
-    world.run_until(lambda: DEADLINE in notes(world, node), limit=timedelta(seconds=20))
+    world.run_until(lambda: is_deleting(world, node), limit=timedelta(seconds=5))
+    world.run_until(lambda: DEADLINE in claim_annotations(world, node), limit=timedelta(seconds=20))
     world.run_until(lambda: not world.pods(node=node), limit=timedelta(minutes=2))
     assert (world.clock.now() - warned).total_seconds() <= 110
     world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=2))
     created = [h for h in world.timeline.of("claim created") if h.at >= warned]
     assert len(created) == 1
     assert world.dead_letters() == []
-    nothing_went_wrong(world)
+    assert_no_failures(world)
 
 
 def test_a_warning_is_followed_when_ec2_cannot_be_called(quiet_world: World) -> None:
@@ -167,7 +167,9 @@ def test_a_warning_is_followed_when_ec2_cannot_be_called(quiet_world: World) -> 
     world.faults.inject_aws("ec2", "DescribeSpotInstanceRequests", REFUSED, times=100, caller="interruption")
     warned = world.clock.now()
     world.interrupt_spot([instance.id])
-    world.run_until(lambda: is_going(world, node) and DEADLINE in notes(world, node), limit=timedelta(seconds=10))
+    world.run_until(
+        lambda: is_deleting(world, node) and DEADLINE in claim_annotations(world, node), limit=timedelta(seconds=10)
+    )
     world.run_until(lambda: not world.pods(node=node), limit=timedelta(minutes=2))
     assert (world.clock.now() - warned).total_seconds() <= 110
     messages = {line["message"] for i in interruptions(world) if i.at >= warned for line in i.logs}

@@ -16,13 +16,13 @@ from tests.e2e.interruptions.rig import (
     RESERVED,
     SPOT,
     STATE,
+    assert_no_failures,
+    claim_annotations,
     deployment,
     event,
     fill,
     instance_of,
-    is_going,
-    notes,
-    nothing_went_wrong,
+    is_deleting,
     send,
     since,
     small_nodes,
@@ -45,7 +45,7 @@ def test_pods_that_fit_are_evicted_at_once_and_the_others_when_their_replacement
     assert len(left) == 2
     assert left[0] <= 10
     assert joined <= left[1] <= ready + 2
-    nothing_went_wrong(world)
+    assert_no_failures(world)
 
 
 def test_pods_with_a_long_grace_period_are_evicted_at_once_and_get_the_time_until_the_deadline() -> None:
@@ -92,7 +92,7 @@ def test_malformed_and_irrelevant_events_raise_no_exception(quiet_world: World) 
     assert len(reasons) == 3
     assert any("instance-id" in r for r in reasons)
     assert any("Something Else" in r for r in reasons)
-    nothing_went_wrong(world)
+    assert_no_failures(world)
 
 
 def test_drains_start_while_the_lease_is_held_and_replacements_follow(quiet_world: World) -> None:
@@ -110,14 +110,14 @@ def test_drains_start_while_the_lease_is_held_and_replacements_follow(quiet_worl
     world.store.patch(kinds.LEASES, "tenon-demo", {"spec": held}, namespace="kube-system", patch_type="merge")
     warned = world.clock.now()
     world.interrupt_spot([i.id for i in world.instances()])
-    world.run_until(lambda: is_going(world, node["metadata"]["name"]), limit=timedelta(seconds=5))
+    world.run_until(lambda: is_deleting(world, node["metadata"]["name"]), limit=timedelta(seconds=5))
     world.run_until(
         lambda: not world.pods(node=node["metadata"]["name"]) and len(world.pods(phase="Running")) == 2,
         limit=timedelta(minutes=3),
     )
     created = [since(warned, h) for h in world.timeline.of("claim created") if h.at >= warned]
     assert 10 <= min(created) <= 40
-    nothing_went_wrong(world)
+    assert_no_failures(world)
     assert world.dead_letters() == []
 
 
@@ -139,7 +139,7 @@ def test_an_instance_of_a_reclaimed_reservation_is_drained_by_the_stated_time(
     world: World,
 ) -> None:
     reservation = world.aws.reservations.add("m5.large", "us-east-1a", total=2, now=world.clock.now())
-    small_nodes(world, bought=["reserved", "on-demand"], reservation=reservation)
+    small_nodes(world, capacity_types=["reserved", "on-demand"], reservation=reservation)
     world.apply([deployment("web", 2)])
     fill(world, 2)
     (instance,) = world.instances()
@@ -148,8 +148,8 @@ def test_an_instance_of_a_reclaimed_reservation_is_drained_by_the_stated_time(
     ends = warned + timedelta(minutes=10)
     detail = {"instance-id": instance.id, "instance-termination-time": ends.isoformat(), "state": "running"}
     send(world, event(world, RESERVED, detail))
-    world.run_until(lambda: is_going(world, node), limit=timedelta(seconds=10))
-    deadline = datetime.fromisoformat(notes(world, node)["karpenter.sh/nodeclaim-termination-timestamp"])
+    world.run_until(lambda: is_deleting(world, node), limit=timedelta(seconds=10))
+    deadline = datetime.fromisoformat(claim_annotations(world, node)["karpenter.sh/nodeclaim-termination-timestamp"])
     assert deadline == ends - timedelta(seconds=15)
     world.run_until(lambda: instance.id not in {i.id for i in world.instances()}, limit=timedelta(minutes=3))
     world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
@@ -159,7 +159,7 @@ def test_an_instance_of_a_reclaimed_reservation_is_drained_by_the_stated_time(
         if e["involvedObject"]["kind"] == "NodeClaim" and e["type"] == "Warning"
     }
     assert reason == "CapacityReservationInterrupted"
-    nothing_went_wrong(world)
+    assert_no_failures(world)
 
 
 def test_the_deployed_rules_match_the_samples_and_not_similar_events(quiet_world: World) -> None:

@@ -1,4 +1,4 @@
-"""Machines that may go, or go some day, are moved in good time and a few at once."""
+"""Nodes at risk and nodes with maintenance ahead are replaced in advance, a few at a time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from local.kubernetes import kinds
 from local.world import World
 from tests.e2e.interruptions.rig import (
+    claim_annotations,
     deployment,
     fill,
     health,
-    is_going,
+    is_deleting,
     nodes_of,
-    notes,
     send,
     small_nodes,
 )
@@ -26,37 +26,37 @@ def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_launches_repla
     world = quiet_world
     world.apply([deployment("web", 60)])
     fill(world, 60)
-    risky = [i.id for i in world.instances()]
-    assert len(risky) == 30
-    going: list[int] = []
+    at_risk = [i.id for i in world.instances()]
+    assert len(at_risk) == 30
+    deleting: list[int] = []
     began = world.clock.now()
-    world.aws.instances.recommend_rebalance(risky[:12])
+    world.aws.instances.recommend_rebalance(at_risk[:12])
 
     def reached() -> bool:
-        going.append(sum(1 for c in world.claims() if c["metadata"].get("deletionTimestamp")))
-        return not {i.id for i in world.instances()} & set(risky[:12])
+        deleting.append(sum(1 for c in world.claims() if c["metadata"].get("deletionTimestamp")))
+        return not {i.id for i in world.instances()} & set(at_risk[:12])
 
     world.run_until(reached, limit=timedelta(minutes=20))
-    assert max(going) == 3
+    assert max(deleting) == 3
     launched = [h.at for h in world.timeline.of("claim launched") if h.at >= began]
     leaving = [h.at for h in world.timeline.of("claim leaving") if h.at >= began]
     assert min(launched) <= min(leaving)
     world.run_until(lambda: len(world.pods(phase="Running")) == 60, limit=timedelta(minutes=3))
 
 
-@pytest.mark.parametrize("choice", ["ignore", "cordon"])
-def test_a_pool_may_ignore_recommendations_or_cordon(choice: str) -> None:
+@pytest.mark.parametrize("policy", ["ignore", "cordon"])
+def test_a_pool_may_ignore_recommendations_or_cordon(policy: str) -> None:
     with World(cluster="demo") as world:
-        small_nodes(world, {"tenon.sh/on-rebalance": choice})
+        small_nodes(world, {"tenon.sh/on-rebalance": policy})
         world.apply([deployment("web", 4)])
         fill(world, 4)
         first = world.instances()[0].id
         (node,) = nodes_of(world, {first})
         world.aws.instances.recommend_rebalance([first])
         world.run_for(timedelta(minutes=5))
-        assert not is_going(world, node)
+        assert not is_deleting(world, node)
         unschedulable = world.store.get(kinds.NODES, node)["spec"].get("unschedulable", False)
-        assert unschedulable == (choice == "cordon")
+        assert unschedulable == (policy == "cordon")
         assert len(world.pods(phase="Running")) == 4
 
 
@@ -82,8 +82,8 @@ def test_scheduled_maintenance_waits_for_disruption_budgets_until_it_is_imminent
         start = world.clock.now() + timedelta(minutes=75)
         send(world, health(world, instance, start))
         world.run_for(timedelta(minutes=10))
-        assert not is_going(world, node)
-        assert "tenon.sh/maintenance-starts" in notes(world, node)
+        assert not is_deleting(world, node)
+        assert "tenon.sh/maintenance-starts" in claim_annotations(world, node)
         world.run_until(lambda: instance not in {i.id for i in world.instances()}, limit=timedelta(minutes=20))
         assert world.clock.now() < start
         world.run_until(lambda: len(world.pods(phase="Running")) == 4, limit=timedelta(minutes=3))
