@@ -1,6 +1,6 @@
-"""On-demand capacity reservations, which moto lacks: a number of instances of a type kept free in a zone.
+"""On-demand capacity reservations, which moto lacks: a number of instances of a type that is reserved in a zone.
 
-What is launched into one uses it up and gives it back when it is terminated; a launch that targets a full one fails.
+Instances that are launched into a reservation use it until they are terminated; a launch into a full one fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Reservation:
-    """One reservation; ``total`` instances of which those in ``used`` (by id) run."""
+    """One reservation of ``total`` instances; ``used`` are the ids of the running ones."""
 
     id: str
     instance_type: str
@@ -32,12 +32,12 @@ class Reservation:
 
     @property
     def free(self) -> int:
-        """How many of its instances nobody uses."""
+        """The number of unused instances."""
         return max(0, self.total - len(self.used))
 
 
-class Reservations:
-    """The reservations of an account; changed while the world runs."""
+class CapacityReservations:
+    """The reservations of an account; tests change them while the world runs."""
 
     def __init__(self) -> None:
         self._all: dict[str, Reservation] = {}
@@ -53,9 +53,9 @@ class Reservations:
         criteria: str = "targeted",
         owner: str = backends.ACCOUNT,
     ) -> str:
-        """Reserve so many instances; returns the reservation's id."""
+        """Reserve ``total`` instances; returns the reservation's id."""
         digest = hashlib.sha256(f"{instance_type} {zone} {len(self._all)}".encode()).hexdigest()[:17]
-        made = Reservation(
+        reservation = Reservation(
             id=f"cr-{digest}",
             instance_type=instance_type,
             zone=zone,
@@ -65,53 +65,55 @@ class Reservations:
             owner=owner,
             created=now,
         )
-        self._all[made.id] = made
-        return made.id
+        self._all[reservation.id] = reservation
+        return reservation.id
 
     def resize(self, reservation_id: str, total: int) -> None:
-        """Have it be for so many instances from now on; what runs stays.
+        """Change the number of reserved instances; running instances stay.
 
         Raises:
-            KeyError: there is none of that id.
+            KeyError: there is no such reservation.
         """
         self._all[reservation_id].total = total
 
-    def room(self, reservation_id: str, instance_type: str, zone: str) -> int:
-        """How many instances of the type it can take in that zone; 0 if it is for others, or isn't there."""
-        found = self._all.get(reservation_id)
-        return found.free if found and (found.instance_type, found.zone) == (instance_type, zone) else 0
+    def free(self, reservation_id: str, instance_type: str, zone: str) -> int:
+        """The unused instances of that type and zone; 0 if the reservation is for others or doesn't exist."""
+        reservation = self._all.get(reservation_id)
+        if reservation is None or (reservation.instance_type, reservation.zone) != (instance_type, zone):
+            return 0
+        return reservation.free
 
     def use(self, reservation_id: str, instance_ids: Sequence[str]) -> None:
-        """Instances were launched into it."""
+        """Record instances that were launched into the reservation."""
         self._all[reservation_id].used.update(instance_ids)
 
-    def give_back(self, instance_id: str) -> None:
-        """An instance was terminated."""
+    def release(self, instance_id: str) -> None:
+        """Release the reservation of a terminated instance."""
         for reservation in self._all.values():
             reservation.used.discard(instance_id)
 
-    def described(self, filters: Mapping[str, Sequence[str]], ids: Sequence[str] = ()) -> list[dict[str, Any]]:
+    def describe(self, filters: Mapping[str, Sequence[str]], ids: Sequence[str] = ()) -> list[dict[str, Any]]:
         """DescribeCapacityReservations' entries, by id. Filters: state, owner-id, criteria, type, zone and tags."""
         return [
             _entry(r)
             for r in sorted(self._all.values(), key=lambda r: r.id)
-            if (not ids or r.id in ids) and all(_meets(r, name, values) for name, values in filters.items())
+            if (not ids or r.id in ids) and all(_matches(r, name, values) for name, values in filters.items())
         ]
 
 
-def _meets(reservation: Reservation, name: str, values: Sequence[str]) -> bool:
+def _matches(reservation: Reservation, name: str, values: Sequence[str]) -> bool:
     if name.startswith("tag:"):
         return reservation.tags.get(name.removeprefix("tag:")) in values
     if name == "tag-key":
         return bool(reservation.tags.keys() & set(values))
-    of = {
+    attributes = {
         "state": "active",
         "owner-id": reservation.owner,
         "instance-match-criteria": reservation.criteria,
         "instance-type": reservation.instance_type,
         "availability-zone": reservation.zone,
     }
-    return of[name] in values
+    return attributes[name] in values
 
 
 def _entry(reservation: Reservation) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""AWS as one thing for a local world: moto started, guarded, corrected and filled, and Tenon's stack deployed into it.
+"""The local AWS: moto with its patches and IAM enforcement, an account, and Tenon's stack deployed into it.
 
-moto is one a process, so there is one :class:`Cloud` at a time. Everything in it follows the clock that is given.
+moto's state is global in a process, so there can be one :class:`Cloud` at a time. It runs on the given clock.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ import functools
 import json
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import boto3
 from botocore.loaders import create_loader
 from moto import mock_aws
-from moto.core.responses import ActionResult
 from moto.iam import models as iam_models
 from moto.moto_api._internal import mock_random
 
-from local.aws import account, backends, pricing_api, spot_price_history, stack
+from local.aws import account, backends, moto_patches, pricing_api, stack
 from local.aws.calls import Calls
 from local.aws.capacity_pools import CapacityPools
-from local.aws.capacity_reservations import Reservations
+from local.aws.capacity_reservations import CapacityReservations
 from local.aws.ec2_instances import Ec2Instances
 from local.aws.event_buses import EventBuses
 from local.aws.fleet import Fleets
-from local.aws.iam_enforcement import IamEnforcement, own_credentials
+from local.aws.iam_enforcement import IamEnforcement, function_credentials
 from local.aws.interceptor import Interceptor
 from local.aws.lambda_functions import LambdaFunctions
 from local.aws.prices import Prices
@@ -44,35 +43,23 @@ if TYPE_CHECKING:
     from local.aws.sqs_queues import Message
 
 _MOTO = {"lambda": {"use_docker": False}, "iam": {"load_aws_managed_policies": True}}
-_ENVIRON = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}  # five hundred images that no EKS node runs
-_FLEET_PARAMETERS = (
-    "ClientToken",
-    "Type",
-    "LaunchTemplateConfigs",
-    "TargetCapacitySpecification",
-    "SpotOptions",
-    "OnDemandOptions",
-    "TagSpecifications",
-    "Context",
-)
-
-
-_POLICIES = ("AmazonEKS", "AmazonEC2ContainerRegistry", "AmazonSSM", "AWSLambda")
-"""AWS's managed policies that a stack of ours may name, by how their names begin."""
+_ENVIRON = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}  # 500 images that no EKS node uses
+_MANAGED_POLICY_PREFIXES = ("AmazonEKS", "AmazonEC2ContainerRegistry", "AmazonSSM", "AWSLambda")
+"""Name prefixes of the AWS managed policies that Tenon's stack can use."""
 
 
 @functools.cache
-def _policies() -> str:
-    """Only those policies: moto reads all of AWS's for each of a dozen partitions, which takes seconds."""
-    everything = json.loads(iam_models.aws_managed_policies_data)
-    return json.dumps({name: policy for name, policy in everything.items() if name.startswith(_POLICIES)})
+def _managed_policies() -> str:
+    """Only those policies, as JSON: moto parses all of AWS's for each of a dozen partitions, which takes seconds."""
+    policies = json.loads(iam_models.aws_managed_policies_data)
+    return json.dumps({name: policy for name, policy in policies.items() if name.startswith(_MANAGED_POLICY_PREFIXES)})
 
 
-_models = create_loader()
+_service_models = create_loader()
 
 
 class Cloud:
-    """A context manager; inside, boto3's default session reaches this cloud and nothing else."""
+    """A context manager; inside, boto3's default session reaches only this cloud."""
 
     def __init__(
         self,
@@ -89,14 +76,14 @@ class Cloud:
         self.calls = Calls()
         self.prices = Prices(seed=seed)
         self.capacity = CapacityPools(seed=seed)
-        self.reservations = Reservations()
+        self.reservations = CapacityReservations()
         self._now = now
         self._sleep = sleep
         self._seed = seed
         self._concurrency = concurrency
-        self._gate = Interceptor(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
+        self._interceptor = Interceptor(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
         self._stack = contextlib.ExitStack()
-        self.enforcement = IamEnforcement(region=region, lock=self._gate.lock)
+        self.enforcement = IamEnforcement(region=region, lock=self._interceptor.lock)
         self.instances = Ec2Instances(region=region, now=now, capacity=self.capacity, reservations=self.reservations)
         self.account: account.Account
         self.deployed: stack.DeployedStack
@@ -107,25 +94,25 @@ class Cloud:
 
     @property
     def lock(self) -> threading.RLock:
-        """Held while moto serves a request; for those who read its backends."""
-        return self._gate.lock
+        """Held while moto serves a request; hold it to read moto's backends."""
+        return self._interceptor.lock
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(backends.replaced(iam_models, "aws_managed_policies_data", _policies()))
+            stack.enter_context(backends.replaced(iam_models, "aws_managed_policies_data", _managed_policies()))
             stack.enter_context(_environ({**_ENVIRON, "AWS_DEFAULT_REGION": self.region}))
             stack.enter_context(mock_aws(config=_MOTO))
             stack.enter_context(warnings.catch_warnings())
-            # Lambda makes no error of a warning, whatever a test runner's filters say.
+            # On Lambda a warning is no error; a test runner's filters may make it one.
             warnings.filterwarnings("ignore", message="No application metrics to publish")
             boto3.setup_default_session(region_name=self.region)
             assert boto3.DEFAULT_SESSION is not None
-            # The models of services are read once a process, not once a world.
-            boto3.DEFAULT_SESSION._session.register_component("data_loader", _models)  # noqa: SLF001 - boto3's own way in
-            self._gate.guard(boto3.DEFAULT_SESSION)
+            # Service models are read once per process, not once per world.
+            boto3.DEFAULT_SESSION._session.register_component("data_loader", _service_models)  # noqa: SLF001 - boto3's own way in
+            self._interceptor.guard(boto3.DEFAULT_SESSION)
             self.enforcement.guard(boto3.DEFAULT_SESSION)
-            stack.enter_context(own_credentials())
-            self._gate.serve(
+            stack.enter_context(function_credentials())
+            self._interceptor.serve(
                 "pricing",
                 lambda operation, body: pricing_api.answer(operation, body, prices=self.prices, region=self.region),
             )
@@ -137,7 +124,7 @@ class Cloud:
                 reservations=self.reservations,
                 launched=self.instances.launched,
             )
-            self._correct(stack)
+            moto_patches.install(stack, self, self._now)
             self._stack = stack.pop_all()
         return self
 
@@ -149,7 +136,7 @@ class Cloud:
         self._stack.close()
 
     def prepare(self, *, cluster: str, version: str, endpoint: str, certificate_authority: str) -> account.Account:
-        """Make what an account has before Tenon comes."""
+        """Create what an account has before Tenon is deployed."""
         self.account = account.prepare(
             cluster=cluster,
             region=self.region,
@@ -186,100 +173,26 @@ class Cloud:
         return self.deployed
 
     def dead_letters(self) -> list[Message]:
-        """All messages in dead-letter queues, by queue and then by when they came."""
+        """All messages in dead-letter queues, by queue and time."""
         with self.lock:
             queues = backends.sqs(self.region).queues
-            dead = {queue.dead_letter_queue.name for queue in queues.values() if queue.dead_letter_queue is not None}
-            dead |= {
+            names = {queue.dead_letter_queue.name for queue in queues.values() if queue.dead_letter_queue is not None}
+            names |= {
                 arn.rsplit(":", 1)[-1]
                 for bus in backends.events(self.region).event_buses.values()
                 for rule in bus.rules.values()
                 for target in rule.targets
                 if (arn := target.get("DeadLetterConfig", {}).get("Arn"))
             }
-        return [message for name in sorted(dead) for message in self.queues.messages(name)]
+        return [message for name in sorted(names) for message in self.queues.messages(name)]
 
     def actors(self) -> list[Actor]:
-        """Who must be stepped for anything to happen here, in order."""
-        return [_Locked(self.instances, self.lock), self.event_buses, self.functions, self.queues]
-
-    def _correct(self, stack: contextlib.ExitStack) -> None:
-        from moto.ec2.models.instances import Instance  # noqa: PLC0415 - slow to import, and only a cloud needs it
-        from moto.ec2.responses import EC2Response  # noqa: PLC0415 - the same
-        from moto.ec2.responses.fleets import Fleets as FleetResponses  # noqa: PLC0415 - the same
-        from moto.ec2.responses.spot_instances import SpotInstances  # noqa: PLC0415 - the same
-        from moto.events.models import Rule  # noqa: PLC0415 - the same
-        from moto.sqs.models import SQSBackend  # noqa: PLC0415 - the same
-
-        terminate = Instance.terminate
-        cloud = self
-
-        def create_fleet(response: Any) -> Any:  # noqa: ANN401 - moto's
-            response.error_on_dryrun()
-            params = {name: value for name in _FLEET_PARAMETERS if (value := response._get_param(name)) is not None}  # noqa: SLF001 - how moto's own read them
-            return ActionResult(cloud.fleets.create(params))
-
-        def describe_spot_price_history(response: Any) -> Any:  # noqa: ANN401 - moto's
-            filters = dict(response._filters_from_querystring())  # noqa: SLF001 - how moto's own read them
-            products = [
-                *(response._get_param("ProductDescriptions", []) or []),  # noqa: SLF001 - the same
-                *filters.pop("product-description", []),
-            ]
-            filters.pop("timestamp", None)
-            offerings = response.ec2_backend.describe_spot_price_history(
-                response._get_param("InstanceTypes", []),  # noqa: SLF001 - the same
-                filters,
-            )
-            return ActionResult(
-                spot_price_history.page(
-                    offerings,
-                    prices=cloud.prices,
-                    now=cloud._now(),
-                    products=products,
-                    token=str(response._get_param("NextToken") or ""),  # noqa: SLF001 - the same
-                )
-            )
-
-        def describe_spot_instance_requests(response: Any) -> Any:  # noqa: ANN401 - moto's
-            filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
-            return ActionResult({"SpotInstanceRequests": cloud.instances.spot_requests(filters)})
-
-        def describe_capacity_reservations(response: Any) -> Any:  # noqa: ANN401 - moto's
-            filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
-            ids = response._get_param("CapacityReservationIds", [])  # noqa: SLF001 - the same
-            return ActionResult({"CapacityReservations": cloud.reservations.described(filters, ids)})
-
-        def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
-            cloud.event_buses.deliver(rule, event, transform_input)
-
-        def is_kept(backend: Any, queue_name: str, message: Any) -> bool:  # noqa: ANN401 - moto's own signature
-            # moto's own counts the queue's messages several times over for each message that is received.
-            kept = float(backend.queues[queue_name].message_retention_period)
-            return bool(message.sent_timestamp / 1000 + kept > cloud._now().timestamp())
-
-        def profiles_of(backend: Any, role_name: str) -> Any:  # noqa: ANN401 - moto's
-            # moto's own answers for a role that isn't there as for one without profiles.
-            backend.get_role(role_name)
-            return of_role(backend, role_name)
-
-        of_role = iam_models.IAMBackend.get_instance_profiles_for_role
-        replacements = (
-            (iam_models.IAMBackend, "get_instance_profiles_for_role", profiles_of),
-            (SQSBackend, "is_message_valid_based_on_retention_period", is_kept),
-            (FleetResponses, "create_fleet", create_fleet),
-            (SpotInstances, "describe_spot_price_history", describe_spot_price_history),
-            (SpotInstances, "describe_spot_instance_requests", describe_spot_instance_requests),
-            (EC2Response, "describe_capacity_reservations", describe_capacity_reservations),
-            (Rule, "send_to_targets", send_to_targets),
-            (Instance, "terminate", lambda instance: cloud.instances.terminate(terminate, instance)),
-        )
-        for owner, name, value in replacements:
-            stack.enter_context(backends.replaced(owner, name, value))
-        stack.enter_context(backends.on_clock(self._now))
+        """The actors to step, in order."""
+        return [_LockedActor(self.instances, self.lock), self.event_buses, self.functions, self.queues]
 
 
-class _Locked:
-    """An actor that works on moto's backends directly, stepped while no request is served."""
+class _LockedActor:
+    """An actor that uses moto's backends directly; stepped while no request is served."""
 
     def __init__(self, actor: Actor, lock: threading.RLock) -> None:
         self._actor = actor

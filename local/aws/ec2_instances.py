@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from local.aws.capacity_pools import CapacityPools
-    from local.aws.capacity_reservations import Reservations
+    from local.aws.capacity_reservations import CapacityReservations
 
 PENDING, RUNNING, SHUTTING_DOWN, TERMINATED = "pending", "running", "shutting-down", "terminated"
 _CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48}
@@ -33,7 +33,7 @@ class Ec2Instances:
     """An actor: carries the state changes that are due."""
 
     def __init__(
-        self, *, region: str, now: Callable[[], datetime], capacity: CapacityPools, reservations: Reservations
+        self, *, region: str, now: Callable[[], datetime], capacity: CapacityPools, reservations: CapacityReservations
     ) -> None:
         self._region = region
         self._now = now
@@ -86,7 +86,7 @@ class Ec2Instances:
         previous = original(instance)
         kind = "spot" if instance.lifecycle == "spot" else "on-demand"
         self._capacity.give_back((kind, instance.instance_type, instance.availability_zone))
-        self._reservations.give_back(instance.id)
+        self._reservations.release(instance.id)
         if self._requests.get(instance.id) == FULFILLED:
             self._requests[instance.id] = ENDED
         self._change(instance, SHUTTING_DOWN)

@@ -1,8 +1,7 @@
-"""CreateFleet ``instant`` as EC2 does it: the caller's overrides, tokens, capacity and errors are honoured.
+"""CreateFleet of type ``instant``, with overrides, allocation strategies, client tokens, capacity and errors.
 
-moto's own takes the first override, forgets the token and never fails. Here pools are chosen by the allocation
-strategy, what a pool lacks is answered as an error beside what was launched, and the same token gives the same answer
-again.
+moto's CreateFleet uses the first override, ignores the token and never fails. Here capacity pools are chosen by the
+allocation strategy, pools without capacity give errors beside the launched instances, and a token repeats its response.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from local.aws.capacity_pools import CapacityPools, Pool
-    from local.aws.capacity_reservations import Reservations
+    from local.aws.capacity_reservations import CapacityReservations
     from local.aws.prices import Prices
 
 SPOT, ON_DEMAND = "spot", "on-demand"
 MAX_OVERRIDES = 300
 """Overrides in one request of type instant; EC2's quota is 300 launch specifications."""
 _DEPTH_WEIGHT = 0.15
-"""How much a shallow pool's price counts more under price-capacity-optimized; AWS doesn't publish its own."""
+"""How much price-capacity-optimized raises the price of a pool without depth; AWS doesn't publish its formula."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One override with its template: a pool that could be used."""
+    """One override with its launch template: a capacity pool that can be used."""
 
     order: int
     instance_type: str
@@ -47,13 +46,13 @@ class Candidate:
     echo: Mapping[str, Any]
 
     def pool(self, capacity_type: str) -> Pool:
-        """The pool whose capacity it would use."""
+        """Its capacity pool."""
         return capacity_type, self.instance_type, self.zone
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetCall:
-    """One CreateFleet as it was answered: for the demo's timeline and for tests."""
+    """One CreateFleet call and its result."""
 
     token: str
     capacity_type: str
@@ -72,7 +71,7 @@ class Fleets:
         backend: Any,  # noqa: ANN401 - moto's EC2 backend
         prices: Prices,
         capacity: CapacityPools,
-        reservations: Reservations,
+        reservations: CapacityReservations,
         launched: Callable[[Any], None],
     ) -> None:
         self._backend = backend
@@ -80,38 +79,38 @@ class Fleets:
         self._capacity = capacity
         self._reservations = reservations
         self._launched = launched
-        self._answers: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._architectures: dict[str, str] = {}
+        self._responses: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._image_architectures: dict[str, str] = {}
         self.calls: list[FleetCall] = []
 
     def create(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request, whose parameters are EC2's by name.
+        """The response to a request with EC2's parameters.
 
         Raises:
-            EC2ClientError: as EC2 refuses the whole request: a token used otherwise, a malformed configuration.
+            EC2ClientError: EC2 refuses the request: a token with other parameters, a malformed configuration.
         """
         token = str(params.get("ClientToken") or "")
         fingerprint = json.dumps(
             {name: value for name, value in params.items() if name != "ClientToken"}, sort_keys=True, default=str
         )
-        if token in self._answers:
-            before, answer = self._answers[token]
-            if before != fingerprint:
+        if token in self._responses:
+            previous, response = self._responses[token]
+            if previous != fingerprint:
                 raise EC2ClientError(
                     "IdempotentParameterMismatch",
                     "The client token you have provided is associated with a request whose parameters differ",
                 )
-            self._note(token, answer, params, replayed=True)
-            return answer
-        answer = self._create(params)
+            self._record(token, response, params, replayed=True)
+            return response
+        response = self._create(params)
         if token:
-            self._answers[token] = (fingerprint, answer)
-        self._note(token, answer, params, replayed=False)
-        return answer
+            self._responses[token] = (fingerprint, response)
+        self._record(token, response, params, replayed=False)
+        return response
 
     def _create(self, params: Mapping[str, Any]) -> dict[str, Any]:
         if params.get("Type") != "instant":
-            raise EC2ClientError("InvalidParameterValue", "only fleets of type instant are answered here")
+            raise EC2ClientError("InvalidParameterValue", "only fleets of type instant are supported here")
         target = params["TargetCapacitySpecification"]
         capacity_type = str(target.get("DefaultTargetCapacityType") or ON_DEMAND)
         candidates = self._candidates(params.get("LaunchTemplateConfigs") or [])
@@ -120,36 +119,37 @@ class Fleets:
         ordered = self._ordered(candidates, capacity_type, str(options.get("AllocationStrategy") or "lowest-price"))
         instances: list[dict[str, Any]] = []
         errors: list[dict[str, Any]] = []
-        missing = int(target["TotalTargetCapacity"])
+        remaining = int(target["TotalTargetCapacity"])
         for candidate in ordered:
-            if not missing:
+            if not remaining:
                 break
-            problem = self._problem(candidate, capacity_type)
-            granted = 0 if problem else self._granted(candidate, capacity_type, missing)
+            problem = self._invalid(candidate, capacity_type)
+            granted = 0 if problem else self._take_capacity(candidate, capacity_type, remaining)
             if granted:
                 instances.append(self._run(candidate, granted, capacity_type, tags))
-                missing -= granted
-            if missing:
-                errors.append(_refused(candidate, capacity_type, *(problem or _exhausted(candidate, capacity_type))))
-        # Without any pool that could be tried, EC2 still says what it was asked for.
+                remaining -= granted
+            if remaining:
+                errors.append(
+                    _error(candidate, capacity_type, *(problem or _insufficient_capacity(candidate, capacity_type)))
+                )
         return {"FleetId": random_fleet_id(), "Instances": instances, "Errors": errors}
 
-    def _granted(self, candidate: Candidate, capacity_type: str, wanted: int) -> int:
-        """How many of so many there are: of the reservation that the template targets, else of the pool."""
+    def _take_capacity(self, candidate: Candidate, capacity_type: str, wanted: int) -> int:
+        """Take up to so many instances from the targeted reservation, else from the pool; returns how many."""
         if not candidate.reservation_id:
             return self._capacity.take(candidate.pool(capacity_type), wanted)
-        room = self._reservations.room(candidate.reservation_id, candidate.instance_type, candidate.zone)
-        return min(wanted, room)
+        free = self._reservations.free(candidate.reservation_id, candidate.instance_type, candidate.zone)
+        return min(wanted, free)
 
     def _candidates(self, configs: Sequence[Mapping[str, Any]]) -> list[Candidate]:
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         for config in configs:
-            wanted = config["LaunchTemplateSpecification"]
-            if wanted.get("LaunchTemplateId"):
-                template = self._backend.get_launch_template(wanted["LaunchTemplateId"])
+            requested = config["LaunchTemplateSpecification"]
+            if requested.get("LaunchTemplateId"):
+                template = self._backend.get_launch_template(requested["LaunchTemplateId"])
             else:
-                template = self._backend.get_launch_template_by_name(wanted["LaunchTemplateName"])
-            version = template.get_version(wanted.get("Version") or "$Default")
+                template = self._backend.get_launch_template_by_name(requested["LaunchTemplateName"])
+            version = template.get_version(requested.get("Version") or "$Default")
             specification = {"LaunchTemplateId": template.id, "Version": str(version.number)}
             for override in config.get("Overrides") or [{}]:
                 merged = {**version.data, **override}
@@ -158,32 +158,32 @@ class Fleets:
                         "InvalidFleetConfig", "every override needs an instance type and a subnet here"
                     )
                 price = override.get("MaxPrice")
-                found.append(
+                candidates.append(
                     Candidate(
-                        order=len(found),
+                        order=len(candidates),
                         instance_type=str(merged["InstanceType"]),
                         subnet_id=str(merged["SubnetId"]),
                         zone=str(self._backend.get_subnet(merged["SubnetId"]).availability_zone),
                         priority=float(override.get("Priority") or 0),
                         max_price=None if price is None else float(price),
                         image_id=str(merged["ImageId"]),
-                        reservation_id=_targeted(version.data),
+                        reservation_id=_target_reservation(version.data),
                         template=version,
                         echo={"LaunchTemplateSpecification": specification, "Overrides": dict(override)},
                     )
                 )
-        if len(found) > MAX_OVERRIDES:
+        if len(candidates) > MAX_OVERRIDES:
             raise EC2ClientError(
-                "InvalidFleetConfig", f"{len(found)} overrides, and at most {MAX_OVERRIDES} are allowed"
+                "InvalidFleetConfig", f"{len(candidates)} overrides, and at most {MAX_OVERRIDES} are allowed"
             )
-        pools = Counter((candidate.instance_type, candidate.zone) for candidate in found)
-        twice, times = next(iter(pools.most_common(1)), (("", ""), 0))
-        if times > 1:
+        pools = Counter((candidate.instance_type, candidate.zone) for candidate in candidates)
+        pool, count = next(iter(pools.most_common(1)), (("", ""), 0))
+        if count > 1:
             raise EC2ClientError(
                 "InvalidFleetConfig",
-                f"Duplicate instance pools specified in the Launch Template Overrides: {twice[0]} in {twice[1]}",
+                f"Duplicate instance pools specified in the Launch Template Overrides: {pool[0]} in {pool[1]}",
             )
-        return found
+        return candidates
 
     def _ordered(self, candidates: list[Candidate], capacity_type: str, strategy: str) -> list[Candidate]:
         def price(candidate: Candidate) -> float:
@@ -192,7 +192,7 @@ class Fleets:
                     return self._prices.spot(candidate.instance_type, candidate.zone)
                 return self._prices.on_demand(candidate.instance_type)
             except KeyError:
-                return 0.0  # no such type: tried first, so that it is answered with an error
+                return 0.0  # no such type: tried first, so that it gives an error
 
         def rank(candidate: Candidate) -> tuple[float, ...]:
             shallow = 1 - self._capacity.depth(candidate.pool(capacity_type))
@@ -208,30 +208,30 @@ class Fleets:
 
         return sorted(candidates, key=rank)
 
-    def _problem(self, candidate: Candidate, capacity_type: str) -> tuple[str, str] | None:
+    def _invalid(self, candidate: Candidate, capacity_type: str) -> tuple[str, str] | None:
         try:
             price = self._prices.spot(candidate.instance_type, candidate.zone)
         except KeyError:
             return "InvalidParameterValue", f"Invalid value '{candidate.instance_type}' for InstanceType."
         profile = (candidate.template.data.get("IamInstanceProfile") or {}).get("Name")
         if profile and profile not in self._profiles():
-            said = f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile"
-            return "InvalidParameterValue", f"{said} name"
+            text = f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile"
+            return "InvalidParameterValue", f"{text} name"
         architecture = self._architecture(candidate.image_id)
-        architectures = _facts(candidate.instance_type)["ProcessorInfo"]["SupportedArchitectures"]
+        architectures = _type_info(candidate.instance_type)["ProcessorInfo"]["SupportedArchitectures"]
         if architecture and architecture not in architectures:
-            said = f"The architecture '{','.join(architectures)}' of the specified instance type does not match "
-            return "InvalidParameterValue", f"{said}the architecture '{architecture}' of the specified AMI."
+            text = f"The architecture '{','.join(architectures)}' of the specified instance type does not match "
+            return "InvalidParameterValue", f"{text}the architecture '{architecture}' of the specified AMI."
         if capacity_type == SPOT and candidate.max_price is not None and candidate.max_price < price:
             return "SpotMaxPriceTooLow", f"Your Spot request price of {candidate.max_price} is lower than {price}."
         return None
 
     def _architecture(self, image_id: str) -> str:
-        """The image's, looked up once; "" for an image that isn't there."""
-        if image_id not in self._architectures:
+        """The image's architecture; "" for a missing image."""
+        if image_id not in self._image_architectures:
             images = self._backend.describe_images(ami_ids=[image_id])
-            self._architectures[image_id] = str(images[0].architecture) if images else ""
-        return self._architectures[image_id]
+            self._image_architectures[image_id] = str(images[0].architecture) if images else ""
+        return self._image_architectures[image_id]
 
     def _profiles(self) -> set[str]:
         return {profile.name for profile in backends.iam().instance_profiles.values()}
@@ -240,10 +240,7 @@ class Fleets:
         self, candidate: Candidate, count: int, capacity_type: str, tags: Mapping[str, Mapping[str, str]]
     ) -> dict[str, Any]:
         data = candidate.template.data
-        of_template = convert_tag_spec(data.get("TagSpecifications") or [])
-        profile = data.get("IamInstanceProfile") or {}
-        interfaces = data.get("NetworkInterfaces") or []
-        groups = data.get("SecurityGroupIds") or [group for nic in interfaces for group in nic.get("Groups", [])]
+        template_tags = convert_tag_spec(data.get("TagSpecifications") or [])
         reservation = self._backend.run_instances(
             candidate.image_id,
             count,
@@ -253,69 +250,82 @@ class Fleets:
             is_instance_type_default=False,
             region_name=self._backend.region_name,
             subnet_id=candidate.subnet_id,
-            security_group_ids=list(groups),
+            security_group_ids=_security_groups(data),
             block_device_mappings=[
                 device for device in data.get("BlockDeviceMappings") or [] if device.get("Ebs", {}).get("VolumeSize")
             ],
             metadata_options=data.get("MetadataOptions") or {},
             monitoring_state="enabled" if (data.get("Monitoring") or {}).get("Enabled") else "disabled",
             lifecycle=SPOT if capacity_type == SPOT else None,
-            tags={kind: {**of_template.get(kind, {}), **tags.get(kind, {})} for kind in ("instance", "volume")},
+            tags={kind: {**template_tags.get(kind, {}), **tags.get(kind, {})} for kind in ("instance", "volume")},
         )
-        fabric = sum(nic.get("InterfaceType") in {"efa", "efa-only"} for nic in interfaces)
         for instance in reservation.instances:
-            instance.efa_interfaces = fabric
-            instance.capacity_reservation_id = candidate.reservation_id or None
-            instance.add_tags(
-                {
-                    "aws:ec2launchtemplate:id": candidate.template.template.id,
-                    "aws:ec2launchtemplate:version": str(candidate.template.number),
-                }
-            )
-            if profile:
-                self._backend.associate_iam_instance_profile(
-                    instance_id=instance.id,
-                    iam_instance_profile_name=profile.get("Name"),
-                    iam_instance_profile_arn=profile.get("Arn"),
-                )
-            self._launched(instance)
+            self._complete(instance, candidate)
+        instance_ids = [instance.id for instance in reservation.instances]
         if candidate.reservation_id:
-            self._reservations.use(candidate.reservation_id, [instance.id for instance in reservation.instances])
+            self._reservations.use(candidate.reservation_id, instance_ids)
         return {
             "LaunchTemplateAndOverrides": candidate.echo,
             "Lifecycle": capacity_type,
-            "InstanceIds": [instance.id for instance in reservation.instances],
+            "InstanceIds": instance_ids,
             "InstanceType": candidate.instance_type,
         }
 
-    def _note(self, token: str, answer: Mapping[str, Any], params: Mapping[str, Any], *, replayed: bool) -> None:
+    def _complete(self, instance: Any, candidate: Candidate) -> None:  # noqa: ANN401 - moto's instance
+        """Set what moto's RunInstances doesn't take from a launch template."""
+        data = candidate.template.data
+        interfaces = data.get("NetworkInterfaces") or []
+        instance.efa_interfaces = sum(nic.get("InterfaceType") in {"efa", "efa-only"} for nic in interfaces)
+        instance.capacity_reservation_id = candidate.reservation_id or None
+        instance.add_tags(
+            {
+                "aws:ec2launchtemplate:id": candidate.template.template.id,
+                "aws:ec2launchtemplate:version": str(candidate.template.number),
+            }
+        )
+        if profile := data.get("IamInstanceProfile"):
+            self._backend.associate_iam_instance_profile(
+                instance_id=instance.id,
+                iam_instance_profile_name=profile.get("Name"),
+                iam_instance_profile_arn=profile.get("Arn"),
+            )
+        self._launched(instance)
+
+    def _record(self, token: str, response: Mapping[str, Any], params: Mapping[str, Any], *, replayed: bool) -> None:
         target = params["TargetCapacitySpecification"]
         self.calls.append(
             FleetCall(
                 token=token,
                 capacity_type=str(target.get("DefaultTargetCapacityType") or ON_DEMAND),
                 target_capacity=int(target["TotalTargetCapacity"]),
-                instance_ids=tuple(id_ for group in answer["Instances"] for id_ in group["InstanceIds"]),
-                errors=tuple((error["ErrorCode"], *error["_pool"]) for error in answer["Errors"]),
+                instance_ids=tuple(id_ for group in response["Instances"] for id_ in group["InstanceIds"]),
+                errors=tuple((error["ErrorCode"], *error["_pool"]) for error in response["Errors"]),
                 replayed=replayed,
             )
         )
 
 
-def _facts(instance_type: str) -> dict[str, Any]:
+def _security_groups(data: Mapping[str, Any]) -> list[str]:
+    groups = data.get("SecurityGroupIds")
+    if groups:
+        return list(groups)
+    return [group for interface in data.get("NetworkInterfaces") or [] for group in interface.get("Groups", [])]
+
+
+def _type_info(instance_type: str) -> dict[str, Any]:
     from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when instances are launched
 
-    facts: dict[str, Any] = INSTANCE_TYPES[instance_type]
-    return facts
+    type_info: dict[str, Any] = INSTANCE_TYPES[instance_type]
+    return type_info
 
 
-def _targeted(template: Mapping[str, Any]) -> str:
+def _target_reservation(template: Mapping[str, Any]) -> str:
     """The capacity reservation that a template's data names; "" for none."""
     target = (template.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
     return str(target.get("CapacityReservationId") or "")
 
 
-def _exhausted(candidate: Candidate, capacity_type: str) -> tuple[str, str]:
+def _insufficient_capacity(candidate: Candidate, capacity_type: str) -> tuple[str, str]:
     zone, kind = candidate.zone, candidate.instance_type
     if candidate.reservation_id:
         return "ReservationCapacityExceeded", f"The reservation {candidate.reservation_id} has no free instance."
@@ -324,11 +334,11 @@ def _exhausted(candidate: Candidate, capacity_type: str) -> tuple[str, str]:
             "UnfulfillableCapacity",
             f"Unable to fulfill capacity due to your request configuration: {kind} in {zone}.",
         )
-    said = f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone}). "
-    return "InsufficientInstanceCapacity", f"{said}Our system will be working on provisioning additional capacity."
+    text = f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone}). "
+    return "InsufficientInstanceCapacity", f"{text}Our system will be working on provisioning additional capacity."
 
 
-def _refused(candidate: Candidate, capacity_type: str, code: str, message: str) -> dict[str, Any]:
+def _error(candidate: Candidate, capacity_type: str, code: str, message: str) -> dict[str, Any]:
     return {
         "LaunchTemplateAndOverrides": candidate.echo,
         "Lifecycle": capacity_type,

@@ -1,8 +1,8 @@
-"""What a call to AWS asks of IAM: which actions, on which resources, with which condition keys.
+"""The IAM actions, resources and condition keys of a call to AWS.
 
-One call can ask many things: CreateFleet asks for each kind of thing that it makes or uses, for tagging what it tags,
-and for passing the nodes' role. Actions, resource types and keys are those of AWS's service authorization reference.
-An operation that isn't listed here is an error: what nobody thought about is not let through.
+One call can need many permissions: CreateFleet needs them for each resource that it creates or uses, for tagging, and
+for passing the nodes' role. Actions, resource types and keys are those of AWS's service authorization reference. An
+operation that isn't listed here is an error, so that no call passes unchecked.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
     Tags = Mapping[str, str]
 
 
-class Facts(Protocol):
-    """What IAM knows of resources that a call names."""
+class ResourceLookup(Protocol):
+    """The attributes of existing resources that permissions depend on."""
 
     def tags(self, resource_id: str) -> Tags:
         """The tags of an EC2 resource."""
 
-    def template(self, named: str) -> tuple[str, Mapping[str, Any]]:
+    def template(self, name_or_id: str) -> tuple[str, Mapping[str, Any]]:
         """The id and the newest data of a launch template by its name or id; ("", {}) if there is none."""
 
     def role_of(self, profile: str) -> str:
         """The ARN of the role in an instance profile, by the profile's name; "" if there is none."""
 
-    def stored(self, bucket: str, key: str) -> bool:
-        """Whether there is such an object."""
+    def object_exists(self, bucket: str, key: str) -> bool:
+        """Whether the S3 object exists."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
-    """Where calls are made: what ARNs are made of, and the facts."""
+class CallContext:
+    """The account and Region of a call, and the resources there."""
 
     account: str
     region: str
-    facts: Facts
+    resources: ResourceLookup
     partition: str = "aws"
 
     def arn(self, service: str, resource: str, *, region: str | None = None, account: str | None = None) -> str:
-        """An ARN; Region and account are the caller's unless said."""
-        where = self.region if region is None else region
-        whose = self.account if account is None else account
-        return f"arn:{self.partition}:{service}:{where}:{whose}:{resource}"
+        """An ARN; by default in the caller's Region and account."""
+        arn_region = self.region if region is None else region
+        arn_account = self.account if account is None else account
+        return f"arn:{self.partition}:{service}:{arn_region}:{arn_account}:{resource}"
 
     def role(self, name: str) -> str:
         """A role's ARN."""
@@ -56,24 +56,25 @@ class Account:
 
 
 class UnknownCallError(LookupError):
-    """Nobody has said here what that call asks of IAM."""
+    """The permissions of that call are not listed here."""
 
 
-def requests(service: str, operation: str, params: Params, at: Account, *, secure: bool = True) -> list[Request]:
-    """Everything that must be allowed for the call to be carried out.
+def requests(service: str, operation: str, params: Params, at: CallContext, *, secure: bool = True) -> list[Request]:
+    """All IAM requests that must be allowed for the call.
 
     Raises:
         UnknownCallError: the operation isn't listed here.
     """
-    called = f"{service}:{operation}"
+    call = f"{service}:{operation}"
     general = {"aws:RequestedRegion": [at.region], "aws:SecureTransport": [str(secure).lower()]}
     return [
         Request(action=action, resource=resource, context={**general, **context})
-        for action, resource, context in _ask(called, params, at)
+        for action, resource, context in _permissions(call, params, at)
     ]
 
 
-Asked = tuple[str, str, dict[str, list[str]]]
+Permission = tuple[str, str, dict[str, list[str]]]
+"""Action, resource, condition keys."""
 _FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances in its caller's name
 _EC2_READS = (
     "AvailabilityZones", "CapacityReservations", "Images", "InstanceTypeOfferings", "InstanceTypes", "Instances",
@@ -82,76 +83,79 @@ _EC2_READS = (
 )  # fmt: skip
 
 
-def _ask(called: str, params: Params, at: Account) -> Iterator[Asked]:
-    if called in _BY_CALL:
-        yield from _BY_CALL[called](params, at)
-    elif called in _EVERYWHERE:
-        yield called, "*", {}
+def _permissions(call: str, params: Params, at: CallContext) -> Iterator[Permission]:
+    if call in _BY_CALL:
+        yield from _BY_CALL[call](params, at)
+    elif call in _WITHOUT_RESOURCE:
+        yield call, "*", {}
     else:
-        raise UnknownCallError(f"{called}: say in {__name__} what this call asks of IAM")
+        raise UnknownCallError(f"{call}: list the permissions of this call in {__name__}")
 
 
 # --- EC2 ---
 
 
-def _requested(tags: Tags) -> dict[str, list[str]]:
+def _request_tags(tags: Tags) -> dict[str, list[str]]:
     return {**{f"aws:RequestTag/{key}": [value] for key, value in tags.items()}, "aws:TagKeys": list(tags)}
 
 
-def _present(tags: Tags) -> dict[str, list[str]]:
+def _resource_tags(tags: Tags) -> dict[str, list[str]]:
     return {f"aws:ResourceTag/{key}": [value] for key, value in tags.items()}
 
 
-def _by_type(specifications: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+def _tags_by_type(specifications: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     return {
-        one["ResourceType"]: {tag["Key"]: tag["Value"] for tag in one.get("Tags") or one.get("Tag") or ()}
-        for one in specifications
+        specification["ResourceType"]: {
+            tag["Key"]: tag["Value"] for tag in specification.get("Tags") or specification.get("Tag") or ()
+        }
+        for specification in specifications
     }
 
 
-def _create_fleet(params: Params, at: Account) -> Iterator[Asked]:
+def _create_fleet(params: Params, at: CallContext) -> Iterator[Permission]:
     spot = params.get("TargetCapacitySpecification", {}).get("DefaultTargetCapacityType") == "spot"
-    given = _by_type(params.get("TagSpecifications", ()))
-    yield _FLEET[0], at.arn("ec2", "fleet/*"), _requested(given.get("fleet", {}))
-    if "fleet" in given:
-        yield _tag_while("CreateFleet", "fleet", given["fleet"], at)
+    request_tags = _tags_by_type(params.get("TagSpecifications", ()))
+    yield _FLEET[0], at.arn("ec2", "fleet/*"), _request_tags(request_tags.get("fleet", {}))
+    if "fleet" in request_tags:
+        yield _tag_on_create("CreateFleet", "fleet", request_tags["fleet"], at)
     for config in params.get("LaunchTemplateConfigs", ()):
-        named = config["LaunchTemplateSpecification"]
-        id_, data = at.facts.template(named.get("LaunchTemplateId") or named["LaunchTemplateName"])
-        used = {at.arn("ec2", f"subnet/{one['SubnetId']}", account="*") for one in config.get("Overrides", ())}
-        used |= {_image(one["ImageId"], at) for one in config.get("Overrides", ()) if "ImageId" in one}
-        yield from _launch(id_, data, given, used, spot=spot, at=at)
+        template = config["LaunchTemplateSpecification"]
+        id_, data = at.resources.template(template.get("LaunchTemplateId") or template["LaunchTemplateName"])
+        overrides = config.get("Overrides", ())
+        used = {at.arn("ec2", f"subnet/{override['SubnetId']}", account="*") for override in overrides}
+        used |= {_image(override["ImageId"], at) for override in overrides if "ImageId" in override}
+        yield from _launch(id_, data, request_tags, used, spot=spot, at=at)
 
 
 def _launch(
-    id_: str, data: Params, given: Mapping[str, Tags], used: set[str], *, spot: bool, at: Account
-) -> Iterator[Asked]:
-    """What running instances from a template asks: for what it uses, makes and tags, and for its role."""
+    id_: str, data: Params, request_tags: Mapping[str, Tags], used: set[str], *, spot: bool, at: CallContext
+) -> Iterator[Permission]:
+    """The permissions to run instances from a template: for what it uses, creates and tags, and for its role."""
     template = {"ec2:LaunchTemplate": [at.arn("ec2", f"launch-template/{id_}")]}
-    tagged = _by_type(data.get("TagSpecifications") or ())
-    made = {
-        type_: {**tagged.get(type_, {}), **given.get(type_, {})}
+    template_tags = _tags_by_type(data.get("TagSpecifications") or ())
+    created = {
+        type_: {**template_tags.get(type_, {}), **request_tags.get(type_, {})}
         for type_ in ("instance", "volume", "network-interface", *(["spot-instances-request"] if spot else []))
     }
     for action in _FLEET:
-        yield action, at.arn("ec2", f"launch-template/{id_}"), _present(at.facts.tags(id_))
-        for resource in sorted(used | set(_used(data, at))):
+        yield action, at.arn("ec2", f"launch-template/{id_}"), _resource_tags(at.resources.tags(id_))
+        for resource in sorted(used | set(_used_resources(data, at))):
             yield action, resource, dict(template)
-        for type_, tags in made.items():
-            yield action, at.arn("ec2", f"{type_}/*"), {**template, **_requested(tags)}
-    for type_, tags in made.items():
+        for type_, tags in created.items():
+            yield action, at.arn("ec2", f"{type_}/*"), {**template, **_request_tags(tags)}
+    for type_, tags in created.items():
         if tags:
-            yield _tag_while("RunInstances", type_, tags, at)
+            yield _tag_on_create("RunInstances", type_, tags, at)
     profile = data.get("IamInstanceProfile") or {}
     if profile:
-        yield from _pass_role(at.facts.role_of(profile.get("Name") or str(profile["Arn"]).rsplit("/", 1)[-1]))
+        yield from _pass_role(at.resources.role_of(profile.get("Name") or str(profile["Arn"]).rsplit("/", 1)[-1]))
 
 
-def _used(data: Params, at: Account) -> Iterator[str]:
+def _used_resources(data: Params, at: CallContext) -> Iterator[str]:
+    """The ARNs of the existing resources that launch template data names."""
     if image := data.get("ImageId"):
         yield _image(image, at)
-    interfaces = data.get("NetworkInterfaces") or ()
-    for group in [*(data.get("SecurityGroupIds") or ()), *(g for one in interfaces for g in one.get("Groups") or ())]:
+    for group in _security_groups(data):
         yield at.arn("ec2", f"security-group/{group}")
     for device in data.get("BlockDeviceMappings") or ():
         if snapshot := (device.get("Ebs") or {}).get("SnapshotId"):
@@ -159,49 +163,55 @@ def _used(data: Params, at: Account) -> Iterator[str]:
     target = (data.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
     if "CapacityReservationId" in target:
         yield at.arn("ec2", f"capacity-reservation/{target['CapacityReservationId']}")
-    if group := (data.get("Placement") or {}).get("GroupName"):
-        yield at.arn("ec2", f"placement-group/{group}")
+    if placement_group := (data.get("Placement") or {}).get("GroupName"):
+        yield at.arn("ec2", f"placement-group/{placement_group}")
 
 
-def _image(id_: str, at: Account) -> str:
+def _security_groups(data: Params) -> Iterator[str]:
+    yield from data.get("SecurityGroupIds") or ()
+    for interface in data.get("NetworkInterfaces") or ():
+        yield from interface.get("Groups") or ()
+
+
+def _image(id_: str, at: CallContext) -> str:
     return at.arn("ec2", f"image/{id_}", account="")
 
 
-def _tag_while(creating: str, type_: str, tags: Tags, at: Account) -> Asked:
-    return "ec2:CreateTags", at.arn("ec2", f"{type_}/*"), {"ec2:CreateAction": [creating], **_requested(tags)}
+def _tag_on_create(creating: str, type_: str, tags: Tags, at: CallContext) -> Permission:
+    return "ec2:CreateTags", at.arn("ec2", f"{type_}/*"), {"ec2:CreateAction": [creating], **_request_tags(tags)}
 
 
-def _run_instances(params: Params, at: Account) -> Iterator[Asked]:
-    given = _by_type(params.get("TagSpecifications", ()))
+def _run_instances(params: Params, at: CallContext) -> Iterator[Permission]:
+    request_tags = _tags_by_type(params.get("TagSpecifications", ()))
     for type_ in ("instance", "volume", "network-interface"):
-        yield "ec2:RunInstances", at.arn("ec2", f"{type_}/*"), _requested(given.get(type_, {}))
-    for resource in _used(params, at):
+        yield "ec2:RunInstances", at.arn("ec2", f"{type_}/*"), _request_tags(request_tags.get(type_, {}))
+    for resource in _used_resources(params, at):
         yield "ec2:RunInstances", resource, {}
-    for type_, tags in given.items():
-        yield _tag_while("RunInstances", type_, tags, at)
+    for type_, tags in request_tags.items():
+        yield _tag_on_create("RunInstances", type_, tags, at)
 
 
-def _create_template(params: Params, at: Account) -> Iterator[Asked]:
-    tags = _by_type(params.get("TagSpecifications", ())).get("launch-template", {})
-    yield "ec2:CreateLaunchTemplate", at.arn("ec2", "launch-template/*"), _requested(tags)
+def _create_template(params: Params, at: CallContext) -> Iterator[Permission]:
+    tags = _tags_by_type(params.get("TagSpecifications", ())).get("launch-template", {})
+    yield "ec2:CreateLaunchTemplate", at.arn("ec2", "launch-template/*"), _request_tags(tags)
     if tags:
-        yield _tag_while("CreateLaunchTemplate", "launch-template", tags, at)
+        yield _tag_on_create("CreateLaunchTemplate", "launch-template", tags, at)
 
 
-def _delete_template(params: Params, at: Account) -> Iterator[Asked]:
-    id_, _ = at.facts.template(params.get("LaunchTemplateId") or params["LaunchTemplateName"])
-    yield "ec2:DeleteLaunchTemplate", at.arn("ec2", f"launch-template/{id_}"), _present(at.facts.tags(id_))
+def _delete_template(params: Params, at: CallContext) -> Iterator[Permission]:
+    id_, _ = at.resources.template(params.get("LaunchTemplateId") or params["LaunchTemplateName"])
+    yield "ec2:DeleteLaunchTemplate", at.arn("ec2", f"launch-template/{id_}"), _resource_tags(at.resources.tags(id_))
 
 
-def _on_instances(action: str) -> Callable[[Params, Account], Iterator[Asked]]:
-    def ask(params: Params, at: Account) -> Iterator[Asked]:
+def _on_instances(action: str) -> Callable[[Params, CallContext], Iterator[Permission]]:
+    def permissions(params: Params, at: CallContext) -> Iterator[Permission]:
         for id_ in params["InstanceIds"]:
-            yield action, at.arn("ec2", f"instance/{id_}"), _present(at.facts.tags(id_))
+            yield action, at.arn("ec2", f"instance/{id_}"), _resource_tags(at.resources.tags(id_))
 
-    return ask
+    return permissions
 
 
-_TYPES = {
+_TYPE_OF_ID_PREFIX = {
     "i": "instance",
     "vol": "volume",
     "eni": "network-interface",
@@ -212,107 +222,113 @@ _TYPES = {
 }
 
 
-def _retag(action: str) -> Callable[[Params, Account], Iterator[Asked]]:
-    def ask(params: Params, at: Account) -> Iterator[Asked]:
+def _retag(action: str) -> Callable[[Params, CallContext], Iterator[Permission]]:
+    def permissions(params: Params, at: CallContext) -> Iterator[Permission]:
         tags = {tag["Key"]: tag.get("Value", "") for tag in params["Tags"]}
         for id_ in params["Resources"]:
-            about = {**_present(at.facts.tags(id_)), **_requested(tags)}
-            yield action, at.arn("ec2", f"{_TYPES[id_.partition('-')[0]]}/{id_}"), about
+            condition_keys = {**_resource_tags(at.resources.tags(id_)), **_request_tags(tags)}
+            yield action, at.arn("ec2", f"{_TYPE_OF_ID_PREFIX[id_.partition('-')[0]]}/{id_}"), condition_keys
 
-    return ask
+    return permissions
 
 
 # --- IAM ---
 
 
-def _pass_role(arn: str) -> Iterator[Asked]:
+def _pass_role(arn: str) -> Iterator[Permission]:
     yield "iam:PassRole", arn, {"iam:PassedToService": ["ec2.amazonaws.com"]}
 
 
-def _profile(params: Params, at: Account) -> str:
+def _profile(params: Params, at: CallContext) -> str:
     return at.arn("iam", f"instance-profile/{params['InstanceProfileName']}", region="")
 
 
-def _create_profile(params: Params, at: Account) -> Iterator[Asked]:
+def _create_profile(params: Params, at: CallContext) -> Iterator[Permission]:
     tags = {tag["Key"]: tag["Value"] for tag in params.get("Tags", ())}
-    yield "iam:CreateInstanceProfile", _profile(params, at), _requested(tags)
+    yield "iam:CreateInstanceProfile", _profile(params, at), _request_tags(tags)
     if tags:
-        yield "iam:TagInstanceProfile", _profile(params, at), _requested(tags)
+        yield "iam:TagInstanceProfile", _profile(params, at), _request_tags(tags)
 
 
-def _fill_profile(params: Params, at: Account) -> Iterator[Asked]:
+def _add_role_to_profile(params: Params, at: CallContext) -> Iterator[Permission]:
     yield "iam:AddRoleToInstanceProfile", _profile(params, at), {}
     yield from _pass_role(at.role(params["RoleName"]))
 
 
-# --- everything else: one resource each, by name ---
+# --- Calls on one resource, by name ---
 
 
-def _on(action: str, resource: Callable[[Params, Account], str]) -> Callable[[Params, Account], Iterator[Asked]]:
-    def ask(params: Params, at: Account) -> Iterator[Asked]:
+def _on(
+    action: str, resource: Callable[[Params, CallContext], str]
+) -> Callable[[Params, CallContext], Iterator[Permission]]:
+    def permissions(params: Params, at: CallContext) -> Iterator[Permission]:
         yield action, resource(params, at), {}
 
-    return ask
+    return permissions
 
 
-def _queue(params: Params, at: Account) -> str:
+def _queue(params: Params, at: CallContext) -> str:
     return at.arn("sqs", params.get("QueueName") or params["QueueUrl"].rsplit("/", 1)[-1])
 
 
-def _table(params: Params, at: Account) -> str:
+def _table(params: Params, at: CallContext) -> str:
     return at.arn("dynamodb", f"table/{params['TableName']}")
 
 
-def _tables(action: str) -> Callable[[Params, Account], Iterator[Asked]]:
-    def ask(params: Params, at: Account) -> Iterator[Asked]:
+def _tables(action: str) -> Callable[[Params, CallContext], Iterator[Permission]]:
+    def permissions(params: Params, at: CallContext) -> Iterator[Permission]:
         for table in params["RequestItems"]:
             yield action, _table({"TableName": table}, at), {}
 
-    return ask
+    return permissions
 
 
-def _object(params: Params, at: Account) -> str:
+def _object(params: Params, at: CallContext) -> str:
     return at.arn("s3", f"{params['Bucket']}/{params['Key']}", region="", account="")
 
 
-def _get_object(params: Params, at: Account) -> Iterator[Asked]:
+def _get_object(params: Params, at: CallContext) -> Iterator[Permission]:
     yield "s3:GetObject", _object(params, at), {}
-    if not at.facts.stored(params["Bucket"], params["Key"]):
-        yield "s3:ListBucket", _bucket(params, at), {}  # who may not list is not told what is missing
+    if not at.resources.object_exists(params["Bucket"], params["Key"]):
+        yield (
+            "s3:ListBucket",
+            _bucket(params, at),
+            {},
+        )  # without this permission, S3 does not tell that an object is missing
 
 
-def _bucket(params: Params, at: Account) -> str:
+def _bucket(params: Params, at: CallContext) -> str:
     return at.arn("s3", params["Bucket"], region="", account="")
 
 
-def _role(params: Params, at: Account) -> str:
+def _role(params: Params, at: CallContext) -> str:
     return at.role(params["RoleName"])
 
 
-def _cluster(params: Params, at: Account) -> str:
+def _cluster(params: Params, at: CallContext) -> str:
     return at.arn("eks", f"cluster/{params['name']}")
 
 
-def _parameters(action: str) -> Callable[[Params, Account], Iterator[Asked]]:
-    def ask(params: Params, at: Account) -> Iterator[Asked]:
+def _parameters(action: str) -> Callable[[Params, CallContext], Iterator[Permission]]:
+    def permissions(params: Params, at: CallContext) -> Iterator[Permission]:
         for name in params.get("Names") or [params["Name"]]:
             public = name.startswith("/aws/")
             yield action, at.arn("ssm", f"parameter/{name.lstrip('/')}", account="" if public else None), {}
 
-    return ask
+    return permissions
 
 
-def _put_events(params: Params, at: Account) -> Iterator[Asked]:
+def _put_events(params: Params, at: CallContext) -> Iterator[Permission]:
     for entry in params["Entries"]:
         bus = entry.get("EventBusName") or "default"
         context = {"events:source": [entry["Source"]], "events:detail-type": [entry["DetailType"]]}
         yield "events:PutEvents", bus if bus.startswith("arn:") else at.arn("events", f"event-bus/{bus}"), context
 
 
-_EVERYWHERE = frozenset({*(f"ec2:Describe{what}" for what in _EC2_READS), "pricing:GetProducts"})
-"""Calls that know no resource."""
+_WITHOUT_RESOURCE = frozenset({*(f"ec2:Describe{resources}" for resources in _EC2_READS), "pricing:GetProducts"})
+"""Calls without resource-level permissions."""
 
-_BY_CALL: Mapping[str, Callable[[Params, Account], Iterator[Asked]]] = {
+_BY_CALL: Mapping[str, Callable[[Params, CallContext], Iterator[Permission]]] = {
     "ec2:CreateFleet": _create_fleet,
     "ec2:RunInstances": _run_instances,
     "ec2:CreateLaunchTemplate": _create_template,
@@ -324,7 +340,7 @@ _BY_CALL: Mapping[str, Callable[[Params, Account], Iterator[Asked]]] = {
     "iam:GetInstanceProfile": _on("iam:GetInstanceProfile", _profile),
     "iam:ListInstanceProfilesForRole": _on("iam:ListInstanceProfilesForRole", _role),
     "iam:CreateInstanceProfile": _create_profile,
-    "iam:AddRoleToInstanceProfile": _fill_profile,
+    "iam:AddRoleToInstanceProfile": _add_role_to_profile,
     "iam:CreateRole": _on("iam:CreateRole", _role),
     "iam:AttachRolePolicy": _on("iam:AttachRolePolicy", _role),
     "iam:PutRolePolicy": _on("iam:PutRolePolicy", _role),

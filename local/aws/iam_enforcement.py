@@ -1,7 +1,7 @@
-"""IAM in front of moto: every call that a function or the relay makes must be allowed by its role, as it was deployed.
+"""IAM in front of moto: the calls of functions and the relay must be allowed by their deployed roles.
 
-Each function signs with an access key of its own, as on Lambda, so that its clients, and the token that it makes for
-the Kubernetes API, say whose they are. Whoever signs with another key (the world itself, tests) is the account's owner.
+Each function signs with its own access key, as on Lambda, so its calls and its token for the Kubernetes API identify
+it. Callers with another key (the world itself, tests) have all permissions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from botocore.session import Session
 
 from local.aws import backends, iam_actions, iam_policies
 from local.aws.calls import CALLER
-from local.aws.iam_actions import Account
+from local.aws.iam_actions import CallContext
 
 if TYPE_CHECKING:
     import threading
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
 
     from local.aws.iam_policies import Request, Statement
 
-_PREFIX = "ASIA"
+_ACCESS_KEY_PREFIX = "ASIA"
 _SECRET = "local"  # noqa: S105 - nothing here checks a signature
-_CODES = {"ec2": "UnauthorizedOperation", "iam": "AccessDenied", "s3": "AccessDenied", "sqs": "AccessDenied"}
-_CODE = "AccessDeniedException"
+_ERROR_CODES = {"ec2": "UnauthorizedOperation", "iam": "AccessDenied", "s3": "AccessDenied", "sqs": "AccessDenied"}
+_DEFAULT_ERROR_CODE = "AccessDeniedException"
 
 
 def access_key(caller: str) -> str:
-    """The access key that a function signs with, by its folder's name; also ``relay``."""
-    return f"{_PREFIX}{caller.upper()}"
+    """The access key of a function, by its folder's name, or of the ``relay``."""
+    return f"{_ACCESS_KEY_PREFIX}{caller.upper()}"
 
 
 def credentials(caller: str) -> Credentials:
-    """What a caller signs with."""
+    """The credentials of a caller."""
     return Credentials(access_key(caller), _SECRET)
 
 
 @contextlib.contextmanager
-def own_credentials() -> Iterator[None]:
-    """While entered, what runs as a function signs with the function's credentials."""
-    usual = Session.get_credentials
+def function_credentials() -> Iterator[None]:
+    """While entered, code that runs as a function signs with the function's credentials."""
+    original = Session.get_credentials
 
     def get_credentials(session: Session) -> Any:  # noqa: ANN401 - botocore's Credentials, or None
         caller = CALLER.get()
-        return credentials(caller) if caller else usual(session)
+        return credentials(caller) if caller else original(session)
 
     with backends.replaced(Session, "get_credentials", get_credentials):
         yield
@@ -59,7 +59,7 @@ def own_credentials() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class DeniedCall:
-    """A call that was refused, and the first thing of it that no policy allows."""
+    """A denied call, and the first of its IAM requests that no policy allows."""
 
     caller: str
     service: str
@@ -68,32 +68,36 @@ class DeniedCall:
 
     def __str__(self) -> str:
         context = {key: values for key, values in self.request.context.items() if not key.startswith("aws:Requested")}
-        return f"{self.caller} called {self.service} {self.operation}, and may not {self.request} ({context})"
+        return f"{self.caller} called {self.service} {self.operation} without permission for {self.request} ({context})"
 
 
 class IamEnforcement:
-    """The roles that are enforced, and what was denied."""
+    """The enforced roles, and the denied calls."""
 
     def __init__(self, *, region: str, lock: threading.RLock) -> None:
-        self.account = Account(account=backends.ACCOUNT, region=region, facts=MotoFacts(region=region))
+        self.context = CallContext(account=backends.ACCOUNT, region=region, resources=MotoResources(region=region))
         self._lock = lock
-        self._roles: dict[str, str] = {}
+        self._callers: dict[str, str] = {}
         self._statements: dict[str, tuple[Statement, ...]] = {}
         self.denied: list[DeniedCall] = []
 
     def enforce(self, roles: Mapping[str, str]) -> None:
-        """From now on each caller may do what its role, by name, allows; the policies are read now."""
+        """Enforce the role of each caller, by name, from now on; the policies are read now."""
         for caller, role in roles.items():
-            self._roles[access_key(caller)] = caller
+            self._callers[access_key(caller)] = caller
             self._statements[caller] = role_statements(role)
 
     def statements(self, caller: str) -> tuple[Statement, ...]:
-        """What a caller's role says; KeyError if nobody of that name is known."""
+        """The policy statements of a caller's role.
+
+        Raises:
+            KeyError: there is no such caller.
+        """
         return self._statements[caller]
 
     def guard(self, session: boto3.Session) -> None:
-        """Have all clients that the session makes from now on ask here first."""
-        session.events.register("before-parameter-build.*.*", _remember)
+        """Check the calls of all clients that the session creates from now on."""
+        session.events.register("before-parameter-build.*.*", _store_params)
         session.events.register("before-call.*.*", self)  # type: ignore[arg-type]  # typed as if handlers answered nothing
 
     def __call__(
@@ -105,77 +109,80 @@ class IamEnforcement:
         context: dict[str, Any],
         **_: object,
     ) -> tuple[AWSResponse, dict[str, Any]] | None:
-        """Refuse a call, as botocore's handler of ``before-call.SERVICE.OPERATION``; None lets it pass."""
-        signed_with = getattr(request_signer._credentials, "access_key", "")  # noqa: SLF001 - botocore offers no other way
-        caller = self._roles.get(signed_with)
+        """Deny a call, as botocore's handler of ``before-call.SERVICE.OPERATION``; None allows it."""
+        signing_key = getattr(request_signer._credentials, "access_key", "")  # noqa: SLF001 - botocore offers no other way
+        caller = self._callers.get(signing_key)
         if caller is None:
             return None
         service = event_name.split(".")[1].lower().replace("eventbridge", "events")
-        first = self.first_denied(caller, service, model.name, context[_PARAMS])
-        if first is None:
+        denied = self.first_denied(caller, service, model.name, context[_PARAMS])
+        if denied is None:
             return None
-        self.denied.append(DeniedCall(caller=caller, service=service, operation=model.name, request=first))
-        return _refusal(service, f"{caller} is not authorized to perform: {first.action} on resource: {first.resource}")
+        self.denied.append(DeniedCall(caller=caller, service=service, operation=model.name, request=denied))
+        return _access_denied(
+            service, f"{caller} is not authorized to perform: {denied.action} on resource: {denied.resource}"
+        )
 
     def first_denied(self, caller: str, service: str, operation: str, params: Mapping[str, Any]) -> Request | None:
-        """The first thing that the call asks and the caller's role doesn't allow; None: all is allowed."""
+        """The first of the call's IAM requests that the caller's role doesn't allow; None: all are allowed."""
         with self._lock:
-            asked = iam_actions.requests(service, operation, params, self.account)
-        mine = self._statements[caller]
-        return next((one for one in asked if not iam_policies.allows(one, identity=mine)), None)
+            requests = iam_actions.requests(service, operation, params, self.context)
+        statements = self._statements[caller]
+        return next((request for request in requests if not iam_policies.allows(request, identity=statements)), None)
 
 
 def role_statements(role: str) -> tuple[Statement, ...]:
-    """Everything in a role's own policies, as they are in the account."""
+    """The statements of a role's inline policies."""
     iam = boto3.client("iam")
-    found: list[Statement] = []
+    statements: list[Statement] = []
     for page in iam.get_paginator("list_role_policies").paginate(RoleName=role):
         for name in page["PolicyNames"]:
             document: Any = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
-            found += iam_policies.parse(json.loads(document) if isinstance(document, str) else document)
-    return tuple(found)
+            statements += iam_policies.parse(json.loads(document) if isinstance(document, str) else document)
+    return tuple(statements)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MotoFacts:
-    """Facts from moto's backends. Called while no request is served."""
+class MotoResources:
+    """The resources in moto's backends; moto's lock must be held."""
 
     region: str
 
     def tags(self, resource_id: str) -> dict[str, str]:
-        """See :class:`iam_actions.Facts`."""
+        """See :class:`iam_actions.ResourceLookup`."""
         return dict(backends.ec2(self.region).tags.get(resource_id, {}))
 
-    def template(self, named: str) -> tuple[str, Mapping[str, Any]]:
-        """See :class:`iam_actions.Facts`."""
+    def template(self, name_or_id: str) -> tuple[str, Mapping[str, Any]]:
+        """See :class:`iam_actions.ResourceLookup`."""
         backend = backends.ec2(self.region)
-        id_ = named if named in backend.launch_templates else backend.launch_template_name_to_ids.get(named, "")
-        found = backend.launch_templates.get(id_)
-        return (id_, found.versions[-1].data) if found is not None else ("", {})
+        ids = backend.launch_template_name_to_ids
+        id_ = name_or_id if name_or_id in backend.launch_templates else ids.get(name_or_id, "")
+        template = backend.launch_templates.get(id_)
+        return (id_, template.versions[-1].data) if template is not None else ("", {})
 
     def role_of(self, profile: str) -> str:
-        """See :class:`iam_actions.Facts`."""
-        for one in backends.iam().instance_profiles.values():
-            if one.name == profile and one.roles:
-                return str(one.roles[0].arn)
+        """See :class:`iam_actions.ResourceLookup`."""
+        for instance_profile in backends.iam().instance_profiles.values():
+            if instance_profile.name == profile and instance_profile.roles:
+                return str(instance_profile.roles[0].arn)
         return ""
 
-    def stored(self, bucket: str, key: str) -> bool:
-        """See :class:`iam_actions.Facts`."""
-        found = backends.s3().buckets.get(bucket)
-        return found is not None and key in found.keys
+    def object_exists(self, bucket: str, key: str) -> bool:
+        """See :class:`iam_actions.ResourceLookup`."""
+        s3_bucket = backends.s3().buckets.get(bucket)
+        return s3_bucket is not None and key in s3_bucket.keys
 
 
 _PARAMS = "tenon_params"
 
 
-def _remember(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+def _store_params(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
     context[_PARAMS] = params
 
 
-def _refusal(service: str, why: str) -> tuple[AWSResponse, dict[str, Any]]:
-    status, code = 403, _CODES.get(service, _CODE)
+def _access_denied(service: str, message: str) -> tuple[AWSResponse, dict[str, Any]]:
+    status, code = 403, _ERROR_CODES.get(service, _DEFAULT_ERROR_CODE)
     body: Any = BytesIO()
     headers: Any = {}
-    parsed = {"Error": {"Code": code, "Message": why}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    parsed = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return AWSResponse("", status, headers, body), parsed

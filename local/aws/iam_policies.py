@@ -1,8 +1,8 @@
-"""IAM's decision: whether policies allow an action on a resource in a context, and by which statement.
+"""IAM's policy evaluation: whether policies allow an action on a resource with given condition keys.
 
-moto's own enforcement looks at actions only: not at resources that a call makes, and at no condition. Least privilege
-is in exactly those, so the decision is made here, as IAM's "policy evaluation logic" has it. What isn't known here (an
-operator, a key that a request doesn't carry) is an error or a no, never a yes.
+moto's enforcement checks actions only, neither the resources that a call creates nor conditions. Least privilege
+depends on both, so policies are evaluated here by IAM's "policy evaluation logic". An unknown operator is an error, and
+a missing condition key never allows a request.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ANY = "*"
 
 
 class PolicyError(ValueError):
-    """A policy says what isn't understood here; the text names it."""
+    """A policy has an element that is not supported here; the text names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One thing asked of IAM. ``context`` is the condition keys' values; a key with one value is a list of one.
+    """One request to IAM. ``context`` has the values of each condition key.
 
-    ``principal`` is who asks, as resource policies name them: an ARN, or ``service:events.amazonaws.com``.
+    ``principal`` is the caller as resource policies name it: an ARN, or ``service:events.amazonaws.com``.
     """
 
     action: str
@@ -43,7 +43,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """One statement of a policy, with lists for what may be one or many."""
+    """One statement of a policy, with all elements as lists."""
 
     effect: str
     actions: tuple[str, ...]
@@ -52,15 +52,15 @@ class Statement:
     principals: tuple[str, ...] = ()
     sid: str = ""
 
-    def fits(self, request: Request, *, by_resource: bool = False) -> bool:
-        """Whether it is about that request. ``by_resource``: it is in a resource's policy, which names principals."""
-        if by_resource and not any(_is_like(request.principal, one) for one in self.principals):
+    def matches(self, request: Request, *, by_resource: bool = False) -> bool:
+        """Whether it matches the request. ``by_resource``: it is in a resource's policy, which names principals."""
+        if by_resource and not any(_is_like(request.principal, principal) for principal in self.principals):
             return False
         return (
             any(_is_like(request.action.lower(), action.lower()) for action in self.actions)
             and any(_is_like(request.resource, resource) for resource in self.resources)
             and all(
-                _holds(operator, key, values, request.context)
+                _condition_holds(operator, key, values, request.context)
                 for operator, keys in self.conditions.items()
                 for key, values in keys.items()
             )
@@ -71,9 +71,9 @@ def parse(document: Mapping[str, Any]) -> tuple[Statement, ...]:
     """The statements of a policy document whose references are resolved.
 
     Raises:
-        PolicyError: an element that isn't understood, such as NotAction.
+        PolicyError: an element that is not supported, such as NotAction.
     """
-    return tuple(_statement(one) for one in _many(document["Statement"]))
+    return tuple(_statement(statement) for statement in _as_list(document["Statement"]))
 
 
 def allows(
@@ -83,55 +83,59 @@ def allows(
     resource: Iterable[Statement] = (),
     same_account: bool = True,
 ) -> bool:
-    """Whether the request may be done: nothing denies it, and a policy allows it.
+    """Whether the request is allowed: no statement denies it, and a policy allows it.
 
-    Within an account the policy of either side is enough; for another account's principal both must say yes, and a
-    service has no policy of its own.
+    Within an account, either policy is enough; for another account's principal, both must allow it. A service has no
+    identity policy.
     """
-    own = [statement for statement in identity if statement.fits(request)]
-    of_resource = [statement for statement in resource if statement.fits(request, by_resource=True)]
-    if any(statement.effect == "Deny" for statement in (*own, *of_resource)):
+    identity_matches = [statement for statement in identity if statement.matches(request)]
+    resource_matches = [statement for statement in resource if statement.matches(request, by_resource=True)]
+    if any(statement.effect == "Deny" for statement in (*identity_matches, *resource_matches)):
         return False
     if request.principal.startswith("service:"):
-        return bool(of_resource)
-    return bool(own or of_resource) if same_account else bool(own and of_resource)
+        return bool(resource_matches)
+    if same_account:
+        return bool(identity_matches or resource_matches)
+    return bool(identity_matches and resource_matches)
 
 
-_KNOWN = frozenset({"Sid", "Effect", "Action", "Resource", "Condition", "Principal"})
+_SUPPORTED_ELEMENTS = frozenset({"Sid", "Effect", "Action", "Resource", "Condition", "Principal"})
 
 
-def _statement(one: Mapping[str, Any]) -> Statement:
-    if unknown := one.keys() - _KNOWN:
-        raise PolicyError(f"{', '.join(sorted(unknown))}: not understood here")
+def _statement(element: Mapping[str, Any]) -> Statement:
+    if unknown := element.keys() - _SUPPORTED_ELEMENTS:
+        raise PolicyError(f"{', '.join(sorted(unknown))}: not supported here")
     return Statement(
-        effect=str(one["Effect"]),
-        actions=tuple(_many(one["Action"])),
-        resources=tuple(_many(one.get("Resource", ANY))),
+        effect=str(element["Effect"]),
+        actions=tuple(_as_list(element["Action"])),
+        resources=tuple(_as_list(element.get("Resource", ANY))),
         conditions={
-            operator: {key: tuple(str(value) for value in _many(values)) for key, values in keys.items()}
-            for operator, keys in one.get("Condition", {}).items()
+            operator: {key: tuple(str(value) for value in _as_list(values)) for key, values in keys.items()}
+            for operator, keys in element.get("Condition", {}).items()
         },
-        principals=_principals(one.get("Principal", ())),
-        sid=str(one.get("Sid", "")),
+        principals=_principals(element.get("Principal", ())),
+        sid=str(element.get("Sid", "")),
     )
 
 
-def _many(value: Any) -> Sequence[Any]:  # noqa: ANN401 - IAM's: one, or a list of them
+def _as_list(value: Any) -> Sequence[Any]:  # noqa: ANN401 - IAM's: one, or a list of them
     return value if isinstance(value, (list, tuple)) else (value,)
 
 
-def _principals(named: Any) -> tuple[str, ...]:  # noqa: ANN401 - "*", or a map of lists
-    if named == ANY:
+def _principals(element: Any) -> tuple[str, ...]:  # noqa: ANN401 - "*", or a map of lists
+    if element == ANY:
         return (ANY,)
-    kinds = {"AWS": "", "Service": "service:"}
-    if not named:
+    prefixes = {"AWS": "", "Service": "service:"}
+    if not element:
         return ()
-    return tuple(kinds[kind] + one for kind, ones in named.items() for one in _many(ones))
+    return tuple(
+        prefixes[type_] + principal for type_, principals in element.items() for principal in _as_list(principals)
+    )
 
 
 @functools.cache
 def _pattern(pattern: str) -> re.Pattern[str]:
-    # fnmatch also knows sets, which IAM doesn't: their brackets are meant as they are.
+    # fnmatch also has character sets, which IAM doesn't: brackets are literal.
     return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
@@ -139,38 +143,38 @@ def _is_like(value: str, pattern: str) -> bool:
     return pattern == ANY or _pattern(pattern).match(value) is not None
 
 
-def _equals(value: str, wanted: str) -> bool:
-    return value == wanted
+def _equals(value: str, expected: str) -> bool:
+    return value == expected
 
 
 _OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
     "StringEquals": _equals,
-    "StringEqualsIgnoreCase": lambda value, wanted: value.lower() == wanted.lower(),
+    "StringEqualsIgnoreCase": lambda value, expected: value.lower() == expected.lower(),
     "StringLike": _is_like,
-    "ArnEquals": _is_like,  # the same as ArnLike, by IAM's own word
+    "ArnEquals": _is_like,  # the same as ArnLike, by IAM's documentation
     "ArnLike": _is_like,
-    "Bool": lambda value, wanted: value.lower() == wanted.lower(),
-    "NumericLessThan": lambda value, wanted: float(value) < float(wanted),
+    "Bool": lambda value, expected: value.lower() == expected.lower(),
+    "NumericLessThan": lambda value, expected: float(value) < float(expected),
 }
 _NEGATED = {"StringNotEquals": _equals, "StringNotLike": _is_like, "ArnNotLike": _is_like, "ArnNotEquals": _is_like}
 
 
-def _holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> bool:
-    """One condition: the key's values against what is wanted.
+def _condition_holds(operator: str, key: str, expected: Sequence[str], context: Context) -> bool:
+    """Whether one condition holds for the key's values.
 
-    A key that the request lacks fails a condition, unless it is negated, says IfExists, or is of ForAllValues.
+    It fails for a missing key, unless it is negated or has IfExists or ForAllValues.
     """
     quantifier, _, name = operator.rpartition(":")
     present = next((values for known, values in context.items() if known.lower() == key.lower()), None)
     if name == "Null":
-        return (present is None) == (wanted[0].lower() == "true")
+        return (present is None) == (expected[0].lower() == "true")
     optional = name.endswith("IfExists")
     name = name.removesuffix("IfExists")
     negated = name in _NEGATED
     test = _NEGATED.get(name) or _OPERATORS.get(name)
     if test is None or quantifier not in {"", "ForAllValues", "ForAnyValue"}:
-        raise PolicyError(f"{operator}: this condition is not understood here")
+        raise PolicyError(f"{operator}: this condition is not supported here")
     if present is None:
         return optional or (negated and not quantifier) or quantifier == "ForAllValues"
-    hits = [any(test(value, one) for one in wanted) != negated for value in present]
-    return any(hits) if quantifier == "ForAnyValue" else all(hits)
+    results = [any(test(value, pattern) for pattern in expected) != negated for value in present]
+    return any(results) if quantifier == "ForAnyValue" else all(results)

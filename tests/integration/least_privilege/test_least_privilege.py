@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def asked_by(call: Call, made: Made) -> list[Request]:
-    at = dataclasses.replace(made.cloud.enforcement.account, region=call.region)
+    at = dataclasses.replace(made.cloud.enforcement.context, region=call.region)
     with made.cloud.lock:
         return iam_actions.requests(call.service, call.operation, call.params(made), at)
 
@@ -109,7 +109,7 @@ def test_what_is_allowed_is_done(made: Made) -> None:
 
 def test_every_feed_can_be_polled_and_every_failure_kept(made: Made) -> None:
     """What Lambda itself does in a function's name: without these it refuses the source, or drops the event."""
-    at = made.cloud.enforcement.account
+    at = made.cloud.enforcement.context
     for source in made.cloud.deployed.event_source_mappings:
         caller = made.cloud.functions.named(source.function_name).short_name
         for action in ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"):
@@ -123,4 +123,4 @@ def test_every_feed_can_be_polled_and_every_failure_kept(made: Made) -> None:
 
 def test_a_call_that_nobody_has_thought_about_is_an_error_not_a_yes(made: Made) -> None:
     with pytest.raises(iam_actions.UnknownCallError, match="ec2:DeleteVpc"):
-        iam_actions.requests("ec2", "DeleteVpc", {}, made.cloud.enforcement.account)
+        iam_actions.requests("ec2", "DeleteVpc", {}, made.cloud.enforcement.context)

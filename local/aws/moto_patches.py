@@ -1,0 +1,115 @@
+"""Replacements of moto's own answers, where they differ from AWS's.
+
+moto lacks fleets with several overrides, spot prices by zone, spot requests, capacity reservations, states of instances
+over time, and EventBridge's delivery. The replacements are installed on moto's classes while a cloud is entered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moto.core.responses import ActionResult
+from moto.iam import models as iam_models
+
+from local.aws import backends, spot_price_history
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from local.aws.cloud import Cloud
+
+_FLEET_PARAMETERS = (
+    "ClientToken",
+    "Type",
+    "LaunchTemplateConfigs",
+    "TargetCapacitySpecification",
+    "SpotOptions",
+    "OnDemandOptions",
+    "TagSpecifications",
+    "Context",
+)
+
+
+def install(stack: contextlib.ExitStack, cloud: Cloud, now: Callable[[], datetime]) -> None:
+    """Replace moto's answers by the cloud's until the stack is closed."""
+    for owner, name, value in (*_ec2(cloud, now), *_iam(), *_messaging(cloud, now)):
+        stack.enter_context(backends.replaced(owner, name, value))
+    stack.enter_context(backends.on_clock(now))
+
+
+def _ec2(cloud: Cloud, now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
+    from moto.ec2.models.instances import Instance  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.ec2.responses import EC2Response  # noqa: PLC0415 - the same
+    from moto.ec2.responses.fleets import Fleets as FleetResponses  # noqa: PLC0415 - the same
+    from moto.ec2.responses.spot_instances import SpotInstances  # noqa: PLC0415 - the same
+
+    terminate = Instance.terminate
+
+    def create_fleet(response: Any) -> Any:  # noqa: ANN401 - moto's
+        response.error_on_dryrun()
+        params = {name: value for name in _FLEET_PARAMETERS if (value := response._get_param(name)) is not None}  # noqa: SLF001 - how moto's own read them
+        return ActionResult(cloud.fleets.create(params))
+
+    def describe_spot_price_history(response: Any) -> Any:  # noqa: ANN401 - moto's
+        filters = dict(response._filters_from_querystring())  # noqa: SLF001 - how moto's own read them
+        products = [
+            *(response._get_param("ProductDescriptions", []) or []),  # noqa: SLF001 - the same
+            *filters.pop("product-description", []),
+        ]
+        filters.pop("timestamp", None)
+        offerings = response.ec2_backend.describe_spot_price_history(
+            response._get_param("InstanceTypes", []),  # noqa: SLF001 - the same
+            filters,
+        )
+        token = str(response._get_param("NextToken") or "")  # noqa: SLF001 - the same
+        return ActionResult(
+            spot_price_history.page(offerings, prices=cloud.prices, now=now(), products=products, token=token)
+        )
+
+    def describe_spot_instance_requests(response: Any) -> Any:  # noqa: ANN401 - moto's
+        filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
+        return ActionResult({"SpotInstanceRequests": cloud.instances.spot_requests(filters)})
+
+    def describe_capacity_reservations(response: Any) -> Any:  # noqa: ANN401 - moto's
+        filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
+        ids = response._get_param("CapacityReservationIds", [])  # noqa: SLF001 - the same
+        return ActionResult({"CapacityReservations": cloud.reservations.describe(filters, ids)})
+
+    return [
+        (FleetResponses, "create_fleet", create_fleet),
+        (SpotInstances, "describe_spot_price_history", describe_spot_price_history),
+        (SpotInstances, "describe_spot_instance_requests", describe_spot_instance_requests),
+        (EC2Response, "describe_capacity_reservations", describe_capacity_reservations),
+        (Instance, "terminate", lambda instance: cloud.instances.terminate(terminate, instance)),
+    ]
+
+
+def _iam() -> list[tuple[object, str, object]]:
+    original = iam_models.IAMBackend.get_instance_profiles_for_role
+
+    def get_instance_profiles_for_role(backend: Any, role_name: str) -> Any:  # noqa: ANN401 - moto's
+        # moto answers for a missing role as for one without profiles.
+        backend.get_role(role_name)
+        return original(backend, role_name)
+
+    return [(iam_models.IAMBackend, "get_instance_profiles_for_role", get_instance_profiles_for_role)]
+
+
+def _messaging(cloud: Cloud, now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
+    from moto.events.models import Rule  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.sqs.models import SQSBackend  # noqa: PLC0415 - the same
+
+    def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
+        cloud.event_buses.deliver(rule, event, transform_input)
+
+    def is_retained(backend: Any, queue_name: str, message: Any) -> bool:  # noqa: ANN401 - moto's own signature
+        # moto counts the queue's messages several times for each received message.
+        retention = float(backend.queues[queue_name].message_retention_period)
+        return bool(message.sent_timestamp / 1000 + retention > now().timestamp())
+
+    return [
+        (SQSBackend, "is_message_valid_based_on_retention_period", is_retained),
+        (Rule, "send_to_targets", send_to_targets),
+    ]
