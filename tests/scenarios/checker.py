@@ -100,19 +100,13 @@ class Checker:
 
     def _check_node(self, name: str, pods: list[Raw]) -> None:
         cluster = self.cluster
-        node, labels, running = cluster.nodes[name], cluster.node_labels(name), cluster.bound.get(name, [])
-        taints = node["spec"].get("taints") or []
+        labels, running = cluster.node_labels(name), cluster.bound.get(name, [])
+        taints = cluster.nodes[name]["spec"].get("taints") or []
         self.add(Host(name, [labels], [*running, *pods], taints))
         if name not in self._decision["existingNodes"]:
             return
         load, ports = cluster.daemon_load(labels, taints)
-        present = plus(*(requests(p["spec"]) for p in running if owned_by_daemon_set(p)))
-        coming = Counter({resource: max(Fraction(0), v - present[resource]) for resource, v in load.items()})
-        need = plus(*(requests(p["spec"]) for p in (*running, *pods)), coming)
-        allocatable = amounts(node["status"]["allocatable"])
-        short = [resource for resource, v in need.items() if v > allocatable[resource] and v > 0]
-        if short:
-            self.say(f"{name} is too small in {short}")
+        self._check_room(name, running, pods, load)
         taken = [ports_of(p["spec"]) for p in running] + [ports]
         for pod in pods:
             if not cluster.may_run(pod, labels):
@@ -123,6 +117,16 @@ class Checker:
                 self.say(f"{key_of(pod)}: its host port is taken on {name}")
             taken.append(ports_of(pod["spec"]))
         self._check_attached(name, [*running, *pods])
+
+    def _check_room(self, name: str, running: list[Raw], pods: list[Raw], daemon_load: Counter[str]) -> None:
+        """DaemonSets' pods that don't run yet still need their room."""
+        present = plus(*(requests(p["spec"]) for p in running if owned_by_daemon_set(p)))
+        coming = Counter({resource: max(Fraction(0), v - present[resource]) for resource, v in daemon_load.items()})
+        need = plus(*(requests(p["spec"]) for p in (*running, *pods)), coming)
+        allocatable = amounts(self.cluster.nodes[name]["status"]["allocatable"])
+        short = [resource for resource, v in need.items() if v > allocatable[resource] and v > 0]
+        if short:
+            self.say(f"{name} is too small in {short}")
 
     def _check_attached(self, name: str, pods: list[Raw]) -> None:
         mounted = {

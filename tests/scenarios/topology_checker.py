@@ -258,11 +258,7 @@ def _spread_selector(pod: Raw, constraint: Raw) -> Raw | None:
 
 def _nodes_of_pool(cluster: Cluster, name: str) -> Iterator[Raw]:
     requirements = cluster.pool_requirements(cluster.pools[name])
-    known = {k for t in cluster.types.values() for k in t.get("labels") or {}} | {ZONE, CAPACITY_TYPE}
-    custom_labels = [cluster.pool_labels(name)]
-    for r in requirements:
-        if r["operator"] == "In" and canonical(r["key"]) not in known:
-            custom_labels = [{**labels, r["key"]: v} for labels in custom_labels for v in r["values"]]
+    custom_labels = _custom_labels(cluster, name, requirements)
     for type_name in cluster.types:
         if name in cluster.allowed and type_name not in cluster.allowed[name]:
             continue
@@ -276,3 +272,13 @@ def _nodes_of_pool(cluster: Cluster, name: str) -> Iterator[Raw]:
                 }
                 if all(expression(r, labels) for r in requirements if r["key"] in labels):
                     yield labels
+
+
+def _custom_labels(cluster: Cluster, name: str, requirements: list[Raw]) -> list[Raw]:
+    """The pool's labels with each value of each label that only its requirements define."""
+    known = {k for t in cluster.types.values() for k in t.get("labels") or {}} | {ZONE, CAPACITY_TYPE}
+    combinations = [cluster.pool_labels(name)]
+    for r in requirements:
+        if r["operator"] == "In" and canonical(r["key"]) not in known:
+            combinations = [{**labels, r["key"]: v} for labels in combinations for v in r["values"]]
+    return combinations
