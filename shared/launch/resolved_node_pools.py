@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.api.meta import condition
+from shared.api.nodeclass import READY
 from shared.api.nodepool import node_class_for
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import discovered_capacity
@@ -43,7 +45,7 @@ def resolve_node_classes(
 
 def resolve_node_pools(
     pools: Iterable[NodePool],
-    classes: Iterable[EC2NodeClass],
+    classes: Collection[EC2NodeClass],
     catalog: InstanceTypeCatalog,
     cluster: ClusterInfo,
     *,
@@ -53,12 +55,23 @@ def resolve_node_pools(
     nodes: Iterable[Node] = (),
     claims: Iterable[NodeClaim] = (),
 ) -> ResolvedNodePools:
-    """What the NodePools can launch now, with the status of their node classes resolved on AWS.
+    """What the NodePools can launch now.
 
+    A class is launched by its status, as in Karpenter. AWS is asked only about classes whose status is not there yet,
+    is of an older generation, or says that they are not ready, so that a new or mended class can launch at once.
     ``nodes`` and their ``claims`` show the memory capacity of instance types.
     """
-    resolved = resolve_node_classes(classes, cluster, default_instance_profile=default_instance_profile, now=now)
-    return node_pools_by_status(pools, resolved.values(), catalog, unavailable=unavailable, nodes=nodes, claims=claims)
+    current = [c for c in classes if _has_current_status(c)]
+    stale = [c for c in classes if not _has_current_status(c)]
+    resolved = resolve_node_classes(stale, cluster, default_instance_profile=default_instance_profile, now=now)
+    node_classes = (*current, *resolved.values())
+    return node_pools_by_status(pools, node_classes, catalog, unavailable=unavailable, nodes=nodes, claims=claims)
+
+
+def _has_current_status(node_class: EC2NodeClass) -> bool:
+    """Whether the status, which lifecycle writes each minute, says that the class is ready as it is now."""
+    ready = condition(node_class.status.conditions, READY)
+    return ready is not None and ready.status == "True" and ready.observed_generation == node_class.metadata.generation
 
 
 def node_pools_by_status(
