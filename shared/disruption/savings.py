@@ -44,7 +44,7 @@ class NetSavings(NamedTuple):
 
 
 NO_SAVINGS = NetSavings(short_term=False, usd=0.0)
-"""The net savings of a command that doesn't pay."""
+"""The net savings of an option that costs more than it saves."""
 
 
 class SavingsDuration(NamedTuple):

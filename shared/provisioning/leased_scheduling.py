@@ -132,6 +132,8 @@ class LeasedScheduler:
         self, lease: Lease, snapshot: Snapshot, resolved_pools: ResolvedNodePools, attempt: int
     ) -> tuple[tuple[NodeClaim, ...], Mapping[str, str]]:
         """Create the missing replicas of static pools first, so that pending pods can be scheduled on them."""
+        if all(p.spec.replicas is None for p in snapshot.node_pools):
+            return (), {}
         replaced = replaced_claims(snapshot.node_claims)
         planned, missing = missing_replicas(snapshot, resolved_pools.instance_types, resolved_pools.not_ready, replaced)
         if not planned:

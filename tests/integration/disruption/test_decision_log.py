@@ -1,4 +1,4 @@
-"""The decision log is read as it was written: newest first, one node's own, everything that was said."""
+"""The decision log: records are read as they were written, by node, newest first."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def refused(node: str, minutes: int = 0) -> DecisionRecord:
     )
 
 
-def test_what_was_written_is_read_newest_first(dynamodb: DynamoDBClient) -> None:
+def test_records_are_read_newest_first(dynamodb: DynamoDBClient) -> None:
     entries = [refused("a", minutes) for minutes in (0, 1, 2)]
     taken = DecisionRecord(
         node="a", at=NOW + timedelta(hours=1), outcome=decision_log.TAKEN, reason="Empty", why="empty"
@@ -63,14 +63,14 @@ def test_what_was_written_is_read_newest_first(dynamodb: DynamoDBClient) -> None
     assert decision_log.latest(dynamodb, TABLE, "a", limit=2) == (taken, entries[2])
 
 
-def test_nodes_whose_names_begin_alike_are_not_mixed_up(dynamodb: DynamoDBClient) -> None:
+def test_records_of_nodes_with_a_common_name_prefix_are_kept_apart(dynamodb: DynamoDBClient) -> None:
     for name in ("ip-10-0-0-1", "ip-10-0-0-11"):
         decision_log.put(dynamodb, TABLE, refused(name))
     assert [d.node for d in decision_log.latest(dynamodb, TABLE, "ip-10-0-0-1")] == ["ip-10-0-0-1"]
     assert decision_log.latest(dynamodb, TABLE, "ip-10-0-0") == ()
 
 
-def test_rows_go_after_ninety_days(dynamodb: DynamoDBClient) -> None:
+def test_records_expire_after_90_days(dynamodb: DynamoDBClient) -> None:
     decision_log.put(dynamodb, TABLE, refused("a"))
     (item,) = dynamodb.scan(TableName=TABLE)["Items"]
     assert int(item["expires"]["N"]) == int((NOW + timedelta(days=90)).timestamp())
