@@ -106,15 +106,15 @@ def run() -> list[Row]:
     """The rows of this part."""
     rows: list[Row] = []
 
-    def row(figure: str, asked: str, measured: str, how: str) -> None:
-        rows.append({"measurement": figure, "target": asked, "result": measured, "method": how})
+    def row(measurement: str, target: str, result: str, method: str) -> None:
+        rows.append({"measurement": measurement, "target": target, "result": result, "method": method})
 
     how = f"stub server in its own process over TLS, pods of 5 KB; processor time and peak RSS, median of {PROCESSES}"
-    for nodes, pods, asked in ((1_000, 20_000, "≤ 0.5 s, ≤ 250 MB"), (5_000, 100_000, "≤ 3 s, ≤ 1.2 GB")):
+    for nodes, pods, target in ((1_000, 20_000, "≤ 0.5 s, ≤ 250 MB"), (5_000, 100_000, "≤ 3 s, ≤ 1.2 GB")):
         median = _median([figures for _ in range(PROCESSES) for figures in _in_new_process("snapshot", nodes, pods)])
         row(
             f"First snapshot of {nodes:,} nodes / {pods:,} pods",
-            asked,
+            target,
             f"{median['seconds']:.2f} s, {median['seconds'] / median['baseline_seconds']:.1f} times the baseline for "
             f"pods, {median['mib']:.0f} MiB",
             how,

@@ -129,13 +129,13 @@ class Month:
         fifo = [name for name in function_sizes.QUEUES if name == function_sizes.PROVISIONER]
         standard = [name for name in function_sizes.QUEUES if name not in fifo]
         sent = self.count("sent") + self.count("call sqs SendMessage")
-        taken = {name: 2 * self.count(f"{name} invocations") for name in function_sizes.QUEUES}
+        receives = {name: 2 * self.count(f"{name} invocations") for name in function_sizes.QUEUES}
         idle = f"{_POLLS:,.0f} empty receives of each queue"
         return [
-            BillItem("the FIFO queue", _POLLS + sum(taken[n] for n in fifo), prices.FIFO_REQUEST, idle),
+            BillItem("the FIFO queue", _POLLS + sum(receives[n] for n in fifo), prices.FIFO_REQUEST, idle),
             BillItem(
                 "three standard queues",
-                _POLLS * len(standard) + sum(taken[n] for n in standard) + sent,
+                _POLLS * len(standard) + sum(receives[n] for n in standard) + sent,
                 prices.STANDARD_REQUEST,
                 idle,
             ),

@@ -1,6 +1,6 @@
-"""The pictures of docs/: what the commands show of one scene on the local world, and the report of a run of the demo.
+"""Draws the pictures of docs/: the output of commands for a cluster in the local world, and the report of a demo run.
 
-``make pictures`` draws them anew. Terminals become SVG, the page PNG by a Chromium that is on the machine.
+``make pictures`` runs it. Terminal output becomes SVG; the page becomes PNG with an installed Chromium.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _THEME = TerminalTheme(
 )  # fmt: skip
 _FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _FONTS = '"DejaVu Sans Mono", Menlo, Consolas, "Liberation Mono", monospace'
-_LONER: dict[str, Any] = {
+_UNSCHEDULABLE_POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "trainer", "namespace": "default"},
@@ -65,7 +65,7 @@ def main() -> int:
     """Draw all pictures."""
     chromium = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
     if chromium is None:
-        print("Chromium is needed on PATH for the report's picture", file=sys.stderr)
+        print("Chromium is required on PATH for the report's picture", file=sys.stderr)
         return 1
     IMAGES.mkdir(parents=True, exist_ok=True)
     terminals()
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def terminals() -> None:
-    """What plan, explain and nodes show of one cluster."""
+    """The output of plan, explain and nodes for one cluster."""
     with World(cluster="shop") as world, tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "kubeconfig"
         config.write_text(world.kubectl_config())
@@ -83,18 +83,18 @@ def terminals() -> None:
         world.apply(_MANIFESTS / "spot-default.yaml")
         world.scale("default", "inflate", 14)
         world.run_until_idle()
-        world.apply(_LONER)
+        world.apply(_UNSCHEDULABLE_POD)
         world.run_until(
             lambda: any(h.type == "invocation" and h.name == "provisioner" for h in world.timeline.all[-5:])
         )
         world.scale("default", "inflate", 17)
         world.run_until(lambda: any(h.type == "claim created" for h in world.timeline.all[-20:]))
-        where = ClusterReference(cluster="shop")
+        reference = ClusterReference(cluster="shop")
         with (
             runtime.using(runtime.Runtime(environ=os.environ, now=world.clock.now, sleep=world.clock.sleep)),
-            live_reader.read_only_aws(where),
+            live_reader.read_only_aws(reference),
         ):
-            observed = live_reader.read(live_reader.connect(where), where, now=world.clock.now())
+            observed = live_reader.read(live_reader.connect(reference), reference, now=world.clock.now())
             shot("nodes", "tenon nodes", lambda console: _nodes(console, observed))
             shot("explain", "tenon explain pod trainer", lambda console: _explain(console, observed))
             shot("plan", "tenon plan --what-if deployment/inflate=60", lambda console: _plan(console, observed))
@@ -111,13 +111,13 @@ def _explain(console: Console, observed: ObservedCluster) -> None:
 
 def _plan(console: Console, observed: ObservedCluster) -> None:
     changes = [what_if.parse("deployment/inflate=60", namespace="default")]
-    asked = what_if.apply(observed, changes)
-    made = planning.make_plan(asked, asked.offerings.resolve_pools(asked.snapshot), should_stop=bool)
-    output.show(console, asked, made, assumptions="deployment/inflate=60")
+    changed = what_if.apply(observed, changes)
+    computed = planning.make_plan(changed, changed.offerings.resolve_pools(changed.snapshot), should_stop=bool)
+    output.show(console, changed, computed, assumptions="deployment/inflate=60")
 
 
 def shot(name: str, title: str, draw: Callable[[Console], None]) -> None:
-    """Draw on a terminal of our own, and keep it as SVG without fonts from the network."""
+    """Draw on a virtual terminal, and save it as SVG without web fonts."""
     console = Console(
         record=True, file=io.StringIO(), force_terminal=True, width=_WIDTH, color_system="truecolor", highlight=False
     )
@@ -129,7 +129,7 @@ def shot(name: str, title: str, draw: Callable[[Console], None]) -> None:
 
 
 def recorded() -> Recording:
-    """A run of the demo that grows and shrinks."""
+    """A run of the demo that scales up and down several times."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
         steps = Scale(deployment="inflate", steps=(5, 40, 12, 60, 8, 0))
@@ -140,7 +140,7 @@ def recorded() -> Recording:
 
 def report(recording: Recording, chromium: str) -> None:
     """The page, light and dark."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (needed here alone)
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (only used here)
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = Path(folder) / "report.html"

@@ -1,7 +1,7 @@
-"""The page of events. Their reasons are found in the code: where they are recorded, or where they are made.
+"""The page of events. Their reasons are found in the code that records or creates them.
 
-A reason is a literal at the call that records it, or ``EventReason("…")`` where that is somewhere else. A call that
-has neither is an error here unless it is one whose reasons are made elsewhere.
+A reason is a literal in the call that records it, or ``EventReason("…")`` elsewhere. A call with neither is an error
+here, unless its reasons are created elsewhere.
 """
 
 from __future__ import annotations

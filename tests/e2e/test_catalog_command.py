@@ -14,7 +14,7 @@ import pytest
 
 CHECKOUT = Path(__file__).parent.parent.parent
 EXPECTED: dict[str, dict[str, dict[str, str]]] = json.loads(
-    gzip.decompress((CHECKOUT / "tests" / "unit" / "instances" / "karpenter-instance-types.json.gz").read_bytes())
+    gzip.decompress((CHECKOUT / "tests" / "unit" / "instance_types" / "karpenter-instance-types.json.gz").read_bytes())
 )
 NOT_DESCRIBED = {"g4ad.xlarge", "g4ad.2xlarge", "g4ad.4xlarge", "g4ad.8xlarge", "g4ad.16xlarge"}
 """The local EC2's descriptions lack them."""
