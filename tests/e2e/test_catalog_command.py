@@ -1,4 +1,4 @@
-"""``tenon catalog`` as a user runs it, against the figures that Karpenter publishes."""
+"""``tenon catalog`` in another process, compared with Karpenter's published instance types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_type_has_the_allocatable_and_the_labels_that_karpenter_publishes(
     assert len(NOT_DESCRIBED | FEWER_INTERFACES) <= 10
 
 
-def test_one_type_has_known_figures_an_overhead_and_a_price_for_each_offering() -> None:
+def test_an_instance_type_has_known_resources_and_a_price_for_each_offering() -> None:
     done = catalog("c7i.2xlarge", "--kubernetes", "1.33", "--json")
     (entry,) = json.loads(done.stdout)
     assert set(entry) >= {"name", "capacity", "allocatable", "labels", "offerings"}
@@ -61,12 +61,12 @@ def test_one_type_has_known_figures_an_overhead_and_a_price_for_each_offering() 
     assert "local world in us-east-1" in done.stderr
 
 
-def test_max_pods_is_what_the_user_says() -> None:
+def test_max_pods_is_that_of_the_option() -> None:
     (entry,) = json.loads(catalog("c7i.2xlarge", "--max-pods", "110", "--json").stdout)
     assert entry["capacity"]["pods"] == entry["allocatable"]["pods"] == "110"
 
 
-def test_people_get_a_table_and_one_type_in_detail() -> None:
+def test_few_types_are_shown_in_detail_and_more_as_a_table() -> None:
     shown = catalog("c5a.large")
     for text in ("c5a.large", "1930m", "us-east-1a", "on-demand", "0.0770", "karpenter.k8s.aws/instance-family=c5a"):
         assert text in shown.stdout
@@ -84,7 +84,7 @@ def test_people_get_a_table_and_one_type_in_detail() -> None:
         (["--aws", "--region", "us-east-1"], 1, "AWS can't be called: Unable to locate credentials"),
     ],
 )
-def test_what_cannot_be_shown_is_told(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:
+def test_errors_are_reported(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:
     nobody = {
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": str(tmp_path / "none"),

@@ -1,4 +1,4 @@
-"""``tenon demo`` as a user runs it: another process, its output and its exit code."""
+"""``tenon demo`` in another process: its output and its exit code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*TENON, *arguments], cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_the_json_says_what_came_of_it_and_nothing_else() -> None:
+def test_json_prints_only_the_result() -> None:
     done = demo("--json")
     assert done.returncode == 0, done.stderr
     figures: dict[str, Any] = json.loads(done.stdout)
@@ -43,7 +43,7 @@ def test_the_json_says_what_came_of_it_and_nothing_else() -> None:
     assert figures["instances_left"] == figures["dead_letters"] == figures["duplicate_launches"] == 0
 
 
-def test_the_text_tells_the_story_and_ends_with_the_same_json() -> None:
+def test_the_text_shows_events_and_ends_with_the_json() -> None:
     done = demo("--scale", "inflate=2")
     assert done.returncode == 0, done.stderr
     for words in ("applied Provisioner default", "inflate 0 → 2", "ec2 CreateFleet", "running", "Results"):
@@ -60,14 +60,14 @@ def test_the_text_tells_the_story_and_ends_with_the_same_json() -> None:
         (["--scale", "deflate=1"], "deflate"),
     ],
 )
-def test_what_cant_be_done_is_said_in_a_line_that_says_what_can(arguments: list[str], said: str) -> None:
+def test_usage_errors_name_what_is_allowed(arguments: list[str], said: str) -> None:
     done = demo(*arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_manifest_that_is_no_yaml_is_refused(tmp_path: Path) -> None:
+def test_a_manifest_that_is_not_yaml_is_rejected(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [")
     with pytest.raises(UsageError, match="not YAML"):
@@ -90,7 +90,7 @@ def kept() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_with_keep_kubectl_prints_tables_and_ctrl_c_ends_it_cleanly(kept: subprocess.Popen[str]) -> None:
+def test_with_keep_kubectl_prints_tables_and_ctrl_c_stops_it(kept: subprocess.Popen[str]) -> None:
     assert kept.stdout is not None
     for line in kept.stdout:
         if line.startswith("  kubectl get"):

@@ -1,4 +1,4 @@
-"""``tenon demo --fault`` as a user runs it."""
+"""``tenon demo --fault`` in another process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_throttled_and_without_capacity_in_two_zones_the_demo_still_ends_well() -> None:
+def test_the_demo_succeeds_with_throttling_and_without_capacity_in_two_zones() -> None:
     done = demo(
         "--fault", "spot-capacity=us-east-1a:0", "--fault", "spot-capacity=us-east-1b:0",
         "--fault", "throttle=CreateFleet:2", "--fault", "boot=all:1",
@@ -39,7 +39,7 @@ def test_throttled_and_without_capacity_in_two_zones_the_demo_still_ends_well() 
         ("throttle=Everything:1", "CreateFleet"),
     ],
 )
-def test_a_fault_that_is_not_known_is_refused_with_what_is_allowed(fault: str, allowed: str) -> None:
+def test_an_unknown_fault_is_rejected_with_the_allowed_ones(fault: str, allowed: str) -> None:
     done = demo("--fault", fault)
     assert done.returncode == 2
     assert allowed in " ".join(done.stderr.replace("│", "").split())

@@ -1,4 +1,4 @@
-"""The stack of a cluster called "demo", synthesised once and kept between runs."""
+"""The stack of a cluster called "demo", synthesised once and cached."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A template's values with their references resolved, as one account in us-east-1 would have them."""
+"""A template's values with resolved references, for an account in us-east-1."""
 
 from typing import Any
 

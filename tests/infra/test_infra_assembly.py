@@ -1,4 +1,4 @@
-"""The cloud assembly as a folder: what it depends on, and what may be said with -c."""
+"""The cloud assembly: its cache key, and the options of ``-c``."""
 
 import json
 import re
@@ -25,14 +25,14 @@ def of_type(folder: Path, kind: str, cluster: str = "demo") -> list[dict[str, An
     return [r["Properties"] for r in resources(folder, cluster).values() if r["Type"] == kind]
 
 
-def test_a_second_world_starts_from_the_assembly_that_is_kept(cloud_assembly: Path) -> None:
+def test_a_second_world_uses_the_cached_assembly(cloud_assembly: Path) -> None:
     stamp = (cloud_assembly / "manifest.json").stat().st_mtime_ns
     again = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=SOURCE)
     assert again == cloud_assembly
     assert (again / "manifest.json").stat().st_mtime_ns == stamp
 
 
-def test_the_template_is_the_same_with_the_functions_code_but_for_the_assets(
+def test_with_the_functions_code_only_assets_differ_in_the_template(
     cloud_assembly: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = {}
@@ -60,7 +60,7 @@ def test_two_clusters_are_two_stacks_in_one_assembly(tmp_path: Path) -> None:
     assert names == {"tenon-blue", "tenon-green_1"}
 
 
-def test_a_cluster_keeps_the_node_role_that_it_has(tmp_path: Path) -> None:
+def test_an_existing_node_role_is_used(tmp_path: Path) -> None:
     out = assembly.synthesise(
         cluster="demo", out=tmp_path, context={**SOURCE, "nodeRole": "KarpenterNodeRole-demo", "nodeRoles": "other"}
     )
@@ -76,7 +76,7 @@ def test_a_cluster_keeps_the_node_role_that_it_has(tmp_path: Path) -> None:
     assert all(":role/KarpenterNodeRole-demo" in named and ":role/other" in named for named in passing)
 
 
-def test_functions_of_a_private_cluster_are_in_its_network(tmp_path: Path) -> None:
+def test_functions_of_a_private_cluster_run_in_its_vpc(tmp_path: Path) -> None:
     context = {**SOURCE, "subnets": "subnet-1,subnet-2", "securityGroups": "sg-1", "reservedConcurrency": "false"}
     out = assembly.synthesise(cluster="demo", out=tmp_path, context=context)
     for function in of_type(out, "AWS::Lambda::Function"):
@@ -86,7 +86,7 @@ def test_functions_of_a_private_cluster_are_in_its_network(tmp_path: Path) -> No
     assert len(joining) == len(function_sizes.FUNCTIONS)
 
 
-def test_invocations_are_traced_where_that_is_asked_for_and_only_there(cloud_assembly: Path, tmp_path: Path) -> None:
+def test_invocations_are_traced_only_with_the_option(cloud_assembly: Path, tmp_path: Path) -> None:
     out = assembly.synthesise(cluster="demo", out=tmp_path, context={**SOURCE, "tracing": "active"})
     for folder, mode, roles in ((out, {"Mode": "Active"}, len(function_sizes.FUNCTIONS)), (cloud_assembly, None, 0)):
         assert all(function.get("TracingConfig") == mode for function in of_type(folder, "AWS::Lambda::Function"))
@@ -106,23 +106,25 @@ def test_invocations_are_traced_where_that_is_asked_for_and_only_there(cloud_ass
         ({"nodeRoles": 3}, "-c nodeRoles=3: must be names separated by commas"),
     ],
 )
-def test_a_wrong_option_is_named_with_its_value_and_what_is_allowed(context: dict[str, object], said: str) -> None:
+def test_an_invalid_option_is_rejected_with_its_value_and_the_allowed_ones(
+    context: dict[str, object], said: str
+) -> None:
     with pytest.raises(OptionError, match=re.escape(said)):
         parse(context, cluster="demo")
 
 
 @pytest.mark.parametrize("name", ["-demo", "de mo", "x" * 101])
-def test_a_name_that_eks_would_refuse_is_refused(name: str) -> None:
+def test_a_cluster_name_that_eks_does_not_allow_is_rejected(name: str) -> None:
     with pytest.raises(OptionError, match="an EKS cluster's name"):
         clusters({"cluster": name})
 
 
-def test_no_cluster_at_all_says_how_to_name_one() -> None:
+def test_without_a_cluster_the_error_says_how_to_give_one() -> None:
     with pytest.raises(OptionError, match="give -c cluster=NAME"):
         clusters({})
 
 
-def test_the_app_takes_context_on_its_command_line_and_tells_mistakes_in_one_line() -> None:
+def test_the_app_accepts_context_and_prints_errors_in_one_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "infra.app", "-c", "bundle=source", "-c", "cluster=de mo"],
         capture_output=True,

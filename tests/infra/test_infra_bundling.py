@@ -1,4 +1,4 @@
-"""What is uploaded as a function's code."""
+"""The bundles of functions."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def module(folder: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
-def test_a_function_brings_what_its_code_imports_directly_and_through_shared_code(tmp_path: Path) -> None:
+def test_a_bundle_has_direct_and_transitive_imports(tmp_path: Path) -> None:
     module(tmp_path, "functions.one.handler", "import json\nfrom shared.deep import thing\nimport alpha.sub\n")
     module(tmp_path, "functions.two.handler", "import unwanted\n")
     module(tmp_path, "shared.__init__", "")
@@ -54,27 +54,27 @@ def test_a_function_brings_what_its_code_imports_directly_and_through_shared_cod
     assert function_imports.third_party(tmp_path, "one") == {"alpha", "beta", "by_parent"}
 
 
-def test_what_only_the_type_checker_imports_is_not_brought(tmp_path: Path) -> None:
+def test_imports_for_the_type_checker_are_not_bundled(tmp_path: Path) -> None:
     text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import heavy\nelse:\n    import light\n"
     module(tmp_path, "functions.one.handler", text)
     assert function_imports.third_party(tmp_path, "one") == {"light"}
 
 
-def test_a_module_of_ours_that_is_not_there_is_noticed_before_it_is_deployed(tmp_path: Path) -> None:
+def test_a_missing_first_party_module_fails_the_bundle(tmp_path: Path) -> None:
     module(tmp_path, "functions.one.handler", "from shared.gone import thing\n")
     module(tmp_path, "shared.__init__", "")
     with pytest.raises(function_imports.MissingModuleError, match=r"functions\.one\.handler imports shared\.gone"):
         function_imports.third_party(tmp_path, "one")
 
 
-def test_the_locks_versions_are_those_for_lambdas_python_not_for_this_one() -> None:
+def test_locked_versions_are_those_for_lambdas_python() -> None:
     pins = requirements_lock.parse(LOCK)
     assert pins["beta"].version == "3.0"
     assert "gamma" not in pins
     assert pins["alpha"].hashes == ("--hash=sha256:aa", "--hash=sha256:ab")
 
 
-def test_a_package_brings_what_it_needs_and_one_that_is_left_out_brings_nothing() -> None:
+def test_dependencies_are_included_but_not_those_of_excluded_packages() -> None:
     pins = requirements_lock.parse(LOCK)
     assert [pin.name for pin in requirements_lock.closure(pins, ["Alpha"])] == ["alpha", "beta", "delta"]
     assert [pin.name for pin in requirements_lock.closure(pins, ["alpha"], without=["beta"])] == ["alpha"]
@@ -86,19 +86,19 @@ def test_a_package_that_is_not_locked_is_named() -> None:
 
 
 @given(st.sets(st.sampled_from(["alpha", "beta", "delta", "epsilon"])))
-def test_all_that_is_brought_was_asked_for_or_is_needed_by_something_brought(roots: set[str]) -> None:
+def test_every_package_is_a_root_or_a_dependency(roots: set[str]) -> None:
     chosen = {pin.name: pin for pin in requirements_lock.closure(requirements_lock.parse(LOCK), roots)}
     assert roots <= set(chosen)
     assert all(name in roots or pin.via & set(chosen) for name, pin in chosen.items())
 
 
-def test_every_line_that_is_installed_has_hashes() -> None:
+def test_every_requirement_has_hashes() -> None:
     pins = requirements_lock.parse((assembly.CHECKOUT / "requirements.lock").read_text())
     lines = requirements_lock.requirements(requirements_lock.closure(pins, ["kubernetes", "numpy"])).splitlines()
     assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
 
 
-def test_the_same_input_gives_the_same_bundle_and_another_gives_another(tmp_path: Path) -> None:
+def test_a_bundle_is_determined_by_its_input(tmp_path: Path) -> None:
     checkout, packages = tmp_path / "checkout", tmp_path / "packages"
     module(checkout, "functions.__init__", "")
     module(checkout, "functions.one.handler", "x = 1\n")
@@ -124,7 +124,7 @@ def test_another_functions_code_is_not_in_the_bundle(tmp_path: Path) -> None:
     assert not (bundle / "functions" / "two").exists()
 
 
-def test_a_function_without_a_handler_is_not_deployed(tmp_path: Path) -> None:
+def test_a_function_without_a_handler_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "requirements.lock").write_text(LOCK)
     with pytest.raises(bundling.BundleError, match=r"functions/provisioner/handler\.py does not exist"):
         bundling.bundles(tmp_path, mode="full")
@@ -147,7 +147,7 @@ def test_a_function_without_a_handler_is_not_deployed(tmp_path: Path) -> None:
         ("numpy-2.5.5.dist-info/licenses/LICENSE.txt", False),
     ],
 )
-def test_what_is_never_imported_is_left_out_and_licences_stay(path: str, left_out: bool) -> None:  # noqa: FBT001
+def test_unused_files_are_left_out_and_licences_are_kept(path: str, left_out: bool) -> None:  # noqa: FBT001
     assert bundling.is_left_out(Path(path)) == left_out
 
 
@@ -191,12 +191,12 @@ def refusing(module: str) -> str:
 
 
 @pytest.mark.parametrize("function", function_sizes.FUNCTIONS)
-def test_a_function_starts_without_what_its_bundle_leaves_out(function: str, tmp_path: Path) -> None:
+def test_a_function_imports_from_its_bundle(function: str, tmp_path: Path) -> None:
     run_as_bundled(refusing(f"functions.{function}.handler"), tmp_path)
 
 
 @pytest.mark.parametrize("function", function_sizes.FUNCTIONS)
-def test_a_function_starts_without_a_look_at_its_environment(function: str, tmp_path: Path) -> None:
+def test_importing_a_function_does_not_read_the_environment(function: str, tmp_path: Path) -> None:
     """What is read at import can't be changed in a warm process, and fails where nobody can tell why."""
     program = f"""
 import os, sys
@@ -212,7 +212,7 @@ assert not [key for key in read if key.startswith("TENON")], read
     run_as_bundled(program, tmp_path)
 
 
-def test_the_kubernetes_transport_works_without_what_bundles_leave_out(tmp_path: Path) -> None:
+def test_the_kubernetes_transport_works_in_a_bundle(tmp_path: Path) -> None:
     program = refusing("shared.cluster.client")
     program += """
 import threading
@@ -243,7 +243,7 @@ assert one == ("/api/v1/nodes/a", "application/merge-patch+json", "Bearer abc", 
     run_as_bundled(program, tmp_path)
 
 
-def test_bytecode_is_made_by_lambdas_version_only_and_says_that_files_never_change(tmp_path: Path) -> None:
+def test_bytecode_is_of_lambdas_version_and_unchecked(tmp_path: Path) -> None:
     module(tmp_path, "one", "x = 1\n")
     bytecode.Compiler().compile(tmp_path)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["one.py"]
@@ -255,15 +255,13 @@ def test_bytecode_is_made_by_lambdas_version_only_and_says_that_files_never_chan
     assert b"/var/task/one.py" in data
 
 
-def test_what_is_no_python_does_not_reach_lambda(tmp_path: Path) -> None:
+def test_invalid_python_fails_the_bundle(tmp_path: Path) -> None:
     module(tmp_path, "one", "x =\n")
     with pytest.raises(bytecode.CompileError, match=r"one\.py"):
         bytecode.Compiler(executable=sys.executable, version="this").compile(tmp_path)
 
 
-def test_a_bundle_that_would_take_too_long_to_fetch_is_not_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bundle_above_the_size_limit_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module(tmp_path, "functions.__init__", "")
     module(tmp_path, "functions.one.handler", "#" * 3 * 2**19)
     (tmp_path / "shared").mkdir()

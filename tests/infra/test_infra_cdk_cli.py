@@ -1,4 +1,4 @@
-"""The CDK's own command line, as users run it, against AWS's APIs over HTTP: bootstrap, deploy, again, destroy."""
+"""The CDK's CLI against AWS's APIs over HTTP: bootstrap, deploy, deploy again, destroy."""
 
 import contextlib
 import os
@@ -91,7 +91,7 @@ def cdk(aws: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_bootstrap_deploy_again_without_a_change_and_destroy(aws: str, tmp_path: Path) -> None:
+def test_bootstrap_deploy_deploy_again_and_destroy(aws: str, tmp_path: Path) -> None:
     def client(service: str) -> Any:  # noqa: ANN401 - any service's
         return boto3.client(  # type: ignore[call-overload]  # a name that is not known before
             service,

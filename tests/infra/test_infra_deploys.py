@@ -1,4 +1,4 @@
-"""The synthesised template, deployed into moto as CloudFormation would."""
+"""The synthesised template, deployed into moto as CloudFormation does."""
 
 import json
 import warnings
@@ -19,7 +19,7 @@ def _fake_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_fake_credentials")
-def test_the_stack_reaches_create_complete_and_carries_a_hint_to_its_queue(cloud_assembly: Path) -> None:
+def test_the_stack_deploys_and_delivers_a_hint_to_its_queue(cloud_assembly: Path) -> None:
     with mock_aws(config={"lambda": {"use_docker": False}, "iam": {"load_aws_managed_policies": True}}):
         boto3.client("ssm", REGION).put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
         s3 = boto3.client("s3", REGION)

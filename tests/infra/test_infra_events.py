@@ -1,4 +1,4 @@
-"""The bus and its rules."""
+"""The event bus and its rules."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def to(of_type: Select, functions: Functions, rule: dict[str, Any]) -> set[tuple
     return {("queue", queue_of[id_]) if id_ in queue_of else ("function", name_of[id_]) for id_ in ids}
 
 
-def test_each_hint_of_the_relay_goes_to_whoever_looks_at_it(of_type: Select, functions: Functions) -> None:
+def test_each_hint_of_the_relay_is_delivered_to_its_function(of_type: Select, functions: Functions) -> None:
     led: dict[str, set[tuple[str, str]]] = {}
     for rule in of_type("AWS::Events::Rule").values():
         if hints.RELAY in rule.get("EventPattern", {}).get("source", []):
@@ -39,13 +39,13 @@ def test_each_hint_of_the_relay_goes_to_whoever_looks_at_it(of_type: Select, fun
     }
 
 
-def test_hints_of_another_cluster_go_nowhere(of_type: Select) -> None:
+def test_hints_of_another_cluster_are_not_delivered(of_type: Select) -> None:
     for rule in of_type("AWS::Events::Rule").values():
         if "EventBusName" in rule:
             assert rule["EventPattern"]["detail"] == {"cluster": ["demo"]}
 
 
-def test_a_missing_catalog_is_asked_for_by_functions_only(of_type: Select, functions: Functions) -> None:
+def test_only_functions_request_a_missing_catalog(of_type: Select, functions: Functions) -> None:
     (rule,) = (
         r
         for r in of_type("AWS::Events::Rule").values()
@@ -55,7 +55,7 @@ def test_a_missing_catalog_is_asked_for_by_functions_only(of_type: Select, funct
     assert to(of_type, functions, rule) == {("function", function_sizes.CATALOG)}
 
 
-def test_a_sweep_each_minute_looks_at_everything_anyway(of_type: Select, functions: Functions) -> None:
+def test_sweeps_run_each_minute(of_type: Select, functions: Functions) -> None:
     swept = {
         target
         for rule in of_type("AWS::Events::Rule").values()
@@ -70,7 +70,7 @@ def test_a_sweep_each_minute_looks_at_everything_anyway(of_type: Select, functio
     }
 
 
-def test_types_are_read_twice_a_day_and_prices_each_quarter_of_an_hour(of_type: Select, functions: Functions) -> None:
+def test_types_are_refreshed_twice_a_day_and_prices_every_15_minutes(of_type: Select, functions: Functions) -> None:
     refreshes = {
         rule["ScheduleExpression"]: json.loads(rule["Targets"][0]["Input"])
         for rule in of_type("AWS::Events::Rule").values()
@@ -79,12 +79,12 @@ def test_types_are_read_twice_a_day_and_prices_each_quarter_of_an_hour(of_type: 
     assert refreshes == {"rate(12 hours)": {"refresh": "types"}, "rate(15 minutes)": {"refresh": "prices"}}
 
 
-def test_schedules_are_on_the_default_bus_which_is_the_only_one_that_has_them(of_type: Select) -> None:
+def test_schedules_are_on_the_default_bus(of_type: Select) -> None:
     for rule in of_type("AWS::Events::Rule").values():
         assert not ("ScheduleExpression" in rule and "EventBusName" in rule)
 
 
-def test_all_that_aws_says_of_instances_comes_to_the_interruption_function(
+def test_aws_events_about_instances_are_delivered_to_the_interruption_function(
     of_type: Select, functions: Functions
 ) -> None:
     heard = {}
@@ -105,7 +105,7 @@ def test_all_that_aws_says_of_instances_comes_to_the_interruption_function(
     }
 
 
-def test_every_target_says_how_long_delivery_is_tried_and_keeps_what_can_not_be_delivered(of_type: Select) -> None:
+def test_every_target_has_a_retry_policy_and_a_dead_letter_queue(of_type: Select) -> None:
     queues = of_type("AWS::SQS::Queue")
     for rule in of_type("AWS::Events::Rule").values():
         for target in rule["Targets"]:
@@ -115,7 +115,7 @@ def test_every_target_says_how_long_delivery_is_tried_and_keeps_what_can_not_be_
             assert "FifoQueue" not in dead  # EventBridge can't use one
 
 
-def test_hints_share_a_message_group_that_can_not_hold_up_the_sweep(of_type: Select, functions: Functions) -> None:
+def test_hints_and_sweeps_have_separate_message_groups(of_type: Select, functions: Functions) -> None:
     for rule in of_type("AWS::Events::Rule").values():
         group = {"MessageGroupId": "demo-sweep" if "ScheduleExpression" in rule else "demo"}
         for target in rule["Targets"]:

@@ -1,4 +1,4 @@
-"""The functions of the stack, and what they keep outside the cluster."""
+"""The Lambda functions of the stack, and their storage."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,21 +11,21 @@ Select = Callable[[str], dict[str, dict[str, Any]]]
 Functions = dict[str, tuple[str, dict[str, Any]]]
 
 
-def test_a_functions_environment_is_what_its_settings_declare_and_what_all_of_them_have(functions: Functions) -> None:
+def test_a_functions_environment_has_its_settings_and_the_common_variables(functions: Functions) -> None:
     assert set(functions) == set(function_sizes.FUNCTIONS)
     for name, (_, properties) in functions.items():
         declared = {settings.variable(field) for field in functions_.setting_names(name)}
         assert set(properties["Environment"]["Variables"]) == declared | set(function_sizes.RUNTIME)
 
 
-def test_functions_run_on_arm_with_todays_python_from_their_own_handler(functions: Functions) -> None:
+def test_functions_run_on_arm_with_their_own_handler(functions: Functions) -> None:
     for name, (_, properties) in functions.items():
         assert properties["Architectures"] == ["arm64"]
         assert properties["Runtime"] == "python3.13"
         assert properties["Handler"] == f"functions.{name}.handler.handle"
 
 
-def test_a_function_gets_its_own_dead_letter_queue_not_anothers(of_type: Select, functions: Functions) -> None:
+def test_a_function_only_knows_its_own_dead_letter_queue(of_type: Select, functions: Functions) -> None:
     queues = of_type("AWS::SQS::Queue")
     for mapping in of_type("AWS::Lambda::EventSourceMapping").values():
         queue = queues[mapping["EventSourceArn"]["Fn::GetAtt"][0]]
@@ -34,18 +34,18 @@ def test_a_function_gets_its_own_dead_letter_queue_not_anothers(of_type: Select,
         assert properties["Environment"]["Variables"]["TENON_DEAD_LETTER_QUEUE_URL"] == {"Ref": own}
 
 
-def test_one_bad_message_fails_alone(of_type: Select) -> None:
+def test_a_malformed_message_does_not_fail_its_batch(of_type: Select) -> None:
     for mapping in of_type("AWS::Lambda::EventSourceMapping").values():
         assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
 
 
-def test_logs_end_after_a_month(of_type: Select, functions: Functions) -> None:
+def test_logs_expire_after_a_month(of_type: Select, functions: Functions) -> None:
     groups = of_type("AWS::Logs::LogGroup")
     for _, properties in functions.values():
         assert groups[properties["LoggingConfig"]["LogGroup"]["Ref"]]["RetentionInDays"] == 30
 
 
-def test_an_invocation_that_eventbridge_could_not_finish_is_kept(of_type: Select, functions: Functions) -> None:
+def test_failed_asynchronous_invocations_are_kept(of_type: Select, functions: Functions) -> None:
     configured = {c["FunctionName"]["Ref"]: c for c in of_type("AWS::Lambda::EventInvokeConfig").values()}
     for id_, _ in functions.values():
         assert configured[id_]["MaximumRetryAttempts"] == 2
@@ -53,19 +53,19 @@ def test_an_invocation_that_eventbridge_could_not_finish_is_kept(of_type: Select
         assert kept in of_type("AWS::SQS::Queue")
 
 
-def test_what_an_interruption_that_died_was_about_comes_back_within_a_spot_warning(functions: Functions) -> None:
+def test_a_failed_interruption_batch_is_retried_within_a_spot_warning(functions: Functions) -> None:
     assert functions[function_sizes.INTERRUPTION][1]["Timeout"] <= 10
     assert function_sizes.visibility(function_sizes.INTERRUPTION) <= 60
 
 
-def test_the_table_forgets_by_itself(of_type: Select) -> None:
+def test_table_items_expire(of_type: Select) -> None:
     (table,) = of_type("AWS::DynamoDB::Table").values()
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
 
 
-def test_the_catalog_is_private_and_speaks_tls_only(of_type: Select) -> None:
+def test_the_catalog_bucket_is_private_and_requires_tls(of_type: Select) -> None:
     (bucket,) = of_type("AWS::S3::Bucket").values()
     assert all(bucket["PublicAccessBlockConfiguration"].values())
     assert "VersioningConfiguration" not in bucket
@@ -75,9 +75,7 @@ def test_the_catalog_is_private_and_speaks_tls_only(of_type: Select) -> None:
     assert {effect for effect, _ in effects} == {"Deny"}
 
 
-def test_each_function_is_its_own_group_in_the_cluster_and_the_catalog_is_none(
-    of_type: Select, functions: Functions
-) -> None:
+def test_each_function_but_the_catalog_has_its_own_kubernetes_group(of_type: Select, functions: Functions) -> None:
     roles = {properties["Role"]["Fn::GetAtt"][0]: name for name, (_, properties) in functions.items()}
     entries = of_type("AWS::EKS::AccessEntry").values()
     groups = {

@@ -1,4 +1,4 @@
-"""What the stack applies to the cluster by itself, and what it leaves there when it is deleted."""
+"""The objects that the stack applies to the cluster, and what stays when it is deleted."""
 
 import json
 import subprocess
@@ -52,12 +52,12 @@ def depends(resources: Resources, resource: dict[str, Any]) -> set[str]:
     return found
 
 
-def test_one_deployment_applies_what_tenon_manifests_prints(applying: Resources) -> None:
+def test_the_stack_applies_the_same_objects_as_tenon_manifests(applying: Resources) -> None:
     applied = [obj for name in ("Kinds", "Access", "Relay") for obj in manifest(applying, name)[1]]
     assert applied == cluster_manifests.everything(cluster="demo", region="us-east-1", image=IMAGE)
 
 
-def test_kinds_come_first_then_rights_then_the_relay_whose_role_is_there(applying: Resources) -> None:
+def test_definitions_are_applied_before_rbac_and_rbac_before_the_relay(applying: Resources) -> None:
     (identity,) = (id_ for id_, r in applying.items() if r["Type"] == "AWS::EKS::PodIdentityAssociation")
     (administrator,) = (
         id_
@@ -71,13 +71,13 @@ def test_kinds_come_first_then_rights_then_the_relay_whose_role_is_there(applyin
     assert {identity, id_of[id(access)]} <= depends(applying, relay)
 
 
-def test_a_deployment_over_what_is_there_already_takes_it_over(applying: Resources) -> None:
+def test_a_deployment_overwrites_existing_objects(applying: Resources) -> None:
     for name in ("Kinds", "Access", "Relay"):
         assert manifest(applying, name)[0]["Properties"]["Overwrite"] is True
         assert "PruneLabel" not in manifest(applying, name)[0]["Properties"]
 
 
-def test_deleting_the_stack_takes_no_node_away(applying: Resources) -> None:
+def test_deleting_the_stack_keeps_nodes(applying: Resources) -> None:
     """Kinds would take every pool, claim and node with them; a role is what running nodes pull images by."""
     kept = {id_ for id_, r in applying.items() if r.get("DeletionPolicy") == "Retain"}
     (profile,) = (r for r in applying.values() if r["Type"] == "AWS::IAM::InstanceProfile")
@@ -93,14 +93,14 @@ def test_deleting_the_stack_takes_no_node_away(applying: Resources) -> None:
         assert manifest(applying, name)[0].get("DeletionPolicy", "Delete") == "Delete"
 
 
-def test_what_has_names_of_its_own_can_be_made_again_after_the_stack_is_deleted(applying: Resources) -> None:
+def test_named_resources_can_be_created_again_after_the_stack_is_deleted(applying: Resources) -> None:
     for resource in applying.values():
         if resource.get("DeletionPolicy") == "Retain":
             named = {key for key in resource["Properties"] if key.endswith("Name") and key != "ClusterName"}
             assert not named, resource["Type"]
 
 
-def test_only_the_applying_function_is_the_clusters_administrator(applying: Resources) -> None:
+def test_only_the_kubectl_function_is_a_cluster_administrator(applying: Resources) -> None:
     entries = [r["Properties"] for r in applying.values() if r["Type"] == "AWS::EKS::AccessEntry"]
     (administrator,) = (entry for entry in entries if entry.get("AccessPolicies"))
     assert "ClusterSideKubectlHandler" in administrator["PrincipalArn"]["Fn::GetAtt"][0]
@@ -109,7 +109,7 @@ def test_only_the_applying_function_is_the_clusters_administrator(applying: Reso
     ]
 
 
-def test_where_everything_is_printed_nobody_is_administrator(template: dict[str, Any]) -> None:
+def test_with_printed_manifests_there_is_no_cluster_administrator(template: dict[str, Any]) -> None:
     assert not [r for r in template["Resources"].values() if r["Type"].startswith("Custom::")]
     assert not [r for r in template["Resources"].values() if r["Properties"].get("AccessPolicies")]
 
@@ -120,7 +120,7 @@ def synthesise(out: Path, **context: str) -> Resources:
     return made
 
 
-def test_a_private_cluster_is_reached_from_its_network_and_karpenters_own_kinds_can_stay(tmp_path: Path) -> None:
+def test_kubectl_runs_in_the_vpc_and_karpenters_definitions_can_be_kept(tmp_path: Path) -> None:
     made = synthesise(
         tmp_path,
         relayImage=IMAGE,
@@ -142,7 +142,7 @@ def test_a_private_cluster_is_reached_from_its_network_and_karpenters_own_kinds_
     assert len([r for r in made.values() if r["Type"] == MANIFEST]) == 2
 
 
-def test_the_relays_image_is_built_while_deploying_for_nodes_that_can_run_it(tmp_path: Path) -> None:
+def test_the_relays_image_is_built_for_the_architecture_of_its_node_selector(tmp_path: Path) -> None:
     made = synthesise(tmp_path)
     (deployment,) = (obj for obj in manifest(made, "Relay")[1] if obj["kind"] == "Deployment")
     pod = deployment["spec"]["template"]["spec"]

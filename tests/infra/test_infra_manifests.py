@@ -1,4 +1,4 @@
-"""What is applied to the cluster."""
+"""The objects for the cluster."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_each_group_of_an_access_entry_is_bound_to_its_role() -> None:
     }
 
 
-def test_nothing_is_granted_by_wildcard_and_secrets_are_nobodys() -> None:
+def test_rbac_has_no_wildcards_and_no_secrets() -> None:
     objects = [
         *cluster_manifests.access(),
         *cluster_manifests.relay(cluster="demo", bus="b", region="eu-west-1", image="i"),
@@ -53,20 +53,20 @@ def test_nothing_is_granted_by_wildcard_and_secrets_are_nobodys() -> None:
 
 
 @pytest.mark.parametrize("function", list(cluster_manifests.RULES))
-def test_pods_are_removed_by_termination_only(function: str) -> None:
+def test_only_termination_deletes_pods(function: str) -> None:
     assert may(function, "create", "pods/eviction") == (function == function_sizes.TERMINATION)
     assert may(function, "delete", "pods") == (function == function_sizes.TERMINATION)
     assert may(function, "delete", "nodes") == (function == function_sizes.TERMINATION)
 
 
 @pytest.mark.parametrize("function", list(cluster_manifests.RULES))
-def test_claims_are_made_by_those_who_decide_under_the_lease(function: str) -> None:
+def test_only_functions_with_the_lease_create_nodeclaims(function: str) -> None:
     decides = function in {function_sizes.PROVISIONER, function_sizes.DISRUPTION, function_sizes.INTERRUPTION}
     assert may(function, "create", "nodeclaims") == decides
     assert may(function, "create", "leases") == decides
 
 
-def test_leases_are_taken_in_the_namespace_that_they_are_granted_in() -> None:
+def test_leases_are_granted_in_their_namespace() -> None:
     granted = [
         obj for obj in cluster_manifests.access() if obj["kind"] == "Role" and "create" in obj["rules"][0]["verbs"]
     ]
@@ -74,7 +74,7 @@ def test_leases_are_taken_in_the_namespace_that_they_are_granted_in() -> None:
 
 
 @pytest.mark.parametrize("function", list(cluster_manifests.RULES))
-def test_what_users_write_is_never_written_but_for_its_status(function: str) -> None:
+def test_only_the_status_of_users_objects_is_written(function: str) -> None:
     theirs = {"nodepools", "ec2nodeclasses", "provisioners", "awsnodetemplates", "poddisruptionbudgets", "daemonsets"}
     for rule in rules(cluster_manifests.access(), f"tenon-{function}"):
         if WRITES & set(rule["verbs"]):
@@ -86,7 +86,7 @@ def test_the_relay_only_watches() -> None:
     assert {verb for rule in rules(objects, cluster_manifests.RELAY) for verb in rule["verbs"]} == {"list", "watch"}
 
 
-def test_the_relay_runs_twice_unprivileged_and_survives_a_drain() -> None:
+def test_the_relay_has_two_unprivileged_replicas_and_a_disruption_budget() -> None:
     objects = cluster_manifests.relay(cluster="demo", bus="tenon-demo", region="eu-west-1", image="relay:1")
     by_kind = {obj["kind"]: obj for obj in objects}
     deployment = by_kind["Deployment"]["spec"]
@@ -105,12 +105,12 @@ def test_the_relay_runs_twice_unprivileged_and_survives_a_drain() -> None:
     assert by_kind["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
 
 
-def test_the_yaml_is_what_was_meant() -> None:
+def test_the_yaml_has_all_objects() -> None:
     objects = cluster_manifests.access()
     assert list(yaml.safe_load_all(cluster_manifests.to_yaml(objects))) == objects
 
 
-def test_the_kinds_come_first_and_are_karpenters() -> None:
+def test_the_definitions_come_first_and_are_karpenters() -> None:
     objects = cluster_manifests.everything(cluster="demo", region="eu-west-1", image="relay:1")
     names = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "CustomResourceDefinition"]
     assert names == [
@@ -129,7 +129,7 @@ def test_the_kinds_come_first_and_are_karpenters() -> None:
     )
 
 
-def test_what_is_granted_is_granted_on_kinds_that_are_there() -> None:
+def test_rbac_only_names_existing_kinds() -> None:
     crds = [obj for obj in cluster_manifests.kinds() if obj["kind"] == "CustomResourceDefinition"]
     known = {(crd["spec"]["group"], crd["spec"]["names"]["plural"]) for crd in crds}
     objects = cluster_manifests.everything(cluster="demo", region="eu-west-1", image="relay:1")

@@ -25,7 +25,7 @@ def alarms(of_type: Callable[[str], Resources]) -> dict[str, dict[str, Any]]:
     return {p["AlarmName"]: p for p in found}
 
 
-def test_every_alarm_names_an_entry_of_the_runbooks(alarms: dict[str, dict[str, Any]]) -> None:
+def test_every_alarm_links_to_an_entry_of_the_runbooks(alarms: dict[str, dict[str, Any]]) -> None:
     entries = set(re.findall(r"^## (\S+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE))
     named = {p["AlarmDescription"].rsplit("#", 1)[1] for p in alarms.values()}
     assert named == entries
@@ -54,7 +54,7 @@ def test_a_dead_letter_in_any_queue_is_an_alarm(
     assert watched == set(queues) - feeding
 
 
-def test_alarms_look_only_at_metrics_that_are_written(alarms: dict[str, dict[str, Any]]) -> None:
+def test_alarms_only_use_written_metrics(alarms: dict[str, dict[str, Any]]) -> None:
     written = {(m.name, m.function) for m in metrics.ALL}
     for alarm in alarms.values():
         if alarm.get("Namespace") == metrics.NAMESPACE:
@@ -62,7 +62,7 @@ def test_alarms_look_only_at_metrics_that_are_written(alarms: dict[str, dict[str
             assert (alarm["MetricName"], dimension["Value"]) in written
 
 
-def test_the_dashboard_shows_every_metric_but_those_of_failures_in_the_logs(
+def test_the_dashboard_shows_every_metric_except_failures_in_logs(
     of_type: Callable[[str], Resources],
 ) -> None:
     (page,) = of_type("AWS::CloudWatch::Dashboard").values()
@@ -73,6 +73,6 @@ def test_the_dashboard_shows_every_metric_but_those_of_failures_in_the_logs(
         assert f"Functions{function.capitalize()}Logs" in body
 
 
-def test_a_topic_that_is_no_topic_is_refused_before_anything_is_made() -> None:
+def test_an_invalid_topic_is_rejected_before_synthesis() -> None:
     with pytest.raises(stack_options.OptionError, match="alarmTopic"):
         stack_options.parse({"alarmTopic": "arn:aws:sqs:us-east-1:123456789012:q"}, cluster="c")

@@ -1,4 +1,4 @@
-"""What each function's role allows, and above all what it doesn't."""
+"""The IAM permissions of each function's role, and what they don't allow."""
 
 import ast
 from collections.abc import Callable
@@ -32,20 +32,20 @@ def text(resource: object) -> str:
     return f"<{resource['Ref']}>" if "Ref" in resource else f"<{'.'.join(resource['Fn::GetAtt'])}>"
 
 
-def test_what_launches_can_not_terminate(granted: Granted) -> None:
+def test_launching_functions_can_not_terminate(granted: Granted) -> None:
     launching = {name for name in granted if "ec2:RunInstances" in actions(granted, name)}
     assert launching == {function_sizes.PROVISIONER, function_sizes.DISRUPTION, function_sizes.INTERRUPTION}
     assert not {a for name in launching for a in actions(granted, name) if "Terminate" in a or "ec2:Delete" in a}
 
 
-def test_what_terminates_can_not_launch(granted: Granted) -> None:
+def test_the_terminating_function_can_not_launch(granted: Granted) -> None:
     terminating = {name for name in granted if "ec2:TerminateInstances" in actions(granted, name)}
     assert terminating == {function_sizes.TERMINATION}
     for name in terminating:
         assert not actions(granted, name) & {"ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateTags", "iam:PassRole"}
 
 
-def test_only_pool_instances_of_this_cluster_can_be_terminated(granted: Granted) -> None:
+def test_only_instances_of_this_clusters_nodepools_can_be_terminated(granted: Granted) -> None:
     (statement,) = (s for s in granted[function_sizes.TERMINATION] if "ec2:TerminateInstances" in s["Action"])
     assert statement["Condition"] == {
         "StringEquals": OWNED,
@@ -53,7 +53,7 @@ def test_only_pool_instances_of_this_cluster_can_be_terminated(granted: Granted)
     }
 
 
-def test_what_a_launch_makes_is_tagged_as_the_clusters(granted: Granted) -> None:
+def test_launched_resources_must_have_the_clusters_tag(granted: Granted) -> None:
     for statement in granted[function_sizes.PROVISIONER]:
         if not {"ec2:RunInstances", "ec2:CreateLaunchTemplate"} & set(statement["Action"]):
             continue
@@ -62,7 +62,7 @@ def test_what_a_launch_makes_is_tagged_as_the_clusters(granted: Granted) -> None
             assert statement["Condition"]["StringEquals"] == REQUESTED
 
 
-def test_tags_are_given_while_creating_or_to_own_instances_and_only_the_few_that_say_which_claim(
+def test_tags_are_allowed_while_creating_or_only_the_nodeclaim_tags_of_own_instances(
     granted: Granted,
 ) -> None:
     tagging = [s for s in granted[function_sizes.PROVISIONER] if "ec2:CreateTags" in s["Action"]]
@@ -102,7 +102,7 @@ def test_only_public_parameters_are_read(granted: Granted) -> None:
                 ]
 
 
-def test_every_resource_that_is_a_wildcard_has_its_reason_and_only_reads(granted: Granted) -> None:
+def test_every_wildcard_resource_has_a_reason_and_only_reads(granted: Granted) -> None:
     for statements in granted.values():
         for statement in statements:
             if "*" in statement["Resource"]:
@@ -121,7 +121,7 @@ def test_no_action_is_a_wildcard(granted: Granted) -> None:
     assert not {a for name in granted for a in actions(granted, name) if "*" in a}
 
 
-def test_a_role_is_one_functions_only(of_type: Select) -> None:
+def test_every_function_has_its_own_role(of_type: Select) -> None:
     roles = [f["Role"]["Fn::GetAtt"][0] for f in of_type("AWS::Lambda::Function").values()]
     assert len(roles) == len(set(roles))
 
@@ -129,7 +129,7 @@ def test_a_role_is_one_functions_only(of_type: Select) -> None:
 @pytest.mark.parametrize(
     ("sender", "source"), [("ClusterAccessRelay", "tenon.relay"), ("Provisioner", "tenon.functions")]
 )
-def test_nobody_puts_hints_in_anothers_name(of_type: Select, sender: str, source: str) -> None:
+def test_nobody_can_put_hints_with_anothers_source(of_type: Select, sender: str, source: str) -> None:
     putting = [
         statement
         for policy in of_type("AWS::IAM::Policy").values()
@@ -229,12 +229,12 @@ def reachable(function: str) -> set[str]:
 
 
 @pytest.mark.parametrize("function", function_sizes.FUNCTIONS)
-def test_every_call_to_aws_that_a_functions_code_can_reach_is_allowed(function: str, granted: Granted) -> None:
+def test_every_reachable_call_to_aws_is_allowed(function: str, granted: Granted) -> None:
     not_called = NOT_CALLED_BY_FUNCTION.get(function, frozenset())
     assert reachable(function) - actions(granted, function) == not_called
 
 
 @pytest.mark.parametrize("function", function_sizes.FUNCTIONS)
-def test_nothing_is_allowed_that_no_line_of_the_function_calls(function: str, granted: Granted) -> None:
+def test_only_called_actions_are_allowed(function: str, granted: Granted) -> None:
     writing = {a for a in actions(granted, function) if not a.startswith("dynamodb:")}  # the table has one set
     assert writing - reachable(function) - set(NOT_CALLED) == set()

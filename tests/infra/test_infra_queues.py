@@ -19,7 +19,7 @@ def fed(of_type: Select) -> dict[str, str]:
     }
 
 
-def test_every_queue_that_feeds_a_function_has_a_dead_letter_queue_of_its_own_kind_after_five_receives(
+def test_every_queue_has_a_dead_letter_queue_of_its_type_after_five_receives(
     of_type: Select,
 ) -> None:
     all_queues = of_type("AWS::SQS::Queue")
@@ -36,7 +36,7 @@ def test_every_queue_that_feeds_a_function_has_a_dead_letter_queue_of_its_own_ki
     assert not dead & set(feeding)
 
 
-def test_every_queue_is_encrypted_and_speaks_tls_only(of_type: Select) -> None:
+def test_every_queue_is_encrypted_and_requires_tls(of_type: Select) -> None:
     denied = set()
     for policy in of_type("AWS::SQS::QueuePolicy").values():
         for statement in policy["PolicyDocument"]["Statement"]:
@@ -49,7 +49,7 @@ def test_every_queue_is_encrypted_and_speaks_tls_only(of_type: Select) -> None:
     assert all(queue["SqsManagedSseEnabled"] for queue in of_type("AWS::SQS::Queue").values())
 
 
-def test_only_rules_of_this_stack_are_let_in_by_a_queues_policy(of_type: Select) -> None:
+def test_queue_policies_only_allow_rules_of_this_stack(of_type: Select) -> None:
     rules = set(of_type("AWS::Events::Rule"))
     for policy in of_type("AWS::SQS::QueuePolicy").values():
         for statement in policy["PolicyDocument"]["Statement"]:
@@ -58,15 +58,13 @@ def test_only_rules_of_this_stack_are_let_in_by_a_queues_policy(of_type: Select)
                 assert statement["Condition"]["ArnEquals"]["aws:SourceArn"]["Fn::GetAtt"][0] in rules
 
 
-def test_a_batch_is_hidden_for_six_times_as_long_as_its_function_may_take(
-    of_type: Select, functions: Functions
-) -> None:
+def test_visibility_timeouts_are_six_function_timeouts(of_type: Select, functions: Functions) -> None:
     timeouts = {id_: properties["Timeout"] for id_, properties in functions.values()}
     for queue, function in fed(of_type).items():
         assert of_type("AWS::SQS::Queue")[queue]["VisibilityTimeout"] >= 6 * timeouts[function]
 
 
-def test_provisioning_is_one_at_a_time_and_the_rest_is_not(of_type: Select, functions: Functions) -> None:
+def test_only_the_provisioning_queue_is_fifo(of_type: Select, functions: Functions) -> None:
     feeding = {function: queue for queue, function in fed(of_type).items()}
     for name in (
         function_sizes.PROVISIONER,
@@ -79,14 +77,14 @@ def test_provisioning_is_one_at_a_time_and_the_rest_is_not(of_type: Select, func
         assert queue.get("ContentBasedDeduplication", False) == (name == function_sizes.PROVISIONER)
 
 
-def test_an_interruption_is_forgotten_when_its_instance_is_gone_anyway(of_type: Select, functions: Functions) -> None:
+def test_interruption_messages_expire_soon_after_the_instance_is_gone(of_type: Select, functions: Functions) -> None:
     feeding = {function: queue for queue, function in fed(of_type).items()}
     assert (
         of_type("AWS::SQS::Queue")[feeding[functions[function_sizes.INTERRUPTION][0]]]["MessageRetentionPeriod"] == 300
     )
 
 
-def test_dead_letters_are_kept_as_long_as_sqs_keeps_anything(of_type: Select) -> None:
+def test_dead_letters_have_the_maximum_retention(of_type: Select) -> None:
     feeding = set(fed(of_type))
     for id_, queue in of_type("AWS::SQS::Queue").items():
         if id_ not in feeding:
@@ -94,13 +92,13 @@ def test_dead_letters_are_kept_as_long_as_sqs_keeps_anything(of_type: Select) ->
 
 
 @pytest.mark.parametrize("cluster", ["demo", "a" * 43, "a" * 44, "x" * 100])
-def test_names_fit_whatever_the_clusters(cluster: str) -> None:
+def test_names_have_a_valid_length_for_any_cluster(cluster: str) -> None:
     name = resource_names.queue(cluster, "provisioning-dead-letters", fifo=True)
     assert len(name) <= 80
     assert name.endswith(".fifo")
     assert len(resource_names.function(cluster, "interruption")) <= 64
 
 
-def test_long_clusters_that_begin_alike_have_different_queues() -> None:
+def test_long_cluster_names_with_the_same_prefix_have_different_queues() -> None:
     one, other = (resource_names.queue("x" * 99 + end, "provisioning", fifo=True) for end in "12")
     assert one != other

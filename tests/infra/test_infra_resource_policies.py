@@ -42,7 +42,7 @@ def feeding(of_type: Select, queue: str) -> set[str]:
     }
 
 
-def test_a_queue_takes_messages_from_the_rules_that_lead_to_it_and_from_no_other(
+def test_a_queue_only_accepts_messages_of_its_rules(
     queue_policies: Mapping[str, tuple[Statement, ...]], of_type: Select
 ) -> None:
     rules = {f"{id_}.Arn" for id_ in of_type("AWS::Events::Rule")}
@@ -56,7 +56,7 @@ def test_a_queue_takes_messages_from_the_rules_that_lead_to_it_and_from_no_other
         assert not iam_policies.allows(sent(queue, by="service:sns.amazonaws.com"), resource=policy)
 
 
-def test_another_account_can_neither_send_nor_receive_nor_purge_whatever_its_own_policies_say(
+def test_other_accounts_can_not_use_the_queues(
     queue_policies: Mapping[str, tuple[Statement, ...]],
 ) -> None:
     for queue, policy in queue_policies.items():
@@ -70,7 +70,7 @@ def test_another_account_can_neither_send_nor_receive_nor_purge_whatever_its_own
             assert not iam_policies.allows(request, identity=EVERYTHING, resource=policy, same_account=False)
 
 
-def test_plain_http_is_refused_to_the_accounts_own_administrator(
+def test_plain_http_is_denied_to_administrators_too(
     queue_policies: Mapping[str, tuple[Statement, ...]],
 ) -> None:
     for queue, policy in queue_policies.items():
@@ -80,7 +80,7 @@ def test_plain_http_is_refused_to_the_accounts_own_administrator(
         assert not iam_policies.allows(sent(queue, by=EVENTS, secure=False, source=rule), resource=policy)
 
 
-def test_the_catalog_is_read_and_written_by_tls_and_by_this_account_only(of_type: Select) -> None:
+def test_the_catalog_bucket_only_allows_this_account_with_tls(of_type: Select) -> None:
     (policy,) = of_type("AWS::S3::BucketPolicy").values()
     statements = iam_policies.parse(resolved(policy["PolicyDocument"]))
     for action in ("s3:GetObject", "s3:PutObject"):
@@ -108,7 +108,7 @@ def test_only_rules_of_the_stack_invoke_a_function(of_type: Select) -> None:
     assert not of_type("AWS::Lambda::Url")
 
 
-def test_the_bus_lets_no_other_account_in_and_a_rule_hears_only_those_who_may_speak(of_type: Select) -> None:
+def test_the_event_bus_allows_no_other_account_and_rules_match_known_sources(of_type: Select) -> None:
     assert not of_type("AWS::Events::EventBusPolicy")  # without one, a bus is its own account's
     for rule in of_type("AWS::Events::Rule").values():
         if "EventBusName" in rule:

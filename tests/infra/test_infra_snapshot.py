@@ -1,4 +1,4 @@
-"""Nothing in the template changes unseen."""
+"""The template is compared with a snapshot."""
 
 import difflib
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tests.infra import snapshot
 
 
-def test_the_template_says_what_it_said_before(template: dict[str, Any]) -> None:
+def test_the_template_matches_its_snapshot(template: dict[str, Any]) -> None:
     before, now = snapshot.KEPT.read_text(), snapshot.words(template)
     changed = "\n".join(
         difflib.unified_diff(before.splitlines(), now.splitlines(), "snapshot.txt", "the template", lineterm="", n=1)
@@ -14,7 +14,7 @@ def test_the_template_says_what_it_said_before(template: dict[str, Any]) -> None
     assert not changed, f"If that is meant, run: python -m tests.infra.snapshot\n{changed}"
 
 
-def test_a_permission_that_is_widened_shows_as_one_line(template: dict[str, Any]) -> None:
+def test_a_widened_permission_changes_one_line(template: dict[str, Any]) -> None:
     policies = [r for r in template["Resources"].values() if r["Type"] == "AWS::IAM::Policy"]
     (statement,) = (
         one

@@ -20,8 +20,8 @@ CLUSTER = "demo"
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a command printed, and its exit code."""
+class CommandResult:
+    """The output and exit code of a command."""
 
     code: int
     out: str
@@ -36,28 +36,28 @@ class Said:
         return json.loads(self.out)
 
 
-def call(*arguments: str, env: dict[str, str] | None = None) -> Said:
-    """Call `tenon` as a user would; a fault of ours is raised."""
+def call(*arguments: str, env: dict[str, str] | None = None) -> CommandResult:
+    """Call `tenon` as a user does; exceptions are raised."""
     done = CliRunner().invoke(app, list(arguments), env=env)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    return Said(done.exit_code, done.stdout, done.stderr)
+    return CommandResult(done.exit_code, done.stdout, done.stderr)
 
 
 @pytest.fixture
-def tenon() -> Callable[..., Said]:
+def tenon() -> Callable[..., CommandResult]:
     """`tenon …`."""
     return call
 
 
 @dataclass(frozen=True)
 class Desk:
-    """An operator's desk: a world, and the command line with a kubeconfig for it."""
+    """A local cluster, and the command line with a kubeconfig for it."""
 
     world: World
     kubeconfig: Path
 
-    def tenon(self, *arguments: str) -> Said:
+    def tenon(self, *arguments: str) -> CommandResult:
         at_desk = runtime.Runtime(environ=os.environ, now=self.world.clock.now, sleep=self.world.clock.sleep)
         with runtime.using(at_desk):
             return call(*arguments, "--cluster", CLUSTER, env={"KUBECONFIG": str(self.kubeconfig)})
@@ -65,7 +65,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """A cluster with Tenon in it, and an operator's kubeconfig for it."""
+    """A cluster with Tenon, and a kubeconfig for it."""
     with World(cluster=CLUSTER) as world:
         path = tmp_path / "kubeconfig"
         path.write_text(world.kubectl_config())

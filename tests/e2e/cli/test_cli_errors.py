@@ -1,4 +1,4 @@
-"""What goes wrong at an operator's desk is one line that says what to do, and an exit code; help and completion."""
+"""Errors of commands are one line that says what to do, and an exit code; help and completion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from local.faults import Fault
 from local.kubernetes.apiserver.server import Server
 from local.kubernetes.registry.store import Store
-from tests.e2e.cli.conftest import Desk, Said, call
+from tests.e2e.cli.conftest import CommandResult, Desk, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ COMMANDS = (["plan"], ["explain", "pod", "web"], ["nodes", "--once"], ["report"]
 TENON = [sys.executable, "-c", "import sys; sys.argv[0] = 'tenon'; from cli.main import run; run()"]
 
 
-def told(done: Said, command: str, *words: str, code: int = 1) -> None:
-    """One line, of that command, with these words."""
+def assert_one_line_error(done: CommandResult, command: str, *words: str, code: int = 1) -> None:
+    """The error is one line of that command with these words."""
     assert done.code == code, done.out + done.err
     assert done.out == ""
     assert done.err.startswith(f"tenon {command}: ")
@@ -55,7 +55,7 @@ def kubeconfig(path: Path, server: str, *, context: str = "here") -> dict[str, s
 
 @pytest.fixture
 def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine on which nobody has signed in to AWS."""
+    """A machine without AWS credentials."""
     for name in [n for n in os.environ if n.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -65,21 +65,21 @@ def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_without_a_kubeconfig_it_says_how_to_get_one(command: list[str]) -> None:
+def test_without_a_kubeconfig_the_error_says_how_to_create_one(command: list[str]) -> None:
     done = call(*command, "--cluster", "prod", env={"KUBECONFIG": "/nowhere/config"})
-    told(done, command[0], "no cluster configured", "aws eks update-kubeconfig", "files")
+    assert_one_line_error(done, command[0], "no cluster configured", "aws eks update-kubeconfig", "files")
 
 
-def test_a_context_that_isnt_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_context_is_named(tmp_path: Path) -> None:
     env = kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
-    told(call("plan", "--context", "other", env=env), "plan", "other")
+    assert_one_line_error(call("plan", "--context", "other", env=env), "plan", "other")
 
 
-def test_a_cluster_that_cant_be_reached_is_told_apart(tmp_path: Path) -> None:
+def test_an_unreachable_cluster_has_its_own_message(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     env = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{port}")
-    told(call("nodes", "--cluster", "prod", env=env), "nodes", "can't be reached", "VPN")
+    assert_one_line_error(call("nodes", "--cluster", "prod", env=env), "nodes", "can't be reached", "VPN")
 
 
 class _Old(BaseHTTPRequestHandler):
@@ -97,7 +97,7 @@ class _Old(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def old_cluster(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A kubeconfig for a cluster of years ago."""
+    """A kubeconfig for a cluster with an old Kubernetes version."""
     with HTTPServer(("127.0.0.1", 0), _Old) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -106,43 +106,45 @@ def old_cluster(tmp_path: Path) -> Iterator[dict[str, str]]:
         thread.join()
 
 
-def test_an_old_cluster_is_told_which_version_is_needed(old_cluster: dict[str, str]) -> None:
+def test_an_old_cluster_gets_the_required_version(old_cluster: dict[str, str]) -> None:
     done = call("plan", "--cluster", "prod", env=old_cluster)
-    told(done, "plan", "Kubernetes 1.21+", "needs 1.25 or newer", "upgrade")
+    assert_one_line_error(done, "plan", "Kubernetes 1.21+", "needs 1.25 or newer", "upgrade")
 
 
-def test_without_aws_credentials_it_says_how_to_sign_in(no_aws: None, tmp_path: Path) -> None:
+def test_without_aws_credentials_the_error_says_how_to_sign_in(no_aws: None, tmp_path: Path) -> None:
     _ = no_aws
     with Server(Store(now=lambda: datetime.now(UTC))) as server:
         path = tmp_path / "config"
         path.write_text(server.kubeconfig())
         env = {"KUBECONFIG": str(path)}
-        told(call("plan", "--cluster", "prod", "--region", "us-east-1", env=env), "plan", "no AWS credentials", "sso")
-        told(call("plan", "--cluster", "prod", env=env), "plan", "no AWS Region", "--region")
+        assert_one_line_error(
+            call("plan", "--cluster", "prod", "--region", "us-east-1", env=env), "plan", "no AWS credentials", "sso"
+        )
+        assert_one_line_error(call("plan", "--cluster", "prod", env=env), "plan", "no AWS Region", "--region")
 
 
-def test_a_token_that_isnt_accepted_and_a_user_who_may_not_read(tmp_path: Path) -> None:
+def test_a_rejected_token_and_a_forbidden_user(tmp_path: Path) -> None:
     path = tmp_path / "config"
     with Server(Store(now=lambda: datetime.now(UTC))) as server:
         path.write_text(server.kubeconfig("wrong"))
         done = call("plan", "--cluster", "prod", "--region", "us-east-1", env={"KUBECONFIG": str(path)})
-        told(done, "plan", "doesn't accept your token", "access entry")
+        assert_one_line_error(done, "plan", "doesn't accept your token", "access entry")
     with Server(Store(now=lambda: datetime.now(UTC)), authorize=lambda *_: False) as server:
         path.write_text(server.kubeconfig())
         done = call("plan", "--cluster", "prod", "--region", "us-east-1", env={"KUBECONFIG": str(path)})
-        told(done, "plan", "forbidden", "get and list")
+        assert_one_line_error(done, "plan", "forbidden", "get and list")
 
 
-def test_what_aws_denies_is_named(desk: Desk) -> None:
+def test_a_denied_aws_action_is_named(desk: Desk) -> None:
     denied = Fault(
         code="AccessDeniedException",
         message="User: arn:aws:iam::1:user/me is not authorized to perform: lambda:GetFunctionConfiguration on x",
     )
     desk.world.faults.inject_aws("lambda", "GetFunctionConfiguration", denied, times=10)
-    told(desk.tenon("plan"), "plan", "AWS denies lambda:GetFunctionConfiguration", "docs/cli.md")
+    assert_one_line_error(desk.tenon("plan"), "plan", "AWS denies lambda:GetFunctionConfiguration", "docs/cli.md")
 
 
-def test_files_that_are_no_cluster_are_said_so(tmp_path: Path) -> None:
+def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     for text, said in (
         ("{", "not the JSON"),
@@ -151,13 +153,13 @@ def test_files_that_are_no_cluster_are_said_so(tmp_path: Path) -> None:
         ("", "empty"),
     ):
         broken.write_text(text)
-        told(call("plan", "-f", str(broken)), "plan", "broken.json", said, code=2)
-    told(call("plan", "-f", str(tmp_path / "none.json")), "plan", "No such file", code=2)
-    told(call("explain", "thing", "x"), "explain", "is not pod, node, nodepool or nodeclaim", code=2)
+        assert_one_line_error(call("plan", "-f", str(broken)), "plan", "broken.json", said, code=2)
+    assert_one_line_error(call("plan", "-f", str(tmp_path / "none.json")), "plan", "No such file", code=2)
+    assert_one_line_error(call("explain", "thing", "x"), "explain", "is not pod, node, nodepool or nodeclaim", code=2)
 
 
 @pytest.mark.parametrize("command", ["plan", "explain", "nodes", "report", "simulate", "catalog", "manifests", "demo"])
-def test_every_command_explains_itself(command: str) -> None:
+def test_every_command_has_help_with_examples(command: str) -> None:
     said = call(command, "--help", env={"COLUMNS": "120"})
     assert said.code == 0
     if command != "simulate":

@@ -1,4 +1,4 @@
-"""`tenon explain node | nodepool | nodeclaim` in a living cluster: the reason first, and what was said before."""
+"""`tenon explain node | nodepool | nodeclaim` in a live cluster: the reason first, and past events and decisions."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _annotate(desk: Desk, what: Any, name: str, key: str) -> None:  # noqa: ANN4
     desk.world.store.patch(what, name, {"metadata": {"annotations": {key: "true"}}})
 
 
-def test_a_used_node_is_kept_by_its_pools_policy(busy: Desk) -> None:
-    told = busy.tenon("explain", "node", _node(busy).partition(".")[0])
-    assert told.code == 0, told.err
-    assert told.lines[0] == f"Node {_node(busy)} is kept"
-    assert told.lines[1] == "  consolidationPolicy: WhenEmpty: NodePool default only consolidates empty nodes"
+def test_a_used_node_is_kept_by_its_nodepools_policy(busy: Desk) -> None:
+    result = busy.tenon("explain", "node", _node(busy).partition(".")[0])
+    assert result.code == 0, result.err
+    assert result.lines[0] == f"Node {_node(busy)} is kept"
+    assert result.lines[1] == "  consolidationPolicy: WhenEmpty: NodePool default only consolidates empty nodes"
 
 
-def test_an_empty_node_waits_and_then_goes(busy: Desk) -> None:
+def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Desk) -> None:
     world, node = busy.world, _node(busy)
     world.scale("default", "inflate", 0)
     world.run_for(timedelta(seconds=12))
@@ -55,15 +55,15 @@ def test_an_empty_node_waits_and_then_goes(busy: Desk) -> None:
     assert f"{EMPTY} taken" in leaves.out, "the decision log's last words"
 
 
-def test_a_claim_says_how_far_it_has_come(desk: Desk) -> None:
+def test_a_nodeclaim_is_explained_in_each_step(desk: Desk) -> None:
     world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 1)
     world.run_until(lambda: bool(world.timeline.of("claim launched")))
     name = world.claims()[0]["metadata"]["name"]
-    told = desk.tenon("explain", "nodeclaim", name)
-    assert told.lines[0] == f"NodeClaim {name} is not registered"
-    assert "it times out in 14m" in told.lines[1]
+    result = desk.tenon("explain", "nodeclaim", name)
+    assert result.lines[0] == f"NodeClaim {name} is not registered"
+    assert "it times out in 14m" in result.lines[1]
     world.run_until_idle()
     assert desk.tenon("explain", f"nc/{name}").lines[0] == f"NodeClaim {name} is initialized"
     missing = desk.tenon("explain", "nodeclaim", "nope")
@@ -71,7 +71,7 @@ def test_a_claim_says_how_far_it_has_come(desk: Desk) -> None:
     assert f"(there: {name})" in missing.err
 
 
-def test_a_pool_that_can_launch_and_one_that_cant(busy: Desk) -> None:
+def test_a_nodepool_that_can_launch_and_one_that_can_not(busy: Desk) -> None:
     world = busy.world
     able = busy.tenon("explain", "nodepool", "default")
     assert able.code == 0, able.err
@@ -90,10 +90,10 @@ def test_a_pool_that_can_launch_and_one_that_cant(busy: Desk) -> None:
     assert busy.tenon("explain", "nodepool", "nope").code == 2
 
 
-def test_what_keeps_a_node_is_named(busy: Desk) -> None:
+def test_what_blocks_a_disruption_is_named(busy: Desk) -> None:
     world = busy.world
     kind = world.store.kind("v1", "Node")
     _annotate(busy, kind, _node(busy), "karpenter.sh/do-not-disrupt")
-    told = busy.tenon("explain", "node", _node(busy), "--json").json
-    assert told["criterion"] == "may be disrupted"
-    assert told["reason"] == "may be disrupted: annotation karpenter.sh/do-not-disrupt is set"
+    result = busy.tenon("explain", "node", _node(busy), "--json").json
+    assert result["criterion"] == "may be disrupted"
+    assert result["reason"] == "may be disrupted: annotation karpenter.sh/do-not-disrupt is set"

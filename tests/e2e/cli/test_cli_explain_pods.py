@@ -1,4 +1,4 @@
-"""`tenon explain pod` names the reason first: one case for each thing that can keep a pod from a place."""
+"""`tenon explain pod` prints the reason first: one case for each reason why a pod is unschedulable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.e2e.cli.conftest import Desk, Said
+    from tests.e2e.cli.conftest import CommandResult, Desk
 
 ZONES = ("us-east-1a", "us-east-1b")
 
@@ -133,16 +133,18 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_reason_comes_first_with_the_nearest_miss(case: str, tmp_path: Path, tenon: Callable[..., Said]) -> None:
+def test_the_reason_comes_first_and_then_the_nearest_match(
+    case: str, tmp_path: Path, tenon: Callable[..., CommandResult]
+) -> None:
     asked, others, types, criterion, words, nearest = CASES[case]
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps({"objects": [asked, *others], "instanceTypes": types}))
-    told = tenon("explain", "pod", "web", "-n", "shop", "-f", str(file))
-    assert told.code == 0, told.err
-    assert told.lines[0] == "Pod shop/web is unschedulable"
+    result = tenon("explain", "pod", "web", "-n", "shop", "-f", str(file))
+    assert result.code == 0, result.err
+    assert result.lines[0] == "Pod shop/web is unschedulable"
     for word in words:
-        assert word in told.lines[1]
-    assert nearest in told.lines[2]
+        assert word in result.lines[1]
+    assert nearest in result.lines[2]
     plain = tenon("explain", "pod/shop/web", "-f", str(file), "--json").json
     assert plain["criterion"] == criterion
     failed = [c["what"] for s in plain["checks"] for c in s["checks"] if c["ok"] is False]
@@ -150,17 +152,19 @@ def test_the_reason_comes_first_with_the_nearest_miss(case: str, tmp_path: Path,
     assert plain["nearest"]
 
 
-def test_of_several_pools_the_one_that_lacks_least_is_told_first(tmp_path: Path, tenon: Callable[..., Said]) -> None:
+def test_of_several_nodepools_the_nearest_comes_first(tmp_path: Path, tenon: Callable[..., CommandResult]) -> None:
     asked = pod(nodeSelector={"kubernetes.io/arch": "riscv64"})
     file = tmp_path / "cluster.json"
     pools = [pool("a", taint="dedicated"), pool("b")]
     file.write_text(json.dumps({"objects": [asked, *pools], "instanceTypes": TYPES}))
-    told = tenon("explain", "pod", "shop/web", "-f", str(file))
-    assert told.lines[1].startswith("  NodePool b (the nearest of 2): ")
-    assert told.out.index("NodePool b\n") < told.out.index("NodePool a\n")
+    result = tenon("explain", "pod", "shop/web", "-f", str(file))
+    assert result.lines[1].startswith("  NodePool b (the nearest of 2): ")
+    assert result.out.index("NodePool b\n") < result.out.index("NodePool a\n")
 
 
-def test_constraints_that_only_fail_together_are_told_so(tmp_path: Path, tenon: Callable[..., Said]) -> None:
+def test_constraints_that_only_fail_together_have_their_own_criterion(
+    tmp_path: Path, tenon: Callable[..., CommandResult]
+) -> None:
     big = machine("m5.xlarge", 4)
     big["offerings"] = [o for o in big["offerings"] if o["zone"] == "us-east-1a"]
     asked = pod(requests={"cpu": "3"}, nodeSelector={"topology.kubernetes.io/zone": "us-east-1b"})
@@ -172,15 +176,15 @@ def test_constraints_that_only_fail_together_are_told_so(tmp_path: Path, tenon: 
     assert any("without cpu 3" in line for line in plain["nearest"])
 
 
-def test_a_pod_that_can_be_placed_is_told_where(tmp_path: Path, tenon: Callable[..., Said]) -> None:
+def test_a_schedulable_pod_is_explained_with_its_new_node(tmp_path: Path, tenon: Callable[..., CommandResult]) -> None:
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps({"objects": [pod(), pool()], "instanceTypes": TYPES}))
-    told = tenon("explain", "po", "shop/web", "-f", str(file))
-    assert told.lines[0] == "Pod shop/web waits for a new node"
-    assert "a new m5.large (spot, us-east-1a, $0.0400/h) of NodePool default" in told.lines[1]
+    result = tenon("explain", "po", "shop/web", "-f", str(file))
+    assert result.lines[0] == "Pod shop/web waits for a new node"
+    assert "a new m5.large (spot, us-east-1a, $0.0400/h) of NodePool default" in result.lines[1]
 
 
-def test_a_gated_pod_a_pod_that_runs_and_one_that_isnt_there(tmp_path: Path, tenon: Callable[..., Said]) -> None:
+def test_a_gated_pod_a_running_pod_and_a_missing_pod(tmp_path: Path, tenon: Callable[..., CommandResult]) -> None:
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps({"objects": [pod(schedulingGates=[{"name": "quota"}]), pool()], "instanceTypes": TYPES}))
     assert "quota" in tenon("explain", "pod", "shop/web", "-f", str(file)).lines[1]
@@ -191,7 +195,7 @@ def test_a_gated_pod_a_pod_that_runs_and_one_that_isnt_there(tmp_path: Path, ten
     assert missing.err == "tenon explain: there is no pod default/web; there is shop/web\n"
 
 
-def test_what_ec2_has_just_lacked_is_the_reason_in_a_living_cluster(desk: Desk) -> None:
+def test_missing_capacity_is_the_reason_in_a_live_cluster(desk: Desk) -> None:
     world = desk.world
     Fault.parse("spot-capacity=all:0").arm(world)
     world.apply("cli/demo/manifests/spot-default.yaml")
@@ -205,7 +209,7 @@ def test_what_ec2_has_just_lacked_is_the_reason_in_a_living_cluster(desk: Desk) 
     world.run_until(lambda: any(h.type == "call" and h.name == "ec2 CreateFleet" for h in world.timeline.all))
     world.settle()
     waiting = world.pending()[0]["metadata"]["name"]
-    told = desk.tenon("explain", "pod", waiting)
-    assert told.code == 0, told.err
-    assert told.lines[0] == f"Pod default/{waiting} is unschedulable"
-    assert told.lines[1].startswith("  NodePool default: EC2 has no capacity for any suitable offering")
+    result = desk.tenon("explain", "pod", waiting)
+    assert result.code == 0, result.err
+    assert result.lines[0] == f"Pod default/{waiting} is unschedulable"
+    assert result.lines[1].startswith("  NodePool default: EC2 has no capacity for any suitable offering")

@@ -1,4 +1,4 @@
-"""A node of a static pool is explained as its pool is: it stays, unless it is one too many, too old or out of date."""
+"""A node of a static NodePool is kept, unless it is surplus, expired or drifted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POOL: dict[str, Any] = {
 }
 
 
-def test_it_is_kept_by_its_number_until_it_expires_and_then_by_its_budgets(desk: Desk) -> None:
+def test_it_is_kept_until_it_expires_and_then_by_its_budgets(desk: Desk) -> None:
     world = desk.world
     world.apply("cli/demo/manifests/v1.yaml")
     world.apply(POOL)

@@ -1,4 +1,4 @@
-"""`tenon nodes` as an operator looks at it: once, in a pipe, and live while the cluster changes."""
+"""`tenon nodes`: once, in a pipe, and live while the cluster changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def busy(desk: Desk) -> Desk:
     return desk
 
 
-def test_once_it_shows_every_node_with_its_price_and_fill(busy: Desk) -> None:
+def test_once_it_shows_every_node_with_price_and_requested_share(busy: Desk) -> None:
     shown = busy.tenon("nodes", "--once")
     assert shown.code == 0, shown.err
     names = [n["metadata"]["name"].partition(".")[0] for n in busy.world.nodes()]
@@ -51,14 +51,14 @@ def test_nodes_are_filtered_and_sorted(busy: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"), [(["--sort", "size"], "--sort"), (["-l", "a in"], "is not a label selector")]
 )
-def test_what_isnt_understood_is_said_in_one_line(arguments: list[str], said: str) -> None:
+def test_invalid_options_are_reported_in_one_line(arguments: list[str], said: str) -> None:
     done = call("nodes", *arguments)
     assert done.code == 2
     assert said in done.err
     assert done.err.count("\n") == 1
 
 
-def test_live_it_follows_the_cluster_until_ctrl_c(busy: Desk) -> None:
+def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Desk) -> None:
     world = busy.world
     world.scale("default", "inflate", 0)
     frames = 0

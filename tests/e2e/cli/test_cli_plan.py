@@ -1,4 +1,4 @@
-"""`tenon plan`: what would happen to a cluster, as it is and as it might be, and that asking changes nothing."""
+"""`tenon plan` for a cluster as it is and with changes; it writes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from local.world import World
-    from tests.e2e.cli.conftest import Desk, Said
+    from tests.e2e.cli.conftest import CommandResult, Desk
 
 READING = ("Describe", "Get", "List", "Query", "Head")
 
@@ -30,7 +30,9 @@ def small(tmp_path: Path) -> tuple[str, ...]:
     return "-f", str(tmp_path / "cluster.json"), "-f", str(tmp_path / "types.json.gz")
 
 
-def test_a_dump_is_told_what_would_go_and_what_that_saves(tenon: Callable[..., Said], small: tuple[str, ...]) -> None:
+def test_a_cluster_from_files_gets_disruptions_and_savings(
+    tenon: Callable[..., CommandResult], small: tuple[str, ...]
+) -> None:
     plain = tenon("plan", *small, "--search", "20", "--json").json
     cost = plain["costPerHour"]
     actions = plain["disruption"]["actions"]
@@ -46,7 +48,9 @@ def test_a_dump_is_told_what_would_go_and_what_that_saves(tenon: Callable[..., S
     assert "\x1b[" not in shown.out
 
 
-def test_more_replicas_are_launched_for_in_the_plan_alone(tenon: Callable[..., Said], small: tuple[str, ...]) -> None:
+def test_more_replicas_are_only_launched_in_the_plan(
+    tenon: Callable[..., CommandResult], small: tuple[str, ...]
+) -> None:
     said = tenon("plan", *small, "--what-if", "replicaset/rs=2000", "--json")
     assert said.code == 0, said.err
     plain = said.json
@@ -59,7 +63,7 @@ def test_more_replicas_are_launched_for_in_the_plan_alone(tenon: Callable[..., S
     )
 
 
-def test_fewer_replicas_leave_nodes_to_remove(tenon: Callable[..., Said], small: tuple[str, ...]) -> None:
+def test_fewer_replicas_leave_empty_nodes(tenon: Callable[..., CommandResult], small: tuple[str, ...]) -> None:
     plain = tenon("plan", *small, "--what-if", "rs/rs=0", "--json").json
     assert {a["reason"] for a in plain["disruption"]["actions"]} == {"Empty"}
     assert len(plain["disruption"]["actions"]) == 2
@@ -68,8 +72,8 @@ def test_fewer_replicas_leave_nodes_to_remove(tenon: Callable[..., Said], small:
     }
 
 
-def test_a_pool_that_isnt_applied_yet_takes_part(
-    tenon: Callable[..., Said], small: tuple[str, ...], tmp_path: Path
+def test_a_nodepool_of_a_file_is_part_of_the_plan(
+    tenon: Callable[..., CommandResult], small: tuple[str, ...], tmp_path: Path
 ) -> None:
     pool = tmp_path / "pools.yaml"
     pool.write_text(
@@ -83,7 +87,9 @@ def test_a_pool_that_isnt_applied_yet_takes_part(
     assert {c["cheapest"]["instanceType"] for c in claims} == {"c5.32x"}
 
 
-def test_a_zone_that_is_lost_is_planned_for_elsewhere(tenon: Callable[..., Said], small: tuple[str, ...]) -> None:
+def test_pods_of_a_lost_zone_are_rescheduled_to_other_zones(
+    tenon: Callable[..., CommandResult], small: tuple[str, ...]
+) -> None:
     plain = tenon("plan", *small, "--without", "us-east-1a", "--json").json
     assert len(plain["lostNodes"]) == 7
     assert {c["cheapest"]["zone"] for c in plain["launches"]["nodeClaims"]} <= {"us-east-1b", "us-east-1c"}
@@ -99,8 +105,8 @@ def test_a_zone_that_is_lost_is_planned_for_elsewhere(tenon: Callable[..., Said]
         (["--without", "spott"], '"spott" is no capacity type'),
     ],
 )
-def test_what_cant_be_asked_is_said_in_one_line(
-    arguments: list[str], said: str, tenon: Callable[..., Said], small: tuple[str, ...]
+def test_invalid_changes_are_reported_in_one_line(
+    arguments: list[str], said: str, tenon: Callable[..., CommandResult], small: tuple[str, ...]
 ) -> None:
     done = tenon("plan", *small, *arguments)
     assert done.code == 2
@@ -113,7 +119,7 @@ def _state(world: World) -> Any:  # noqa: ANN401 (plain values)
     return version, [i.id for i in world.instances()], world.aws.queues.empty()
 
 
-def test_in_a_living_cluster_it_says_what_would_come_and_touches_nothing(desk: Desk) -> None:
+def test_in_a_live_cluster_it_plans_and_changes_nothing(desk: Desk) -> None:
     world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 5)
@@ -137,7 +143,7 @@ def test_in_a_living_cluster_it_says_what_would_come_and_touches_nothing(desk: D
     assert all(h.name.split()[1].startswith(READING) for h in world.timeline.of("call")[calls:])
 
 
-def test_the_plan_comes_true(desk: Desk) -> None:
+def test_the_cluster_does_what_was_planned(desk: Desk) -> None:
     world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.run_until_idle()

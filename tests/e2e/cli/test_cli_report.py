@@ -1,4 +1,4 @@
-"""`tenon report`: the page that a run becomes, looked at in a real browser, by eye and by keyboard."""
+"""`tenon report`: the page of a recording, in a real browser, with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from cli.report.page import page
 from cli.report.recording import Mark, NodeSpan, RecordedDecision, Recording, Sample, read, total_cost
-from tests.e2e.cli.conftest import Desk, Said, call
+from tests.e2e.cli.conftest import CommandResult, Desk, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,7 +136,7 @@ def test_it_draws_charts_nodes_and_decisions(look: Callable[..., Page]) -> None:
 
 
 @needs_chromium
-def test_hovering_a_node_tells_its_story(look: Callable[..., Page]) -> None:
+def test_hovering_a_node_shows_its_details(look: Callable[..., Page]) -> None:
     tab = look()
     assert tab.locator("#detail").is_hidden()
     tab.locator("#timeline .row:not(.axis)").first.hover()
@@ -146,7 +146,7 @@ def test_hovering_a_node_tells_its_story(look: Callable[..., Page]) -> None:
 
 
 @needs_chromium
-def test_everything_is_reached_by_keyboard(look: Callable[..., Page]) -> None:
+def test_everything_is_reachable_by_keyboard(look: Callable[..., Page]) -> None:
     tab = look()
     reached = []
     for _ in range(6):
@@ -168,7 +168,7 @@ def test_everything_is_reached_by_keyboard(look: Callable[..., Page]) -> None:
 
 
 @needs_chromium
-def test_it_is_dark_where_the_system_is_and_by_its_button(look: Callable[..., Page]) -> None:
+def test_the_theme_follows_the_system_and_the_button(look: Callable[..., Page]) -> None:
     def ground(tab: Page) -> str:
         found: str = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         return found
@@ -181,7 +181,7 @@ def test_it_is_dark_where_the_system_is_and_by_its_button(look: Callable[..., Pa
 
 
 @needs_chromium
-def test_a_run_in_which_nothing_happened_is_a_page_too(look: Callable[..., Page]) -> None:
+def test_an_empty_recording_is_a_page_too(look: Callable[..., Page]) -> None:
     tab = look(Recording(title="quiet", start=START, end=0.0))
     assert "No nodes." in tab.inner_text("#timeline")
     assert "There are no decisions." in tab.inner_text("main")
@@ -193,7 +193,7 @@ def test_it_fits_a_small_screen(look: Callable[..., Page]) -> None:
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_it_asks_no_network_for_anything() -> None:
+def test_the_page_makes_no_network_requests() -> None:
     made = page(RUN)
     assert "default-src 'none'" in made
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", made)
@@ -201,14 +201,14 @@ def test_it_asks_no_network_for_anything() -> None:
     assert "</script><b>" not in made
 
 
-def test_what_was_paid_is_the_area_under_the_cost() -> None:
+def test_the_total_cost_is_the_area_under_the_cost() -> None:
     total, least = total_cost(RUN)
     assert total == pytest.approx((0.04 * 58 + 0.14 * 248 + 0.1 * 290) / 3600)
     assert least is not None
     assert least == pytest.approx((0.03 * 21 + 0.09 * 248 + 0.06 * 290) / 3600)
 
 
-def test_the_demo_records_a_run_and_the_page_is_made_of_it(tmp_path: Path) -> None:
+def test_the_demo_records_a_run_and_its_page(tmp_path: Path) -> None:
     run, html = tmp_path / "run.json", tmp_path / "run.html"
     tenon = [sys.executable, "-c", "from cli.main import run; run()"]
     command = [*tenon, "demo", "--json", "--scale", "inflate=5,1,0", "--record", str(run), "--report", str(html)]
@@ -228,7 +228,7 @@ def test_the_demo_records_a_run_and_the_page_is_made_of_it(tmp_path: Path) -> No
     assert (tmp_path / "again.html").read_text() == html.read_text()
 
 
-def test_a_living_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Path) -> None:
+def test_a_live_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Path) -> None:
     world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 5)
@@ -238,7 +238,7 @@ def test_a_living_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: 
     world.scale("default", "inflate", 2)
     world.run_until_idle()
     html = tmp_path / "cluster.html"
-    said: Said = desk.tenon("report", "-o", str(html), "--days", "0.1")
+    said: CommandResult = desk.tenon("report", "-o", str(html), "--days", "0.1")
     assert said.code == 0, said.err
     assert "decisions" in said.out
     text = html.read_text()
@@ -250,7 +250,7 @@ def test_a_living_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: 
 @pytest.mark.parametrize(
     ("content", "said"), [(None, "No such file"), ("{}", "not a recording"), ('{"version": 9}', "not a recording")]
 )
-def test_what_is_no_recording_is_said_in_one_line(content: str | None, said: str, tmp_path: Path) -> None:
+def test_an_invalid_recording_is_reported_in_one_line(content: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     if content is not None:
         path.write_text(content)

@@ -1,4 +1,4 @@
-"""`tenon status` in a cluster that is well, and in ones that aren't."""
+"""`tenon status` of a healthy deployment, and of others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MANIFEST = "cli/demo/manifests/spot-default.yaml"
 
 
-def test_a_cluster_that_is_well_says_so_and_exits_with_0(desk: Desk) -> None:
+def test_a_healthy_deployment_exits_with_0(desk: Desk) -> None:
     desk.world.apply(MANIFEST)
     desk.world.run_until_idle()
     shown = desk.tenon("status")
@@ -25,7 +25,7 @@ def test_a_cluster_that_is_well_says_so_and_exits_with_0(desk: Desk) -> None:
         assert any(line.split()[:1] == [name] for line in shown.lines), name
 
 
-def test_a_dead_letter_is_told_and_exits_with_1(desk: Desk) -> None:
+def test_a_dead_letter_is_shown_and_exits_with_1(desk: Desk) -> None:
     sqs = boto3.client("sqs")
     url = sqs.get_queue_url(QueueName=resource_names.queue(CLUSTER, "termination", fifo=False))["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="garbage")
@@ -37,7 +37,7 @@ def test_a_dead_letter_is_told_and_exits_with_1(desk: Desk) -> None:
     assert found.json["well"] is False
 
 
-def test_an_alarm_that_is_on_is_told_with_its_runbook(desk: Desk) -> None:
+def test_an_active_alarm_is_shown_with_its_runbook(desk: Desk) -> None:
     name = resource_names.name(CLUSTER, "pods-waiting", longest=255)
     cloudwatch = boto3.client("cloudwatch")
     cloudwatch.put_metric_alarm(
@@ -57,7 +57,7 @@ def test_an_alarm_that_is_on_is_told_with_its_runbook(desk: Desk) -> None:
     assert any("pods-waiting" in line and "docs/runbooks.md#pods-waiting" in line for line in shown.lines)
 
 
-def test_a_class_that_isnt_ready_is_told_with_its_field(desk: Desk, tmp_path: Path) -> None:
+def test_the_conditions_of_an_unready_node_class_are_shown(desk: Desk, tmp_path: Path) -> None:
     manifest = tmp_path / "class.yaml"
     manifest.write_text(
         """
@@ -79,7 +79,7 @@ spec:
     assert "SecurityGroupsReady" in wrong
 
 
-def test_what_isnt_deployed_is_said_in_its_place(desk: Desk) -> None:
+def test_a_missing_function_is_shown_in_its_place(desk: Desk) -> None:
     boto3.client("lambda").delete_function(FunctionName=resource_names.function(CLUSTER, "catalog"))
     shown = desk.tenon("status")
     assert shown.code == 1

@@ -1,4 +1,4 @@
-"""An account with Tenon's stack in it, other people's things beside it, and every role enforced."""
+"""An account with Tenon's stack and resources of others, in which every role is enforced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each role, as it was deployed, against every call that anybody could think of: what it needs, and nothing else."""
+"""Every deployed role against every listed call: it is allowed what it needs, and nothing else."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def statements(made: Made, caller: str) -> tuple[Statement, ...]:
 
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
-def test_a_call_is_allowed_to_those_who_need_it_and_to_nobody_else(call: Call, made: Made) -> None:
+def test_a_call_is_only_allowed_to_roles_that_need_it(call: Call, made: Made) -> None:
     requests = asked_by(call, made)
     assert {caller for caller in ALL if allowed(requests, statements(made, caller))} == call.may
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.action)
-def test_what_no_code_of_ours_would_ask_is_denied_to_everybody(asked: Asked, made: Made) -> None:
+def test_calls_that_no_code_makes_are_denied_to_all_roles(asked: Asked, made: Made) -> None:
     assert not [caller for caller in ALL if allowed([asked.request(made)], statements(made, caller))]
 
 
@@ -72,7 +72,7 @@ def widened(statement: Statement) -> Iterator[tuple[str, Statement]]:
 
 
 @pytest.mark.parametrize("caller", sorted(ALL))
-def test_any_statement_that_is_widened_is_found(caller: str, made: Made) -> None:
+def test_any_widened_statement_is_detected(caller: str, made: Made) -> None:
     forbidden = [asked_by(call, made) for call in CALLS if caller not in call.may]
     forbidden += [[asked.request(made)] for asked in ASKED]
     mine = statements(made, caller)
@@ -86,7 +86,7 @@ def test_any_statement_that_is_widened_is_found(caller: str, made: Made) -> None
     assert not unnoticed
 
 
-def test_a_refused_call_is_answered_as_ec2_does_and_changes_nothing(made: Made) -> None:
+def test_a_denied_call_fails_as_in_ec2_and_changes_nothing(made: Made) -> None:
     key = credentials("provisioner")
     ec2 = boto3.client("ec2", aws_access_key_id=key.access_key, aws_secret_access_key=key.secret_key)
     with pytest.raises(ClientError) as refused:
@@ -97,7 +97,7 @@ def test_a_refused_call_is_answered_as_ec2_does_and_changes_nothing(made: Made) 
     assert found["State"]["Name"] in {"pending", "running"}
 
 
-def test_what_is_allowed_is_done(made: Made) -> None:
+def test_allowed_calls_take_effect(made: Made) -> None:
     key = credentials("provisioner")
     ec2 = boto3.client("ec2", aws_access_key_id=key.access_key, aws_secret_access_key=key.secret_key)
     ec2.create_tags(Resources=[made.node], Tags=[{"Key": "Name", "Value": "default-abc"}])
@@ -107,7 +107,7 @@ def test_what_is_allowed_is_done(made: Made) -> None:
         ec2.create_tags(Resources=[made.untagged], Tags=tag_list(OWNED))
 
 
-def test_every_feed_can_be_polled_and_every_failure_kept(made: Made) -> None:
+def test_every_queue_can_be_polled_and_every_failure_kept(made: Made) -> None:
     """What Lambda itself does in a function's name: without these it refuses the source, or drops the event."""
     at = made.cloud.enforcement.context
     for source in made.cloud.deployed.event_source_mappings:
@@ -121,6 +121,6 @@ def test_every_feed_can_be_polled_and_every_failure_kept(made: Made) -> None:
         assert iam_policies.allows(request, identity=statements(made, caller)), caller
 
 
-def test_a_call_that_nobody_has_thought_about_is_an_error_not_a_yes(made: Made) -> None:
+def test_an_unlisted_call_is_an_error(made: Made) -> None:
     with pytest.raises(iam_actions.UnknownCallError, match="ec2:DeleteVpc"):
         iam_actions.requests("ec2", "DeleteVpc", {}, made.cloud.enforcement.context)

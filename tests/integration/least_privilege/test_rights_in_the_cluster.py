@@ -1,4 +1,4 @@
-"""What each function and the relay may do in the cluster, asked of the embedded API by tokens as they bring them."""
+"""The RBAC of each function and the relay, checked with the embedded Kubernetes API by tokens."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def allows(rbac: Rbac, user: User | None, right: Right) -> bool:
 
 
 @pytest.mark.parametrize("right", [*RIGHTS, *NEVER], ids=str)
-def test_a_right_is_given_to_those_who_need_it_and_to_nobody_else(right: Right, cluster: Cluster) -> None:
+def test_a_verb_is_only_allowed_to_functions_that_need_it(right: Right, cluster: Cluster) -> None:
     may = {caller for caller in ALL if allows(cluster.rbac, cluster.identities(token(caller)), right)}
     assert may == right.may
 
@@ -161,7 +161,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("name", "index", "part"), RULES)
-def test_any_rule_that_is_widened_is_found(name: str, index: int, part: str, cluster: Cluster) -> None:
+def test_any_widened_rule_is_detected(name: str, index: int, part: str, cluster: Cluster) -> None:
     store = Store(now=lambda: datetime.now(UTC))
     store.create(kinds.NAMESPACES, {"metadata": {"name": cluster_manifests.NAMESPACE}})
     for obj in copy.deepcopy(ACCESS):
@@ -175,7 +175,7 @@ def test_any_rule_that_is_widened_is_found(name: str, index: int, part: str, clu
     ]
 
 
-def test_the_catalog_function_is_nobody_in_the_cluster(cluster: Cluster) -> None:
+def test_the_catalog_function_has_no_access_to_the_cluster(cluster: Cluster) -> None:
     assert cluster.identities(token("catalog")) is None
     client = to_server(cluster.server.url, cluster.server.ca_pem, lambda: token("catalog"))
     with pytest.raises(ApiError) as refused:
@@ -184,7 +184,7 @@ def test_the_catalog_function_is_nobody_in_the_cluster(cluster: Cluster) -> None
     assert refused.value.status == 401
 
 
-def test_what_is_not_given_is_forbidden_over_https_with_the_reason(cluster: Cluster) -> None:
+def test_missing_verbs_are_forbidden_over_https_with_the_reason(cluster: Cluster) -> None:
     client = to_server(cluster.server.url, cluster.server.ca_pem, lambda: token("provisioner"))
     with pytest.raises(ApiError) as refused:
         client.get("/api/v1/namespaces/kube-system/secrets/x")
@@ -193,7 +193,7 @@ def test_what_is_not_given_is_forbidden_over_https_with_the_reason(cluster: Clus
     assert 'cannot get resource "secrets"' in str(refused.value)
 
 
-def test_a_token_for_nobody_is_refused(cluster: Cluster) -> None:
+def test_an_unknown_token_is_rejected(cluster: Cluster) -> None:
     stranger = presign(credentials("stranger"), region="us-east-1", cluster="demo")
     assert cluster.identities(stranger) is None
     assert cluster.identities("k8s-aws-v1.x") is None

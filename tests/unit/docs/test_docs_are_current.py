@@ -1,4 +1,4 @@
-"""The pages that are written from code, and what the pages name."""
+"""The generated pages, and the names in all pages."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ DOCS = Path(__file__).parents[3] / "docs"
 ROOT = DOCS.parent
 
 
-def test_pages_are_what_the_code_says() -> None:
+def test_generated_pages_are_current() -> None:
     assert generate.stale() == []
 
 
-def test_every_page_is_in_the_navigation_and_every_entry_is_there() -> None:
+def test_the_navigation_has_exactly_the_existing_pages() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     nav = yaml.safe_load(text[text.index("nav:") :])["nav"]
     assert sorted(_files(nav)) == sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 
 
-def test_files_that_pages_name_are_there() -> None:
+def test_files_named_in_pages_exist() -> None:
     missing = {
         f"{page.name}: {name}"
         for page in DOCS.rglob("*.md")
@@ -42,7 +42,7 @@ def test_files_that_pages_name_are_there() -> None:
     assert not missing
 
 
-def test_tests_that_pages_name_are_there() -> None:
+def test_tests_named_in_pages_exist() -> None:
     named = {
         pair
         for page in DOCS.rglob("*.md")
@@ -80,14 +80,14 @@ NAMED_BY_OTHERS = {
 
 
 @pytest.mark.parametrize("page", ["troubleshooting.md", "runbooks.md"])
-def test_what_a_page_quotes_is_what_the_code_says(page: str) -> None:
+def test_quoted_texts_of_a_page_are_in_the_code(page: str) -> None:
     quoted = {" ".join(text.split()) for text in re.findall(r'"([^"]+)"', _prose(page))} - AWS_SAYS
     assert len(quoted) > 3
     assert {text for text in quoted if not any(text in said for said in _said_in_code())} == set()
 
 
 @pytest.mark.parametrize("page", ["troubleshooting.md", "runbooks.md", "migration.md", "interruptions.md"])
-def test_reasons_conditions_and_errors_that_a_page_names_are_there(page: str) -> None:
+def test_reasons_conditions_and_errors_named_in_a_page_exist(page: str) -> None:
     """A reason is an event's, a condition or an error's name: in code it stands as a text of its own or as a class."""
     known = set(_said_in_code()) | events_page.reasons() | NAMED_BY_OTHERS
     known |= {text.partition(":")[2] for text in _said_in_code()}  # an action: ec2:DescribeInstances
@@ -96,7 +96,7 @@ def test_reasons_conditions_and_errors_that_a_page_names_are_there(page: str) ->
     assert {w for w in words if not {w, w.removesuffix("s"), w.replace("ies", "y")} & known} == set()
 
 
-def test_metrics_that_pages_name_are_there() -> None:
+def test_metrics_named_in_pages_exist() -> None:
     known = {m.name for m in metrics.ALL}
     named = {
         "".join(parts)
@@ -108,7 +108,7 @@ def test_metrics_that_pages_name_are_there() -> None:
     assert named <= known
 
 
-def test_context_keys_and_commands_that_pages_name_are_there() -> None:
+def test_context_keys_and_commands_named_in_pages_exist() -> None:
     pages = [*DOCS.rglob("*.md"), ROOT / "README.md"]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     assert set(re.findall(r"-c (\w+)=", text)) <= {*stack_options.KEYS, "KEY"}
