@@ -11,9 +11,10 @@ import random
 import resource
 import sys
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from bench.lp_lower_bound import least_price
 from cli.simulate import input_files

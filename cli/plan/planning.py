@@ -141,7 +141,7 @@ def plan_launches(
             policies=observed.policies,
         )
     )
-    return replace(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods})
+    return msgspec.structs.replace(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods})
 
 
 def _after_launches(snapshot: Snapshot, launches: Decision, lost: Collection[str]) -> Snapshot:

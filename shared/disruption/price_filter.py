@@ -7,7 +7,6 @@ replacement would be likelier to be interrupted than the node it replaces (Karpe
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as with_fields
@@ -74,7 +73,7 @@ def filter_by_price(claim: PlannedNodeClaim, types: tuple[InstanceType, ...], li
     requirements.append(
         NodeSelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=[claim.cheapest.capacity_type])
     )
-    return replace(claim, instance_types=remaining, requirements=tuple(requirements))
+    return with_fields(claim, instance_types=remaining, requirements=tuple(requirements))
 
 
 def _value_count(key: str, remaining: Iterable[str], types: Mapping[str, InstanceType], claim: PlannedNodeClaim) -> int:

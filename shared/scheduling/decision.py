@@ -5,7 +5,6 @@ Both are plain values, so the functions, disruption and the command line use sch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.struct import Struct
@@ -29,8 +28,7 @@ class SchedulingPolicies(Struct, kw_only=True):
     min_values_policy: str = "Strict"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
+class Problem(Struct, kw_only=True, eq=False):
     """The cluster, and the instance types of each NodePool.
 
     Instance types differ between NodePools, as node classes (kubelet settings, block devices) change what is
@@ -41,10 +39,10 @@ class Problem:
 
     snapshot: Snapshot
     instance_types: Mapping[str, tuple[InstanceType, ...]]
-    not_ready: Mapping[str, str] = field(default_factory=dict)
+    not_ready: Mapping[str, str] = {}
     leaving: frozenset[str] = frozenset()
     pods: frozenset[str] | None = None
-    policies: SchedulingPolicies = field(default_factory=SchedulingPolicies)
+    policies: SchedulingPolicies = SchedulingPolicies()
 
 
 class CheapestOffering(Struct, kw_only=True):
@@ -56,8 +54,7 @@ class CheapestOffering(Struct, kw_only=True):
     price: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedNodeClaim:
+class PlannedNodeClaim(Struct, kw_only=True):
     """A NodeClaim to create.
 
     ``instance_types`` are cheapest first, at most :data:`MAX_INSTANCE_TYPES`. ``requirements`` are complete: the
@@ -83,8 +80,7 @@ class UnschedulableReason(Struct, kw_only=True):
     criteria: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision:
+class Decision(Struct, kw_only=True):
     """The new or existing node of each pod (namespace/name), or why it has none.
 
     ``existing_nodes`` are by name of the node, or of the NodeClaim while it has none. ``deferred`` pods wait for nodes
@@ -92,7 +88,7 @@ class Decision:
     """
 
     new_node_claims: tuple[PlannedNodeClaim, ...] = ()
-    existing_nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    pod_errors: Mapping[str, UnschedulableReason] = field(default_factory=dict)
+    existing_nodes: Mapping[str, tuple[str, ...]] = {}
+    pod_errors: Mapping[str, UnschedulableReason] = {}
     deferred: frozenset[str] = frozenset()
-    stats: Mapping[str, float] = field(default_factory=dict)
+    stats: Mapping[str, float] = {}

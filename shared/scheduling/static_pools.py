@@ -87,7 +87,7 @@ def plan_nodes(
             pods=frozenset(p.key for p in placeholders),
         )
     )
-    claims = tuple(replace(c, pods=()) for c in decision.new_node_claims)
+    claims = tuple(with_fields(c, pods=()) for c in decision.new_node_claims)
     return claims, next((error.message for _, error in sorted(decision.pod_errors.items())), "")
 
 

@@ -157,7 +157,7 @@ def _common_model(left: _LaunchGroup, right: _LaunchGroup) -> PlannedNodeClaim |
         for r in a.requirements
     )
     # Types that hold the pods of both also hold the maximum of each resource.
-    return replace(a, instance_types=types, requirements=requirements, requests=largest(a.requests, b.requests))
+    return replace_fields(a, instance_types=types, requirements=requirements, requests=largest(a.requests, b.requests))
 
 
 def _equal_groups(claims: Sequence[PlannedNodeClaim]) -> list[_LaunchGroup]:
@@ -186,4 +186,6 @@ def _terms(claim: PlannedNodeClaim) -> bytes:
 def _as_model(claim: PlannedNodeClaim, model: PlannedNodeClaim) -> PlannedNodeClaim:
     if claim.instance_types == model.instance_types:
         return claim
-    return replace(claim, instance_types=model.instance_types, requirements=model.requirements, cheapest=model.cheapest)
+    return replace_fields(
+        claim, instance_types=model.instance_types, requirements=model.requirements, cheapest=model.cheapest
+    )
