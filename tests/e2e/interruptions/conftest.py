@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def quiet_world() -> Iterator[World]:
-    """A cluster of spot nodes with two vCPUs each, whose pool asks for nothing else."""
+    """A cluster with one NodePool of spot nodes with two vCPUs each."""
     with World(cluster="demo") as new_world:
         small_nodes(new_world)
         yield new_world
@@ -22,7 +22,7 @@ def quiet_world() -> Iterator[World]:
 
 @pytest.fixture
 def world_alone() -> Iterator[World]:
-    """The same, where work takes processor time: what else runs on the machine is not measured."""
+    """The same, with durations measured in processor time, so that other processes don't count."""
     with World(cluster="demo", options=Options(elapsed=time.process_time)) as new_world:
         small_nodes(new_world)
         yield new_world

@@ -1,4 +1,4 @@
-"""``tenon demo --interrupt``: what it says of a run in which EC2 takes machines back."""
+"""``tenon demo --interrupt``: the figures of a run in which EC2 interrupts instances."""
 
 from __future__ import annotations
 

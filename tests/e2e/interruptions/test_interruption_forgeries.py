@@ -1,4 +1,4 @@
-"""Well-formed events that aren't true, on the queue as if they had come from EC2: what they can do, and what not."""
+"""Forged but well-formed events in the interruption queue: their effects are limited."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_an_unconfirmed_warning_overrides_no_budget(quiet_world: World) -> None:
     forged = world.clock.now()
     send(world, event(world, SPOT, {"instance-id": instance.id, "instance-action": "terminate"}))
     world.run_for(timedelta(minutes=5))
-    # It costs a replacement, which is there first, and then what the budget allows: nothing.
+    # It causes a replacement, which is launched first, and evictions that the budget allows: none.
     assert held in {p["metadata"]["uid"] for p in world.pods(node=node, phase="Running")}
     assert DEADLINE not in claim_annotations(world, node)
     assert instance.id in {i.id for i in world.instances()}
@@ -128,7 +128,7 @@ def test_an_unconfirmed_warning_overrides_no_budget(quiet_world: World) -> None:
     (joined,) = (since(forged, h) for h in world.timeline.of("node joined") if h.at >= forged)
     (left,) = (since(forged, h) for h in world.timeline.of("pod leaving") if h.at >= forged)
     assert joined <= left
-    # It is asked about again for a while, given up once, and never becomes a dead letter.
+    # It is verified again for a while, drained once, and never goes to the dead-letter queue.
     messages = [line["message"] for i in interruptions(world) if i.at >= forged for line in i.logs]
     assert messages.count("Draining a node") == 1
     assert 2 <= world.aws.calls.count()["ec2", "DescribeSpotInstanceRequests"] <= 5

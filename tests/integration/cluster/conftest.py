@@ -28,7 +28,7 @@ DEFINITIONS = Resource(
 
 
 class Clock:
-    """A clock that is turned by hand; sleeping turns it."""
+    """A clock that tests set; sleeping advances it."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -75,7 +75,7 @@ def client(make_client: Callable[[], Client]) -> Client:
 
 
 def define(client: Client, resource: Resource) -> None:
-    """Make a kind known that takes any fields."""
+    """Define a kind that accepts any fields."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": resource.version,
@@ -141,7 +141,7 @@ def add(client: Client) -> Callable[..., None]:
 
 @pytest.fixture
 def stored(server: Server) -> Callable[[], list[str]]:
-    """Names of the pods that the server has."""
+    """The names of all pods in the server."""
     from local.kubernetes import kinds  # noqa: PLC0415 (keeps the fixture's needs with it)
 
     return lambda: sorted(obj["metadata"]["name"] for obj in server.store.list(kinds.PODS))

@@ -1,4 +1,4 @@
-"""The client against a server: what is retried, what isn't, and what an error says."""
+"""The client and a server: which requests are retried, and which errors are raised."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def status(code: int, reason: str = "Faulty", **headers: str) -> Response:
 
 
 class Faults:
-    """Answers the next requests in the server's place, and counts all; ``after`` lets them be carried out first."""
+    """Answers the next requests instead of the server, and counts all; ``after``: the server executes them first."""
 
     def __init__(self, server: Server, *answers: Response, method: str = "", after: bool = False) -> None:
         self.requests: list[Request] = []

@@ -1,4 +1,4 @@
-"""From a cluster's name to its API."""
+"""Connecting to a cluster by its name."""
 
 from __future__ import annotations
 

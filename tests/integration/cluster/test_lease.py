@@ -1,4 +1,4 @@
-"""One decision at a time, whoever decides."""
+"""One holder at a time."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_failing_server_is_not_a_held_lease(server: Server, client: Client, cl
 
 
 def test_the_lease_never_has_two_holders(make_client: Callable[[], Client], clock: Clock) -> None:
-    """500 random steps of four deciders, some of which die: checked before each write, as decisions are."""
+    """500 random steps of four holders, some of which crash: the lease is checked before each write."""
     rng = random.Random(7)  # noqa: S311 (a test's dice)
     clients = [make_client() for _ in range(4)]
     holding: dict[int, tuple[AbstractContextManager[Lease], Lease]] = {}

@@ -105,7 +105,7 @@ def test_a_failed_watch_is_replaced_by_a_list(
 
 
 def test_a_silent_watch_is_not_trusted(server: Server, client: Client, add_pod: Callable[..., None]) -> None:
-    """The binding never arrives by the watch, but the list of pods without a node shows that it happened."""
+    """The watch never delivers the binding, but the list of unbound pods shows it."""
 
     never = threading.Event()
 
@@ -166,7 +166,7 @@ def test_the_cache_always_equals_a_list(
                     client.delete(path(name), grace_period_seconds=0)
                 case _:
                     client.patch(path(name, "status"), {"status": {"phase": rng.choice(["Running", "Failed"])}})
-        # the last change shows among the pods without a node, and changes come in order
+        # the last change is to an unbound pod, and changes arrive in order
         add_pod(f"last{turn}")
         assert read_by_key(pods) == listed(client)
     assert pods.lists == 1

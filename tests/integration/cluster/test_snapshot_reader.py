@@ -134,7 +134,7 @@ def test_a_failing_server_gives_no_partial_snapshot(server: Server, client: Clie
 
 @pytest.mark.usefixtures("karpenter")
 def test_pods_are_listed_before_claims_and_claims_before_nodes(server: Server, client: Client, clock: Clock) -> None:
-    asked: list[str] = []
-    server.intercept = lambda request: asked.append(request.resource.partition(".")[0])
+    listed: list[str] = []
+    server.intercept = lambda request: listed.append(request.resource.partition(".")[0])
     read_snapshot(client, now=clock.now())
-    assert asked.index("pods") < asked.index("nodeclaims") < asked.index("nodes")
+    assert listed.index("pods") < listed.index("nodeclaims") < listed.index("nodes")

@@ -139,7 +139,7 @@ def test_conditions_of_concurrent_writers_are_kept(client: Client, clock: Clock)
     claim = writes.create_claim(client, new_claim())
     for name in ("Launched", "Registered"):
         condition = Condition(type=name, status="True", reason=name)
-        # both start from the claim as it was before either
+        # both start from the same claim
         writes.set_conditions(client, resources.NODE_CLAIMS, claim, [condition], now=clock.now())
     assert {c["type"] for c in raw(client, CLAIM)["status"]["conditions"]} == {"Launched", "Registered"}
 

@@ -1,4 +1,4 @@
-"""The relay between a served Kubernetes API and a bus: every hint arrives, and again while it matters."""
+"""The relay between a Kubernetes API server and an event bus: every hint arrives, and is repeated while unresolved."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_invalid_object_does_not_stop_the_others(world: World) -> None:
 
 
 class RefusingOnce:
-    """An events client of which the first call's even entries are refused, and the second call fails."""
+    """An events client that rejects the even entries of the first call and fails the second call."""
 
     def __init__(self, bus: Bus) -> None:
         self._events = bus.events
@@ -145,9 +145,9 @@ class RefusingOnce:
         if self.put_events_batches == 2:
             raise EndpointConnectionError(endpoint_url="https://events")
         if self.put_events_batches > 2:
-            return dict(self._events.put_events(Entries=Entries))  # type: ignore[arg-type]  # as it came
+            return dict(self._events.put_events(Entries=Entries))  # type: ignore[arg-type]  # unchanged
         sent = [entry for i, entry in enumerate(Entries) if i % 2]
-        self._events.put_events(Entries=sent)  # type: ignore[arg-type]  # as it came
+        self._events.put_events(Entries=sent)  # type: ignore[arg-type]  # unchanged
         refused = {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow down"}
         return {"FailedEntryCount": 1, "Entries": [{"EventId": "1"} if i % 2 else refused for i in range(len(Entries))]}
 

@@ -1,4 +1,4 @@
-"""``python -m relay`` as it runs in a cluster: it starts, is healthy, and ends when asked to."""
+"""``python -m relay`` as a process: it starts, is healthy, and exits on a signal."""
 
 from __future__ import annotations
 

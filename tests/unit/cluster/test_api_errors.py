@@ -1,4 +1,4 @@
-"""What the API's answers mean to a caller."""
+"""The error types of API responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding what the API server lists."""
+"""Decoding listed objects, and the API paths of kinds."""
 
 from __future__ import annotations
 

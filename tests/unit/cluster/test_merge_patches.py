@@ -1,4 +1,4 @@
-"""What is sent when an object changes."""
+"""The merge patch of a changed object."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Session:
 
 
 class Expiring(Credentials):
-    """Credentials that end, as botocore keeps them."""
+    """Credentials with an expiry, as in botocore."""
 
     def __init__(self, expiry: datetime) -> None:
         super().__init__("AKIDEXAMPLE", "secret", "session")

@@ -46,7 +46,7 @@ def matches(pattern: Any, value: Any) -> bool:  # noqa: ANN401 - JSON
 
 
 def pattern(rule: str) -> dict[str, Any]:
-    """As it stands in the template."""
+    """The pattern as in the template."""
     return {key.replace("_", "-"): value for key, value in INTERRUPTIONS[rule].items()}
 
 

@@ -1,4 +1,4 @@
-"""Which changes in the cluster are worth a hint."""
+"""Which changes in the cluster need a hint."""
 
 from __future__ import annotations
 

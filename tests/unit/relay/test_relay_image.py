@@ -1,4 +1,4 @@
-"""The relay's image installs what was tested."""
+"""The relay's image installs the locked versions."""
 
 from __future__ import annotations
 
