@@ -24,7 +24,7 @@ from shared.api.meta import (
 )
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
-"""Of node selector requirements, in the order in which they are told to people; Gte and Lte are pools' own."""
+"""Of node selector requirements, in the order in which they are listed in messages; Gte and Lte are Karpenter's."""
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 """Of taints."""
 MAX_MIN_VALUES = 50
@@ -53,7 +53,7 @@ class NodeSelectorRequirement(Struct):
     """``key operator values``: In, NotIn, Exists, DoesNotExist, Gt, Lt; pools have Gte, Lte and minValues too."""
 
     key: Annotated[str, describe("The label.", **LABEL_KEY)]
-    operator: Annotated[str, describe("How the label's value relates to the values.", enum=OPERATORS)]
+    operator: Annotated[str, describe("The operator of the requirement.", enum=OPERATORS)]
     values: Annotated[
         list[str],
         describe(
@@ -65,7 +65,7 @@ class NodeSelectorRequirement(Struct):
     min_values: Annotated[
         int | None,
         describe(
-            "At least so many different values must be left among the instance types of a launch.",
+            "The minimum number of different values among the instance types of a launch.",
             minimum=1,
             maximum=MAX_MIN_VALUES,
         ),
@@ -93,14 +93,14 @@ class PreferredSchedulingTerm(Struct):
 
 
 class NodeAffinity(Struct):
-    """Which nodes a pod must and would like to run on."""
+    """Required and preferred node affinity of a pod."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = []
 
 
 class PodAffinityTerm(Struct):
-    """Pods to be near to, or away from, within one domain of ``topology_key``."""
+    """Selects pods to be co-located with, or away from, in a domain of ``topology_key``."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -133,7 +133,7 @@ class Affinity(Struct):
 
 
 class TopologySpreadConstraint(Struct):
-    """How evenly matching pods must stand over the domains of ``topology_key``."""
+    """How evenly matching pods are spread over the domains of ``topology_key``."""
 
     topology_key: str = ""
     max_skew: int = 1
@@ -146,7 +146,7 @@ class TopologySpreadConstraint(Struct):
 
 
 class ContainerPort(Struct):
-    """A port; only ``host_port`` matters for placement."""
+    """A port; scheduling reads ``host_port`` only."""
 
     host_port: int = 0
     protocol: str = "TCP"
@@ -162,7 +162,7 @@ class ResourceRequirements(Struct):
 
 
 class Container(Struct):
-    """A container, as far as placement is concerned."""
+    """The fields of a container that scheduling reads."""
 
     name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
@@ -192,13 +192,13 @@ class EphemeralTemplate(Struct):
 
 
 class EphemeralVolumeSource(Struct):
-    """A volume whose claim is made with the pod: ``<pod>-<volume>``."""
+    """A volume whose claim is created with the pod: ``<pod>-<volume>``."""
 
     volume_claim_template: EphemeralTemplate | None = None
 
 
 class Volume(Struct):
-    """A pod's volume, where it can bind the pod to a place."""
+    """A pod's volume, where it can restrict the pod's nodes."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
@@ -212,7 +212,7 @@ class SchedulingGate(Struct):
 
 
 class PodSpec(Struct):
-    """What placement reads of a pod."""
+    """The fields of a pod that scheduling reads."""
 
     node_name: str = ""
     node_selector: dict[str, str] = {}
@@ -233,7 +233,7 @@ class PodSpec(Struct):
 
 
 class PodStatus(Struct):
-    """What decisions read of a pod's state."""
+    """The fields of a pod's status that decisions read."""
 
     phase: str = "Pending"
     conditions: list[Condition] = []
@@ -265,7 +265,7 @@ class Pod(Struct):
 
 
 class NodeSpec(Struct):
-    """What decisions read of a node."""
+    """The fields of a node that decisions read."""
 
     provider_id: str = msgspec.field(default="", name="providerID")
     taints: list[Taint] = []
@@ -273,7 +273,7 @@ class NodeSpec(Struct):
 
 
 class NodeSystemInfo(Struct):
-    """What the kubelet says of its machine."""
+    """The node info that the kubelet reports."""
 
     architecture: str = ""
     kubelet_version: str = ""
@@ -305,7 +305,7 @@ class Node(Struct):
 
 
 class PodTemplate(Struct):
-    """The pods that a workload makes."""
+    """The template of a workload's pods."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -319,7 +319,7 @@ class DaemonSetSpec(Struct):
 
 
 class DaemonSet(Struct):
-    """A DaemonSet: its pods take room on every node that they may run on."""
+    """A DaemonSet: its pods use resources on every node that they run on."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DaemonSetSpec = DaemonSetSpec()
@@ -336,7 +336,7 @@ class Namespace(Struct):
 
 
 class PodDisruptionBudgetSpec(Struct):
-    """Which pods, and how many may be missing."""
+    """The selected pods, and how many may be unavailable."""
 
     selector: LabelSelector | None = None
     min_available: int | str | None = None
@@ -345,14 +345,14 @@ class PodDisruptionBudgetSpec(Struct):
 
 
 class PodDisruptionBudgetStatus(Struct):
-    """How many pods may go right now."""
+    """How many pods may be evicted now."""
 
     disruptions_allowed: int = 0
     observed_generation: int = 0
 
 
 class PodDisruptionBudget(Struct):
-    """A user's word on how many of his pods may be missing at once."""
+    """How many of the selected pods may be unavailable at once."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()

@@ -1,7 +1,7 @@
-"""The legacy kinds, Provisioner (v1alpha5) and AWSNodeTemplate (v1alpha1), and what they mean today.
+"""The legacy kinds Provisioner (v1alpha5) and AWSNodeTemplate (v1alpha1), and their conversion to v1.
 
-They are converted when they are read, never in the cluster, so that users keep the objects they have. What the old
-controllers assumed where a field was absent is written out, because the new kinds assume something else. Source:
+They are converted when they are read, never in the cluster, so that users keep the objects they have. Defaults of the
+old controllers are written out, because the defaults of v1 differ. Source:
 docs/facts/karpenter.md, section 1, "Legacy → v1".
 """
 
@@ -64,7 +64,7 @@ _INSTANCE_KEYS = frozenset(
 
 
 class ProviderRef(Struct):
-    """The node template of a provisioner."""
+    """The reference of a Provisioner to its AWSNodeTemplate."""
 
     name: Annotated[str, describe("The name of the AWSNodeTemplate.")] = ""
     kind: Annotated[str, describe("AWSNodeTemplate.")] = TEMPLATE_KIND
@@ -72,49 +72,51 @@ class ProviderRef(Struct):
 
 
 class Consolidation(Struct):
-    """Whether under-used nodes are joined."""
+    """Whether underutilized nodes are consolidated."""
 
-    enabled: Annotated[bool, describe("Whether under-used nodes are joined, and empty ones removed.")] = False
+    enabled: Annotated[bool, describe("Whether underutilized nodes are consolidated and empty nodes deleted.")] = False
 
 
 class ProvisionerLimits(Struct):
-    """How much the provisioner may launch."""
+    """The limits of a Provisioner."""
 
-    resources: Annotated[RawQuantities, describe("How much the nodes may add up to, by resource.")] = {}
+    resources: Annotated[RawQuantities, describe("The maximum sum of the nodes' capacity, by resource.")] = {}
 
 
 class ProvisionerSpec(Struct):
-    """What the user asks of the provisioner."""
+    """The desired state of a Provisioner."""
 
     labels: Annotated[dict[str, str], describe("Labels of the nodes.")] = {}
     annotations: Annotated[dict[str, str], describe("Annotations of the nodes.")] = {}
-    taints: Annotated[list[Taint], describe("Taints of the nodes; only pods that tolerate them get nodes here.")] = []
+    taints: Annotated[
+        list[Taint], describe("Taints of the nodes; only pods that tolerate them are scheduled to the Provisioner.")
+    ] = []
     startup_taints: Annotated[
-        list[Taint], describe("Taints that nodes start with and that something removes; pods need not tolerate them.")
+        list[Taint], describe("Taints of new nodes that something in the cluster removes; pods need not tolerate them.")
     ] = []
     requirements: Annotated[
-        list[NodeSelectorRequirement], describe("What the nodes may be like; all of them must hold.")
+        list[NodeSelectorRequirement], describe("Requirements on the nodes' labels; all must be met.")
     ] = []
-    kubelet_configuration: Annotated[Kubelet | None, describe("Settings of the kubelet.")] = None
-    provider_ref: Annotated[ProviderRef | None, describe("The AWSNodeTemplate of the nodes.")] = None
+    kubelet_configuration: Annotated[Kubelet | None, describe("Kubelet settings of the nodes.")] = None
+    provider_ref: Annotated[ProviderRef | None, describe("The AWSNodeTemplate that configures the instances.")] = None
     provider: Annotated[dict[str, Any] | None, describe("No longer supported; use providerRef.")] = None
     ttl_seconds_after_empty: Annotated[
-        int | None, describe("How many seconds a node may stand empty; for ever without.")
+        int | None, describe("The seconds after which an empty node is deleted; without it never.")
     ] = None
     ttl_seconds_until_expired: Annotated[
-        int | None, describe("How many seconds old a node may become; no limit without.")
+        int | None, describe("The age in seconds at which a node is replaced; without it never.")
     ] = None
-    consolidation: Annotated[Consolidation | None, describe("Whether under-used nodes are joined.")] = None
-    limits: Annotated[ProvisionerLimits, describe("How much the provisioner may launch.")] = ProvisionerLimits()
-    weight: Annotated[int | None, describe("Provisioners of higher weight are tried first; 1 to 100.")] = None
+    consolidation: Annotated[Consolidation | None, describe("Whether underutilized nodes are consolidated.")] = None
+    limits: Annotated[ProvisionerLimits, describe("The limits of the Provisioner.")] = ProvisionerLimits()
+    weight: Annotated[int | None, describe("Provisioners with a higher weight are tried first; 1 to 100.")] = None
 
 
 class Provisioner(Struct):
-    """A pool as users of Karpenter before v0.32 wrote it."""
+    """The NodePool of Karpenter before v0.32."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[ProvisionerSpec, describe("What the user asks of the provisioner.")] = ProvisionerSpec()
-    status: Annotated[NodePoolStatus, describe("What the provisioner has.")] = NodePoolStatus()
+    spec: Annotated[ProvisionerSpec, describe("The desired state of the Provisioner.")] = ProvisionerSpec()
+    status: Annotated[NodePoolStatus, describe("The observed state of the Provisioner.")] = NodePoolStatus()
     kind: str = PROVISIONER_KIND
     api_version: str = PROVISIONER_API_VERSION
 
@@ -125,37 +127,41 @@ class Provisioner(Struct):
 
 
 class AWSNodeTemplateSpec(Struct):
-    """What the user asks of the instances."""
+    """The desired state of an AWSNodeTemplate."""
 
     subnet_selector: Annotated[
-        dict[str, str], describe("Where instances are launched: tags of subnets, or aws::ids.")
+        dict[str, str], describe("Selects the subnets of the instances: tags, or aws::ids.")
     ] = {}
     security_group_selector: Annotated[
-        dict[str, str], describe("Security groups of the instances: their tags, or aws::ids.")
+        dict[str, str], describe("Selects the security groups of the instances: tags, or aws::ids.")
     ] = {}
     ami_selector: Annotated[
-        dict[str, str], describe("Images of the instances: their tags, aws::ids, aws::name or aws::owners.")
+        dict[str, str], describe("Selects the AMIs of the instances: tags, aws::ids, aws::name or aws::owners.")
     ] = {}
-    ami_family: Annotated[str, describe("The family of images, and how user data is written.")] = ""
-    instance_profile: Annotated[str, describe("The instance profile of the nodes; Tenon's own without.")] = ""
-    user_data: Annotated[str, describe("User data in the family's own format; Tenon adds what joins the cluster.")] = ""
-    launch_template: Annotated[str, describe("Not supported; launch templates are made of the other fields.")] = ""
+    ami_family: Annotated[str, describe("The AMI family, which determines the form of user data.")] = ""
+    instance_profile: Annotated[str, describe("The nodes' instance profile; by default Tenon's own.")] = ""
+    user_data: Annotated[
+        str, describe("User data in the form of the AMI family; Tenon merges its bootstrap into it.")
+    ] = ""
+    launch_template: Annotated[str, describe("Not supported; launch templates are created from the other fields.")] = ""
     block_device_mappings: Annotated[list[BlockDeviceMapping], describe("Volumes of the instances.")] = []
-    metadata_options: Annotated[MetadataOptions | None, describe("How the instance metadata service answers.")] = None
-    tags: Annotated[dict[str, str], describe("Tags of instances, volumes and fleets.")] = {}
-    detailed_monitoring: Annotated[bool, describe("Whether CloudWatch gets figures each minute.")] = False
+    metadata_options: Annotated[MetadataOptions | None, describe("Options of the instance metadata service.")] = None
+    tags: Annotated[dict[str, str], describe("Tags of instances, volumes, network interfaces and fleets.")] = {}
+    detailed_monitoring: Annotated[
+        bool, describe("Whether detailed (one-minute) CloudWatch monitoring is enabled.")
+    ] = False
     associate_public_ip_address: Annotated[
-        bool | None, describe("Whether instances get a public address; the subnet decides without.")
+        bool | None, describe("Whether instances get a public IP address; by default the subnet's setting.")
     ] = msgspec.field(default=None, name="associatePublicIPAddress")
     context: Annotated[str, describe("Reserved by EC2 (CreateFleet).")] = ""
 
 
 class AWSNodeTemplate(Struct):
-    """A node class as users of Karpenter before v0.32 wrote it."""
+    """The EC2NodeClass of Karpenter before v0.32."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[AWSNodeTemplateSpec, describe("What the user asks of the instances.")] = AWSNodeTemplateSpec()
-    status: Annotated[EC2NodeClassStatus, describe("What was found on AWS.")] = EC2NodeClassStatus()
+    spec: Annotated[AWSNodeTemplateSpec, describe("The desired state of the AWSNodeTemplate.")] = AWSNodeTemplateSpec()
+    status: Annotated[EC2NodeClassStatus, describe("The observed state of the AWSNodeTemplate.")] = EC2NodeClassStatus()
     kind: str = TEMPLATE_KIND
     api_version: str = TEMPLATE_API_VERSION
 
@@ -166,10 +172,10 @@ class AWSNodeTemplate(Struct):
 
 
 def to_node_pool(provisioner: Provisioner) -> NodePool:
-    """The NodePool that a valid Provisioner means; it keeps the object's apiVersion, kind and metadata.
+    """The NodePool of a valid Provisioner, with the Provisioner's apiVersion, kind and metadata.
 
-    Provisioners knew no budgets, so there is one that never binds; their nodes carried
-    ``karpenter.sh/provisioner-name``, which pods may select by, so the template does.
+    Provisioners had no budgets, so the NodePool has one that never limits. Their nodes had the label
+    ``karpenter.sh/provisioner-name``, which pods may select, so the template has it too.
     """
     spec = provisioner.spec
     reference = spec.provider_ref or ProviderRef()
@@ -223,7 +229,7 @@ def _annotations(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def _requirements(spec: ProvisionerSpec) -> list[NodeSelectorRequirement]:
-    """The requirements under today's keys, with the old defaults for what neither they nor the labels say."""
+    """The requirements with normalized keys, and the old defaults for keys that are in neither them nor the labels."""
     stated = [msgspec.structs.replace(r, key=labels.normalize_key(r.key)) for r in spec.requirements]
     keys = {r.key for r in stated} | {labels.normalize_key(key) for key in spec.labels}
     assumed = [
@@ -240,9 +246,9 @@ def _requirements(spec: ProvisionerSpec) -> list[NodeSelectorRequirement]:
 
 
 def to_node_class(template: AWSNodeTemplate) -> EC2NodeClass:
-    """The EC2NodeClass that a valid AWSNodeTemplate means; it keeps the object's apiVersion, kind and metadata.
+    """The EC2NodeClass of a valid AWSNodeTemplate, with the AWSNodeTemplate's apiVersion, kind and metadata.
 
-    Without a family and a selector both stay empty: the launch picks the family by the cluster's version.
+    Without a family and a selector both stay empty: the cluster's version determines the family.
     """
     spec = template.spec
     return EC2NodeClass(
@@ -270,19 +276,19 @@ def to_node_class(template: AWSNodeTemplate) -> EC2NodeClass:
 
 
 def split(value: str) -> list[str]:
-    """The parts of a comma-separated value, without spaces around them and without empty ones."""
+    """The non-empty parts of a comma-separated value, without surrounding spaces."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def _alternatives(selector: Mapping[str, str]) -> list[dict[str, str]]:
-    """One tag map for each choice: a value with commas means any of its parts, which today takes a term each."""
+    """A tag map for each combination: a value with commas matches any of its parts, each of which is a term in v1."""
     keys = sorted(selector)
     choices: Iterable[tuple[str, ...]] = itertools.product(*(split(selector[key]) or ["*"] for key in keys))
     return [dict(zip(keys, choice, strict=True)) for choice in choices]
 
 
 def _terms(selector: Mapping[str, str]) -> list[tuple[dict[str, str], str]]:
-    """Tags and id of each term; ids and tags together must both hold, as they did."""
+    """Tags and id of each term; with ids and tags, both must match."""
     if not selector:
         return []
     tags = {key: value for key, value in selector.items() if key not in IDS}

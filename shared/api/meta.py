@@ -1,7 +1,7 @@
-"""What every Kubernetes object has: metadata, owner references, conditions; and how a field is described in a CRD.
+"""What every Kubernetes object has: metadata, owner references, conditions; and the description of CRD fields.
 
-Structs are frozen and hold only what we read or write; a field we don't know survives in the cluster because we patch
-objects and never replace them whole.
+Structs are frozen and have only the fields that are read or written. Other fields are kept in the cluster, because
+objects are patched and never replaced.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any, NewType, dataclass_transform
 import msgspec
 
 EventReason = NewType("EventReason", str)
-"""A reason that an event may have, where it isn't written at the event itself; the reference of events finds it."""
+"""Marks the reason of an event that isn't a literal where the event is recorded, for the events reference."""
 
 Rule = tuple[str, str]
 """A CEL expression and the message when it doesn't hold."""
@@ -54,11 +54,11 @@ RawQuantities = dict[str, str | int | float]
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of every kind: immutable, camelCase in JSON, silent about defaults."""
+    """The base of every kind: immutable, camelCase in JSON, without defaults."""
 
 
 class OwnerReference(Struct):
-    """Who an object belongs to; Kubernetes deletes it with its owner."""
+    """The owner of an object; Kubernetes deletes the object with its owner."""
 
     api_version: str = ""
     kind: str = ""
@@ -86,21 +86,21 @@ class ObjectMeta(Struct):
 
 
 class Condition(Struct, omit_defaults=False):
-    """One observed truth about an object; ``status`` is "True", "False" or "Unknown".
+    """A condition of an object; ``status`` is "True", "False" or "Unknown".
 
-    Written whole: Karpenter's own definitions require fields that ours fill in.
+    Always written with all fields: Karpenter's own CRDs require fields that have defaults here.
     """
 
-    type: Annotated[str, describe("What is observed, in CamelCase.", maxLength=316)]
-    status: Annotated[str, describe("Whether it holds.", enum=("True", "False", "Unknown"))] = "Unknown"
-    reason: Annotated[str, describe("Why, as one word in CamelCase.", maxLength=1024)] = ""
-    message: Annotated[str, describe("Why, in a sentence.", maxLength=32768)] = ""
-    last_transition_time: Annotated[datetime | None, describe("When the status last changed.")] = None
-    observed_generation: Annotated[int, describe("The generation that was observed.", minimum=0)] = 0
+    type: Annotated[str, describe("The type of the condition, in CamelCase.", maxLength=316)]
+    status: Annotated[str, describe("The status of the condition.", enum=("True", "False", "Unknown"))] = "Unknown"
+    reason: Annotated[str, describe("The reason of the last transition, in CamelCase.", maxLength=1024)] = ""
+    message: Annotated[str, describe("The details of the last transition.", maxLength=32768)] = ""
+    last_transition_time: Annotated[datetime | None, describe("The time of the last status change.")] = None
+    observed_generation: Annotated[int, describe("The observed generation.", minimum=0)] = 0
 
 
 class ObjectRef(Struct):
-    """Names one object of any kind: for events, owner references and messages to people."""
+    """A reference to an object of any kind: for events, owner references and messages."""
 
     api_version: str
     kind: str
@@ -109,7 +109,7 @@ class ObjectRef(Struct):
     uid: str = ""
 
     def __str__(self) -> str:
-        """Kind and name as kubectl writes them: ``Pod default/web-1``."""
+        """Kind and name: ``Pod default/web-1``."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
@@ -135,8 +135,8 @@ def condition(conditions: list[Condition], type_: str) -> Condition | None:
 
 def is_true(conditions: list[Condition], type_: str) -> bool:
     """Whether the condition is present and "True"."""
-    found = condition(conditions, type_)
-    return found is not None and found.status == "True"
+    current = condition(conditions, type_)
+    return current is not None and current.status == "True"
 
 
 def with_condition(
@@ -151,8 +151,8 @@ def with_condition(
 ) -> list[Condition]:
     """The conditions with one set; ``status`` None means Unknown.
 
-    ``lastTransitionTime`` moves only when the status changes, as the API conventions ask: equal calls give equal lists,
-    and a caller can skip the write.
+    ``lastTransitionTime`` changes only with the status, as the API conventions require: repeated calls give equal
+    lists, so a caller can skip the write.
     """
     text = "Unknown" if status is None else str(status)
     before = condition(conditions, type_)

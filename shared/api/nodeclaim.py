@@ -1,4 +1,4 @@
-"""NodeClaim of karpenter.sh/v1: one machine asked for, from the wish to the last finalizer."""
+"""NodeClaim of karpenter.sh/v1: the request for a node and its lifecycle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shared.api.nodepool import MAX_REQUIREMENTS, NodeClassRef
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodeClaim"
 
-# Condition types, in the order in which a claim passes them.
+# Condition types, in the order in which they become true.
 LAUNCHED = "Launched"
 REGISTERED = "Registered"
 INITIALIZED = "Initialized"
@@ -45,72 +45,74 @@ REGISTRATION_TIMEOUT = timedelta(minutes=15)
 
 
 class ResourceRequests(Struct):
-    """What the pods that the claim was made for ask, daemons included."""
+    """The resource requests of the pods that the NodeClaim was created for, DaemonSets included."""
 
-    requests: Annotated[RawQuantities, describe("What the pods ask, by resource.")] = {}
+    requests: Annotated[RawQuantities, describe("The sum of the requests, by resource.")] = {}
 
 
 class NodeClaimSpec(Struct):
-    """Immutable: what may be launched."""
+    """The desired state of a NodeClaim; immutable."""
 
-    node_class_ref: Annotated[
-        NodeClassRef, describe("The node class that says what an instance is made of.", required=True)
-    ] = NodeClassRef()
+    node_class_ref: Annotated[NodeClassRef, describe("The node class that configures the instance.", required=True)] = (
+        NodeClassRef()
+    )
     requirements: Annotated[
         list[NodeSelectorRequirement],
-        describe("What the node may be like; all of them must hold.", maxItems=MAX_REQUIREMENTS),
+        describe("Requirements on the node's labels; all must be met.", maxItems=MAX_REQUIREMENTS),
     ] = []
-    resources: Annotated[ResourceRequests, describe("What the pods that the claim was made for ask.")] = (
-        ResourceRequests()
-    )
+    resources: Annotated[
+        ResourceRequests, describe("The resource requests of the pods that the NodeClaim was created for.")
+    ] = ResourceRequests()
     taints: Annotated[list[Taint], describe("Taints of the node.")] = []
     startup_taints: Annotated[
-        list[Taint], describe("Taints that the node starts with and that something in the cluster removes.")
+        list[Taint], describe("Taints of the new node that something in the cluster removes.")
     ] = []
     expire_after: Annotated[
         str,
-        describe(
-            "How old the node may become before it is replaced, or Never.", default=True, pattern=DURATION_OR_NEVER
-        ),
+        describe("The age at which the node is replaced, or Never.", default=True, pattern=DURATION_OR_NEVER),
     ] = "720h"
     termination_grace_period: Annotated[
         str | None,
         describe(
-            "How long the node may drain. Then its pods are deleted, whatever budgets and do-not-disrupt say.",
+            "How long the node may drain. Its pods are then deleted, whatever budgets and do-not-disrupt say.",
             pattern=DURATION,
         ),
     ] = None
 
 
 class NodeClaimStatus(Struct):
-    """What was launched."""
+    """The observed state of a NodeClaim."""
 
-    node_name: Annotated[str, describe("The node, once it has joined.")] = ""
+    node_name: Annotated[str, describe("The name of the node, once it is registered.")] = ""
     provider_id: Annotated[str, describe("The instance: aws:///<zone>/<instance id>.")] = msgspec.field(
         default="", name="providerID"
     )
-    image_id: Annotated[str, describe("The image that the instance runs.")] = msgspec.field(default="", name="imageID")
-    capacity: Annotated[RawQuantities, describe("The instance's whole size, by resource.")] = {}
-    allocatable: Annotated[RawQuantities, describe("What pods get of it, by resource.")] = {}
-    conditions: Annotated[list[Condition], describe("How far the claim has come, and what is observed about it.")] = []
-    last_pod_event_time: Annotated[datetime | None, describe("When a pod last came to or left the node.")] = None
+    image_id: Annotated[str, describe("The AMI of the instance.")] = msgspec.field(default="", name="imageID")
+    capacity: Annotated[RawQuantities, describe("The capacity of the node, by resource.")] = {}
+    allocatable: Annotated[RawQuantities, describe("The allocatable resources of the node.")] = {}
+    conditions: Annotated[list[Condition], describe("The conditions of the NodeClaim.")] = []
+    last_pod_event_time: Annotated[
+        datetime | None, describe("When a pod was last scheduled to the node or left it.")
+    ] = None
 
 
 class NodeClaim(Struct):
-    """One machine asked for, from the wish to the last finalizer."""
+    """The request for a node and its lifecycle, from creation to the last finalizer."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[
         NodeClaimSpec,
-        describe("What may be launched.", required=True, rules=(("self == oldSelf", "spec is immutable"),)),
+        describe(
+            "The desired state of the NodeClaim.", required=True, rules=(("self == oldSelf", "spec is immutable"),)
+        ),
     ] = NodeClaimSpec()
-    status: Annotated[NodeClaimStatus, describe("What was launched.")] = NodeClaimStatus()
+    status: Annotated[NodeClaimStatus, describe("The observed state of the NodeClaim.")] = NodeClaimStatus()
     kind: str = KIND
     api_version: str = API_VERSION
 
     @property
     def name(self) -> str:
-        """The claim's name."""
+        """The name of the NodeClaim."""
         return self.metadata.name
 
     @property

@@ -1,4 +1,4 @@
-"""EC2NodeClass of karpenter.k8s.aws/v1: what an instance is made of on AWS."""
+"""EC2NodeClass of karpenter.k8s.aws/v1: the AWS configuration of instances."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALIAS_FAMILIES = {
     "windows2022": "Windows2022",
     "windows2025": "Windows2025",
 }
-"""The family of an alias (the part before @) to the family of images."""
+"""AMI families by the family of an alias (the part before @)."""
 AMI_FAMILIES = (*ALIAS_FAMILIES.values(), "Custom")
 VOLUME_TYPES = ("gp3", "gp2", "io1", "io2", "st1", "sc1", "standard")
 INSTANCE_STORE_POLICIES = ("RAID0",)
@@ -53,76 +53,84 @@ MAX_DEVICES = 50
 
 
 class SubnetSelectorTerm(Struct):
-    """Subnets by tags (an empty or ``*`` value means: the tag is there) or by id; terms are joined by or."""
+    """Selects subnets by tags (an empty or ``*`` value matches any value) or by id; terms are ORed."""
 
-    tags: Annotated[dict[str, str], describe("Tags that the subnet has; * is any value.", maxProperties=20)] = {}
-    id: Annotated[str, describe("The subnet's id; stands alone.", pattern="^subnet-[0-9a-z]+$")] = ""
+    tags: Annotated[dict[str, str], describe("Tags of the subnet; * matches any value.", maxProperties=20)] = {}
+    id: Annotated[str, describe("The subnet's id; excludes other fields.", pattern="^subnet-[0-9a-z]+$")] = ""
 
 
 class SecurityGroupSelectorTerm(Struct):
-    """Security groups by tags, id or name; terms are joined by or."""
+    """Selects security groups by tags, id or name; terms are ORed."""
 
-    tags: Annotated[dict[str, str], describe("Tags that the group has; * is any value.", maxProperties=20)] = {}
-    id: Annotated[str, describe("The group's id; stands alone.", pattern="^sg-[0-9a-z]+$")] = ""
-    name: Annotated[str, describe("The group's name (not its Name tag).")] = ""
+    tags: Annotated[dict[str, str], describe("Tags of the security group; * matches any value.", maxProperties=20)] = {}
+    id: Annotated[str, describe("The security group's id; excludes other fields.", pattern="^sg-[0-9a-z]+$")] = ""
+    name: Annotated[str, describe("The security group's name (not its Name tag).")] = ""
 
 
 class AMISelectorTerm(Struct):
-    """Images by alias (``al2023@latest``), tags, id, name, owner or SSM parameter; terms are joined by or."""
+    """Selects AMIs by alias (``al2023@latest``), tags, id, name, owner or SSM parameter; terms are ORed."""
 
     alias: Annotated[
         str,
         describe(
-            "An EKS-optimised image: family@version, such as al2023@latest; stands alone.",
+            "An EKS-optimized AMI: family@version, such as al2023@latest; excludes other fields and terms.",
             maxLength=30,
             pattern=f"^({'|'.join(ALIAS_FAMILIES)})@.+$",
         ),
     ] = ""
-    tags: Annotated[dict[str, str], describe("Tags that the image has; * is any value.", maxProperties=20)] = {}
-    id: Annotated[str, describe("The image's id; stands alone.", pattern="^ami-[0-9a-z]+$")] = ""
-    name: Annotated[str, describe("The image's name (not its Name tag); * stands for any text.")] = ""
-    owner: Annotated[str, describe("Whose image it is: an account's id, self or amazon.")] = ""
-    ssm_parameter: Annotated[str, describe("The SSM parameter that holds the image's id; stands alone.")] = ""
+    tags: Annotated[dict[str, str], describe("Tags of the AMI; * matches any value.", maxProperties=20)] = {}
+    id: Annotated[str, describe("The AMI's id; excludes other fields.", pattern="^ami-[0-9a-z]+$")] = ""
+    name: Annotated[str, describe("The AMI's name (not its Name tag); * matches any characters.")] = ""
+    owner: Annotated[str, describe("The AMI's owner: an account id, self or amazon.")] = ""
+    ssm_parameter: Annotated[str, describe("The SSM parameter with the AMI's id; excludes other fields.")] = ""
 
 
 class CapacityReservationSelectorTerm(Struct):
-    """On-demand capacity reservations by tags, id or owner."""
+    """Selects on-demand capacity reservations by tags, id or owner; terms are ORed."""
 
-    tags: Annotated[dict[str, str], describe("Tags that the reservation has; * is any value.", maxProperties=20)] = {}
-    id: Annotated[str, describe("The reservation's id; stands alone.", pattern="^cr-[0-9a-z]+$")] = ""
-    owner_id: Annotated[str, describe("Whose reservation it is: an account's id.", pattern="^[0-9]{12}$")] = (
+    tags: Annotated[dict[str, str], describe("Tags of the reservation; * matches any value.", maxProperties=20)] = {}
+    id: Annotated[str, describe("The reservation's id; excludes other fields.", pattern="^cr-[0-9a-z]+$")] = ""
+    owner_id: Annotated[str, describe("The reservation's owner: an account id.", pattern="^[0-9]{12}$")] = (
         msgspec.field(default="", name="ownerID")
     )
     instance_match_criteria: Annotated[
-        str, describe("Which launches the reservation serves by itself.", enum=MATCH_CRITERIA)
+        str, describe("The instance match criteria of the reservation.", enum=MATCH_CRITERIA)
     ] = ""
 
 
 class Kubelet(Struct):
-    """Settings of the kubelet that change what fits on a node, or that user data must carry."""
+    """Kubelet settings of the nodes."""
 
-    max_pods: Annotated[int | None, describe("How many pods a node takes.", minimum=0)] = None
-    pods_per_core: Annotated[int | None, describe("How many pods a node takes for each core.", minimum=0)] = None
-    system_reserved: Annotated[RawQuantities, describe("What the system keeps for itself.")] = {}
-    kube_reserved: Annotated[RawQuantities, describe("What the kubelet and the runtime keep for themselves.")] = {}
-    eviction_hard: Annotated[dict[str, str], describe("Signal to quantity or percentage: pods go at once.")] = {}
-    eviction_soft: Annotated[
-        dict[str, str], describe("Signal to quantity or percentage: pods go after the grace period.")
+    max_pods: Annotated[int | None, describe("The maximum number of pods on a node.", minimum=0)] = None
+    pods_per_core: Annotated[int | None, describe("The maximum number of pods on a node for each core.", minimum=0)] = (
+        None
+    )
+    system_reserved: Annotated[RawQuantities, describe("Resources reserved for system daemons.")] = {}
+    kube_reserved: Annotated[
+        RawQuantities, describe("Resources reserved for the kubelet and the container runtime.")
     ] = {}
-    eviction_soft_grace_period: Annotated[dict[str, str], describe("Signal to the soft grace period.")] = {}
+    eviction_hard: Annotated[
+        dict[str, str], describe("Hard eviction thresholds: signal to quantity or percentage.")
+    ] = {}
+    eviction_soft: Annotated[
+        dict[str, str], describe("Soft eviction thresholds: signal to quantity or percentage.")
+    ] = {}
+    eviction_soft_grace_period: Annotated[
+        dict[str, str], describe("Grace periods of the soft eviction thresholds.")
+    ] = {}
     eviction_max_pod_grace_period: Annotated[
-        int | None, describe("The longest grace period of a pod in soft eviction, in seconds.", minimum=0)
+        int | None, describe("The maximum grace period of pods in a soft eviction, in seconds.", minimum=0)
     ] = None
     image_gc_high_threshold_percent: Annotated[
-        int | None, describe("From so much disk in use on, images are removed.", minimum=0, maximum=100)
+        int | None, describe("The disk usage above which images are garbage-collected.", minimum=0, maximum=100)
     ] = msgspec.field(default=None, name="imageGCHighThresholdPercent")
     image_gc_low_threshold_percent: Annotated[
-        int | None, describe("Down to so much disk in use, images are removed.", minimum=0, maximum=100)
+        int | None, describe("The disk usage down to which images are garbage-collected.", minimum=0, maximum=100)
     ] = msgspec.field(default=None, name="imageGCLowThresholdPercent")
-    cpu_cfs_quota: Annotated[bool | None, describe("Whether cpu limits are enforced.")] = msgspec.field(
-        default=None, name="cpuCFSQuota"
-    )
-    cluster_dns: Annotated[list[str], describe("Addresses of the cluster's DNS servers.")] = msgspec.field(
+    cpu_cfs_quota: Annotated[
+        bool | None, describe("Whether CPU CFS quota is enforced for containers with CPU limits.")
+    ] = msgspec.field(default=None, name="cpuCFSQuota")
+    cluster_dns: Annotated[list[str], describe("IP addresses of the cluster's DNS servers.")] = msgspec.field(
         default_factory=list, name="clusterDNS"
     )
 
@@ -165,51 +173,65 @@ class MetadataOptions(Struct):
         str, describe("Whether it answers over IPv6.", default=True, enum=METADATA_CHOICES["httpProtocolIPv6"])
     ] = msgspec.field(default="disabled", name="httpProtocolIPv6")
     http_put_response_hop_limit: Annotated[
-        int, describe("How many hops a token travels; 1 stops at the host.", default=True, minimum=1, maximum=64)
+        int,
+        describe(
+            "The maximum number of hops of metadata responses; with 1 containers can't reach the service.",
+            default=True,
+            minimum=1,
+            maximum=64,
+        ),
     ] = 1
     http_tokens: Annotated[
-        str, describe("Whether requests need a token (IMDSv2).", default=True, enum=METADATA_CHOICES["httpTokens"])
+        str,
+        describe("Whether requests need a session token (IMDSv2).", default=True, enum=METADATA_CHOICES["httpTokens"]),
     ] = "required"
 
 
 class EC2NodeClassSpec(Struct):
-    """What the user asks of the instances."""
+    """The desired state of an EC2NodeClass."""
 
     subnet_selector_terms: Annotated[
         list[SubnetSelectorTerm],
-        describe("Where instances are launched; any term may hold.", required=True, minItems=1, maxItems=MAX_TERMS),
+        describe(
+            "Selects the subnets of the instances; terms are ORed.", required=True, minItems=1, maxItems=MAX_TERMS
+        ),
     ] = []
     security_group_selector_terms: Annotated[
         list[SecurityGroupSelectorTerm],
-        describe("Security groups of the instances; any term may hold.", required=True, minItems=1, maxItems=MAX_TERMS),
+        describe(
+            "Selects the security groups of the instances; terms are ORed.",
+            required=True,
+            minItems=1,
+            maxItems=MAX_TERMS,
+        ),
     ] = []
     capacity_reservation_selector_terms: Annotated[
         list[CapacityReservationSelectorTerm],
-        describe("Capacity reservations that launches may use; any term may hold.", maxItems=MAX_TERMS),
+        describe("Selects the capacity reservations for launches; terms are ORed.", maxItems=MAX_TERMS),
     ] = []
     associate_public_ip_address: Annotated[
-        bool | None, describe("Whether instances get a public address; the subnet decides without.")
+        bool | None, describe("Whether instances get a public IP address; by default the subnet's setting.")
     ] = msgspec.field(default=None, name="associatePublicIPAddress")
     ami_selector_terms: Annotated[
         list[AMISelectorTerm],
-        describe("Images of the instances; any term may hold.", required=True, minItems=1, maxItems=MAX_TERMS),
+        describe("Selects the AMIs of the instances; terms are ORed.", required=True, minItems=1, maxItems=MAX_TERMS),
     ] = []
-    ami_family: Annotated[str, describe("How user data is written; an alias says it by itself.", enum=AMI_FAMILIES)] = (
-        ""
-    )
-    user_data: Annotated[str, describe("User data in the family's own format; Tenon adds what joins the cluster.")] = ""
+    ami_family: Annotated[
+        str, describe("The AMI family, which determines the form of user data; an alias implies it.", enum=AMI_FAMILIES)
+    ] = ""
+    user_data: Annotated[
+        str, describe("User data in the form of the AMI family; Tenon merges its bootstrap into it.")
+    ] = ""
     role: Annotated[
-        str, describe("The IAM role of the nodes, by name; Tenon's own without role and instanceProfile.", minLength=1)
+        str, describe("The name of the nodes' IAM role; without role and instanceProfile, Tenon's own.", minLength=1)
     ] = ""
-    instance_profile: Annotated[
-        str, describe("The instance profile of the nodes, in place of a role.", minLength=1)
-    ] = ""
-    tags: Annotated[dict[str, str], describe("Tags of instances, volumes and fleets.")] = {}
-    kubelet: Annotated[Kubelet | None, describe("Settings of the kubelet.")] = None
+    instance_profile: Annotated[str, describe("The nodes' instance profile, instead of a role.", minLength=1)] = ""
+    tags: Annotated[dict[str, str], describe("Tags of instances, volumes, network interfaces and fleets.")] = {}
+    kubelet: Annotated[Kubelet | None, describe("Kubelet settings of the nodes.")] = None
     block_device_mappings: Annotated[
         list[BlockDeviceMapping],
         describe(
-            "Volumes of the instances; one encrypted gp3 volume of 20Gi without.",
+            "Volumes of the instances; by default one encrypted gp3 volume of 20Gi.",
             maxItems=MAX_DEVICES,
             rules=(
                 (
@@ -220,21 +242,23 @@ class EC2NodeClassSpec(Struct):
         ),
     ] = []
     instance_store_policy: Annotated[
-        str, describe("RAID0: pods' ephemeral storage is on the instance's own disks.", enum=INSTANCE_STORE_POLICIES)
+        str, describe("RAID0: ephemeral storage is on the instance store volumes.", enum=INSTANCE_STORE_POLICIES)
     ] = ""
-    detailed_monitoring: Annotated[bool, describe("Whether CloudWatch gets figures each minute.")] = False
+    detailed_monitoring: Annotated[
+        bool, describe("Whether detailed (one-minute) CloudWatch monitoring is enabled.")
+    ] = False
     metadata_options: Annotated[
-        MetadataOptions, describe("How the instance metadata service answers.", default=True)
+        MetadataOptions, describe("Options of the instance metadata service.", default=True)
     ] = MetadataOptions()
     context: Annotated[str, describe("Reserved by EC2 (CreateFleet).")] = ""
     placement_group_selector: Annotated[dict[str, Any] | None, describe("The placement group of the instances.")] = None
-    network_interfaces: Annotated[list[dict[str, Any]], describe("Network interfaces beyond the first.")] = []
-    connection_tracking: Annotated[dict[str, Any] | None, describe("Timeouts of connection tracking.")] = None
-    cpu_options: Annotated[dict[str, Any] | None, describe("Cores and threads of the instances.")] = None
+    network_interfaces: Annotated[list[dict[str, Any]], describe("Network interfaces of the instances.")] = []
+    connection_tracking: Annotated[dict[str, Any] | None, describe("Connection tracking timeouts.")] = None
+    cpu_options: Annotated[dict[str, Any] | None, describe("CPU options of the instances.")] = None
 
 
 class ResolvedSubnet(Struct):
-    """A subnet that the terms select."""
+    """A selected subnet."""
 
     id: Annotated[str, describe("The subnet's id.")]
     zone: Annotated[str, describe("Its availability zone.")] = ""
@@ -244,66 +268,66 @@ class ResolvedSubnet(Struct):
 
 
 class ResolvedSecurityGroup(Struct):
-    """A security group that the terms select."""
+    """A selected security group."""
 
     id: Annotated[str, describe("The group's id.")]
     name: Annotated[str, describe("Its name.")] = ""
 
 
 class AMIRequirement(Struct):
-    """Which instance types an image is for."""
+    """A requirement on the instance types of an AMI."""
 
     key: Annotated[str, describe("The label.")]
     operator: Annotated[str, describe("How the label's value relates to the values.")]
-    values: Annotated[list[str], describe("What it is compared with.")] = []
+    values: Annotated[list[str], describe("The values of the requirement.")] = []
 
 
 class ResolvedAMI(Struct):
-    """An image that the terms select, and for which instance types."""
+    """A selected AMI, and the instance types it is for."""
 
-    id: Annotated[str, describe("The image's id.")]
+    id: Annotated[str, describe("The AMI's id.")]
     name: Annotated[str, describe("Its name.")] = ""
-    requirements: Annotated[list[AMIRequirement], describe("Which instance types it is for.")] = []
+    requirements: Annotated[list[AMIRequirement], describe("Requirements on instance types.")] = []
 
 
 class ResolvedCapacityReservation(Struct):
-    """A capacity reservation that the terms select."""
+    """A selected capacity reservation."""
 
     id: Annotated[str, describe("The reservation's id.")]
-    instance_type: Annotated[str, describe("The instance type that it reserves.")] = ""
-    availability_zone: Annotated[str, describe("The availability zone that it is in.")] = ""
-    available_instance_count: Annotated[int, describe("How many of its instances are unused.", minimum=0)] = 0
+    instance_type: Annotated[str, describe("The reserved instance type.")] = ""
+    availability_zone: Annotated[str, describe("The availability zone of the reservation.")] = ""
+    available_instance_count: Annotated[int, describe("The number of available instances.", minimum=0)] = 0
     reservation_type: Annotated[str, describe("default or capacity-block.")] = "default"
-    interruptible: Annotated[bool, describe("Whether its owner may take the instances back.")] = False
-    owner_id: Annotated[str, describe("Whose reservation it is: an account's id.")] = msgspec.field(
+    interruptible: Annotated[bool, describe("Whether the owner may reclaim the instances.")] = False
+    owner_id: Annotated[str, describe("The reservation's owner: an account id.")] = msgspec.field(
         default="", name="ownerID"
     )
 
 
 class EC2NodeClassStatus(Struct):
-    """What was found on AWS."""
+    """The observed state of an EC2NodeClass."""
 
-    subnets: Annotated[list[ResolvedSubnet], describe("Subnets that the terms select.")] = []
-    security_groups: Annotated[list[ResolvedSecurityGroup], describe("Security groups that the terms select.")] = []
-    amis: Annotated[list[ResolvedAMI], describe("Images that the terms select.")] = []
+    subnets: Annotated[list[ResolvedSubnet], describe("The selected subnets.")] = []
+    security_groups: Annotated[list[ResolvedSecurityGroup], describe("The selected security groups.")] = []
+    amis: Annotated[list[ResolvedAMI], describe("The selected AMIs.")] = []
     capacity_reservations: Annotated[
-        list[ResolvedCapacityReservation], describe("Capacity reservations that the terms select.")
+        list[ResolvedCapacityReservation], describe("The selected capacity reservations.")
     ] = []
     instance_profile: Annotated[str, describe("The instance profile of the nodes.")] = ""
-    conditions: Annotated[list[Condition], describe("What is observed about the class.")] = []
+    conditions: Annotated[list[Condition], describe("The conditions of the EC2NodeClass.")] = []
 
 
 class EC2NodeClass(Struct):
-    """What instances are made of: where they stand, their image, role, volumes and settings.
+    """The AWS configuration of instances: subnets, AMIs, role, volumes and other settings.
 
-    One converted from an AWSNodeTemplate keeps that object's apiVersion and kind.
+    A class converted from an AWSNodeTemplate keeps that object's apiVersion and kind.
     """
 
     metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[
         EC2NodeClassSpec,
         describe(
-            "What the user asks of the instances.",
+            "The desired state of the EC2NodeClass.",
             required=True,
             rules=(
                 (
@@ -313,13 +337,13 @@ class EC2NodeClass(Struct):
             ),
         ),
     ] = EC2NodeClassSpec()
-    status: Annotated[EC2NodeClassStatus, describe("What was found on AWS.")] = EC2NodeClassStatus()
+    status: Annotated[EC2NodeClassStatus, describe("The observed state of the EC2NodeClass.")] = EC2NodeClassStatus()
     kind: str = KIND
     api_version: str = API_VERSION
 
     @property
     def name(self) -> str:
-        """The class's name."""
+        """The name of the class."""
         return self.metadata.name
 
     @property

@@ -1,4 +1,4 @@
-"""NodePool of karpenter.sh/v1: what nodes may look like, how many, and when they may go."""
+"""NodePool of karpenter.sh/v1: the template and limits of nodes, and how they are disrupted."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ BUDGET_NODES = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 
 
 class NodeClassRef(Struct, omit_defaults=False):
-    """The node class that says what an instance is made of.
+    """The reference to the node class that configures the instances.
 
-    Written whole: Karpenter's own definitions require fields that ours fill in.
+    Always written with all fields: Karpenter's own CRDs require fields that have defaults here.
     """
 
     group: Annotated[str, describe("The API group of the class.", default=True, minLength=1, pattern="^[^/]*$")] = (
@@ -53,51 +53,53 @@ class TemplateMetadata(Struct):
 
 
 class TemplateSpec(Struct):
-    """What every node of the pool is like. Durations are text: "720h", "Never".
+    """The template of the NodePool's NodeClaims. Durations are strings: "720h", "Never".
 
-    ``kubelet`` is no field of v1: it holds a Provisioner's ``kubeletConfiguration``, which belonged to the pool.
+    ``kubelet`` is not a field of v1: it holds a Provisioner's ``kubeletConfiguration``.
     """
 
     node_class_ref: Annotated[
-        NodeClassRef, describe("The node class that says what an instance is made of.", required=True)
+        NodeClassRef, describe("The node class that configures the instances.", required=True)
     ] = NodeClassRef()
     requirements: Annotated[
         list[NodeSelectorRequirement],
-        describe("What the nodes may be like; all of them must hold.", maxItems=MAX_REQUIREMENTS),
+        describe("Requirements on the nodes' labels; all must be met.", maxItems=MAX_REQUIREMENTS),
     ] = []
-    taints: Annotated[list[Taint], describe("Taints of the nodes; only pods that tolerate them get nodes here.")] = []
+    taints: Annotated[
+        list[Taint], describe("Taints of the nodes; only pods that tolerate them are scheduled to the NodePool.")
+    ] = []
     startup_taints: Annotated[
         list[Taint],
-        describe("Taints that nodes start with and that something removes; pods need not tolerate them."),
+        describe("Taints of new nodes that something in the cluster removes; pods need not tolerate them."),
     ] = []
     expire_after: Annotated[
         str,
-        describe("How old a node may become before it is replaced, or Never.", default=True, pattern=DURATION_OR_NEVER),
+        describe("The age at which a node is replaced, or Never.", default=True, pattern=DURATION_OR_NEVER),
     ] = "720h"
     termination_grace_period: Annotated[
         str | None,
         describe(
-            "How long a node may drain. Then its pods are deleted, whatever budgets and do-not-disrupt say.",
+            "How long a node may drain. Its pods are then deleted, whatever budgets and do-not-disrupt say.",
             pattern=DURATION,
         ),
     ] = None
-    kubelet: Annotated[Kubelet | None, describe("A Provisioner's kubelet settings.", internal=True)] = None
+    kubelet: Annotated[Kubelet | None, describe("The kubelet settings of a Provisioner.", internal=True)] = None
 
 
 class NodeClaimTemplate(Struct):
-    """The claim that the pool makes for each node."""
+    """The template of the NodePool's NodeClaims."""
 
     metadata: Annotated[TemplateMetadata, describe("Labels and annotations of the nodes.")] = TemplateMetadata()
-    spec: Annotated[TemplateSpec, describe("What every node of the pool is like.", required=True)] = TemplateSpec()
+    spec: Annotated[TemplateSpec, describe("The template of the NodeClaims' spec.", required=True)] = TemplateSpec()
 
 
 class Budget(Struct):
-    """How many nodes may be disrupted at once ("10%" or "3"), when (cron, UTC, and how long) and for which reasons."""
+    """The number of nodes ("10%" or "3") that may be disrupted at once, when (cron, UTC), and for which reasons."""
 
     nodes: Annotated[
         str,
         describe(
-            "How many nodes may be disrupted at once: a count, or a percentage of the pool's nodes, rounded up.",
+            "How many nodes may be disrupted at once: a number, or a percentage of the NodePool's nodes, rounded up.",
             default=True,
             required=True,
             pattern=BUDGET_NODES,
@@ -106,39 +108,43 @@ class Budget(Struct):
     schedule: Annotated[
         str | None,
         describe(
-            "When the budget begins to hold: cron with five fields or a macro such as @daily, in UTC. It always holds "
-            "without.",
+            "When the budget becomes active: cron with five fields or a macro such as @daily, in UTC. Without a "
+            "schedule it is always active.",
             pattern=r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|(.+)\s(.+)\s(.+)\s(.+)\s(.+))$",
         ),
     ] = None
     duration: Annotated[
         str | None,
-        describe("How long it holds from then on, in hours and minutes.", pattern="^(([0-9]+(h|m))+(0s)?)$"),
+        describe("How long the budget stays active, in hours and minutes.", pattern="^(([0-9]+(h|m))+(0s)?)$"),
     ] = None
     reasons: Annotated[
         list[str],
-        describe("Which disruption it limits; all without.", maxItems=MAX_BUDGETS, each={"enum": REASONS}),
+        describe(
+            "The disruption reasons that the budget limits; without them all.",
+            maxItems=MAX_BUDGETS,
+            each={"enum": REASONS},
+        ),
     ] = []
 
 
 class Disruption(Struct):
-    """When and how fast nodes may be taken away."""
+    """When and how fast nodes are disrupted."""
 
     consolidate_after: Annotated[
         str,
         describe(
-            "How long a node must be left alone by pods before consolidation considers it, or Never.",
+            "How long no pod may have come to or left a node before it is consolidated, or Never.",
             default=True,
             pattern=DURATION_OR_NEVER,
         ),
     ] = "0s"
-    consolidation_policy: Annotated[
-        str, describe("Which nodes consolidation considers.", default=True, enum=POLICIES)
-    ] = "WhenEmptyOrUnderutilized"
+    consolidation_policy: Annotated[str, describe("Which nodes may be consolidated.", default=True, enum=POLICIES)] = (
+        "WhenEmptyOrUnderutilized"
+    )
     budgets: Annotated[
         list[Budget],
         describe(
-            "How many nodes may be disrupted at once; the strictest of those that hold counts.",
+            "How many nodes may be disrupted at once; the strictest active budget applies.",
             default=True,
             maxItems=MAX_BUDGETS,
             rules=(("self.all(x, has(x.schedule) == has(x.duration))", "schedule and duration belong together"),),
@@ -147,46 +153,46 @@ class Disruption(Struct):
 
 
 class NodePoolSpec(Struct):
-    """What the user asks of the pool."""
+    """The desired state of a NodePool."""
 
-    template: Annotated[NodeClaimTemplate, describe("The claim that the pool makes for each node.", required=True)] = (
+    template: Annotated[NodeClaimTemplate, describe("The template of the NodePool's NodeClaims.", required=True)] = (
         NodeClaimTemplate()
     )
-    disruption: Annotated[Disruption, describe("When and how fast nodes may be taken away.", default=True)] = (
-        Disruption()
-    )
+    disruption: Annotated[Disruption, describe("When and how fast nodes are disrupted.", default=True)] = Disruption()
     limits: Annotated[
-        RawQuantities, describe("How much the pool's nodes may add up to, by resource; nodes is their count.")
+        RawQuantities, describe("The maximum sum of the nodes' capacity, by resource; nodes is their number.")
     ] = {}
-    weight: Annotated[int, describe("Pools of higher weight are tried first.", minimum=1, maximum=MAX_WEIGHT)] = 1
-    replicas: Annotated[int | None, describe("A fixed number of nodes, whether or not pods need them.", minimum=0)] = (
+    weight: Annotated[
+        int, describe("NodePools with a higher weight are tried first.", minimum=1, maximum=MAX_WEIGHT)
+    ] = 1
+    replicas: Annotated[int | None, describe("A fixed number of nodes, whether pods need them or not.", minimum=0)] = (
         None
     )
 
 
 class NodePoolStatus(Struct):
-    """What the pool has."""
+    """The observed state of a NodePool."""
 
-    resources: Annotated[RawQuantities, describe("What the pool's nodes add up to.")] = {}
-    nodes: Annotated[int, describe("How many nodes the pool has.", minimum=0)] = 0
-    conditions: Annotated[list[Condition], describe("What is observed about the pool.")] = []
+    resources: Annotated[RawQuantities, describe("The sum of the nodes' capacity.")] = {}
+    nodes: Annotated[int, describe("The number of nodes.", minimum=0)] = 0
+    conditions: Annotated[list[Condition], describe("The conditions of the NodePool.")] = []
 
 
 class NodePool(Struct):
-    """A pool of nodes of one kind, which grows with the pods that need it and shrinks when they are gone.
+    """Nodes of one template: launched for pending pods, and disrupted when they are not needed.
 
-    One converted from a Provisioner keeps that object's apiVersion and kind, to be referred to by.
+    A NodePool converted from a Provisioner keeps that object's apiVersion and kind, for references.
     """
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[NodePoolSpec, describe("What the user asks of the pool.", required=True)] = NodePoolSpec()
-    status: Annotated[NodePoolStatus, describe("What the pool has.")] = NodePoolStatus()
+    spec: Annotated[NodePoolSpec, describe("The desired state of the NodePool.", required=True)] = NodePoolSpec()
+    status: Annotated[NodePoolStatus, describe("The observed state of the NodePool.")] = NodePoolStatus()
     kind: str = KIND
     api_version: str = API_VERSION
 
     @property
     def name(self) -> str:
-        """The pool's name."""
+        """The name of the NodePool."""
         return self.metadata.name
 
     @property
@@ -196,7 +202,7 @@ class NodePool(Struct):
 
 
 def node_class_for(pool: NodePool, node_class: EC2NodeClass) -> EC2NodeClass:
-    """The class as the pool's nodes get it: a Provisioner's own kubelet settings stand before the class's."""
+    """The node class for the NodePool: a Provisioner's kubelet settings take precedence over the class's."""
     kubelet = pool.spec.template.spec.kubelet
     if kubelet is None:
         return node_class

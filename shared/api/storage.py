@@ -18,7 +18,7 @@ class PersistentVolumeClaimStatus(Struct):
 
 
 class PersistentVolumeClaim(Struct):
-    """A claim on storage."""
+    """A claim for storage."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
@@ -28,7 +28,7 @@ class PersistentVolumeClaim(Struct):
 
 
 class VolumeNodeAffinity(Struct):
-    """Where a volume can be reached from."""
+    """The nodes that can access a volume."""
 
     required: NodeSelector | None = None
 
@@ -47,7 +47,7 @@ class EBSVolumeSource(Struct):
 
 
 class PersistentVolumeSpec(Struct):
-    """A volume and where it is."""
+    """The spec of a volume."""
 
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIVolumeSource | None = None
@@ -65,7 +65,7 @@ class PersistentVolume(Struct):
 
 
 class TopologyLabelRequirement(Struct):
-    """A key and the values volumes may be made for."""
+    """A topology key and the values in which volumes may be created."""
 
     key: str
     values: list[str] = []
@@ -78,7 +78,7 @@ class TopologySelectorTerm(Struct):
 
 
 class StorageClass(Struct):
-    """How volumes are made, and where."""
+    """How volumes are provisioned, and in which topology."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
@@ -89,7 +89,7 @@ class StorageClass(Struct):
 
 
 class VolumeCount(Struct):
-    """How many volumes of a driver a node takes."""
+    """The maximum number of a driver's volumes on a node."""
 
     count: int | None = None
 
@@ -108,7 +108,7 @@ class CSINodeSpec(Struct):
 
 
 class CSINode(Struct):
-    """What a node's CSI drivers can attach; it has the node's name."""
+    """The CSI drivers of the node of the same name."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
@@ -117,7 +117,7 @@ class CSINode(Struct):
 
 
 class VolumeAttachmentSource(Struct):
-    """The volume that is attached."""
+    """The attached volume."""
 
     persistent_volume_name: str = ""
 
@@ -131,7 +131,7 @@ class VolumeAttachmentSpec(Struct):
 
 
 class VolumeAttachment(Struct):
-    """A volume on a node; the node waits for it to go before its instance does."""
+    """A volume attached to a node; a drained node waits until it is detached."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

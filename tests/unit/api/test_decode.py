@@ -31,16 +31,16 @@ def raw_pool(**spec: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"weight": "ten"}, 'spec.weight: "ten" is not a whole number'),
-        ({"limits": {"cpu": True}}, "spec.limits.cpu: true is not a number or a text"),
+        ({"weight": "ten"}, 'spec.weight: "ten" is not an integer'),
+        ({"limits": {"cpu": True}}, "spec.limits.cpu: true is not a number or a string"),
         ({"limits": ["cpu"]}, 'spec.limits: ["cpu"] is not a map'),
         (
             {"template": {"metadata": {"labels": {"a": "b", "team": 1}}}},
-            "spec.template.metadata.labels.team: 1 is not a text; put it in quotes",
+            "spec.template.metadata.labels.team: 1 is not a string; put it in quotes",
         ),
         (
             {"template": {"spec": {"requirements": [{"key": "a", "operator": "In", "values": ["1", 2]}]}}},
-            "spec.template.spec.requirements[0].values[1]: 2 is not a text; put it in quotes",
+            "spec.template.spec.requirements[0].values[1]: 2 is not a string; put it in quotes",
         ),
         (
             {"template": {"spec": {"requirements": [{"key": "a"}]}}},

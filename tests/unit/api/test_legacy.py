@@ -136,7 +136,7 @@ def test_stated_metadata_options_stay() -> None:
         ({"labels": {"karpenter.sh/nodepool": "x"}}, "spec.labels.karpenter.sh/nodepool"),
         ({"taints": [{"key": "a", "effect": "Never"}]}, 'spec.taints[0].effect: "Never"'),
         ({"kubeletConfiguration": {"maxPods": -1}}, "spec.kubeletConfiguration.maxPods: -1"),
-        ({"ttlSecondsAfterEmpty": "soon"}, 'spec.ttlSecondsAfterEmpty: "soon" is not a whole number'),
+        ({"ttlSecondsAfterEmpty": "soon"}, 'spec.ttlSecondsAfterEmpty: "soon" is not an integer'),
     ],
 )
 def test_a_provisioners_problem_names_the_users_own_field(spec: dict[str, Any], problem: str) -> None:
