@@ -51,6 +51,11 @@ class Alarms(Construct):
         self._cluster = cluster
         self._action = actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic)) if topic else None
         self.by_name: dict[str, cloudwatch.Alarm] = {}
+        self._queue_alarms(queues)
+        self._function_alarms(functions)
+        self._cluster_alarms()
+
+    def _queue_alarms(self, queues: Queues) -> None:
         for name, queue in queues.by_function.items():
             self._alarm(
                 f"{name}-queue-old",
@@ -60,20 +65,19 @@ class Alarms(Construct):
                 above=_MAX_MESSAGE_AGE[name],
                 minutes=3,
             )
-        dead = {**queues.dead_letters, "undelivered": queues.undelivered}
+        dead_letters = {
+            name: queue.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
+            for name, queue in {**queues.dead_letters, "undelivered": queues.undelivered}.items()
+        }
         self._alarm(
             "dead-letters",
             "dead-letters",
             "A dead-letter queue has a message: it is malformed, or processing it failed too often.",
-            _total(
-                {
-                    name: queue.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
-                    for name, queue in dead.items()
-                },
-                label="dead letters",
-            ),
+            _total(dead_letters, label="dead letters"),
             above=0,
         )
+
+    def _function_alarms(self, functions: Functions) -> None:
         for name, function in functions.by_name.items():
             self._alarm(
                 f"{name}-errors",
@@ -84,29 +88,30 @@ class Alarms(Construct):
                 minutes=5,
                 datapoints=3,
             )
+            timeout = function_sizes.SIZES[name].timeout
             self._alarm(
                 f"{name}-slow",
                 "function-slow",
-                f"The {name} function's duration was near its timeout of {function_sizes.SIZES[name].timeout} s.",
+                f"The {name} function's duration was near its timeout of {timeout} s.",
                 function.metric_duration(period=Duration.minutes(5), statistic="Maximum"),
-                above=function_sizes.SIZES[name].timeout * 1000 * _DURATION_THRESHOLD,
+                above=timeout * 1000 * _DURATION_THRESHOLD,
                 minutes=2,
             )
+        throttles = {
+            name: function.metric_throttles(period=_MINUTE, statistic="Sum")
+            for name, function in functions.by_name.items()
+            if function_sizes.SIZES[name].reserved is None
+        }
         self._alarm(
             "throttles",
             "throttles",
             "Lambda throttled a function: its concurrency or the account's is used up.",
-            _total(
-                {
-                    name: function.metric_throttles(period=_MINUTE, statistic="Sum")
-                    for name, function in functions.by_name.items()
-                    if function_sizes.SIZES[name].reserved is None
-                },
-                label="throttles",
-            ),
+            _total(throttles, label="throttles"),
             above=0,
             minutes=3,
         )
+
+    def _cluster_alarms(self) -> None:
         self._alarm(
             "pods-waiting",
             "pods-waiting",

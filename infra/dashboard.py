@@ -51,60 +51,10 @@ class Dashboard(Construct):
                         height=3,
                     )
                 ],
-                _row(
-                    _graph("Pending pods", [metrics.PENDING, metrics.UNSCHEDULABLE]),
-                    _graph("Seconds to NodeClaim, and to Ready", [metrics.TO_CLAIM_SECONDS, metrics.TO_READY_SECONDS]),
-                    _graph("Longest pending pod (s)", [metrics.OLDEST_PENDING_SECONDS]),
-                ),
-                _row(
-                    _graph("Nodes", [metrics.NODES]),
-                    _graph("USD per hour", [metrics.COST]),
-                    _graph("Requested share of allocatable (%)", [metrics.CPU_UTILISATION, metrics.MEMORY_UTILISATION]),
-                ),
-                _row(
-                    _table(
-                        "Nodes and cost by NodePool, type and capacity type",
-                        logs[function_sizes.LIFECYCLE],
-                        [
-                            'filter message = "Cluster metrics"',
-                            "sort @timestamp desc",
-                            "limit 1",
-                            "fields nodes, usd_per_hour, by_pool, by_type",
-                        ],
-                    ),
-                    _table(
-                        "Disrupted nodes and savings",
-                        logs[function_sizes.DISRUPTION],
-                        [
-                            'filter message = "Disrupting nodes"',
-                            "fields @timestamp, reason, pods, replacements, savings, why",
-                            "sort @timestamp desc",
-                            "limit 20",
-                        ],
-                    ),
-                ),
-                _row(
-                    _graph("Disrupted nodes, USD per hour saved", [metrics.DISRUPTED, metrics.SAVED]),
-                    _graph("Spot interruptions", [metrics.INTERRUPTED, metrics.INTERRUPTION_LAUNCHES]),
-                    _graph("NodeClaims", [metrics.CREATED, metrics.LAUNCHED, metrics.NOT_LAUNCHED]),
-                ),
-                _row(
-                    _lines(
-                        "Errors",
-                        {n: f.metric_errors(period=_PERIOD, statistic="Sum") for n, f in functions.by_name.items()},
-                    ),
-                    _lines(
-                        "Duration, p99 (ms)",
-                        {n: f.metric_duration(period=_PERIOD, statistic="p99") for n, f in functions.by_name.items()},
-                    ),
-                    _lines(
-                        "Oldest message (s)",
-                        {
-                            n: q.metric_approximate_age_of_oldest_message(period=_PERIOD, statistic="Maximum")
-                            for n, q in queues.by_function.items()
-                        },
-                    ),
-                ),
+                *_cluster_rows(),
+                _log_tables(logs),
+                _disruption_row(),
+                _health_row(functions, queues),
                 _row(
                     _table(
                         "Warnings and errors",
@@ -129,6 +79,71 @@ class Dashboard(Construct):
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         return cloudwatch.Alarm.from_alarm_arn(self, alarm, arn)
+
+
+def _cluster_rows() -> list[list[cloudwatch.IWidget]]:
+    return [
+        _row(
+            _graph("Pending pods", [metrics.PENDING, metrics.UNSCHEDULABLE]),
+            _graph("Seconds to NodeClaim, and to Ready", [metrics.TO_CLAIM_SECONDS, metrics.TO_READY_SECONDS]),
+            _graph("Longest pending pod (s)", [metrics.OLDEST_PENDING_SECONDS]),
+        ),
+        _row(
+            _graph("Nodes", [metrics.NODES]),
+            _graph("USD per hour", [metrics.COST]),
+            _graph("Requested share of allocatable (%)", [metrics.CPU_UTILISATION, metrics.MEMORY_UTILISATION]),
+        ),
+    ]
+
+
+def _log_tables(logs: Mapping[str, str]) -> list[cloudwatch.IWidget]:
+    return _row(
+        _table(
+            "Nodes and cost by NodePool, type and capacity type",
+            logs[function_sizes.LIFECYCLE],
+            [
+                'filter message = "Cluster metrics"',
+                "sort @timestamp desc",
+                "limit 1",
+                "fields nodes, usd_per_hour, by_pool, by_type",
+            ],
+        ),
+        _table(
+            "Disrupted nodes and savings",
+            logs[function_sizes.DISRUPTION],
+            [
+                'filter message = "Disrupting nodes"',
+                "fields @timestamp, reason, pods, replacements, savings, why",
+                "sort @timestamp desc",
+                "limit 20",
+            ],
+        ),
+    )
+
+
+def _disruption_row() -> list[cloudwatch.IWidget]:
+    return _row(
+        _graph("Disrupted nodes, USD per hour saved", [metrics.DISRUPTED, metrics.SAVED]),
+        _graph("Spot interruptions", [metrics.INTERRUPTED, metrics.INTERRUPTION_LAUNCHES]),
+        _graph("NodeClaims", [metrics.CREATED, metrics.LAUNCHED, metrics.NOT_LAUNCHED]),
+    )
+
+
+def _health_row(functions: Functions, queues: Queues) -> list[cloudwatch.IWidget]:
+    by_name = functions.by_name
+    return _row(
+        _lines("Errors", {n: f.metric_errors(period=_PERIOD, statistic="Sum") for n, f in by_name.items()}),
+        _lines(
+            "Duration, p99 (ms)", {n: f.metric_duration(period=_PERIOD, statistic="p99") for n, f in by_name.items()}
+        ),
+        _lines(
+            "Oldest message (s)",
+            {
+                n: q.metric_approximate_age_of_oldest_message(period=_PERIOD, statistic="Maximum")
+                for n, q in queues.by_function.items()
+            },
+        ),
+    )
 
 
 def _row(*widgets: cloudwatch.ConcreteWidget) -> list[cloudwatch.IWidget]:

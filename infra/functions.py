@@ -94,40 +94,7 @@ class Functions(Construct):
         self.roles: dict[str, iam.Role] = {}
         self.logs: dict[str, logs.LogGroup] = {}
         for name in function_sizes.FUNCTIONS:
-            size = function_sizes.SIZES[name]
-            log_group = logs.LogGroup(
-                self,
-                f"{name.capitalize()}Logs",
-                retention=_RETENTION[function_sizes.LOG_DAYS],
-                removal_policy=RemovalPolicy.DESTROY,
-            )
-            role = self._role(name, on=on, log_group=log_group, options=options)
-            function = lambda_.Function(
-                self,
-                name.capitalize(),
-                function_name=resource_names.function(on.cluster, name),
-                description=f"Tenon {name} of EKS cluster {on.cluster}",
-                runtime=lambda_.Runtime.PYTHON_3_13,
-                architecture=lambda_.Architecture.ARM_64,
-                handler=f"functions.{name}.handler.handle",
-                code=lambda_.Code.from_asset(code[name]),
-                memory_size=size.memory,
-                timeout=Duration.seconds(size.timeout),
-                reserved_concurrent_executions=size.reserved if options.reserve else None,
-                environment=environment(name, on, nodes),
-                role=role,
-                log_group=log_group,
-                tracing=lambda_.Tracing.ACTIVE if options.tracing else lambda_.Tracing.DISABLED,
-                # EventBridge invokes asynchronously; its sweeps are repeated each minute.
-                retry_attempts=_ASYNC_RETRIES,
-                max_event_age=_ASYNC_AGE,
-                on_failure=SqsDestination(on.queues.undelivered),
-            )
-            if options.subnets:
-                into_vpc(function, options)
-            self.by_name[name] = function
-            self.roles[name] = role
-            self.logs[name] = log_group
+            self._add_function(name, on=on, nodes=nodes, options=options, code=code[name])
         for name, queue in on.queues.by_function.items():
             queue_settings = function_sizes.QUEUES[name]
             self.by_name[name].add_event_source(
@@ -139,6 +106,42 @@ class Functions(Construct):
                     report_batch_item_failures=True,
                 )
             )
+
+    def _add_function(
+        self, name: str, *, on: PermissionScope, nodes: NodeRole, options: StackOptions, code: str
+    ) -> None:
+        size = function_sizes.SIZES[name]
+        log_group = logs.LogGroup(
+            self,
+            f"{name.capitalize()}Logs",
+            retention=_RETENTION[function_sizes.LOG_DAYS],
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        role = self._role(name, on=on, log_group=log_group, options=options)
+        function = lambda_.Function(
+            self,
+            name.capitalize(),
+            function_name=resource_names.function(on.cluster, name),
+            description=f"Tenon {name} of EKS cluster {on.cluster}",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            handler=f"functions.{name}.handler.handle",
+            code=lambda_.Code.from_asset(code),
+            memory_size=size.memory,
+            timeout=Duration.seconds(size.timeout),
+            reserved_concurrent_executions=size.reserved if options.reserve else None,
+            environment=environment(name, on, nodes),
+            role=role,
+            log_group=log_group,
+            tracing=lambda_.Tracing.ACTIVE if options.tracing else lambda_.Tracing.DISABLED,
+            # EventBridge invokes asynchronously; its sweeps are repeated each minute.
+            retry_attempts=_ASYNC_RETRIES,
+            max_event_age=_ASYNC_AGE,
+            on_failure=SqsDestination(on.queues.undelivered),
+        )
+        if options.subnets:
+            into_vpc(function, options)
+        self.by_name[name], self.roles[name], self.logs[name] = function, role, log_group
 
     def _role(self, name: str, *, on: PermissionScope, log_group: logs.LogGroup, options: StackOptions) -> iam.Role:
         role = iam.Role(

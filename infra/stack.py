@@ -23,6 +23,7 @@ from infra.storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aws_cdk.aws_events import IEventBus
     from constructs import Construct
 
     from infra.stack_options import StackOptions
@@ -100,6 +101,18 @@ class TenonStack(Stack):
             kubectl=kubectl,
             catalog_id=self.get_logical_id(_resource(storage.catalog)),
         )
+        self._add_outputs(bus=bus, queues=queues, storage=storage, nodes=nodes, functions=functions, access=access)
+
+    def _add_outputs(
+        self,
+        *,
+        bus: IEventBus,
+        queues: Queues,
+        storage: Storage,
+        nodes: NodeRole,
+        functions: Functions,
+        access: ClusterAccess,
+    ) -> None:
         outputs = {
             "EventBusName": bus.event_bus_name,
             "TableName": storage.table.table_name,
