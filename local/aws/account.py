@@ -1,4 +1,4 @@
-"""What an account has before Tenon comes: a VPC over three zones, an EKS cluster, and the CDK's bootstrap."""
+"""The account before Tenon is deployed: a VPC in three zones, an EKS cluster, and the CDK's bootstrap."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 DISCOVERY = "karpenter.sh/discovery"
 SERVICE_CIDR = "10.100.0.0/16"
 _ZONES = 3
-"""As many as a usual cluster has; a Region may have fewer, and their letters differ."""
+"""The number of zones of a usual cluster; a Region may have fewer, and their letters differ."""
 PROFILE, ROLE = "KarpenterInstanceProfile", "TenonNodeRole-{cluster}"
-"""What manifests of Karpenter's guides and Tenon's own name: a profile for nodes, and the role in it."""
-_BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
-_TRUST = '{"Version": "2012-10-17", "Statement": []}'
+"""The nodes' instance profile and its role, as manifests of Karpenter's guides and Tenon name them."""
+_CDK_BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
+_TRUST_POLICY = '{"Version": "2012-10-17", "Statement": []}'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What was made, by zone where there is one each."""
+    """The account's resources; ``subnets`` by zone."""
 
     vpc_id: str
     subnets: Mapping[str, str]
@@ -37,7 +37,7 @@ class Account:
 
 
 def prepare(*, cluster: str, region: str, version: str, endpoint: str, certificate_authority: str) -> Account:
-    """Make it in moto. ``certificate_authority`` is base64 PEM, as DescribeCluster answers it."""
+    """Create the resources in moto. ``certificate_authority`` is base64 PEM, as in DescribeCluster."""
     discovery: TagTypeDef = {"Key": DISCOVERY, "Value": cluster}
     owned: TagTypeDef = {"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned"}
     ec2 = boto3.client("ec2")
@@ -60,7 +60,9 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
             {"ResourceType": "security-group", "Tags": [{"Key": "Name", "Value": cluster}, discovery, owned]}
         ],
     )["GroupId"]
-    role = boto3.client("iam").create_role(RoleName=f"{cluster}-cluster", AssumeRolePolicyDocument=_TRUST)["Role"]
+    role = boto3.client("iam").create_role(RoleName=f"{cluster}-cluster", AssumeRolePolicyDocument=_TRUST_POLICY)[
+        "Role"
+    ]
     boto3.client("eks").create_cluster(
         name=cluster,
         version=version,
@@ -68,11 +70,11 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
         resourcesVpcConfig={"subnetIds": list(subnets.values()), "securityGroupIds": [group]},
         kubernetesNetworkConfig={"serviceIpv4Cidr": SERVICE_CIDR},
     )
-    made = backends.eks(region).clusters[cluster]
-    made.endpoint = endpoint
-    made.certificate_authority = {"data": certificate_authority}
+    eks_cluster = backends.eks(region).clusters[cluster]
+    eks_cluster.endpoint = endpoint
+    eks_cluster.certificate_authority = {"data": certificate_authority}
     _node_role(cluster)
-    boto3.client("ssm").put_parameter(Name=_BOOTSTRAP, Value="21", Type="String")
+    boto3.client("ssm").put_parameter(Name=_CDK_BOOTSTRAP_PARAMETER, Value="21", Type="String")
     amis.publish(region, version)
     return Account(vpc_id=vpc_id, subnets=subnets, security_group_id=group, cluster=cluster, region=region)
 
@@ -84,6 +86,6 @@ def _zones(ec2: EC2Client) -> list[str]:
 def _node_role(cluster: str) -> None:
     iam = boto3.client("iam")
     role = ROLE.format(cluster=cluster)
-    iam.create_role(RoleName=role, AssumeRolePolicyDocument=_TRUST)
+    iam.create_role(RoleName=role, AssumeRolePolicyDocument=_TRUST_POLICY)
     iam.create_instance_profile(InstanceProfileName=PROFILE)
     iam.add_role_to_instance_profile(InstanceProfileName=PROFILE, RoleName=role)

@@ -1,7 +1,7 @@
-"""The machine images that EKS publishes: SSM's public parameters and the images they name.
+"""The AMIs that EKS publishes, and their public SSM parameters, which moto lacks.
 
-moto has neither. As with AWS, there are Amazon Linux 2 images up to Kubernetes 1.32 only, and each variant has an image
-for each release, of which "recommended" (or "latest") is the newest.
+As on AWS, Amazon Linux 2 exists up to Kubernetes 1.32 only. Each variant has an image for each release; "recommended"
+(or "latest") is the newest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ARCHITECTURES = ("x86_64", "arm64")
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image, and the parameters that name it."""
+    """An image and the SSM parameters with its id."""
 
     name: str
     architecture: str
@@ -39,7 +39,7 @@ class Image:
 
     @property
     def image_id(self) -> str:
-        """The same id for the same name, in every run."""
+        """The image's id, a hash of its name."""
         return "ami-" + hashlib.sha256(self.name.encode()).hexdigest()[:17]
 
 
@@ -53,7 +53,7 @@ def published(version: str) -> Iterator[Image]:
 
 
 def publish(region: str, version: str) -> None:
-    """Put images and parameters for a Kubernetes version where DescribeImages and GetParameter find them."""
+    """Add the images and parameters for a Kubernetes version to moto."""
     from moto.ec2.models.amis import Ami  # noqa: PLC0415 - slow to import, and only a world needs it
     from moto.ssm.models import Parameter  # noqa: PLC0415 - the same
 
@@ -95,7 +95,7 @@ def publish(region: str, version: str) -> None:
             )
 
 
-def _day(release: str) -> datetime:
+def _date(release: str) -> datetime:
     return datetime.strptime(release, "%Y%m%d").replace(tzinfo=UTC)
 
 
@@ -112,7 +112,7 @@ def _amazon_linux_2023(version: str) -> Iterator[Image]:
                 name=name,
                 architecture=architecture,
                 owner=_EKS,
-                created=_day(release),
+                created=_date(release),
                 parameters=(
                     f"{base}/{architecture}/{variant}/recommended/image_id",
                     f"{base}/{architecture}/{variant}/{name}/image_id",
@@ -133,7 +133,7 @@ def _amazon_linux_2(version: str) -> Iterator[Image]:
                 name=name,
                 architecture=architecture,
                 owner=_EKS,
-                created=_day(release),
+                created=_date(release),
                 parameters=(f"{base}{suffix}/recommended/image_id", f"{base}{suffix}/{name}/image_id"),
             )
 
@@ -147,7 +147,7 @@ def _bottlerocket(version: str) -> Iterator[Image]:
                     name=f"bottlerocket-aws-k8s-{version}{variant}-{architecture}-v{release}",
                     architecture=architecture,
                     owner=_BOTTLEROCKET,
-                    created=_day(day),
+                    created=_date(day),
                     parameters=(f"{base}/latest/image_id", f"{base}/{release}/image_id"),
                 )
 
@@ -160,7 +160,7 @@ def _windows(version: str) -> Iterator[Image]:
                 name=f"{stem}-{_RELEASES[-1][:4]}.{_RELEASES[-1][4:6]}.{_RELEASES[-1][6:]}",
                 architecture="x86_64",
                 owner=_WINDOWS,
-                created=_day(_RELEASES[-1]),
+                created=_date(_RELEASES[-1]),
                 parameters=(f"/aws/service/ami-windows-latest/{stem}/image_id",),
                 root_device="/dev/sda1",
                 platform="windows",

@@ -1,6 +1,6 @@
-"""moto's in-memory backends, where a fact of the world is put or read directly rather than through an API.
+"""moto's in-memory backends, for state that is read or written directly instead of through an API.
 
-moto ships no types we could check against, so what comes from it is ``Any`` here and typed by whoever uses it.
+moto has no types, so its values are ``Any`` here.
 """
 
 from __future__ import annotations
@@ -20,49 +20,49 @@ ACCOUNT = str(DEFAULT_ACCOUNT_ID)
 
 
 def ec2(region: str) -> Any:  # noqa: ANN401 - see the module
-    """EC2's."""
+    """EC2's backend."""
     from moto.ec2.models import ec2_backends  # noqa: PLC0415 - slow to import, and only a world needs it
 
     return ec2_backends[ACCOUNT][region]
 
 
 def sqs(region: str) -> Any:  # noqa: ANN401 - see the module
-    """SQS's."""
+    """SQS's backend."""
     from moto.sqs.models import sqs_backends  # noqa: PLC0415 - the same
 
     return sqs_backends[ACCOUNT][region]
 
 
 def events(region: str) -> Any:  # noqa: ANN401 - see the module
-    """EventBridge's."""
+    """EventBridge's backend."""
     from moto.events.models import events_backends  # noqa: PLC0415 - the same
 
     return events_backends[ACCOUNT][region]
 
 
 def iam() -> Any:  # noqa: ANN401 - see the module
-    """IAM's."""
+    """IAM's backend."""
     from moto.iam.models import iam_backends  # noqa: PLC0415 - the same
 
     return iam_backends[ACCOUNT]["aws"]
 
 
 def ssm(region: str) -> Any:  # noqa: ANN401 - see the module
-    """Systems Manager's."""
+    """Systems Manager's backend."""
     from moto.ssm.models import ssm_backends  # noqa: PLC0415 - the same
 
     return ssm_backends[ACCOUNT][region]
 
 
 def eks(region: str) -> Any:  # noqa: ANN401 - see the module
-    """EKS's."""
+    """EKS's backend."""
     from moto.eks.models import eks_backends  # noqa: PLC0415 - the same
 
     return eks_backends[ACCOUNT][region]
 
 
 def s3() -> Any:  # noqa: ANN401 - see the module
-    """S3's, which is one for all Regions."""
+    """S3's backend, one for all Regions."""
     from moto.s3.models import s3_backends  # noqa: PLC0415 - the same
 
     return s3_backends[ACCOUNT]["aws"]
@@ -70,37 +70,37 @@ def s3() -> Any:  # noqa: ANN401 - see the module
 
 @contextlib.contextmanager
 def replaced(owner: object, name: str, value: object) -> Iterator[None]:
-    """While entered, an attribute of one of moto's classes or modules is ours, whether it has one itself or not."""
-    before = getattr(owner, name, None)
+    """While entered, the attribute of a class or module has this value; it need not exist before."""
+    original = getattr(owner, name, None)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        if before is None:
+        if original is None:
             delattr(owner, name)
         else:
-            setattr(owner, name, before)
+            setattr(owner, name, original)
 
 
 @contextlib.contextmanager
 def on_clock(now: Callable[[], datetime]) -> Iterator[None]:
-    """While entered, moto's time is the world's, in every module that asks for it.
+    """While entered, all of moto's modules use this clock.
 
-    moto computes all times from one function, which its modules import by name.
+    moto computes all times by one function, which its modules import by name.
     """
     original = moto_utils.utcnow
 
     def utcnow() -> datetime:
         return now().replace(tzinfo=None)
 
-    _swap(original, utcnow)
+    _replace_in_modules(original, utcnow)
     try:
         yield
     finally:
-        _swap(utcnow, original)
+        _replace_in_modules(utcnow, original)
 
 
-def _swap(old: object, new: object) -> None:
+def _replace_in_modules(old: object, new: object) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("moto.") and vars(module).get("utcnow") is old:
             vars(module)["utcnow"] = new

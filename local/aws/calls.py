@@ -1,7 +1,6 @@
-"""What was asked of AWS: every call, by whom, when and how it ended.
+"""The calls to AWS: caller, operation, time, latency and error of each.
 
-The demo shows these, tests count them, and an idle cluster is recognised by their absence. A retry is a call of its
-own, as AWS would count it.
+The demo shows them, tests count them, and an idle cluster has none. A retry is a call of its own, as AWS counts it.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 CALLER: ContextVar[str] = ContextVar("caller", default="")
-"""The function that is running in this context; empty outside functions."""
+"""The function that runs in this context; empty outside functions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call. ``latency`` in seconds of real time; ``error`` is AWS's code, empty when it succeeded."""
+    """One call. ``latency`` in seconds of real time; ``error`` is AWS's error code, empty on success."""
 
     at: datetime
     service: str
@@ -39,15 +38,15 @@ class Calls:
         self._observers: list[Callable[[Call], None]] = []
 
     def add(self, call: Call) -> None:
-        """Record a call and tell the observers."""
+        """Record a call and notify the observers."""
         self.all.append(call)
         for observer in self._observers:
             observer(call)
 
     def observe(self, observer: Callable[[Call], None]) -> None:
-        """Have every later call told to the observer, in the caller's thread."""
+        """Notify the observer of every later call, in the caller's thread."""
         self._observers.append(observer)
 
     def count(self) -> Counter[tuple[str, str]]:
-        """How many calls of each (service, operation)."""
+        """The number of calls of each (service, operation)."""
         return Counter((call.service, call.operation) for call in self.all)

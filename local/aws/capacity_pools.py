@@ -1,6 +1,6 @@
-"""How many instances EC2 still has of each kind: unlimited, until a number is set.
+"""EC2's capacity pools: unlimited until a number of instances is set.
 
-What runs uses it up and gives it back when it is terminated, as on demand and spot pools do.
+A launched instance takes from its pool and returns to it when it is terminated.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ Pool = tuple[str, str, str]
 
 
 class CapacityPools:
-    """What is left, a pool; changed while the world runs to make capacity come and go."""
+    """The remaining capacity of each pool; tests change it while the world runs."""
 
     def __init__(self, *, seed: int = 0) -> None:
         self._seed = seed
-        self._left: dict[Pool, int] = {}
+        self._remaining: dict[Pool, int] = {}
 
     def set(self, capacity_type: str, instance_type: str, zone: str, instances: int | None) -> None:
-        """Have so many instances left in a pool; None: unlimited again. "*" stands for any type or zone."""
+        """Set the remaining instances of a pool; None: unlimited. "*" stands for any type or zone."""
         pool = (capacity_type, instance_type, zone)
         if instances is None:
-            self._left.pop(pool, None)
+            self._remaining.pop(pool, None)
         else:
-            self._left[pool] = instances
+            self._remaining[pool] = instances
 
-    def left(self, pool: Pool) -> int | None:
-        """How many are left; None: unlimited. The most specific number counts."""
+    def remaining(self, pool: Pool) -> int | None:
+        """The remaining instances; None: unlimited. The most specific setting applies."""
         key = self._key(pool)
-        return None if key is None else self._left[key]
+        return None if key is None else self._remaining[key]
 
     def take(self, pool: Pool, instances: int) -> int:
-        """Take up to so many from a pool; returns how many there were."""
+        """Take up to so many instances from a pool; returns how many were available."""
         key = self._key(pool)
         if key is None:
             return instances
-        taken = min(instances, self._left[key])
-        self._left[key] -= taken
+        taken = min(instances, self._remaining[key])
+        self._remaining[key] -= taken
         return taken
 
-    def give_back(self, pool: Pool) -> None:
-        """Return one terminated instance to its pool. A pool that was emptied on purpose (zero) stays empty."""
+    def release(self, pool: Pool) -> None:
+        """Return one terminated instance to its pool. A pool with no capacity left stays empty."""
         key = self._key(pool)
-        if key is not None and self._left[key] > 0:
-            self._left[key] += 1
+        if key is not None and self._remaining[key] > 0:
+            self._remaining[key] += 1
 
     def depth(self, pool: Pool) -> float:
-        """How deep a pool is said to be, in [0, 1): what spot allocation weighs against the price."""
+        """The pool's depth in [0, 1), which spot allocation strategies weigh against the price."""
         digest = hashlib.sha256(f"{self._seed}:{':'.join(pool)}".encode()).digest()
         return int.from_bytes(digest[:4], "big") / 2**32
 
@@ -59,6 +59,6 @@ class CapacityPools:
             (capacity_type, "*", zone),
             (capacity_type, "*", "*"),
         ):
-            if key in self._left:
+            if key in self._remaining:
                 return key
         return None

@@ -114,7 +114,7 @@ class Cloud:
             stack.enter_context(function_credentials())
             self._interceptor.serve(
                 "pricing",
-                lambda operation, body: pricing_api.answer(operation, body, prices=self.prices, region=self.region),
+                lambda operation, body: pricing_api.serve(operation, body, prices=self.prices, region=self.region),
             )
             mock_random.seed(self._seed)
             self.fleets = Fleets(

@@ -1,7 +1,7 @@
-"""Ec2Instances over time: pending, running, shutting down, gone; and what EventBridge is told of it.
+"""EC2 instances over time: their states, spot interruptions, and the events on EventBridge's default bus.
 
-moto's change state at once. Here they take the seconds that real ones do, on the world's clock, and each change is put
-on the default bus as EC2 does, so that the interruption rules see what they would see.
+moto's instances change state at once. Here a change takes as many seconds of the world's clock as on EC2, and is sent
+as an event, as EC2 does.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 PENDING, RUNNING, SHUTTING_DOWN, TERMINATED = "pending", "running", "shutting-down", "terminated"
 _CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48}
-STARTS_IN = timedelta(seconds=1)
-STOPS_IN = timedelta(seconds=8)
+START_DURATION = timedelta(seconds=1)
+STOP_DURATION = timedelta(seconds=8)
 SPOT_NOTICE = timedelta(minutes=2)
-FULFILLED, TAKEN, ENDED = "fulfilled", "instance-terminated-no-capacity", "instance-terminated-by-user"
-"""Status codes of spot requests (EC2 User Guide, "Spot request status"): EC2 sets the second with its warning."""
+FULFILLED, RECLAIMED, TERMINATED_BY_USER = "fulfilled", "instance-terminated-no-capacity", "instance-terminated-by-user"
+"""Status codes of spot requests (EC2 User Guide, "Spot request status"); EC2 sets the second with the warning."""
 
 
 class Ec2Instances:
-    """An actor: carries the state changes that are due."""
+    """An actor that carries out the state changes that are due."""
 
     def __init__(
         self, *, region: str, now: Callable[[], datetime], capacity: CapacityPools, reservations: CapacityReservations
@@ -39,80 +39,80 @@ class Ec2Instances:
         self._now = now
         self._capacity = capacity
         self._reservations = reservations
-        self._broken: dict[tuple[str, str], int] = {}
-        self._next: dict[str, tuple[datetime, str, Any]] = {}
-        self._doomed: dict[str, datetime] = {}
-        self._said: list[tuple[str, str]] = []
-        self._requests: dict[str, str] = {}
-        self._lagging: dict[str, datetime] = {}
+        self._failing_starts: dict[tuple[str, str], int] = {}
+        self._transitions: dict[str, tuple[datetime, str, Any]] = {}
+        self._terminations: dict[str, datetime] = {}
+        self._state_events: list[tuple[str, str]] = []
+        self._request_status: dict[str, str] = {}
+        self._status_delayed_until: dict[str, datetime] = {}
         self.spot_status_delay = timedelta()
-        """How long DescribeSpotInstanceRequests goes on to answer what was so before a warning."""
+        """How long DescribeSpotInstanceRequests still returns the status before an interruption."""
         self.all: list[Any] = []
-        """Every instance that was launched, moto's own, in order of launch."""
+        """Every launched instance, moto's objects in order of launch."""
         self.running: dict[str, Any] = {}
-        """moto's instances by id, from running until they begin to stop, in order of launch."""
+        """The instances in state running by id, moto's objects in order of launch."""
 
     def launched(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
-        """A new instance: pending now, running in a second; one that can't start begins to stop then."""
+        """Start a new instance: pending now, running a second later; a failing one is terminated then."""
         self.all.append(instance)
         if instance.lifecycle == "spot":
-            self._requests[instance.id] = FULFILLED
+            self._request_status[instance.id] = FULFILLED
         self._change(instance, PENDING)
-        if self._breaks(instance):
-            self._doomed[instance.id] = self._now() + STARTS_IN
+        if self._fails_to_start(instance):
+            self._terminations[instance.id] = self._now() + START_DURATION
         else:
-            self._next[instance.id] = (self._now() + STARTS_IN, RUNNING, instance)
+            self._transitions[instance.id] = (self._now() + START_DURATION, RUNNING, instance)
 
     def fail_starts(self, instance_type: str, zone: str, times: int) -> None:
-        """Have so many of the next instances end before they run, as with a volume's key that EC2 may not use.
+        """Terminate so many of the next instances before they run, as with a volume's key that EC2 can't use.
 
         "*" stands for any type or zone.
         """
-        self._broken[instance_type, zone] = times
+        self._failing_starts[instance_type, zone] = times
 
-    def _breaks(self, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
+    def _fails_to_start(self, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
         kind, zone = instance.instance_type, instance.availability_zone
         for key in ((kind, zone), (kind, "*"), ("*", zone), ("*", "*")):
-            if self._broken.get(key, 0) > 0:
-                self._broken[key] -= 1
+            if self._failing_starts.get(key, 0) > 0:
+                self._failing_starts[key] -= 1
                 return True
         return False
 
     def terminate(self, original: Callable[[Any], Any], instance: Any) -> Any:  # noqa: ANN401 - moto's
-        """In place of moto's ``Instance.terminate``: shutting down now, terminated some seconds later."""
+        """Replaces moto's ``Instance.terminate``: shutting down now, terminated some seconds later."""
         before = instance._state.name  # noqa: SLF001 - moto offers no setter
         if before in (SHUTTING_DOWN, TERMINATED):
             return InstanceState(before, _CODES[before])
         previous = original(instance)
         kind = "spot" if instance.lifecycle == "spot" else "on-demand"
-        self._capacity.give_back((kind, instance.instance_type, instance.availability_zone))
+        self._capacity.release((kind, instance.instance_type, instance.availability_zone))
         self._reservations.release(instance.id)
-        if self._requests.get(instance.id) == FULFILLED:
-            self._requests[instance.id] = ENDED
+        if self._request_status.get(instance.id) == FULFILLED:
+            self._request_status[instance.id] = TERMINATED_BY_USER
         self._change(instance, SHUTTING_DOWN)
-        self._doomed.pop(instance.id, None)
-        self._next[instance.id] = (self._now() + STOPS_IN, TERMINATED, instance)
+        self._terminations.pop(instance.id, None)
+        self._transitions[instance.id] = (self._now() + STOP_DURATION, TERMINATED, instance)
         return previous
 
     def reclaim(self, instance_ids: list[str]) -> None:
-        """EC2 wants its spot instances back, and ends them in two minutes; who warns of it, if anybody, is not said."""
+        """Reclaim spot instances: terminated in two minutes, without an interruption warning."""
         now = self._now()
         for instance_id in instance_ids:
-            if instance_id in self._requests:
-                self._requests[instance_id] = TAKEN
-                self._lagging[instance_id] = now + self.spot_status_delay
-            self._doomed[instance_id] = now + SPOT_NOTICE
+            if instance_id in self._request_status:
+                self._request_status[instance_id] = RECLAIMED
+                self._status_delayed_until[instance_id] = now + self.spot_status_delay
+            self._terminations[instance_id] = now + SPOT_NOTICE
 
     def spot_requests(self, filters: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-        """DescribeSpotInstanceRequests' entries: one request an instance, as fleets make them. Filter: instance-id."""
+        """The entries of DescribeSpotInstanceRequests, one for each spot instance. Filter: instance-id."""
         if unknown := filters.keys() - {"instance-id"}:
-            raise LookupError(f"DescribeSpotInstanceRequests by {sorted(unknown)} is not answered here")
-        wanted = filters.get("instance-id", self._requests)
-        return [self._request(i) for i in wanted if i in self._requests]
+            raise LookupError(f"DescribeSpotInstanceRequests by {sorted(unknown)} is not supported here")
+        ids = filters.get("instance-id", self._request_status)
+        return [self._request(instance_id) for instance_id in ids if instance_id in self._request_status]
 
     def _request(self, instance_id: str) -> dict[str, Any]:
-        code = self._requests[instance_id]
-        if code == TAKEN and self._now() < self._lagging[instance_id]:
+        code = self._request_status[instance_id]
+        if code == RECLAIMED and self._now() < self._status_delayed_until[instance_id]:
             code = FULFILLED
         return {
             "SpotInstanceRequestId": instance_id.replace("i-", "sir-", 1),
@@ -123,7 +123,7 @@ class Ec2Instances:
         }
 
     def interrupt(self, instance_ids: list[str]) -> None:
-        """EC2 wants its spot instances back: the warning now, the end in two minutes."""
+        """Interrupt spot instances: the warning now, the termination in two minutes."""
         self.reclaim(instance_ids)
         for instance_id in instance_ids:
             self._put(
@@ -133,33 +133,33 @@ class Ec2Instances:
             )
 
     def recommend_rebalance(self, instance_ids: list[str]) -> None:
-        """EC2 says that spot instances are at elevated risk."""
+        """Send rebalance recommendations for spot instances."""
         for instance_id in instance_ids:
             self._put("EC2 Instance Rebalance Recommendation", instance_id, {"instance-id": instance_id})
 
     def step(self, now: datetime) -> bool:
-        """Carry out what is due."""
-        said, self._said = self._said, []
-        for instance_id, state in said:
+        """Carry out the changes that are due."""
+        events, self._state_events = self._state_events, []
+        for instance_id, state in events:
             self._put(
                 "EC2 Instance State-change Notification", instance_id, {"instance-id": instance_id, "state": state}
             )
-        due = [item for item in self._next.values() if item[0] <= now]
+        due = [item for item in self._transitions.values() if item[0] <= now]
         for _, state, instance in due:
-            del self._next[instance.id]
+            del self._transitions[instance.id]
             self._change(instance, state)
-        doomed = [instance_id for instance_id, at in self._doomed.items() if at <= now]
-        for instance_id in doomed:
-            del self._doomed[instance_id]
+        terminations = [instance_id for instance_id, at in self._terminations.items() if at <= now]
+        for instance_id in terminations:
+            del self._terminations[instance_id]
             backends.ec2(self._region).terminate_instances([instance_id])
-        return bool(said or due or doomed)
+        return bool(events or due or terminations)
 
     def due(self) -> datetime | None:
-        """The next change of state."""
-        if self._said:
+        """When the next state changes."""
+        if self._state_events:
             return self._now()
-        moments = [item[0] for item in self._next.values()] + list(self._doomed.values())
-        return min(moments, default=None)
+        times = [item[0] for item in self._transitions.values()] + list(self._terminations.values())
+        return min(times, default=None)
 
     def _change(self, instance: Any, state: str) -> None:  # noqa: ANN401 - moto's instance
         instance._state = InstanceState(state, _CODES[state])  # noqa: SLF001 - moto offers no setter
@@ -167,15 +167,15 @@ class Ec2Instances:
             self.running[instance.id] = instance
         else:
             self.running.pop(instance.id, None)
-        # Told in the next step: whoever made the call has its answer first, as with EC2.
-        self._said.append((instance.id, state))
+        # Sent in the next step: the caller gets its response first, as on EC2.
+        self._state_events.append((instance.id, state))
 
-    def _put(self, about: str, instance_id: str, detail: dict[str, str]) -> None:
+    def _put(self, detail_type: str, instance_id: str, detail: dict[str, str]) -> None:
         backends.events(self._region).put_events(
             [
                 {
                     "Source": "aws.ec2",
-                    "DetailType": about,
+                    "DetailType": detail_type,
                     "Detail": json.dumps(detail),
                     "Resources": [f"arn:aws:ec2:{self._region}:{backends.ACCOUNT}:instance/{instance_id}"],
                     "Time": self._now().timestamp(),

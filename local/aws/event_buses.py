@@ -1,7 +1,7 @@
-"""EventBridge's delivery: which targets an event reaches, in the form that AWS gives it.
+"""EventBridge's delivery of events to targets, and its schedules.
 
-moto's own forgets the account, delivers for disabled rules, matches every event with schedules, and can't invoke
-functions. Patterns are matched by moto. Schedules tick on the world's clock.
+moto's delivery omits the account, delivers for disabled rules, matches every event with schedules, and can't invoke
+functions. Patterns are matched by moto. Schedules run on the world's clock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """One event to one target, as it was delivered."""
+    """One event as it was delivered to one target."""
 
     at: datetime
     rule: str
@@ -36,56 +36,56 @@ class Delivery:
 
 
 class EventBuses:
-    """An actor for schedules; :meth:`deliver` takes the place of moto's ``Rule.send_to_targets``."""
+    """An actor for schedules; :meth:`deliver` replaces moto's ``Rule.send_to_targets``."""
 
     def __init__(self, *, region: str, now: Callable[[], datetime], functions: LambdaFunctions) -> None:
         self._region = region
         self._now = now
         self._functions = functions
-        self._ticks: dict[str, datetime] = {}
+        self._next_runs: dict[str, datetime] = {}
         self._observers: list[Callable[[Delivery], None]] = []
         self.deliveries: list[Delivery] = []
 
     def observe(self, observer: Callable[[Delivery], None]) -> None:
-        """Have every later delivery told to the observer."""
+        """Notify the observer of every later delivery."""
         self._observers.append(observer)
 
     def deliver(self, rule: Any, original: Mapping[str, Any], _transform: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
-        """Send an event to the targets of a rule that is enabled and has a pattern that it matches."""
+        """Send an event to the targets of a rule, if the rule is enabled and its pattern matches."""
         if rule.state != "ENABLED" or not rule.event_pattern.get_pattern():
             return
         if rule.event_pattern.matches_event(original):
             self._send(rule, self._envelope(original))
 
     def redeliver(self, delivery: Delivery) -> None:
-        """Deliver what was delivered before once more: EventBridge's at-least-once."""
+        """Repeat a delivery: EventBridge delivers at least once."""
         self._to_target(delivery)
 
     def step(self, now: datetime) -> bool:
-        """Fire the schedules that are due. Each fires once, however far the clock was turned."""
+        """Run the schedules that are due. Each runs once, however far the clock was skipped."""
         did = False
         for rule in self._scheduled():
-            at = self._ticks.setdefault(rule.arn, schedule_expressions.after(rule.scheduled_expression, now))
-            if at <= now:
-                on_time = schedule_expressions.after(rule.scheduled_expression, at)
-                self._ticks[rule.arn] = (
-                    on_time if on_time > now else schedule_expressions.after(rule.scheduled_expression, now)
+            run_at = self._next_runs.setdefault(rule.arn, schedule_expressions.after(rule.scheduled_expression, now))
+            if run_at <= now:
+                following = schedule_expressions.after(rule.scheduled_expression, run_at)
+                self._next_runs[rule.arn] = (
+                    following if following > now else schedule_expressions.after(rule.scheduled_expression, now)
                 )
-                self._send(rule, self._tick(rule, at))
+                self._send(rule, self._scheduled_event(rule, run_at))
                 did = True
         return did
 
     def due(self) -> datetime | None:
-        """When the next schedule fires."""
+        """When the next schedule runs."""
         for rule in self._scheduled():
-            self._ticks.setdefault(rule.arn, schedule_expressions.after(rule.scheduled_expression, self._now()))
-        return min((self._ticks[rule.arn] for rule in self._scheduled()), default=None)
+            self._next_runs.setdefault(rule.arn, schedule_expressions.after(rule.scheduled_expression, self._now()))
+        return min((self._next_runs[rule.arn] for rule in self._scheduled()), default=None)
 
-    def fire(self, rule_name: str) -> None:
-        """Fire a schedule now, beside its own time."""
+    def run_schedule(self, rule_name: str) -> None:
+        """Run a schedule now, in addition to its own times."""
         for rule in self._scheduled():
             if rule.name == rule_name:
-                self._send(rule, self._tick(rule, self._now()))
+                self._send(rule, self._scheduled_event(rule, self._now()))
 
     def _scheduled(self) -> list[Any]:
         return [
@@ -95,7 +95,7 @@ class EventBuses:
             if rule.scheduled_expression and rule.state == "ENABLED"
         ]
 
-    def _tick(self, rule: Any, at: datetime) -> dict[str, Any]:  # noqa: ANN401 - moto's rule
+    def _scheduled_event(self, rule: Any, at: datetime) -> dict[str, Any]:  # noqa: ANN401 - moto's rule
         return {
             "version": "0",
             "id": str(uuid.uuid4()),
@@ -139,18 +139,18 @@ class EventBuses:
         for observer in self._observers:
             observer(delivery)
         service, name = delivery.target_arn.split(":")[2], delivery.target_arn.split(":", 5)[5]
-        about = str(delivery.event.get("detail-type", delivery.rule))
+        detail_type = str(delivery.event.get("detail-type", delivery.rule))
         if service == "lambda":
             self._functions.enqueue(
                 name.removeprefix("function:"),
                 delivery.event,
-                trigger=about,
+                trigger=detail_type,
                 dead_letter_arn=delivery.dead_letter_arn,
             )
         elif service == "sqs":
             self._to_queue(name, delivery)
         else:
-            raise NotImplementedError(f"rule {delivery.rule}: a target of {service} is not delivered to here")
+            raise NotImplementedError(f"rule {delivery.rule}: targets of {service} are not supported here")
 
     def _to_queue(self, name: str, delivery: Delivery) -> None:
         backend = backends.sqs(self._region)
@@ -161,8 +161,8 @@ class EventBuses:
             send_dead_letter(self._region, delivery.dead_letter_arn, body, reason=f"no queue {name}")
 
 
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _iso(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -172,9 +172,9 @@ def _input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Mapping[str, 
     transformer = target.get("InputTransformer")
     if not transformer:
         return event
-    made: Mapping[str, Any] = EventTemplateParser.parse(
+    transformed: Mapping[str, Any] = EventTemplateParser.parse(
         input_template=transformer.get("InputTemplate"),
         input_paths_map=transformer.get("InputPathsMap", {}),
         event=event,
     )
-    return made
+    return transformed

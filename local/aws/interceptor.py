@@ -1,7 +1,7 @@
-"""The one door between boto3 and moto: every request passes here, one at a time.
+"""Intercepts every request of boto3 to moto: serves them one at a time, records them, and injects faults.
 
-moto keeps its data in plain dictionaries, so requests are served under one lock; here they are also recorded, failed on
-demand, and answered for services that moto doesn't have. The lock is free while a fault delays a request.
+moto keeps its data in plain dictionaries, so requests are served under one lock, which is free while a fault delays a
+request. Services that moto lacks are served here, too.
 """
 
 from __future__ import annotations
@@ -26,14 +26,20 @@ if TYPE_CHECKING:
 
     import boto3
 
-Answer = tuple[int, dict[str, str], bytes]
-_FAILED = 400
-_EC2 = (
+RawResponse = tuple[int, dict[str, str], bytes]
+_FIRST_ERROR_STATUS = 400
+_EC2_ERROR = (
     "<Response><Errors><Error><Code>{}</Code><Message>{}</Message></Error></Errors><RequestID>0</RequestID></Response>"
 )
-_QUERY = "<ErrorResponse><Error><Type>Sender</Type><Code>{}</Code><Message>{}</Message></Error></ErrorResponse>"
-_S3 = "<Error><Code>{}</Code><Message>{}</Message></Error>"
-_XML = {"ec2": _EC2, "s3": _S3, "iam": _QUERY, "sts": _QUERY, "cloudformation": _QUERY}
+_QUERY_ERROR = "<ErrorResponse><Error><Type>Sender</Type><Code>{}</Code><Message>{}</Message></Error></ErrorResponse>"
+_S3_ERROR = "<Error><Code>{}</Code><Message>{}</Message></Error>"
+_XML_ERRORS = {
+    "ec2": _EC2_ERROR,
+    "s3": _S3_ERROR,
+    "iam": _QUERY_ERROR,
+    "sts": _QUERY_ERROR,
+    "cloudformation": _QUERY_ERROR,
+}
 
 
 class _Body(BytesIO):
@@ -42,7 +48,7 @@ class _Body(BytesIO):
 
 
 class Interceptor:
-    """A handler of botocore's ``before-send``; :meth:`guard` puts it in moto's place in a session."""
+    """A handler of botocore's ``before-send``; :meth:`guard` replaces moto's handler by it in a session."""
 
     def __init__(
         self, *, calls: Calls, faults: Faults, now: Callable[[], datetime], sleep: Callable[[float], None]
@@ -52,91 +58,91 @@ class Interceptor:
         self._faults = faults
         self._now = now
         self._sleep = sleep
-        self._services: dict[str, Callable[[str, bytes], Answer]] = {}
+        self._services: dict[str, Callable[[str, bytes], RawResponse]] = {}
 
     def guard(self, session: boto3.Session) -> None:
-        """Have all clients that the session makes from now on pass through here."""
+        """Intercept the requests of all clients that the session creates from now on."""
         session.events.unregister("before-send", botocore_stubber)
         session.events.register("before-send", self)  # type: ignore[arg-type]  # typed as if handlers answered nothing
 
-    def serve(self, service: str, answer: Callable[[str, bytes], Answer]) -> None:
-        """Answer a service that moto lacks: called with the operation and the request's body."""
-        self._services[service] = answer
+    def serve(self, service: str, handler: Callable[[str, bytes], RawResponse]) -> None:
+        """Serve a service that moto lacks: the handler gets the operation and the request's body."""
+        self._services[service] = handler
 
     def __call__(self, event_name: str, request: Any, **kwargs: object) -> AWSResponse:  # noqa: ANN401, ARG002 - botocore's request, and what else it passes
-        """Answer one request, as botocore's handler of ``before-send.SERVICE.OPERATION``."""
+        """Serve one request, as botocore's handler of ``before-send.SERVICE.OPERATION``."""
         service, operation = event_name.split(".")[1:]
         service = service.lower()
-        site = InjectionPoint(service=service, operation=operation, caller=CALLER.get())
+        point = InjectionPoint(service=service, operation=operation, caller=CALLER.get())
         at = self._now()
         started = time.perf_counter()
-        action = self._faults.next_fault(site) or Fault()
-        if action.delay:
-            self._sleep(action.delay)
-        if action.crash == "before":
+        fault = self._faults.next_fault(point) or Fault()
+        if fault.delay:
+            self._sleep(fault.delay)
+        if fault.crash == "before":
             raise Crash(f"before {service} {operation}")
-        if action.disconnect == "before":
-            self._record(site, at, started, error="ConnectionClosed")
+        if fault.disconnect == "before":
+            self._record(point, at, started, error="ConnectionClosed")
             raise ConnectionClosedError(endpoint_url=request.url)
-        if action.code:
-            self._record(site, at, started, error=action.code)
-            return _response(request.url, _error(service, action))
+        if fault.code:
+            self._record(point, at, started, error=fault.code)
+            return _aws_response(request.url, _error(service, fault))
         with self.lock:
-            answer = self._answer(event_name, request, service, operation)
-        self._record(site, at, started, error=_code(answer) if answer[0] >= _FAILED else "")
-        if action.crash == "after":
+            response = self._serve(event_name, request, service, operation)
+        self._record(point, at, started, error=_error_code(response) if response[0] >= _FIRST_ERROR_STATUS else "")
+        if fault.crash == "after":
             raise Crash(f"after {service} {operation}")
-        if action.disconnect == "after":
+        if fault.disconnect == "after":
             raise ConnectionClosedError(endpoint_url=request.url)
-        return _response(request.url, answer)
+        return _aws_response(request.url, response)
 
-    def _answer(self, event_name: str, request: Any, service: str, operation: str) -> Answer:  # noqa: ANN401 - the same
+    def _serve(self, event_name: str, request: Any, service: str, operation: str) -> RawResponse:  # noqa: ANN401 - the same
         if service in self._services:
             body = request.body if isinstance(request.body, bytes) else str(request.body or "").encode()
             return self._services[service](operation, body)
         response = botocore_stubber(event_name, request)
         if response is None:
-            raise LookupError(f"{service} {operation} would leave this machine: nothing here answers {request.url}")
+            raise LookupError(f"{service} {operation} would leave this machine: nothing here serves {request.url}")
         return response.status_code, dict(response.headers), response.content
 
-    def _record(self, site: InjectionPoint, at: datetime, started: float, *, error: str) -> None:
+    def _record(self, point: InjectionPoint, at: datetime, started: float, *, error: str) -> None:
         self._calls.add(
             Call(
                 at=at,
-                service=site.service,
-                operation=site.operation,
-                caller=site.caller,
+                service=point.service,
+                operation=point.operation,
+                caller=point.caller,
                 latency=time.perf_counter() - started,
                 error=error,
             )
         )
 
 
-def json_error(status: int, code: str, message: str) -> Answer:
-    """An error as the JSON protocols answer it."""
+def json_error(status: int, code: str, message: str) -> RawResponse:
+    """An error response of the JSON protocols."""
     return status, {"x-amzn-errortype": code}, json.dumps({"__type": code, "message": message}).encode()
 
 
-def _error(service: str, action: Fault) -> Answer:
-    template = _XML.get(service)
+def _error(service: str, fault: Fault) -> RawResponse:
+    template = _XML_ERRORS.get(service)
     if template is None:
-        return json_error(action.status, action.code, action.message)
-    return action.status, {}, template.format(escape(action.code), escape(action.message)).encode()
+        return json_error(fault.status, fault.code, fault.message)
+    return fault.status, {}, template.format(escape(fault.code), escape(fault.message)).encode()
 
 
-def _response(url: str, answer: Answer) -> AWSResponse:
-    status, headers, body = answer
+def _aws_response(url: str, response: RawResponse) -> AWSResponse:
+    status, headers, body = response
     return AWSResponse(url, status, headers, _Body(body))  # type: ignore[arg-type]  # botocore reads it as urllib3's
 
 
-def _code(answer: Answer) -> str:
-    text = answer[2].decode(errors="replace")
+def _error_code(response: RawResponse) -> str:
+    text = response[2].decode(errors="replace")
     if "<Code>" in text:
         return text.split("<Code>", 1)[1].split("</Code>", 1)[0]
     try:
         parsed = json.loads(text)
     except ValueError:
-        return str(answer[0])
-    kind = parsed.get("__type") if isinstance(parsed, dict) else None
-    header = {key.lower(): value for key, value in answer[1].items()}.get("x-amzn-errortype")
-    return str(kind or header or answer[0]).rsplit("#", 1)[-1]
+        return str(response[0])
+    type_ = parsed.get("__type") if isinstance(parsed, dict) else None
+    header = {key.lower(): value for key, value in response[1].items()}.get("x-amzn-errortype")
+    return str(type_ or header or response[0]).rsplit("#", 1)[-1]

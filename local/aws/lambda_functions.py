@@ -1,8 +1,8 @@
-"""Lambda on this machine: the handlers of the template, invoked as Lambda invokes them, and a record of each time.
+"""Lambda on this machine: invokes the handlers of the deployed functions and records each invocation.
 
-An execution environment serves one invocation at a time and keeps its warm state; a crash throws it away. What came
-through EventBridge is asynchronous: it is tried again after one and two minutes, and then dead-lettered. What a
-function prints, its logs and its metrics, is kept in the record.
+An execution environment serves one invocation at a time and keeps its warm state; a crash discards it. EventBridge
+invokes asynchronously: failures are retried after one and two minutes, then sent to the dead-letter queue. A function's
+output, with its logs and metrics, is part of the record.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from local.aws.stack import DeployedFunction
     from local.faults import Faults
 
-_RETRY_AFTER = (timedelta(minutes=1), timedelta(minutes=2))
-"""Lambda's own retries of an asynchronous invocation that failed."""
+_RETRY_DELAYS = (timedelta(minutes=1), timedelta(minutes=2))
+"""Lambda's delays before it retries a failed asynchronous invocation."""
 _OUTPUT: contextvars.ContextVar[io.StringIO | None] = contextvars.ContextVar("output", default=None)
 
 
 class _Output:
-    """Stands for standard output while functions run, and keeps what each prints apart, whatever thread it runs in.
+    """Replaces standard output while functions run, and separates what each invocation prints, in any thread.
 
-    It is put in place for each invocation, because test runners exchange standard output meanwhile.
+    It is installed for each invocation, because test runners replace standard output between them.
     """
 
     def __init__(self) -> None:
@@ -73,10 +73,10 @@ class _Output:
         return getattr(self._target(), name)
 
     def _target(self) -> Any:  # noqa: ANN401 - a text stream of any kind
-        kept = _OUTPUT.get()
-        if kept is not None:
-            return kept
-        # A logger that a function made keeps this stream for good: outside invocations it is standard output.
+        captured = _OUTPUT.get()
+        if captured is not None:
+            return captured
+        # A function's logger keeps this stream; outside invocations it writes to standard output.
         return self._outside if self._users else sys.stdout
 
 
@@ -84,7 +84,7 @@ _output = _Output()
 
 
 class LambdaContext:
-    """What Lambda gives a handler beside the event."""
+    """The context argument of a handler."""
 
     def __init__(self, function: DeployedFunction, *, request_id: str, remaining: Callable[[], float]) -> None:
         self.function_name = function.name
@@ -103,7 +103,7 @@ class LambdaContext:
 
 @dataclass(frozen=True, kw_only=True)
 class Invocation:
-    """One invocation as it went. ``latency`` in seconds of real time; ``result`` is what the handler returned."""
+    """One finished invocation. ``latency`` in seconds of real time; ``result`` is the handler's return value."""
 
     function: str
     trigger: str
@@ -120,28 +120,28 @@ class Invocation:
 
     @property
     def logs(self) -> tuple[dict[str, Any], ...]:
-        """The structured lines it logged; metrics aside."""
+        """The structured log lines, without metrics."""
         return tuple(line for line in self._lines() if "_aws" not in line)
 
     @property
     def metrics(self) -> tuple[dict[str, Any], ...]:
-        """The metrics it put out, in CloudWatch's embedded format."""
+        """The metrics, in CloudWatch's embedded metric format."""
         return tuple(line for line in self._lines() if "_aws" in line)
 
     def _lines(self) -> list[dict[str, Any]]:
-        found = []
+        lines = []
         for text in self.output.splitlines():
             try:
                 line = json.loads(text)
             except ValueError:
                 line = {"message": text}
-            found.append(line if isinstance(line, dict) else {"message": text})
-        return found
+            lines.append(line if isinstance(line, dict) else {"message": text})
+        return lines
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Waiting:
-    """An asynchronous invocation that is due."""
+class _AsyncInvocation:
+    """A queued asynchronous invocation."""
 
     function: str
     event: Any
@@ -152,13 +152,13 @@ class _Waiting:
 
 
 @dataclass
-class _Environment:
+class _ExecutionEnvironment:
     warm: dict[str, Any] = field(default_factory=dict)
     used: bool = False
 
 
 class LambdaFunctions:
-    """An actor: runs the asynchronous invocations that are due; queues and tests start others by :meth:`start`."""
+    """An actor that runs the asynchronous invocations that are due; queues and tests call :meth:`start`."""
 
     def __init__(
         self,
@@ -178,33 +178,36 @@ class LambdaFunctions:
         self._concurrency = concurrency
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="function") if concurrency > 1 else None
         self._lock = threading.Lock()
-        self._idle: defaultdict[str, list[_Environment]] = defaultdict(list)
+        self._idle: defaultdict[str, list[_ExecutionEnvironment]] = defaultdict(list)
         self._running: defaultdict[str, int] = defaultdict(int)
-        self._waiting: list[_Waiting] = []
-        self._broken: list[BaseException] = []
+        self._queued: list[_AsyncInvocation] = []
+        self._internal_errors: list[BaseException] = []
         self._observers: list[Callable[[Invocation], None]] = []
         self.invocations: list[Invocation] = []
-        self.dead: list[tuple[str, Any]] = []
 
     @property
     def running(self) -> int:
-        """How many invocations are under way."""
+        """The number of running invocations."""
         with self._lock:
             return sum(self._running.values())
 
     def observe(self, observer: Callable[[Invocation], None]) -> None:
-        """Have every later invocation told to the observer when it ends, in the thread that it ran in."""
+        """Notify the observer of every later invocation when it ends, in its thread."""
         self._observers.append(observer)
 
     def named(self, function: str) -> DeployedFunction:
-        """A function by its physical name, logical id or folder; KeyError if there is none."""
+        """A function by its physical name, logical id or folder.
+
+        Raises:
+            KeyError: there is no such function.
+        """
         for candidate in self._functions.values():
             if function in (candidate.name, candidate.logical_id, candidate.short_name):
                 return candidate
         raise KeyError(function)
 
     def may_start(self, function: str) -> bool:
-        """Whether there is an execution environment to be had: reserved concurrency, and this world's own limit."""
+        """Whether the concurrency limits of the function and of this world allow another invocation."""
         name = self.named(function).name
         reserved = self._functions[name].reserved_concurrency
         with self._lock:
@@ -212,17 +215,17 @@ class LambdaFunctions:
             return free and (reserved is None or self._running[name] < reserved)
 
     def start(self, function: str, event: Any, *, trigger: str, done: Callable[[Invocation], None]) -> None:  # noqa: ANN401 - an event is any JSON
-        """Invoke, in this thread or (concurrency above one) in another; ``done`` is called there with the record."""
+        """Invoke, in this thread or (with concurrency above 1) in another; ``done`` is called there with the record."""
         name = self.named(function).name
         with self._lock:
             self._running[name] += 1
         if self._pool is None:
             self._run(name, event, trigger, done)
         else:
-            self._pool.submit(self._run, name, event, trigger, done).add_done_callback(self._notice)
+            self._pool.submit(self._run, name, event, trigger, done).add_done_callback(self._collect_error)
 
     def invoke(self, function: str, event: Any, *, trigger: str = "test") -> Invocation:  # noqa: ANN401 - the same
-        """Invoke synchronously and return the record."""
+        """Invoke synchronously."""
         records: list[Invocation] = []
         finished = threading.Event()
 
@@ -235,8 +238,8 @@ class LambdaFunctions:
         return records[0]
 
     def enqueue(self, function: str, event: Any, *, trigger: str, dead_letter_arn: str = "") -> None:  # noqa: ANN401 - the same
-        """Invoke asynchronously, as EventBridge does; what keeps failing goes to the dead-letter queue."""
-        waiting = _Waiting(
+        """Invoke asynchronously, as EventBridge does; after the last retry the event goes to the dead-letter queue."""
+        queued = _AsyncInvocation(
             function=self.named(function).name,
             event=event,
             trigger=trigger,
@@ -244,71 +247,70 @@ class LambdaFunctions:
             dead_letter_arn=dead_letter_arn,
         )
         with self._lock:
-            self._waiting.append(waiting)
+            self._queued.append(queued)
 
     def step(self, now: datetime) -> bool:
-        """Start what is due and may run."""
-        if self._broken:
-            raise self._broken[0]
+        """Start the queued invocations that are due and allowed."""
+        if self._internal_errors:
+            raise self._internal_errors[0]
         did = False
-        for waiting in self._due(now):
-            if not self.may_start(waiting.function):
+        for queued in self._due(now):
+            if not self.may_start(queued.function):
                 continue
             with self._lock:
-                self._waiting.remove(waiting)
+                self._queued.remove(queued)
             self.start(
-                waiting.function,
-                waiting.event,
-                trigger=waiting.trigger,
-                done=lambda record, waiting=waiting: self._settle(waiting, record),  # type: ignore[misc]  # a bound default
+                queued.function,
+                queued.event,
+                trigger=queued.trigger,
+                done=lambda record, queued=queued: self._handle_result(queued, record),  # type: ignore[misc]  # a bound default
             )
             did = True
         return did
 
     def due(self) -> datetime | None:
-        """When the next asynchronous invocation is due."""
+        """When the next queued invocation is due."""
         with self._lock:
-            return min((waiting.at for waiting in self._waiting), default=None)
+            return min((queued.at for queued in self._queued), default=None)
 
     def close(self) -> None:
-        """Wait for what runs and stop the threads."""
+        """Wait for running invocations and stop the threads."""
         if self._pool is not None:
             self._pool.shutdown(wait=True)
 
-    def _due(self, now: datetime) -> list[_Waiting]:
+    def _due(self, now: datetime) -> list[_AsyncInvocation]:
         with self._lock:
-            return sorted((item for item in self._waiting if item.at <= now), key=lambda item: item.at)
+            return sorted((item for item in self._queued if item.at <= now), key=lambda item: item.at)
 
-    def _settle(self, waiting: _Waiting, record: Invocation) -> None:
+    def _handle_result(self, queued: _AsyncInvocation, record: Invocation) -> None:
         if record.ok:
             return
-        if waiting.attempt < len(_RETRY_AFTER):
-            again = _Waiting(
-                function=waiting.function,
-                event=waiting.event,
-                trigger=waiting.trigger,
-                at=self._now() + _RETRY_AFTER[waiting.attempt],
-                attempt=waiting.attempt + 1,
-                dead_letter_arn=waiting.dead_letter_arn,
+        if queued.attempt < len(_RETRY_DELAYS):
+            retry = _AsyncInvocation(
+                function=queued.function,
+                event=queued.event,
+                trigger=queued.trigger,
+                at=self._now() + _RETRY_DELAYS[queued.attempt],
+                attempt=queued.attempt + 1,
+                dead_letter_arn=queued.dead_letter_arn,
             )
             with self._lock:
-                self._waiting.append(again)
+                self._queued.append(retry)
             return
-        self.dead.append((waiting.function, waiting.event))
-        target = self._functions[waiting.function].dead_letter_arn or waiting.dead_letter_arn
+        target = self._functions[queued.function].dead_letter_arn or queued.dead_letter_arn
         if target:
-            send_dead_letter(self._region, target, json.dumps(waiting.event), reason=record.error)
+            send_dead_letter(self._region, target, json.dumps(queued.event), reason=record.error)
 
-    def _notice(self, future: Any) -> None:  # noqa: ANN401 - concurrent.futures.Future of nothing
+    def _collect_error(self, future: Any) -> None:  # noqa: ANN401 - concurrent.futures.Future of nothing
         error = future.exception()
         if error is not None:
-            self._broken.append(error)
+            self._internal_errors.append(error)
 
     def _run(self, name: str, event: Any, trigger: str, done: Callable[[Invocation], None]) -> None:  # noqa: ANN401 - the same
         with self._lock:
-            environment = self._idle[name].pop() if self._idle[name] else _Environment()
+            environment = self._idle[name].pop() if self._idle[name] else _ExecutionEnvironment()
         try:
-            # A context of its own: what a handler binds (its host, its caller's name) ends with it.
+            # A context of its own: context variables that are set for a handler end with it.
             record = contextvars.copy_context().run(self._handle, self._functions[name], environment, event, trigger)
             if record.ok or not record.error.startswith("Crash"):
                 with self._lock:
@@ -321,14 +323,20 @@ class LambdaFunctions:
             with self._lock:
                 self._running[name] -= 1
 
-    def _handle(self, function: DeployedFunction, environment: _Environment, event: Any, trigger: str) -> Invocation:  # noqa: ANN401 - the same
+    def _handle(
+        self,
+        function: DeployedFunction,
+        environment: _ExecutionEnvironment,
+        event: Any,  # noqa: ANN401 - an event is any JSON
+        trigger: str,
+    ) -> Invocation:
         at = self._now()
         deadline = at + timedelta(seconds=function.timeout)
         request_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{function.name}/{len(self.invocations)}/{at.isoformat()}"))
         context = LambdaContext(
             function,
             request_id=request_id,
-            remaining=lambda: (deadline - self._now()).total_seconds(),  # noqa: PLW0108 - asked each time anew
+            remaining=lambda: (deadline - self._now()).total_seconds(),  # noqa: PLW0108 - evaluated at each call
         )
         own = runtime.Runtime(environ=function.environ, now=self._now, sleep=self._sleep, cache=environment.warm)
         output = io.StringIO()
@@ -337,7 +345,7 @@ class LambdaFunctions:
         cold, environment.used = not environment.used, True
         error = trace = ""
         result: Any = None
-        # What Lambda hands over is JSON, made anew each time.
+        # Lambda passes JSON, decoded for each invocation.
         payload = json.loads(json.dumps(event))
         started = time.perf_counter()
         try:
@@ -345,7 +353,7 @@ class LambdaFunctions:
                 module, attribute = function.handler.rsplit(".", 1)
                 result = getattr(importlib.import_module(module), attribute)(payload, context)
                 result = json.loads(json.dumps(result))
-        except (Exception, Crash) as raised:  # noqa: BLE001 - as Lambda does: whatever a handler raises is its result
+        except (Exception, Crash) as raised:  # noqa: BLE001 - as on Lambda: an exception is the result of the invocation
             error = f"{type(raised).__name__}: {raised}"
             trace = traceback.format_exc()
         return Invocation(
@@ -365,7 +373,7 @@ class LambdaFunctions:
 
 
 def send_dead_letter(region: str, queue_arn: str, body: str, *, reason: str) -> None:
-    """Put a message that nobody could handle on a dead-letter queue, with the reason as an attribute."""
+    """Send a message to a dead-letter queue, with the reason as an attribute."""
     backend = backends.sqs(region)
     name = queue_arn.rsplit(":", 1)[-1]
     backend.send_message(

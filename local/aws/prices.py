@@ -1,7 +1,7 @@
-"""What instances cost here, believably: well-known list prices, a formula for the rest, and seeded spot discounts.
+"""Instance prices: list prices of common families, a formula for the others, and seeded spot discounts.
 
-Relative order is what matters to a scheduler, and holds: Graviton and AMD below Intel, burstable below general purpose,
-memory and GPUs dearer. Prices are us-east-1's, in USD per hour, and depend on nothing but the seed.
+The relative order matters to a scheduler and is realistic: Graviton and AMD cost less than Intel, burstable less than
+general purpose, memory and GPUs more. Prices are us-east-1's in USD per hour and depend only on the seed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 # On-demand, Linux, us-east-1, per hour: the price of the family's "large" (2 vCPUs) or the size named. From AWS's list.
-_LARGE = {
+_PRICE_OF_LARGE = {
     "m4": 0.10, "m5": 0.096, "m5a": 0.086, "m5ad": 0.103, "m5d": 0.113, "m5dn": 0.136, "m5n": 0.119, "m5zn": 0.1652,
     "m6a": 0.0864, "m6g": 0.077, "m6gd": 0.0904, "m6i": 0.096, "m6id": 0.11865, "m6in": 0.13923, "m7a": 0.11592,
     "m7g": 0.0816, "m7gd": 0.1068, "m7i": 0.1008, "m7i-flex": 0.09576, "m8g": 0.08976,
@@ -23,7 +23,7 @@ _LARGE = {
     "r7g": 0.1071, "r7gd": 0.1361, "r7i": 0.1323, "r8g": 0.11782,
     "i3": 0.156, "i3en": 0.226, "i4g": 0.15444, "i4i": 0.1716, "x2gd": 0.167, "z1d": 0.186,
 }  # fmt: skip
-_EXACT = {
+_PRICES = {
     "t2.nano": 0.0058, "t2.micro": 0.0116, "t2.small": 0.023, "t2.medium": 0.0464, "t2.large": 0.0928,
     "t2.xlarge": 0.1856, "t2.2xlarge": 0.3712,
     "t3.nano": 0.0052, "t3.micro": 0.0104, "t3.small": 0.0208, "t3.medium": 0.0416, "t3.large": 0.0832,
@@ -44,66 +44,70 @@ _EXACT = {
 _LARGE_VCPUS = 2
 _PER_VCPU, _PER_GIB, _PER_STORAGE_GB = 0.034, 0.0035, 0.0002
 _PER_GPU_GIB, _PER_ACCELERATOR = 0.045, 0.16
-_ARM, _AMD, _NETWORK = 0.8, 0.9, 1.25
-_DISCOUNT_LEAST, _DISCOUNT_MOST = 0.50, 0.75
+_ARM_FACTOR, _AMD_FACTOR, _NETWORK_FACTOR = 0.8, 0.9, 1.25
+_MIN_DISCOUNT, _MAX_DISCOUNT = 0.50, 0.75
 
 
-def _share(*parts: object) -> float:
-    """A number in [0, 1) that depends on nothing but the parts."""
+def _pseudo_random(*parts: object) -> float:
+    """A number in [0, 1) that depends only on the parts."""
     digest = hashlib.sha256(":".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
 @lru_cache(maxsize=4096)
 def on_demand(instance_type: str) -> float:
-    """USD per hour of a type that EC2 has; KeyError for another."""
+    """USD per hour of an instance type.
+
+    Raises:
+        KeyError: EC2 has no such type.
+    """
     from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when prices are asked for
 
-    facts: dict[str, Any] = INSTANCE_TYPES[instance_type]
-    if instance_type in _EXACT:
-        return _EXACT[instance_type]
+    type_info: dict[str, Any] = INSTANCE_TYPES[instance_type]
+    if instance_type in _PRICES:
+        return _PRICES[instance_type]
     family = instance_type.split(".", 1)[0]
-    vcpus = int(facts["VCpuInfo"]["DefaultVCpus"])
-    if family in _LARGE:
-        return round(_LARGE[family] * vcpus / _LARGE_VCPUS, 5)
-    return round(_estimate(family, vcpus, facts), 4)
+    vcpus = int(type_info["VCpuInfo"]["DefaultVCpus"])
+    if family in _PRICE_OF_LARGE:
+        return round(_PRICE_OF_LARGE[family] * vcpus / _LARGE_VCPUS, 5)
+    return round(_estimate(family, vcpus, type_info), 4)
 
 
-def _estimate(family: str, vcpus: int, facts: dict[str, Any]) -> float:
-    price = _PER_VCPU * vcpus + _PER_GIB * int(facts["MemoryInfo"]["SizeInMiB"]) / 1024
-    if "arm64" in facts["ProcessorInfo"]["SupportedArchitectures"]:
-        price *= _ARM
+def _estimate(family: str, vcpus: int, type_info: dict[str, Any]) -> float:
+    price = _PER_VCPU * vcpus + _PER_GIB * int(type_info["MemoryInfo"]["SizeInMiB"]) / 1024
+    if "arm64" in type_info["ProcessorInfo"]["SupportedArchitectures"]:
+        price *= _ARM_FACTOR
     elif "a" in family.rstrip("0123456789")[1:]:
-        price *= _AMD
+        price *= _AMD_FACTOR
     if "n" in family[1:]:
-        price *= _NETWORK
-    price += _PER_STORAGE_GB * float(facts.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0))
-    price += _PER_GPU_GIB * float(facts.get("GpuInfo", {}).get("TotalGpuMemoryInMiB", 0)) / 1024
-    chips = facts.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])
+        price *= _NETWORK_FACTOR
+    price += _PER_STORAGE_GB * float(type_info.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0))
+    price += _PER_GPU_GIB * float(type_info.get("GpuInfo", {}).get("TotalGpuMemoryInMiB", 0)) / 1024
+    chips = type_info.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])
     return price + _PER_ACCELERATOR * sum(int(chip.get("Count", 0)) for chip in chips)
 
 
 class Prices:
-    """On-demand and spot prices of a world; single ones can be set."""
+    """The on-demand and spot prices of a world; single spot prices can be set."""
 
     def __init__(self, *, seed: int = 0) -> None:
         self._seed = seed
-        self._set: dict[tuple[str, str], float] = {}
+        self._spot_prices: dict[tuple[str, str], float] = {}
 
     def on_demand(self, instance_type: str) -> float:
-        """USD per hour; KeyError for a type that EC2 doesn't have."""
+        """USD per hour; KeyError for an unknown type."""
         return on_demand(instance_type)
 
     def spot(self, instance_type: str, zone: str) -> float:
-        """USD per hour now: half to a quarter of on-demand, different by zone."""
-        if (instance_type, zone) in self._set:
-            return self._set[instance_type, zone]
+        """USD per hour: half to a quarter of the on-demand price, different by zone."""
+        if (instance_type, zone) in self._spot_prices:
+            return self._spot_prices[instance_type, zone]
         family = instance_type.split(".", 1)[0]
-        # A family's sizes move together; a zone's pool adds its own part.
-        share = 0.6 * _share(self._seed, family) + 0.4 * _share(self._seed, instance_type, zone)
-        discount = _DISCOUNT_LEAST + (_DISCOUNT_MOST - _DISCOUNT_LEAST) * share
+        # The sizes of a family have similar discounts; each zone's pool adds its own part.
+        share = 0.6 * _pseudo_random(self._seed, family) + 0.4 * _pseudo_random(self._seed, instance_type, zone)
+        discount = _MIN_DISCOUNT + (_MAX_DISCOUNT - _MIN_DISCOUNT) * share
         return max(0.0001, round(self.on_demand(instance_type) * (1 - discount), 4))
 
     def set_spot(self, instance_type: str, zone: str, price: float) -> None:
-        """Have the spot price be this from now on."""
-        self._set[instance_type, zone] = price
+        """Set a spot price from now on."""
+        self._spot_prices[instance_type, zone] = price

@@ -1,7 +1,6 @@
-"""The Pricing API, which moto lacks: GetProducts for EC2 in the shape that AWS answers.
+"""The Pricing API, which moto lacks: GetProducts for EC2 in AWS's format.
 
-Only what a price list of Linux instances needs: one product a type, filtered by TERM_MATCH on its attributes, in pages
-of a hundred. What other operating systems and tenancies cost is not here.
+Only on-demand Linux instances: one product per type, filtered by TERM_MATCH on its attributes, in pages of 100.
 """
 
 from __future__ import annotations
@@ -10,21 +9,21 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from local.aws.interceptor import Answer, json_error
+from local.aws.interceptor import RawResponse, json_error
 
 if TYPE_CHECKING:
     from local.aws.prices import Prices
 
-_PAGE = 100
+_PAGE_SIZE = 100
 _ON_DEMAND = "JRTCKXETXF"
 _PER_HOUR = "6YS6EN2CT7"
 
 
-def answer(operation: str, body: bytes, *, prices: Prices, region: str) -> Answer:
-    """What ``pricing`` answers to an operation; an error for all but GetProducts of AmazonEC2."""
+def serve(operation: str, body: bytes, *, prices: Prices, region: str) -> RawResponse:
+    """The response of ``pricing`` to an operation; an error for all but GetProducts of AmazonEC2."""
     request = json.loads(body or b"{}")
     if operation != "GetProducts":
-        return json_error(400, "InvalidParameterException", f"{operation} is not answered here")
+        return json_error(400, "InvalidParameterException", f"{operation} is not supported here")
     if request.get("ServiceCode") != "AmazonEC2":
         return json_error(400, "NotFoundException", f"no such service here: {request.get('ServiceCode')}")
     filters = {item["Field"]: item["Value"] for item in request.get("Filters", [])}
@@ -34,7 +33,7 @@ def answer(operation: str, body: bytes, *, prices: Prices, region: str) -> Answe
         if all(product["product"]["attributes"].get(name) == value for name, value in filters.items())
     ]
     start = int(request.get("NextToken", 0))
-    size = min(int(request.get("MaxResults", _PAGE)), _PAGE)
+    size = min(int(request.get("MaxResults", _PAGE_SIZE)), _PAGE_SIZE)
     page: dict[str, Any] = {
         "FormatVersion": "aws_v1",
         "PriceList": [json.dumps(product) for product in products[start : start + size]],
@@ -47,15 +46,17 @@ def answer(operation: str, body: bytes, *, prices: Prices, region: str) -> Answe
 def _products(prices: Prices, region: str) -> list[dict[str, Any]]:
     from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when prices are asked for
 
-    return [_product(name, facts, prices.on_demand(name), region) for name, facts in sorted(INSTANCE_TYPES.items())]
+    return [
+        _product(name, type_info, prices.on_demand(name), region) for name, type_info in sorted(INSTANCE_TYPES.items())
+    ]
 
 
-def _product(name: str, facts: dict[str, Any], price: float, region: str) -> dict[str, Any]:
+def _product(name: str, type_info: dict[str, Any], price: float, region: str) -> dict[str, Any]:
     sku = hashlib.sha256(name.encode()).hexdigest()[:16].upper()
     term = f"{sku}.{_ON_DEMAND}"
     return {
         "product": {
-            "productFamily": "Compute Instance (bare metal)" if facts.get("BareMetal") else "Compute Instance",
+            "productFamily": "Compute Instance (bare metal)" if type_info.get("BareMetal") else "Compute Instance",
             "attributes": {
                 "instanceType": name,
                 "regionCode": region,
@@ -69,9 +70,9 @@ def _product(name: str, facts: dict[str, Any], price: float, region: str) -> dic
                 "operation": "RunInstances",
                 "servicecode": "AmazonEC2",
                 "usagetype": f"BoxUsage:{name}",
-                "vcpu": str(facts["VCpuInfo"]["DefaultVCpus"]),
-                "memory": f"{facts['MemoryInfo']['SizeInMiB'] / 1024:g} GiB",
-                "currentGeneration": "Yes" if facts.get("CurrentGeneration") else "No",
+                "vcpu": str(type_info["VCpuInfo"]["DefaultVCpus"]),
+                "memory": f"{type_info['MemoryInfo']['SizeInMiB'] / 1024:g} GiB",
+                "currentGeneration": "Yes" if type_info.get("CurrentGeneration") else "No",
             },
             "sku": sku,
         },

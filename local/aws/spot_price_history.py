@@ -1,4 +1,4 @@
-"""DescribeSpotPriceHistory with prices that differ by type and zone, where moto answers a constant."""
+"""DescribeSpotPriceHistory with prices that differ by type and zone; moto returns a constant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from local.aws.prices import Prices
 
-_PAGE = 1000
+_PAGE_SIZE = 1000
 _PRODUCT = "Linux/UNIX"
 
 
@@ -23,9 +23,11 @@ def page(
     products: Sequence[str],
     token: str,
 ) -> dict[str, Any]:
-    """One page of the history: the last price of each (type, zone) offered, set within the last hours."""
-    wanted = not products or _PRODUCT in products or f"{_PRODUCT} (Amazon VPC)" in products
-    known = sorted((str(offering["InstanceType"]), str(offering["Location"])) for offering in offerings if wanted)
+    """One page of the history: the current price of each offered (type, zone)."""
+    includes_linux = not products or _PRODUCT in products or f"{_PRODUCT} (Amazon VPC)" in products
+    pools = sorted(
+        (str(offering["InstanceType"]), str(offering["Location"])) for offering in offerings if includes_linux
+    )
     start = int(token or 0)
     history = [
         {
@@ -35,6 +37,9 @@ def page(
             "AvailabilityZone": zone,
             "Timestamp": now - timedelta(minutes=37),
         }
-        for instance_type, zone in known[start : start + _PAGE]
+        for instance_type, zone in pools[start : start + _PAGE_SIZE]
     ]
-    return {"SpotPriceHistory": history, "NextToken": str(start + _PAGE) if start + _PAGE < len(known) else ""}
+    return {
+        "SpotPriceHistory": history,
+        "NextToken": str(start + _PAGE_SIZE) if start + _PAGE_SIZE < len(pools) else "",
+    }

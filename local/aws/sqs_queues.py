@@ -1,8 +1,8 @@
-"""SQS feeding functions: what Lambda's pollers do, on the world's clock.
+"""SQS event mapping mappings: Lambda's pollers on the world's clock.
 
-Messages are received in batches from moto's queues, which count receives, hide what was received, hold a FIFO group
-back while one of its messages is out, and move what came too often to the dead-letter queue. What the function reports
-as failed stays hidden until its visibility timeout has passed.
+Messages are received in batches from moto's queues, which count receives, hide received messages, block a FIFO group
+while one of its messages is in flight, and move messages to the dead-letter queue. Messages that the function reports
+as failed stay hidden until their visibility timeout has passed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from local.aws.stack import EventSourceMapping
 
 _STANDARD_CONCURRENCY = 2
-"""Batches of one standard queue under way at once, where the mapping sets no limit."""
-_BIGGEST_RECEIVE = 10
-_INSTANT = timedelta(milliseconds=1)
+"""Concurrent batches of one standard queue if the mapping sets no limit."""
+_FIFO_CONCURRENCY = 10
+_CLOCK_RESOLUTION = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A message as it was delivered to a function, or as it lies in a queue."""
+    """A message as it was delivered to a function, or as it is in a queue."""
 
     queue: str
     message_id: str
@@ -45,50 +45,50 @@ class Message:
 
 
 class SqsQueues:
-    """An actor: polls every queue that feeds a function."""
+    """An actor that polls every queue with an event mapping mapping."""
 
     def __init__(
         self,
-        sources: tuple[EventSourceMapping, ...],
+        mappings: tuple[EventSourceMapping, ...],
         *,
         region: str,
         now: Callable[[], datetime],
         functions: LambdaFunctions,
         lock: threading.RLock,
     ) -> None:
-        self._sources = sources
+        self._mappings = mappings
         self._region = region
         self._now = now
         self._functions = functions
         self._lock = lock
-        self._out: defaultdict[str, int] = defaultdict(int)
+        self._in_flight: defaultdict[str, int] = defaultdict(int)
         self.delivered: list[Message] = []
 
     def step(self, now: datetime) -> bool:
-        """Hand over what is visible and whose batch is full or old enough."""
+        """Deliver visible messages whose batch is full or whose batch window has ended."""
         did = False
-        for source in self._sources:
-            while self._ready(source, now) and self._poll(source):
+        for mapping in self._mappings:
+            while self._ready(mapping, now) and self._poll(mapping):
                 did = True
         return did
 
     def due(self) -> datetime | None:
         """When the next message becomes visible, or the next batch window ends."""
-        moments = [moment for source in self._sources for moment in self._moments(source)]
-        return min(moments, default=None)
+        times = [time for mapping in self._mappings for time in self._due_times(mapping)]
+        return min(times, default=None)
 
     def messages(self, queue_name: str) -> list[Message]:
-        """What is in a queue, hidden or not."""
+        """All messages of a queue, visible or hidden."""
         with self._lock:
-            lying = backends.sqs(self._region).queues[queue_name]._messages  # noqa: SLF001 - the API would hide them
-            return [_message(queue_name, message) for message in lying]
+            messages = backends.sqs(self._region).queues[queue_name]._messages  # noqa: SLF001 - the API would hide them
+            return [_message(queue_name, message) for message in messages]
 
     def send(self, queue_name: str, body: str, *, group_id: str = "") -> None:
-        """Put a message on a queue from outside: garbage, or one that was delivered before."""
+        """Send a message to a queue, such as a malformed or a repeated one."""
         with self._lock:
             backend = backends.sqs(self._region)
             if not group_id:
-                # moto's own counts the queue's messages at each send, which a storm of thousands can't wait for.
+                # moto's send counts all messages of the queue, which is too slow for thousands.
                 message = SqsMessage(str(uuid.uuid4()), body)
                 message.mark_sent(delay_seconds=0)
                 backend.queues[queue_name].add_message(message)
@@ -97,84 +97,86 @@ class SqsQueues:
                 queue_name=queue_name,
                 message_body=body,
                 group_id=group_id,
-                # Another delivery of a message is not another send: nothing is dropped as a duplicate.
+                # A repeated delivery must not be dropped as a duplicate.
                 deduplication_id=str(uuid.uuid4()),
             )
 
     def empty(self) -> bool:
-        """Whether no queue that feeds a function holds anything that is visible or out.
+        """Whether no queue with a mapping has messages that are visible or in flight.
 
-        What waits for its batch's window to end is visible.
+        Messages that wait for the end of their batch window are visible.
         """
         now = self._now()
-        if any(moment <= now for source in self._sources for moment in self._moments(source)):
+        if any(time <= now for mapping in self._mappings for time in self._due_times(mapping)):
             return False
         with self._lock:
-            return not any(source.window and self._queue(source).messages for source in self._sources)
+            return not any(mapping.window and self._queue(mapping).messages for mapping in self._mappings)
 
-    def _queue(self, source: EventSourceMapping) -> Any:  # noqa: ANN401 - moto's queue
-        return backends.sqs(self._region).queues[source.queue_name]
+    def _queue(self, mapping: EventSourceMapping) -> Any:  # noqa: ANN401 - moto's queue
+        return backends.sqs(self._region).queues[mapping.queue_name]
 
-    def _limit(self, source: EventSourceMapping) -> int:
-        if source.maximum_concurrency:
-            return source.maximum_concurrency
-        # As many as groups are free for a FIFO queue, which receiving sees to.
-        return _BIGGEST_RECEIVE if source.queue_name.endswith(".fifo") else _STANDARD_CONCURRENCY
+    def _max_concurrency(self, mapping: EventSourceMapping) -> int:
+        if mapping.maximum_concurrency:
+            return mapping.maximum_concurrency
+        # For a FIFO queue the number of unblocked groups is the limit, which receiving respects.
+        return _FIFO_CONCURRENCY if mapping.queue_name.endswith(".fifo") else _STANDARD_CONCURRENCY
 
-    def _ready(self, source: EventSourceMapping, now: datetime) -> bool:
-        if self._out[source.queue_arn] >= self._limit(source) or not self._functions.may_start(source.function_name):
+    def _ready(self, mapping: EventSourceMapping, now: datetime) -> bool:
+        if self._in_flight[mapping.queue_arn] >= self._max_concurrency(mapping) or not self._functions.may_start(
+            mapping.function_name
+        ):
             return False
         with self._lock:
-            self._expire(source, now)
-            visible = self._queue(source).messages
-        if not visible or len(visible) >= source.batch_size:
+            self._expire(mapping, now)
+            visible = self._queue(mapping).messages
+        if not visible or len(visible) >= mapping.batch_size:
             return bool(visible)
         oldest = min(_visible_since(message) for message in visible)
-        return oldest + timedelta(seconds=source.window) <= now
+        return oldest + timedelta(seconds=mapping.window) <= now
 
-    def _poll(self, source: EventSourceMapping) -> bool:
+    def _poll(self, mapping: EventSourceMapping) -> bool:
         with self._lock:
-            backend, queue = backends.sqs(self._region), self._queue(source)
-            # moto goes through all that lies there at each receive: a batch that Lambda gathers from several is one.
+            backend, queue = backends.sqs(self._region), self._queue(mapping)
+            # moto scans the queue at each receive, so a batch is received at once.
             received = backend.receive_message(
-                source.queue_name, source.batch_size, 0, queue.visibility_timeout, ["All"]
+                mapping.queue_name, mapping.batch_size, 0, queue.visibility_timeout, ["All"]
             )
         if not received:
             return False
-        self.delivered.extend(_message(source.queue_name, message) for message in received)
-        self._out[source.queue_arn] += 1
+        self.delivered.extend(_message(mapping.queue_name, message) for message in received)
+        self._in_flight[mapping.queue_arn] += 1
         self._functions.start(
-            source.function_name,
-            {"Records": [_record(source, message, self._region) for message in received]},
-            trigger=_trigger(source, received),
-            done=lambda record: self._finish(source, received, record),
+            mapping.function_name,
+            {"Records": [_record(mapping, message, self._region) for message in received]},
+            trigger=_trigger(mapping, received),
+            done=lambda record: self._finish(mapping, received, record),
         )
         return True
 
-    def _finish(self, source: EventSourceMapping, received: list[Any], record: Invocation) -> None:
-        failed = _failed(source, received, record)
+    def _finish(self, mapping: EventSourceMapping, received: list[Any], record: Invocation) -> None:
+        failed = _failed(mapping, received, record)
         with self._lock:
-            self._out[source.queue_arn] -= 1
-            _delete(self._queue(source), {m.receipt_handle for m in received if m.id not in failed})
+            self._in_flight[mapping.queue_arn] -= 1
+            _delete(self._queue(mapping), {m.receipt_handle for m in received if m.id not in failed})
 
-    def _expire(self, source: EventSourceMapping, now: datetime) -> None:
-        queue = self._queue(source)
+    def _expire(self, mapping: EventSourceMapping, now: datetime) -> None:
+        queue = self._queue(mapping)
         oldest = (now - timedelta(seconds=queue.message_retention_period)).timestamp() * 1000
         for message in [message for message in queue._messages if message.sent_timestamp < oldest]:  # noqa: SLF001 - the API would hide them
             queue._messages.remove(message)  # noqa: SLF001 - the same
             queue.pending_messages.discard(message)
-        # moto frees a group only as it comes by each of its messages, and would hand out a later one before the first.
+        # moto unblocks a group message by message, and could return a later message before the first.
         queue.pending_messages.difference_update([m for m in queue.pending_messages if m.visible])
 
-    def _moments(self, source: EventSourceMapping) -> list[datetime]:
+    def _due_times(self, mapping: EventSourceMapping) -> list[datetime]:
         with self._lock:
-            queue = self._queue(source)
+            queue = self._queue(mapping)
             if queue.fifo_queue:
-                # What waits behind its group's first message is not due before that one is.
+                # A group's messages are not due before its first message is.
                 first: dict[str, Any] = {}
                 for message in queue._messages:  # noqa: SLF001 - the API would hide them
                     first.setdefault(message.group_id, message)
-                # Nor is anything of a group while any of it is out with a function.
+                # No message of a group is due while one of it is in flight.
                 for message in queue.pending_messages:
                     if message.group_id in first and _visible_since(message) > _visible_since(first[message.group_id]):
                         first[message.group_id] = message
@@ -182,18 +184,18 @@ class SqsQueues:
             else:
                 waiting = list(queue._messages)  # noqa: SLF001 - the same
             now = self._now()
-            moments = []
+            times = []
             for message in waiting:
                 visible = _visible_since(message)
-                full = len(waiting) >= source.batch_size
-                batched = visible if full else visible + timedelta(seconds=source.window)
-                # One that is out with a function comes back at its visibility timeout.
-                moments.append(max(batched, visible) if visible > now else batched)
-            return moments
+                full = len(waiting) >= mapping.batch_size
+                batched = visible if full else visible + timedelta(seconds=mapping.window)
+                # A message in flight becomes visible at its visibility timeout.
+                times.append(max(batched, visible) if visible > now else batched)
+            return times
 
 
 def _delete(queue: Any, handles: set[str]) -> None:  # noqa: ANN401 - moto's queue
-    """As moto's own ``delete_message`` for each, in one pass; what was deleted or purged before is no error."""
+    """Delete messages as moto's ``delete_message`` does, but in one pass; missing messages are no error."""
     kept = []
     for message in queue._messages:  # noqa: SLF001 - the API goes through all messages for each
         if handles.isdisjoint(message.all_receipt_handles):
@@ -205,10 +207,10 @@ def _delete(queue: Any, handles: set[str]) -> None:  # noqa: ANN401 - moto's que
 
 
 def _visible_since(message: Any) -> datetime:  # noqa: ANN401 - moto's message
-    """When a message became or becomes visible; moto compares strictly, so a moment after."""
+    """When a message became or becomes visible; moto compares strictly, so one millisecond later."""
     hidden = max(message.visible_at, message.delayed_until)
-    moment = datetime.fromtimestamp(max(hidden, message.sent_timestamp) / 1000, UTC)
-    return moment + _INSTANT if hidden else moment
+    time = datetime.fromtimestamp(max(hidden, message.sent_timestamp) / 1000, UTC)
+    return time + _CLOCK_RESOLUTION if hidden else time
 
 
 def _message(queue: str, message: Any) -> Message:  # noqa: ANN401 - moto's message
@@ -226,7 +228,7 @@ def _message(queue: str, message: Any) -> Message:  # noqa: ANN401 - moto's mess
     )
 
 
-def _record(source: EventSourceMapping, message: Any, region: str) -> dict[str, Any]:  # noqa: ANN401 - moto's message
+def _record(mapping: EventSourceMapping, message: Any, region: str) -> dict[str, Any]:  # noqa: ANN401 - moto's message
     attributes = {
         "ApproximateReceiveCount": str(message.approximate_receive_count),
         "SentTimestamp": str(message.sent_timestamp),
@@ -253,35 +255,35 @@ def _record(source: EventSourceMapping, message: Any, region: str) -> dict[str, 
         },
         "md5OfBody": message.body_md5,
         "eventSource": "aws:sqs",
-        "eventSourceARN": source.queue_arn,
+        "eventSourceARN": mapping.queue_arn,
         "awsRegion": region,
     }
 
 
-def _failed(source: EventSourceMapping, received: list[Any], record: Invocation) -> frozenset[str]:
-    """The ids of the messages that must come again, as Lambda reads the function's answer."""
-    everything = frozenset(message.id for message in received)
+def _failed(mapping: EventSourceMapping, received: list[Any], record: Invocation) -> frozenset[str]:
+    """The ids of the messages to deliver again, by the function's partial batch response."""
+    batch = frozenset(message.id for message in received)
     if not record.ok:
-        return everything
-    if not source.partial_failures or not isinstance(record.result, dict):
+        return batch
+    if not mapping.partial_failures or not isinstance(record.result, dict):
         return frozenset()
     failures = record.result.get("batchItemFailures") or []
-    named = frozenset(str(item.get("itemIdentifier", "")) for item in failures)
-    # An id that isn't in the batch, or an empty one, fails the whole batch.
-    return min(named, everything)
+    failed = frozenset(str(item.get("itemIdentifier", "")) for item in failures)
+    # An id that isn't in the batch, or an empty id, fails the whole batch.
+    return min(failed, batch)
 
 
-def _trigger(source: EventSourceMapping, received: list[Any]) -> str:
-    """What the messages are about, for people; the queue's name for what can't be read."""
-    about = set()
+def _trigger(mapping: EventSourceMapping, received: list[Any]) -> str:
+    """The detail types of the messages, for people; the queue's name for malformed messages."""
+    detail_types = set()
     for message in received:
-        body = body_of(_message(source.queue_name, message))
-        about.add(str(body.get("detail-type", "")) if isinstance(body, dict) else "")
-    return ", ".join(sorted(about)) if "" not in about else source.queue_name
+        body = body_of(_message(mapping.queue_name, message))
+        detail_types.add(str(body.get("detail-type", "")) if isinstance(body, dict) else "")
+    return ", ".join(sorted(detail_types)) if "" not in detail_types else mapping.queue_name
 
 
 def body_of(message: Message) -> Any:  # noqa: ANN401 - whatever JSON was sent
-    """The message's body as JSON; the text itself if it is none."""
+    """The message's body from JSON; the text itself if it is not JSON."""
     try:
         return json.loads(message.body)
     except ValueError:

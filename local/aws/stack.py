@@ -1,7 +1,7 @@
-"""The real cloud assembly, deployed by CloudFormation into moto; and what came of it by name.
+"""Deploys the cloud assembly by CloudFormation into moto, and resolves the stack's resources.
 
-What the CDK's CLI does, without it: assets to the staging bucket, the template from there, and the stack's resources
-resolved. The code in the assets is not run, the checkout's is; so a small archive stands for each.
+Does what the CDK's CLI does: uploads assets to the staging bucket and creates the stack from the template there. The
+code in the assets is not run, the checkout's is, so each asset is a small placeholder.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 _STAGING = f"cdk-hnb659fds-assets-{backends.ACCOUNT}-{{region}}"
 
 _RELAY_ROLE = "RelayRoleArn"
-"""The stack's output that names the relay's role."""
+"""The stack's output with the relay's role."""
 
-_WITHOUT_CONSTRAINT = "us-east-1"
-"""The Region where S3 refuses a bucket that names its Region; all others ask for it."""
+_REGION_WITHOUT_CONSTRAINT = "us-east-1"
+"""The Region where S3 refuses a location constraint; all others require it."""
 
 
 class DeployError(RuntimeError):
-    """The stack didn't reach CREATE_COMPLETE; the text says what CloudFormation said."""
+    """The stack didn't reach CREATE_COMPLETE; the text has CloudFormation's reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeployedFunction:
-    """A Lambda function as deployed. ``timeout`` in seconds; ``reserved_concurrency`` is None without a limit."""
+    """A deployed Lambda function. ``timeout`` in seconds; ``reserved_concurrency`` is None without a limit."""
 
     name: str
     logical_id: str
@@ -53,13 +53,13 @@ class DeployedFunction:
 
     @property
     def short_name(self) -> str:
-        """The folder under functions/ that it runs."""
+        """Its folder under functions/."""
         return self.handler.split(".")[1] if self.handler.startswith("functions.") else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventSourceMapping:
-    """A queue that a function is fed from. ``window`` in seconds."""
+    """A queue whose messages invoke a function. ``window`` is the batch window in seconds."""
 
     queue_arn: str
     function_name: str
@@ -76,7 +76,7 @@ class EventSourceMapping:
 
 @dataclass(frozen=True, kw_only=True)
 class DeployedStack:
-    """A stack: its functions by ARN, its event sources, physical names by logical id, and outputs."""
+    """A stack: its functions by ARN, event source mappings, physical ids by logical id, and outputs."""
 
     stack: str
     template: Mapping[str, Any]
@@ -86,16 +86,16 @@ class DeployedStack:
     outputs: Mapping[str, str] = field(default_factory=dict)
 
     def logical_ids(self, kind: str) -> tuple[str, ...]:
-        """The logical ids of one kind of resource, such as ``AWS::SQS::Queue``."""
+        """The logical ids of the resources of a type, such as ``AWS::SQS::Queue``."""
         return tuple(name for name, resource in self.template["Resources"].items() if resource["Type"] == kind)
 
     def role_names(self) -> dict[str, str]:
-        """The role, by name, of each function that has one of the stack's, and of the relay."""
-        made = {self.physical_ids[id_] for id_ in self.logical_ids("AWS::IAM::Role")}
-        named = {one.short_name: one.role_arn for one in self.functions.values()}
+        """The names of the roles that the stack creates for its functions and the relay, by caller."""
+        created = {self.physical_ids[id_] for id_ in self.logical_ids("AWS::IAM::Role")}
+        role_arns = {function.short_name: function.role_arn for function in self.functions.values()}
         if _RELAY_ROLE in self.outputs:
-            named["relay"] = self.outputs[_RELAY_ROLE]
-        return {caller: role for caller, arn in named.items() if (role := arn.rsplit("/", 1)[-1]) in made}
+            role_arns["relay"] = self.outputs[_RELAY_ROLE]
+        return {caller: role for caller, arn in role_arns.items() if (role := arn.rsplit("/", 1)[-1]) in created}
 
     def kubernetes_groups(self) -> dict[str, tuple[str, ...]]:
         """The Kubernetes groups of each role that has an access entry, by the role's name."""
@@ -115,7 +115,7 @@ class DeployedStack:
 
 
 def deploy(assembly: Path, *, region: str) -> DeployedStack:
-    """Deploy the assembly's one stack and resolve it.
+    """Deploy the assembly's only stack and resolve its resources.
 
     Raises:
         DeployError: CloudFormation didn't complete it.
@@ -126,11 +126,11 @@ def deploy(assembly: Path, *, region: str) -> DeployedStack:
     template = json.loads(template_text)
     bucket = _STAGING.format(region=region)
     s3 = boto3.client("s3")
-    if region == _WITHOUT_CONSTRAINT:
+    if region == _REGION_WITHOUT_CONSTRAINT:
         s3.create_bucket(Bucket=bucket)
     else:
-        place: Any = {"LocationConstraint": region}
-        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration=place)
+        configuration: Any = {"LocationConstraint": region}
+        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration=configuration)
     code = _archive()
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Lambda::Function" and "S3Key" in resource["Properties"]["Code"]:
@@ -138,7 +138,7 @@ def deploy(assembly: Path, *, region: str) -> DeployedStack:
     s3.put_object(Bucket=bucket, Key="template.json", Body=template_text.encode())
     cloudformation = boto3.client("cloudformation")
     try:
-        with _quietly():
+        with _without_moto_warnings():
             cloudformation.create_stack(
                 StackName=stack,
                 TemplateURL=f"https://{bucket}.s3.{region}.amazonaws.com/template.json",
@@ -150,11 +150,11 @@ def deploy(assembly: Path, *, region: str) -> DeployedStack:
             )
     except ClientError as error:
         raise DeployError(f"{stack}: {error}") from error
-    with _quietly():
+    with _without_moto_warnings():
         described = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
     if described["StackStatus"] != "CREATE_COMPLETE":
         raise DeployError(f"{stack}: {described['StackStatus']} {described.get('StackStatusReason', '')}")
-    with _quietly():
+    with _without_moto_warnings():
         physical_ids = {
             item["LogicalResourceId"]: item.get("PhysicalResourceId", "")
             for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
@@ -172,8 +172,8 @@ def deploy(assembly: Path, *, region: str) -> DeployedStack:
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Moto says of each kind that it skips that it does; those are asserted on the template (tests/infra)."""
+def _without_moto_warnings() -> Iterator[None]:
+    """While entered, moto doesn't warn of resource types that it skips; tests/infra checks those in the template."""
     log = logging.getLogger("moto")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -192,7 +192,7 @@ def _stack_of(manifest: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         if artifact["type"] == "aws:cloudformation:stack"
     }
     if len(stacks) != 1:
-        raise DeployError(f"one stack is expected in the assembly, and there are {sorted(stacks)}")
+        raise DeployError(f"expected one stack in the assembly, not {sorted(stacks)}")
     return next(iter(stacks.items()))
 
 
@@ -206,14 +206,14 @@ def _archive() -> bytes:
 def _functions(template: Mapping[str, Any], physical_ids: Mapping[str, str]) -> dict[str, DeployedFunction]:
     client = boto3.client("lambda")
     logical = {name: id_ for id_, name in physical_ids.items()}
-    found = {}
+    functions = {}
     for page in client.get_paginator("list_functions").paginate():
         for item in page["Functions"]:
             logical_id = logical.get(item["FunctionName"], "")
             if not logical_id:
-                continue  # the CDK's own, or another stack's
+                continue  # the CDK's, or another stack's
             reserved = template["Resources"][logical_id]["Properties"].get("ReservedConcurrentExecutions")
-            found[item["FunctionArn"]] = DeployedFunction(
+            functions[item["FunctionArn"]] = DeployedFunction(
                 name=item["FunctionName"],
                 logical_id=logical_id,
                 handler=item["Handler"],
@@ -224,12 +224,12 @@ def _functions(template: Mapping[str, Any], physical_ids: Mapping[str, str]) -> 
                 dead_letter_arn=str(item.get("DeadLetterConfig", {}).get("TargetArn", "")),
                 role_arn=item["Role"],
             )
-    return found
+    return functions
 
 
 def _event_source_mappings(region: str) -> tuple[EventSourceMapping, ...]:
     mappings = boto3.client("lambda").list_event_source_mappings()["EventSourceMappings"]
-    # moto would invoke by itself as soon as a message is sent; here the world's loop polls.
+    # moto would invoke the function as soon as a message is sent; here the event loop polls.
     for queue in backends.sqs(region).queues.values():
         queue.lambda_event_source_mappings.clear()
     return tuple(

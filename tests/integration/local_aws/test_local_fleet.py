@@ -109,9 +109,9 @@ def test_without_capacity_in_one_pool_the_next_is_used(account: Account, rig: Ri
 def test_terminated_instances_give_their_capacity_back(account: Account, rig: Rig) -> None:
     rig.cloud.capacity.set("on-demand", "m5.large", "*", 2)
     (instance_id,) = ids(create(request(account, "m5.large")))
-    assert rig.cloud.capacity.left(("on-demand", "m5.large", "us-east-1a")) == 1
+    assert rig.cloud.capacity.remaining(("on-demand", "m5.large", "us-east-1a")) == 1
     boto3.client("ec2").terminate_instances(InstanceIds=[instance_id])
-    assert rig.cloud.capacity.left(("on-demand", "m5.large", "us-east-1a")) == 2
+    assert rig.cloud.capacity.remaining(("on-demand", "m5.large", "us-east-1a")) == 2
 
 
 def test_two_subnets_of_one_zone_are_refused(account: Account) -> None:

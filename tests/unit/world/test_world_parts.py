@@ -133,4 +133,4 @@ def test_the_most_specific_number_of_a_pool_counts() -> None:
     capacity.set(*pool, 3)
     assert capacity.take(pool, 5) == 3
     capacity.set(*pool, None)
-    assert capacity.left(pool) == 0
+    assert capacity.remaining(pool) == 0
