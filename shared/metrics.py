@@ -7,9 +7,9 @@ per query. Names are Karpenter's where the meaning is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from aws_lambda_powertools.metrics import MetricUnit
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ SERVICE = "service"
 """The only dimension, set by Powertools: the function's name."""
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """A metric: the function that emits it, its unit, its CloudWatch statistic, and its description."""
 
     name: str

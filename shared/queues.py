@@ -7,8 +7,9 @@ the partial batch response, so SQS redelivers only that message and counts its r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from shared import hints
 
@@ -27,8 +28,7 @@ MAX_DELAY_SECONDS = 900
 """SQS delays a message by at most 15 minutes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A message of a batch, and its hint."""
 
     id: str

@@ -11,11 +11,11 @@ expire, because its signature expires with them.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import boto3
+import msgspec
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
@@ -42,8 +42,7 @@ _SIGNATURE_SECONDS = 60
 _CLUSTER_HEADER = "x-k8s-aws-id"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterInfo:
+class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster. ``certificate_authority`` is base64 PEM as in DescribeCluster; ``version`` is like "1.34"."""
 
     name: str

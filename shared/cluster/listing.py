@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -51,8 +50,7 @@ class _MetadataOnly(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObjectList(Generic[T]):
+class ObjectList(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A list: its valid objects, its invalid ones, and its resourceVersion."""
 
     objects: tuple[T, ...] = ()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import quote
 
+import msgspec
 
-@dataclass(frozen=True, kw_only=True)
-class Resource:
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
     """A kind's resource in the API. ``group`` is empty for the core group."""
 
     group: str = ""
