@@ -1,7 +1,7 @@
-"""Clusters like the recorded ones that nobody has recorded: the same rules, other counts, sizes, prices and limits.
+"""Variations of recorded scenarios: the same rules with other counts, sizes, prices and limits.
 
-Every mutation is drawn from one seed, so that a failure has a name. Two scenarios may be put into one cluster, so that
-rules meet that never met before.
+Every mutation is drawn from one seed, so a failure can be repeated. Two scenarios may be joined in one cluster, so that
+their rules meet.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ MOST = 160
 def mutated(document: Raw, seed: int, other: Raw | None = None) -> Raw:
     """The document changed in a few ways, joined with ``other`` if there is one."""
     draw = random.Random(seed)  # noqa: S311 (a test's choices)
-    found = copy.deepcopy({k: v for k, v in document.items() if k != "instanceTypes"})
-    found["instanceTypes"] = copy.deepcopy(document["instanceTypes"])
+    variation = copy.deepcopy({k: v for k, v in document.items() if k != "instanceTypes"})
+    variation["instanceTypes"] = copy.deepcopy(document["instanceTypes"])
     if other is not None:
-        _join(found, other)
-    _other_counts(found, draw)
+        _join(variation, other)
+    _change_counts(variation, draw)
     if draw.random() < 0.7:
-        _other_sizes(found, draw)
+        _change_sizes(variation, draw)
     if draw.random() < 0.8:
-        _other_prices(found, draw)
+        _change_prices(variation, draw)
     if draw.random() < 0.3:
-        _fewer_types(found, draw)
+        _drop_instance_types(variation, draw)
     if draw.random() < 0.25:
-        _other_weights(found, draw)
+        _change_weights(variation, draw)
     if draw.random() < 0.15:
-        _limited(found, draw)
-    return found
+        _add_limits(variation, draw)
+    return variation
 
 
 def _join(document: Raw, other: Raw) -> None:
-    """The other's objects beside the document's; those of the same name are one."""
+    """Adds the other document's objects; objects of the same name are added once."""
     have = {_name(o) for o in document["objects"]}
     for original in other["objects"]:
         raw = json.loads(re.sub(r'"app": "([^"]*)"', r'"app": "\1-b"', json.dumps(original)))
@@ -58,7 +58,7 @@ def _name(raw: Raw) -> tuple[str, str, str]:
 
 
 def pending(document: Raw) -> list[Raw]:
-    """The pods that wait."""
+    """The pending pods."""
     return [
         o
         for o in document["objects"]
@@ -68,16 +68,16 @@ def pending(document: Raw) -> list[Raw]:
     ]
 
 
-def _alike(pods: list[Raw]) -> list[list[Raw]]:
-    found: dict[str, list[Raw]] = {}
+def _grouped(pods: list[Raw]) -> list[list[Raw]]:
+    groups: dict[str, list[Raw]] = {}
     for p in pods:
         rules = {k: v for k, v in p["spec"].items() if k != "volumes"}
-        found.setdefault(json.dumps([p["metadata"].get("labels"), rules], sort_keys=True), []).append(p)
-    return list(found.values())
+        groups.setdefault(json.dumps([p["metadata"].get("labels"), rules], sort_keys=True), []).append(p)
+    return list(groups.values())
 
 
-def _other_counts(document: Raw, draw: random.Random) -> None:
-    groups = _alike(pending(document))
+def _change_counts(document: Raw, draw: random.Random) -> None:
+    groups = _grouped(pending(document))
     total = sum(len(g) for g in groups)
     scale = min(1.0, MOST / max(1, total))
     gone: set[int] = set()
@@ -96,8 +96,8 @@ def _other_counts(document: Raw, draw: random.Random) -> None:
     document["objects"] = [o for o in document["objects"] if id(o) not in gone]
 
 
-def _other_sizes(document: Raw, draw: random.Random) -> None:
-    for group in _alike(pending(document)):
+def _change_sizes(document: Raw, draw: random.Random) -> None:
+    for group in _grouped(pending(document)):
         if draw.random() < 0.5:
             continue
         cpu, memory = draw.choice(_CPU), draw.choice(_MEMORY)
@@ -108,7 +108,7 @@ def _other_sizes(document: Raw, draw: random.Random) -> None:
                     requests.update({"cpu": cpu, "memory": memory})
 
 
-def _other_prices(document: Raw, draw: random.Random) -> None:
+def _change_prices(document: Raw, draw: random.Random) -> None:
     families: dict[str, float] = {}
     zones: dict[tuple[str, str], float] = {}
     for t in document["instanceTypes"]:
@@ -122,20 +122,20 @@ def _other_prices(document: Raw, draw: random.Random) -> None:
                 o["available"] = False
 
 
-def _fewer_types(document: Raw, draw: random.Random) -> None:
+def _drop_instance_types(document: Raw, draw: random.Random) -> None:
     kept = draw.choice((0.1, 0.3, 0.6))
     document["instanceTypes"] = [t for t in document["instanceTypes"] if draw.random() < kept] or document[
         "instanceTypes"
     ]
 
 
-def _other_weights(document: Raw, draw: random.Random) -> None:
+def _change_weights(document: Raw, draw: random.Random) -> None:
     for o in document["objects"]:
         if o["kind"] == "NodePool":
             o["spec"]["weight"] = draw.choice((1, 1, 10, 50))
 
 
-def _limited(document: Raw, draw: random.Random) -> None:
+def _add_limits(document: Raw, draw: random.Random) -> None:
     pools = [o for o in document["objects"] if o["kind"] == "NodePool"]
     pool = draw.choice(pools)
     pool["spec"]["limits"] = draw.choice(

@@ -1,4 +1,4 @@
-"""Random problems through the independent judge: decisions are right, alike in any order, and refuse nobody idly."""
+"""Random problems: decisions satisfy all rules, are independent of order, and leave out no pod without need."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.scenarios.problems import problems
 
 Raw = dict[str, Any]
 FRESH = settings.get_profile("fresh")
-MANY = 1000
-"""Examples of a property in the long run; together they are thousands of problems."""
+LONG_RUN_EXAMPLES = 1000
+"""Examples of a property in the long run: thousands of problems together."""
 
 
 def decide(raw: Raw) -> Raw:
-    """The answer of ``tenon simulate --json``, without the figures that are no part of the decision."""
+    """The output of ``tenon simulate --json`` without its stats."""
     asked = deciding.question(raw)
     assert not asked.invalid
     return deciding.answer(asked)
@@ -33,7 +33,7 @@ def total(answer: Raw) -> float:
     return float(sum(c["cheapest"]["price"] for c in answer["nodeClaims"]))
 
 
-def test_the_judge_shares_no_code_with_what_it_judges() -> None:
+def test_the_checker_shares_no_code_with_the_scheduler() -> None:
     own = (checker, cluster, kubernetes_rules, single_node_check, topology_checker)
     for module in own:
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
@@ -42,11 +42,11 @@ def test_the_judge_shares_no_code_with_what_it_judges() -> None:
         assert {n.partition(".")[0] for n in names - {m.__name__ for m in own}} <= sys.stdlib_module_names
 
 
-def _right(raw: Raw) -> None:
+def _assert_satisfies_rules(raw: Raw) -> None:
     assert checker.check(raw, decide(raw)) == []
 
 
-def _alike(raw: Raw, seed: int) -> None:
+def _assert_independent_of_order(raw: Raw, seed: int) -> None:
     order = random.Random(seed)  # noqa: S311 (a shuffle)
     other = dict(raw, objects=list(raw["objects"]), instanceTypes=list(raw["instanceTypes"]))
     order.shuffle(other["objects"])
@@ -54,44 +54,44 @@ def _alike(raw: Raw, seed: int) -> None:
     assert json.dumps(decide(other)) == json.dumps(decide(raw))
 
 
-def _none_refused_idly(raw: Raw) -> None:
+def _assert_no_avoidable_errors(raw: Raw) -> None:
     assert single_node_check.could_run_alone(raw, decide(raw)) == {}
 
 
 @settings(max_examples=60)
 @given(raw=problems())
-def test_any_problem_is_decided_rightly(raw: Raw) -> None:
-    _right(raw)
+def test_any_decision_satisfies_all_rules(raw: Raw) -> None:
+    _assert_satisfies_rules(raw)
 
 
 @pytest.mark.long
-@settings(FRESH, max_examples=MANY)
+@settings(FRESH, max_examples=LONG_RUN_EXAMPLES)
 @given(raw=problems())
-def test_thousands_of_problems_are_decided_rightly(raw: Raw) -> None:
-    _right(raw)
+def test_decisions_of_thousands_of_problems_satisfy_all_rules(raw: Raw) -> None:
+    _assert_satisfies_rules(raw)
 
 
 @settings(max_examples=25)
 @given(raw=problems(), seed=st.integers(0, 1000))
-def test_the_order_of_objects_changes_no_byte(raw: Raw, seed: int) -> None:
-    _alike(raw, seed)
+def test_the_order_of_objects_does_not_change_the_decision(raw: Raw, seed: int) -> None:
+    _assert_independent_of_order(raw, seed)
 
 
 @pytest.mark.long
-@settings(FRESH, max_examples=MANY // 2)
+@settings(FRESH, max_examples=LONG_RUN_EXAMPLES // 2)
 @given(raw=problems(), seed=st.integers(0, 1000))
-def test_the_order_of_objects_changes_no_byte_of_thousands(raw: Raw, seed: int) -> None:
-    _alike(raw, seed)
+def test_the_order_of_objects_does_not_change_thousands_of_decisions(raw: Raw, seed: int) -> None:
+    _assert_independent_of_order(raw, seed)
 
 
 @settings(max_examples=20)
 @given(raw=problems())
-def test_no_pod_is_refused_that_could_have_a_machine_to_itself(raw: Raw) -> None:
-    _none_refused_idly(raw)
+def test_no_unschedulable_pod_could_run_on_a_node_of_its_own(raw: Raw) -> None:
+    _assert_no_avoidable_errors(raw)
 
 
 @pytest.mark.long
-@settings(FRESH, max_examples=MANY // 5)
+@settings(FRESH, max_examples=LONG_RUN_EXAMPLES // 5)
 @given(raw=problems())
-def test_no_pod_of_hundreds_of_problems_is_refused_that_could_have_a_machine_to_itself(raw: Raw) -> None:
-    _none_refused_idly(raw)
+def test_no_unschedulable_pod_of_hundreds_of_problems_could_run_on_a_node_of_its_own(raw: Raw) -> None:
+    _assert_no_avoidable_errors(raw)
