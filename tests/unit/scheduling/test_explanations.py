@@ -27,7 +27,7 @@ def asks(requests: Raw) -> Raw:
     return {"containers": [{"name": "app", "resources": {"requests": requests}}]}
 
 
-def near(app: str, key: str, kind: str = "podAffinity") -> Raw:
+def affinity_rule(app: str, key: str, kind: str = "podAffinity") -> Raw:
     term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
@@ -38,10 +38,10 @@ def daemon(cpu: str) -> Raw:
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": {"template": template}}
 
 
-def reason(answer: Raw) -> str:
-    assert list(answer["errors"]) == ["default/bad-0000"]
-    found: str = answer["errors"]["default/bad-0000"]
-    return found.removeprefix("unschedulable: NodePool default: ")
+def reason(decision: Raw) -> str:
+    assert list(decision["errors"]) == ["default/bad-0000"]
+    message: str = decision["errors"]["default/bad-0000"]
+    return message.removeprefix("unschedulable: NodePool default: ")
 
 
 FAMILIES = [{"key": FAMILY, "operator": "Exists", "minValues": 3}]
@@ -49,7 +49,7 @@ ENI = "vpc.amazonaws.com/pod-eni"
 
 
 @pytest.mark.parametrize(
-    ("pool", "spec", "said"),
+    ("pool", "spec", "expected"),
     [
         pytest.param(
             {},
@@ -78,13 +78,13 @@ ENI = "vpc.amazonaws.com/pod-eni"
         ),
         pytest.param(
             {},
-            near("ghost", ZONE),
+            affinity_rule("ghost", ZONE),
             f"pod affinity not satisfied: no pod matches app=ghost in any {ZONE}",
             id="affinity to an app that isn't there, by zone",
         ),
         pytest.param(
             {},
-            near("ghost", HOST),
+            affinity_rule("ghost", HOST),
             f"pod affinity not satisfied: no pod matches app=ghost in any {HOST}",
             id="affinity to an app that isn't there, by host",
         ),
@@ -135,11 +135,11 @@ ENI = "vpc.amazonaws.com/pod-eni"
     ],
 )
 def test_the_reason_names_the_first_failed_criterion(
-    decide: Decide, clusters: ModuleType, pool: Raw, spec: Raw, said: str
+    decide: Decide, clusters: ModuleType, pool: Raw, spec: Raw, expected: str
 ) -> None:
     bad = clusters.pods("bad", 1)
     bad[0]["spec"].update(spec)
-    assert reason(decide(clusters.document(clusters.pool(**pool), daemon("200m"), bad))).startswith(said)
+    assert reason(decide(clusters.document(clusters.pool(**pool), daemon("200m"), bad))).startswith(expected)
 
 
 def test_a_zone_that_volumes_require_is_named_as_theirs(decide: Decide, clusters: ModuleType) -> None:
@@ -158,25 +158,25 @@ def test_a_zone_that_volumes_require_is_named_as_theirs(decide: Decide, clusters
         "spec": {"nodeAffinity": where},
     }
     bad = clusters.pods("bad", 1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
-    said = f"of 12 instance types, {ZONE} In z-q (of its volumes) excludes 12; none left"
-    assert reason(decide(clusters.document(clusters.pool(), claim, volume, bad))) == said
+    expected = f"of 12 instance types, {ZONE} In z-q (of its volumes) excludes 12; none left"
+    assert reason(decide(clusters.document(clusters.pool(), claim, volume, bad))) == expected
 
 
 @pytest.mark.parametrize(
-    ("zones", "selector", "said"),
+    ("zones", "selector", "expected"),
     [
         ("abc", {}, "none of 12 instance types has an available offering"),
         ("b", {ZONE: "z-b"}, f"of 12 instance types, {ZONE} In z-b leaves 12 without an available offering; none left"),
     ],
 )
 def test_unavailable_offerings_are_distinguished_from_excluded_instance_types(
-    decide: Decide, clusters: ModuleType, zones: str, selector: Raw, said: str
+    decide: Decide, clusters: ModuleType, zones: str, selector: Raw, expected: str
 ) -> None:
     document = clusters.document(clusters.pool(), clusters.pods("bad", 1, nodeSelector=selector))
     document["instanceTypes"] = copy.deepcopy(clusters.TYPES)
     for offering in (o for t in document["instanceTypes"] for o in t["offerings"]):
         offering["available"] = offering["zone"][-1] not in zones
-    assert reason(decide(document)) == said
+    assert reason(decide(document)) == expected
 
 
 def test_the_nearest_instance_type_is_named_when_each_lacks_something(decide: Decide, clusters: ModuleType) -> None:
@@ -192,26 +192,28 @@ def test_the_nearest_instance_type_is_named_when_each_lacks_something(decide: De
 
 
 def test_daemonsets_that_leave_no_capacity_are_named(decide: Decide, clusters: ModuleType) -> None:
-    answer = decide(clusters.document(clusters.pool(), daemon("100"), clusters.pods("bad", 1)))
-    assert reason(answer) == "DaemonSets leave no capacity on any instance type"
+    decision = decide(clusters.document(clusters.pool(), daemon("100"), clusters.pods("bad", 1)))
+    assert reason(decision) == "DaemonSets leave no capacity on any instance type"
 
 
 def test_each_nodepool_has_its_own_reason(clusters: ModuleType) -> None:
-    made = clusters.document(clusters.pool("a"), clusters.pool("b", limits={"cpu": "1"}), clusters.pods("bad", 1))
-    read = input_files.Document(objects=made["objects"], instance_types=made["instanceTypes"])
-    problem = input_files.simulation_input(read, now=datetime(2026, 11, 21, tzinfo=UTC)).problem
-    gone = replace(problem, not_ready={"a": 'its EC2NodeClass "web" does not exist'})
-    refusal = schedule(gone).pod_errors["default/bad-0000"]
-    assert refusal.criteria == {
+    document = clusters.document(clusters.pool("a"), clusters.pool("b", limits={"cpu": "1"}), clusters.pods("bad", 1))
+    documents = input_files.Document(objects=document["objects"], instance_types=document["instanceTypes"])
+    problem = input_files.simulation_input(documents, now=datetime(2026, 11, 21, tzinfo=UTC)).problem
+    not_ready_problem = replace(problem, not_ready={"a": 'its EC2NodeClass "web" does not exist'})
+    unschedulable = schedule(not_ready_problem).pod_errors["default/bad-0000"]
+    assert unschedulable.criteria == {
         "a": 'its EC2NodeClass "web" does not exist',
         "b": "exceeds its limits: cpu 1 left, smallest instance type for the pod has 2",
     }
-    assert refusal.message.startswith('unschedulable on all 2 NodePools: NodePool a: its EC2NodeClass "web" does not')
+    assert unschedulable.message.startswith(
+        'unschedulable on all 2 NodePools: NodePool a: its EC2NodeClass "web" does not'
+    )
 
 
 def test_nodepools_with_the_same_reason_are_listed_together(decide: Decide, clusters: ModuleType) -> None:
     pools = [clusters.pool(name, taints=[{"key": "k", "effect": "NoSchedule"}]) for name in ("a", "b", "c")]
-    answer = decide(clusters.document(pools, clusters.pods("bad", 1)))
-    assert answer["errors"]["default/bad-0000"] == (
+    decision = decide(clusters.document(pools, clusters.pods("bad", 1)))
+    assert decision["errors"]["default/bad-0000"] == (
         "unschedulable: NodePools a, b, c: did not tolerate taint k:NoSchedule"
     )

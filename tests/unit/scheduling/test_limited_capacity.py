@@ -16,7 +16,7 @@ HOST = "kubernetes.io/hostname"
 Decide = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def even(app: str, key: str = ZONE) -> dict[str, Any]:
+def spread_rule(app: str, key: str = ZONE) -> dict[str, Any]:
     return {
         "topologySpreadConstraints": [
             {
@@ -29,57 +29,57 @@ def even(app: str, key: str = ZONE) -> dict[str, Any]:
     }
 
 
-def beside(kind: str, app: str) -> dict[str, Any]:
+def host_affinity_rule(kind: str, app: str) -> dict[str, Any]:
     term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": app}}}
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-def placed(answer: dict[str, Any]) -> list[str]:
-    return [p for c in answer["nodeClaims"] for p in c["pods"]]
+def placed(decision: dict[str, Any]) -> list[str]:
+    return [p for c in decision["nodeClaims"] for p in c["pods"]]
 
 
 @pytest.mark.parametrize("cpu", [4, 6, 10, 16])
 def test_zones_stay_even_when_a_limit_leaves_pods_out(decide: Decide, clusters: ModuleType, cpu: int) -> None:
     raw = clusters.document(
-        clusters.pool(limits={"cpu": str(cpu)}), clusters.pods("web", 40, cpu="900m", **even("web"))
+        clusters.pool(limits={"cpu": str(cpu)}), clusters.pods("web", 40, cpu="900m", **spread_rule("web"))
     )
-    answer = decide(raw)
-    zones = Counter(c["cheapest"]["zone"] for c in answer["nodeClaims"] for _ in c["pods"])
+    decision = decide(raw)
+    zones = Counter(c["cheapest"]["zone"] for c in decision["nodeClaims"] for _ in c["pods"])
     assert max(zones.values()) - min(zones[z] for z in ("z-a", "z-b", "z-c")) <= 1
-    assert len(placed(answer)) >= min(3, cpu // 2)
-    assert all("limit" in reason or "spread" in reason for reason in answer["errors"].values())
+    assert len(placed(decision)) >= min(3, cpu // 2)
+    assert all("limit" in reason or "maxSkew" in reason for reason in decision["errors"].values())
 
 
 def test_pods_beyond_the_limit_of_one_nodepool_go_to_the_other_and_stay_even(
     decide: Decide, clusters: ModuleType
 ) -> None:
     first = clusters.pool("first", limits={"cpu": "8"}, weight=10)
-    answer = decide(
-        clusters.document(first, clusters.pool("second"), clusters.pods("web", 30, cpu="900m", **even("web")))
+    decision = decide(
+        clusters.document(first, clusters.pool("second"), clusters.pods("web", 30, cpu="900m", **spread_rule("web")))
     )
-    assert not answer["errors"]
-    assert {c["nodePool"] for c in answer["nodeClaims"]} == {"first", "second"}
+    assert not decision["errors"]
+    assert {c["nodePool"] for c in decision["nodeClaims"]} == {"first", "second"}
 
 
 def test_a_limit_on_nodes_leads_to_larger_nodes(decide: Decide, clusters: ModuleType) -> None:
-    answer = decide(clusters.document(clusters.pool(limits={"nodes": "2"}), clusters.pods("web", 40, cpu="700m")))
-    assert len(answer["nodeClaims"]) == 2
-    assert not answer["errors"]
+    decision = decide(clusters.document(clusters.pool(limits={"nodes": "2"}), clusters.pods("web", 40, cpu="700m")))
+    assert len(decision["nodeClaims"]) == 2
+    assert not decision["errors"]
 
 
 def test_a_limit_leaves_out_small_pods_rather_than_large_ones(decide: Decide, clusters: ModuleType) -> None:
     big, small = clusters.pods("big", 4, cpu="3", memory="8Gi"), clusters.pods("small", 12, cpu="400m", memory="200Mi")
-    answer = decide(clusters.document(clusters.pool(limits={"cpu": "16"}), big, small))
-    assert sum(p.startswith("default/big") for p in placed(answer)) == 4
-    assert len(placed(answer)) >= 11
+    decision = decide(clusters.document(clusters.pool(limits={"cpu": "16"}), big, small))
+    assert sum(p.startswith("default/big") for p in placed(decision)) == 4
+    assert len(placed(decision)) >= 11
 
 
 def test_nodeclaims_near_a_limit_satisfy_min_values(decide: Decide, clusters: ModuleType) -> None:
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 3}
     pool = clusters.pool(requirements=[requirement], limits={"cpu": "24"})
-    answer = decide(clusters.document(pool, clusters.pods("web", 30, cpu="900m")))
-    assert answer["nodeClaims"]
-    assert all(len(c["instanceTypes"]) >= 3 for c in answer["nodeClaims"])
+    decision = decide(clusters.document(pool, clusters.pods("web", 30, cpu="900m")))
+    assert decision["nodeClaims"]
+    assert all(len(c["instanceTypes"]) >= 3 for c in decision["nodeClaims"])
 
 
 def test_pods_with_affinity_to_pods_of_a_full_node_follow_pending_ones(decide: Decide, clusters: ModuleType) -> None:
@@ -99,9 +99,9 @@ def test_pods_with_affinity_to_pods_of_a_full_node_follow_pending_ones(decide: D
     running = clusters.pods("cache", 1, cpu="1900m", memory="3Gi", nodeName="n-1")
     running[0]["metadata"]["name"] = "cache-running"
     pending = clusters.pods("cache", 2, cpu="1", memory="1Gi")
-    clients = clusters.pods("client", 4, cpu="300m", memory="256Mi", **beside("podAffinity", "cache"))
-    answer = decide(clusters.document(clusters.pool(), node, running, pending, clients))
-    assert not answer["errors"]
+    clients = clusters.pods("client", 4, cpu="300m", memory="256Mi", **host_affinity_rule("podAffinity", "cache"))
+    decision = decide(clusters.document(clusters.pool(), node, running, pending, clients))
+    assert not decision["errors"]
 
 
 def test_pods_of_a_heavier_nodepool_share_nodes_that_others_need(decide: Decide, clusters: ModuleType) -> None:
@@ -155,8 +155,8 @@ def test_volumes_of_running_pods_count_against_the_nodes_attach_limit(
         )
         if i < running:
             pod["spec"]["nodeName"] = "n-1"
-    answer = decide(clusters.document(clusters.pool(), node, csi, storage, claims, made))
-    assert len(answer["existingNodes"].get("n-1", [])) == room
+    decision = decide(clusters.document(clusters.pool(), node, csi, storage, claims, made))
+    assert len(decision["existingNodes"].get("n-1", [])) == room
 
 
 def test_min_values_of_several_labels_hold_together_in_sixty_instance_types(
@@ -177,9 +177,9 @@ def test_min_values_of_several_labels_hold_together_in_sixty_instance_types(
         **clusters.document(clusters.pool(requirements=requirements), clusters.pods("web", 5)),
         "instanceTypes": types,
     }
-    answer = decide(raw)
-    assert not answer["errors"]
-    assert all(len(c["instanceTypes"]) <= 60 for c in answer["nodeClaims"])
+    decision = decide(raw)
+    assert not decision["errors"]
+    assert all(len(c["instanceTypes"]) <= 60 for c in decision["nodeClaims"])
 
 
 def test_min_values_do_not_lead_to_much_emptier_nodes(decide: Decide, clusters: ModuleType) -> None:
@@ -187,6 +187,6 @@ def test_min_values_do_not_lead_to_much_emptier_nodes(decide: Decide, clusters: 
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 4}
     pool = clusters.pool(requirements=[requirement])
     raw = {**clusters.document(pool, clusters.pods("web", 20, cpu="100m", memory="3900Mi")), "instanceTypes": types}
-    answer = decide(raw)
-    assert not answer["errors"]
-    assert len(answer["nodeClaims"]) <= 5
+    decision = decide(raw)
+    assert not decision["errors"]
+    assert len(decision["nodeClaims"]) <= 5

@@ -49,12 +49,12 @@ TYPES = tuple(a_type(name, cpu, cpu / 1000 * 0.1) for name, cpu in SIZES.items()
 
 
 def pod(name: str, cpu: int, *, node: str = "", age: timedelta = timedelta(minutes=1)) -> Pod:
-    told = [] if node else [Condition(type="PodScheduled", status="False", reason="Unschedulable")]
+    conditions = [] if node else [Condition(type="PodScheduled", status="False", reason="Unschedulable")]
     container = Container(name="c", resources=ResourceRequirements(requests={"cpu": f"{cpu}m"}))
     return Pod(
         metadata=ObjectMeta(name=name, namespace="default", uid=name, creation_timestamp=NOW - age),
         spec=PodSpec(containers=[container], node_name=node),
-        status=PodStatus(phase="Running" if node else "Pending", conditions=told),
+        status=PodStatus(phase="Running" if node else "Pending", conditions=conditions),
     )
 
 
@@ -88,14 +88,14 @@ def claim(
     )
 
 
-def node_of(made: NodeClaim) -> Node:
-    name = made.status.node_name
+def node_of(node_claim: NodeClaim) -> Node:
+    name = node_claim.status.node_name
     return Node(
         metadata=ObjectMeta(
-            name=name, labels={**made.metadata.labels, labels.INITIALIZED: "true", labels.HOSTNAME: name}
+            name=name, labels={**node_claim.metadata.labels, labels.INITIALIZED: "true", labels.HOSTNAME: name}
         ),
         spec=NodeSpec(),
-        status=NodeStatus(capacity=made.status.capacity, allocatable=made.status.allocatable),
+        status=NodeStatus(capacity=node_claim.status.capacity, allocatable=node_claim.status.allocatable),
     )
 
 
@@ -177,15 +177,17 @@ def test_a_pod_is_not_deferred_forever_for_a_node_that_never_comes() -> None:
 
 
 def test_a_younger_pod_of_the_same_name_is_not_nominated() -> None:
-    made = claim("a", ["db-0"], age=timedelta(seconds=30))
-    decision = decide([pod("db-0", 5000, age=timedelta(seconds=5))], [made])
+    node_claim = claim("a", ["db-0"], age=timedelta(seconds=30))
+    decision = decide([pod("db-0", 5000, age=timedelta(seconds=5))], [node_claim])
     assert [c.pods for c in decision.new_node_claims] == [("default/db-0",)]
 
 
 def test_a_nodeclaim_being_deleted_nominates_no_pods() -> None:
-    made = claim("a", ["one"])
-    gone = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, deletion_timestamp=NOW))
-    assert [c.pods for c in decide([pod("one", 1000)], [gone]).new_node_claims] == [("default/one",)]
+    node_claim = claim("a", ["one"])
+    deleting = msgspec.structs.replace(
+        node_claim, metadata=msgspec.structs.replace(node_claim.metadata, deletion_timestamp=NOW)
+    )
+    assert [c.pods for c in decide([pod("one", 1000)], [deleting]).new_node_claims] == [("default/one",)]
 
 
 def test_a_pod_on_a_leaving_node_is_not_deferred() -> None:

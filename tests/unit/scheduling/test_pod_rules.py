@@ -34,13 +34,13 @@ def values(claim: Raw, key: str) -> list[str]:
     return [v for r in claim["requirements"] if r["key"] == key and r["operator"] == "In" for v in r["values"]]
 
 
-def by(answer: Raw, key: str) -> Counter[str]:
+def by(decision: Raw, key: str) -> Counter[str]:
     """Pods by the one value of a label that their claim is pinned to."""
-    found: Counter[str] = Counter()
-    for claim in answer["nodeClaims"]:
+    counts: Counter[str] = Counter()
+    for claim in decision["nodeClaims"]:
         (value,) = values(claim, key)
-        found[value] += len(claim["pods"])
-    return found
+        counts[value] += len(claim["pods"])
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -65,17 +65,17 @@ def test_each_operator_allows_the_right_instance_types(
     numeric = operator in {"Gt", "Lt", "Gte", "Lte"}
     key = "karpenter.k8s.aws/instance-cpu" if numeric else FAMILY
     document["objects"] += clusters.pods("a", 1, "100m", **terms({"key": key, "operator": operator, "values": wanted}))
-    answer = decide(document)
+    decision = decide(document)
     cpus = {t["name"]: t["capacity"]["cpu"] for t in document["instanceTypes"]}
-    listed = {t for c in answer["nodeClaims"] for t in c["instanceTypes"]}
+    listed = {t for c in decision["nodeClaims"] for t in c["instanceTypes"]}
     assert {cpus[t] if numeric else t.partition(".")[0] for t in listed} == families
-    assert bool(answer["errors"]) == (not families)
+    assert bool(decision["errors"]) == (not families)
 
 
 def test_prefer_no_schedule_taints_are_tolerated_last(decide: Decide, clusters: ModuleType) -> None:
     soft = clusters.pool("soft", weight=50, taints=[{"key": "k", "effect": "PreferNoSchedule"}])
-    beside = decide(clusters.document(soft, clusters.pool("plain"), clusters.pods("a", 3)))
-    assert {c["nodePool"] for c in beside["nodeClaims"]} == {"plain"}
+    host_affinity_rule = decide(clusters.document(soft, clusters.pool("plain"), clusters.pods("a", 3)))
+    assert {c["nodePool"] for c in host_affinity_rule["nodeClaims"]} == {"plain"}
     alone = decide(clusters.document(soft, clusters.pods("a", 3)))
     assert {c["nodePool"] for c in alone["nodeClaims"]} == {"soft"}
 
@@ -89,27 +89,27 @@ def test_startup_taints_are_ignored(decide: Decide, clusters: ModuleType) -> Non
 def test_min_domains_above_the_number_of_domains_counts_the_global_minimum_as_zero(
     decide: Decide, clusters: ModuleType
 ) -> None:
-    answer = decide(clusters.document(clusters.pool(), clusters.pods("a", 5, **spread("a", minDomains=4))))
-    assert by(answer, ZONE) == {"z-a": 1, "z-b": 1, "z-c": 1}
-    assert len(answer["errors"]) == 2
+    decision = decide(clusters.document(clusters.pool(), clusters.pods("a", 5, **spread("a", minDomains=4))))
+    assert by(decision, ZONE) == {"z-a": 1, "z-b": 1, "z-c": 1}
+    assert len(decision["errors"]) == 2
 
 
 def test_match_label_keys_spread_each_revision_by_itself(decide: Decide, clusters: ModuleType) -> None:
     pods = clusters.pods("a", 6, **spread("a", matchLabelKeys=["pod-template-hash"]))
     for i, pod in enumerate(pods):
         pod["metadata"]["labels"]["pod-template-hash"] = "old" if i < 3 else "new"
-    answer = decide(clusters.document(clusters.pool(), pods))
+    decision = decide(clusters.document(clusters.pool(), pods))
     for revision in (range(3), range(3, 6)):
         names = {f"default/a-{i:04d}" for i in revision}
-        zones = Counter(values(c, ZONE)[0] for c in answer["nodeClaims"] for p in c["pods"] if p in names)
+        zones = Counter(values(c, ZONE)[0] for c in decision["nodeClaims"] for p in c["pods"] if p in names)
         assert zones == {"z-a": 1, "z-b": 1, "z-c": 1}
 
 
 def test_spread_counts_the_zones_of_any_node_affinity_term(decide: Decide, clusters: ModuleType) -> None:
     either = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [z]}]} for z in ("z-a", "z-b")]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": either}}}
-    answer = decide(clusters.document(clusters.pool(), clusters.pods("a", 4, affinity=affinity, **spread("a"))))
-    assert by(answer, ZONE) == {"z-a": 2, "z-b": 2}
+    decision = decide(clusters.document(clusters.pool(), clusters.pods("a", 4, affinity=affinity, **spread("a"))))
+    assert by(decision, ZONE) == {"z-a": 2, "z-b": 2}
 
 
 def test_spread_ignores_zones_without_the_requested_resource(decide: Decide, clusters: ModuleType) -> None:
@@ -119,9 +119,9 @@ def test_spread_ignores_zones_without_the_requested_resource(decide: Decide, clu
     document["instanceTypes"] = [*document["instanceTypes"], gpu]
     for pod in document["objects"][1:]:
         pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
-    answer = decide(document)
-    assert by(answer, ZONE) == {"z-a": 1, "z-b": 1}  # a third would be two above z-c, where none can be
-    assert len(answer["errors"]) == 2
+    decision = decide(document)
+    assert by(decision, ZONE) == {"z-a": 1, "z-b": 1}  # a third would be two above z-c, where none can be
+    assert len(decision["errors"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_a_custom_label_keeps_a_ratio_of_capacity_types(decide: Decide, clusters
         return made
 
     pools = [pool("spot", "spot", "2", "3", "4", "5"), pool("on-demand", "on-demand", "1")]
-    answer = decide(clusters.document(pools, clusters.pods("a", 20, **spread("a", SPREAD))))
-    assert not answer["errors"]
-    assert by(answer, CAPACITY_TYPE) == {"spot": 16, "on-demand": 4}
+    decision = decide(clusters.document(pools, clusters.pods("a", 20, **spread("a", SPREAD))))
+    assert not decision["errors"]
+    assert by(decision, CAPACITY_TYPE) == {"spot": 16, "on-demand": 4}
 
 
 def test_schedule_anyway_spread_is_kept_where_possible_and_excludes_no_pod(
@@ -178,9 +178,9 @@ def test_host_ports_conflict_by_protocol_and_address(decide: Decide, clusters: M
         return pods
 
     assert len(decide(clusters.document(clusters.pool(), listening("a", 3, hostPort=80)))["nodeClaims"]) == 3
-    apart = [listening("a", 1, hostPort=80), listening("b", 1, hostPort=80, protocol="UDP")]
-    apart.append(listening("c", 1, hostPort=81))
-    assert len(decide(clusters.document(clusters.pool(), *apart))["nodeClaims"]) == 1
+    anti_affinity = [listening("a", 1, hostPort=80), listening("b", 1, hostPort=80, protocol="UDP")]
+    anti_affinity.append(listening("c", 1, hostPort=81))
+    assert len(decide(clusters.document(clusters.pool(), *anti_affinity))["nodeClaims"]) == 1
     one, other = (listening(f"ip{i}", 1, hostPort=80, hostIP=f"10.0.0.{i}") for i in (1, 2))
     assert len(decide(clusters.document(clusters.pool(), one, other))["nodeClaims"]) == 1
     assert len(decide(clusters.document(clusters.pool(), one, listening("all", 1, hostPort=80)))["nodeClaims"]) == 2
@@ -239,11 +239,11 @@ def test_volume_limits_hold_and_a_shared_volume_counts_once(
         pod["spec"].update(mounting(f"data-{i % claims}"))
     drivers = [{"name": "ebs.csi.aws.com", "nodeID": "old", "allocatable": {"count": 2}}]
     csi = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "old"}}
-    answer = decide(
+    decision = decide(
         clusters.document(clusters.pool(), clusters.node("old"), {**csi, "spec": {"drivers": drivers}}, made, pods)
     )
-    assert len(answer["existingNodes"]["old"]) == there
-    assert not answer["errors"]
+    assert len(decision["existingNodes"]["old"]) == there
+    assert not decision["errors"]
 
 
 def test_reserved_capacity_is_used_first(decide: Decide, clusters: ModuleType) -> None:

@@ -27,52 +27,54 @@ def affinity(kind: str, app: str, key: str) -> dict[str, Any]:
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-def total(answer: dict[str, Any]) -> float:
-    return float(sum(c["cheapest"]["price"] for c in answer["nodeClaims"]))
+def total(decision: dict[str, Any]) -> float:
+    return float(sum(c["cheapest"]["price"] for c in decision["nodeClaims"]))
 
 
 def test_pods_without_rules_get_the_cheapest_nodes_and_several_instance_types(
     decide: Decide, clusters: ModuleType
 ) -> None:
-    answer = decide(clusters.document(clusters.pool(), clusters.pods("web", 10)))
-    assert not answer["errors"]
-    assert total(answer) == pytest.approx(0.0864, rel=0.2)
-    assert all(len(c["instanceTypes"]) > 1 for c in answer["nodeClaims"])
+    decision = decide(clusters.document(clusters.pool(), clusters.pods("web", 10)))
+    assert not decision["errors"]
+    assert total(decision) == pytest.approx(0.0864, rel=0.2)
+    assert all(len(c["instanceTypes"]) > 1 for c in decision["nodeClaims"])
 
 
 def test_zonal_spread_is_even_and_every_nodeclaim_has_one_zone(decide: Decide, clusters: ModuleType) -> None:
-    answer = decide(clusters.document(clusters.pool(), clusters.pods("web", 11, **spread("web"))))
-    assert not answer["errors"]
-    zones = [next(r["values"] for r in c["requirements"] if r["key"] == ZONE) for c in answer["nodeClaims"]]
+    decision = decide(clusters.document(clusters.pool(), clusters.pods("web", 11, **spread("web"))))
+    assert not decision["errors"]
+    zones = [next(r["values"] for r in c["requirements"] if r["key"] == ZONE) for c in decision["nodeClaims"]]
     assert {len(z) for z in zones} == {1}
 
 
 def test_pods_with_host_anti_affinity_get_a_host_each(decide: Decide, clusters: ModuleType) -> None:
-    answer = decide(
+    decision = decide(
         clusters.document(clusters.pool(), clusters.pods("db", 7, **affinity("podAntiAffinity", "db", HOST)))
     )
-    assert [len(c["pods"]) for c in answer["nodeClaims"]] == [1] * 7
+    assert [len(c["pods"]) for c in decision["nodeClaims"]] == [1] * 7
 
 
 def test_pods_with_host_affinity_share_a_host(decide: Decide, clusters: ModuleType) -> None:
-    answer = decide(
+    decision = decide(
         clusters.document(clusters.pool(), clusters.pods("pair", 6, **affinity("podAffinity", "pair", HOST)))
     )
-    assert [len(c["pods"]) for c in answer["nodeClaims"]] == [6]
+    assert [len(c["pods"]) for c in decision["nodeClaims"]] == [6]
 
 
 def test_pods_with_zone_affinity_go_to_the_zone_of_the_pods_they_select(decide: Decide, clusters: ModuleType) -> None:
     leader = clusters.pods("leader", 1, nodeSelector={ZONE: "z-b"})
-    answer = decide(
+    decision = decide(
         clusters.document(clusters.pool(), leader, clusters.pods("f", 5, **affinity("podAffinity", "leader", ZONE)))
     )
-    assert {c["cheapest"]["zone"] for c in answer["nodeClaims"]} == {"z-b"}
+    assert {c["cheapest"]["zone"] for c in decision["nodeClaims"]} == {"z-b"}
 
 
 def test_zonal_anti_affinity_schedules_one_pod_in_each_zone(decide: Decide, clusters: ModuleType) -> None:
-    answer = decide(clusters.document(clusters.pool(), clusters.pods("q", 5, **affinity("podAntiAffinity", "q", ZONE))))
-    assert len(answer["errors"]) == 2
-    assert all("anti-affinity" in reason for reason in answer["errors"].values())
+    decision = decide(
+        clusters.document(clusters.pool(), clusters.pods("q", 5, **affinity("podAntiAffinity", "q", ZONE)))
+    )
+    assert len(decision["errors"]) == 2
+    assert all("anti-affinity" in reason for reason in decision["errors"].values())
 
 
 def test_nodepools_of_greater_weight_come_first_whatever_their_price(decide: Decide, clusters: ModuleType) -> None:
@@ -81,20 +83,20 @@ def test_nodepools_of_greater_weight_come_first_whatever_their_price(decide: Dec
         weight=50,
         requirements=[{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
     )
-    answer = decide(clusters.document(clusters.pool("cheap"), dear, clusters.pods("web", 4)))
-    assert {c["nodePool"] for c in answer["nodeClaims"]} == {"dear"}
+    decision = decide(clusters.document(clusters.pool("cheap"), dear, clusters.pods("web", 4)))
+    assert {c["nodePool"] for c in decision["nodeClaims"]} == {"dear"}
 
 
 def test_limits_hold_for_the_largest_instance_type_of_each_nodeclaim(decide: Decide, clusters: ModuleType) -> None:
-    answer = decide(clusters.document(clusters.pool(limits={"cpu": "8"}), clusters.pods("web", 40)))
-    assert 0 < len(answer["errors"]) < 40
-    assert all("limit" in reason for reason in answer["errors"].values())
+    decision = decide(clusters.document(clusters.pool(limits={"cpu": "8"}), clusters.pods("web", 40)))
+    assert 0 < len(decision["errors"]) < 40
+    assert all("limit" in reason for reason in decision["errors"].values())
 
 
 def test_min_values_keep_enough_instance_families(decide: Decide, clusters: ModuleType) -> None:
     many = [{"key": "karpenter.k8s.aws/instance-family", "operator": "Exists", "minValues": 3}]
-    answer = decide(clusters.document(clusters.pool(requirements=many), clusters.pods("web", 9)))
-    assert all(len({t.split(".")[0] for t in c["instanceTypes"]}) == 3 for c in answer["nodeClaims"])
+    decision = decide(clusters.document(clusters.pool(requirements=many), clusters.pods("web", 9)))
+    assert all(len({t.split(".")[0] for t in c["instanceTypes"]}) == 3 for c in decision["nodeClaims"])
 
 
 def test_a_preference_is_kept_if_possible_and_relaxed_if_not(decide: Decide, clusters: ModuleType) -> None:
@@ -132,15 +134,15 @@ def test_an_unschedulable_pod_gets_a_reason_and_the_others_are_scheduled(
 ) -> None:
     bad = clusters.pods("bad", 1)
     bad[0]["spec"].update(spec)
-    answer = decide_unchecked(clusters.document(clusters.pool(), bad, clusters.pods("good", 3)))
-    assert list(answer["errors"]) == ["default/bad-0000"]
-    assert words in answer["errors"]["default/bad-0000"]
+    decision = decide_unchecked(clusters.document(clusters.pool(), bad, clusters.pods("good", 3)))
+    assert list(decision["errors"]) == ["default/bad-0000"]
+    assert words in decision["errors"]["default/bad-0000"]
 
 
 def test_a_nodepool_with_an_unknown_operator_is_skipped(decide_unchecked: Decide, clusters: ModuleType) -> None:
     bad = clusters.pool("bad", weight=100, requirements=[{"key": ZONE, "operator": "Near", "values": ["z-a"]}])
-    answer = decide_unchecked(clusters.document(bad, clusters.pool("good"), clusters.pods("web", 3)))
-    assert {c["nodePool"] for c in answer["nodeClaims"]} == {"good"}
+    decision = decide_unchecked(clusters.document(bad, clusters.pool("good"), clusters.pods("web", 3)))
+    assert {c["nodePool"] for c in decision["nodeClaims"]} == {"good"}
 
 
 SPECS: list[dict[str, Any]] = [
@@ -208,9 +210,9 @@ def test_never_more_expensive_than_first_fit(
     decide: Decide, clusters: ModuleType, sizes: list[tuple[int, int]]
 ) -> None:
     made = [p for i, (cpu, memory) in enumerate(sizes) for p in clusters.pods(f"p{i}", 1, f"{cpu}m", f"{memory}Mi")]
-    answer = decide(clusters.document(clusters.pool(), made))
-    assert not answer["errors"]
-    assert total(answer) <= _first_fit(clusters, sizes) + 1e-9
+    decision = decide(clusters.document(clusters.pool(), made))
+    assert not decision["errors"]
+    assert total(decision) <= _first_fit(clusters, sizes) + 1e-9
 
 
 def _first_fit(clusters: ModuleType, sizes: list[tuple[int, int]]) -> float:

@@ -26,8 +26,8 @@ def run(*paths: Path, stdin: bytes | None = None, code: int = 0) -> tuple[Raw, s
     return (json.loads(done.stdout) if not code else {}), done.stderr
 
 
-def plain(answer: Raw) -> Raw:
-    return {k: v for k, v in answer.items() if k != "stats"}
+def plain(decision: Raw) -> Raw:
+    return {k: v for k, v in decision.items() if k != "stats"}
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def test_the_output_has_exactly_the_fields_of_the_contract(parts: Raw, tmp_path:
     parts["objects"] += [clusters.node("old"), *clusters.pods("big", 1, "400")]
     path = tmp_path / "whole.json"
     path.write_text(json.dumps(parts))
-    answer, _ = run(path)
-    assert list(answer) == ["nodeClaims", "existingNodes", "errors", "stats"]
-    assert list(answer["existingNodes"]) == ["old"]
-    assert list(answer["errors"]) == ["default/big-0000"]
+    decision, _ = run(path)
+    assert list(decision) == ["nodeClaims", "existingNodes", "errors", "stats"]
+    assert list(decision["existingNodes"]) == ["old"]
+    assert list(decision["errors"]) == ["default/big-0000"]
     parts["objects"] = [o for o in parts["objects"] if o["kind"] != "Node"]
     path.write_text(json.dumps(parts))
     for claim in run(path)[0]["nodeClaims"]:
@@ -74,8 +74,8 @@ def test_instance_types_may_be_listed_by_nodepool(parts: Raw, tmp_path: Path) ->
     parts["instanceTypesForNodePool"] = {"default": ["m1.large", "m1.xlarge"]}
     path = tmp_path / "whole.json"
     path.write_text(json.dumps(parts))
-    answer, _ = run(path)
-    assert {t for c in answer["nodeClaims"] for t in c["instanceTypes"]} <= {"m1.large", "m1.xlarge"}
+    decision, _ = run(path)
+    assert {t for c in decision["nodeClaims"] for t in c["instanceTypes"]} <= {"m1.large", "m1.xlarge"}
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_instance_types_may_be_listed_by_nodepool(parts: Raw, tmp_path: Path) ->
 def test_an_invalid_file_is_named_with_the_problem(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    _, told = run(path, code=2)
-    assert words in told
+    _, conditions = run(path, code=2)
+    assert words in conditions
     assert run(tmp_path / "absent.json", code=2)[1].count("absent.json") >= 1
 
 
@@ -134,10 +134,10 @@ def test_an_invalid_pod_gets_a_reason_and_the_others_are_scheduled(
     bad[0]["spec"].update(spec)
     parts["objects"][1:1] = bad
     path.write_text(json.dumps(parts))
-    answer, _ = run(path)
-    assert list(answer["errors"]) == ["default/bad-0000"]
-    assert words in answer["errors"]["default/bad-0000"]
-    assert answer["nodeClaims"] == expected["nodeClaims"]
+    decision, _ = run(path)
+    assert list(decision["errors"]) == ["default/bad-0000"]
+    assert words in decision["errors"]["default/bad-0000"]
+    assert decision["nodeClaims"] == expected["nodeClaims"]
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_an_invalid_nodepool_is_reported_and_the_others_are_used(
     expected, _ = run(path)
     parts["objects"].append(clusters.pool("bad", weight=100, requirements=requirements))
     path.write_text(json.dumps(parts))
-    answer, _ = run(path)
-    assert answer["nodeClaims"] == expected["nodeClaims"]
+    decision, _ = run(path)
+    assert decision["nodeClaims"] == expected["nodeClaims"]
     parts["objects"] = [o for o in parts["objects"] if o["metadata"]["name"] != "default"]
     path.write_text(json.dumps(parts))
     alone, _ = run(path)
