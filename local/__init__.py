@@ -1,1 +1,1 @@
-"""The whole system on one machine: an embedded Kubernetes API, kubelets, AWS by moto, a clock that can be turned."""
+"""The whole system on one machine: a Kubernetes control plane, kubelets, AWS by moto, a clock that skips waiting."""

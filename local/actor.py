@@ -1,4 +1,4 @@
-"""What takes part in a local world: anything that does what is due, and knows when it is due again."""
+"""The actors of a local world's event loop."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 class Actor(Protocol):
-    """A kubelet, a scheduler, a queue's poller: stepped by the world's loop, in one thread."""
+    """A kubelet, a scheduler, a queue's poller: stepped by the event loop in one thread."""
 
     def step(self, now: datetime) -> bool:
-        """Do all that is due. True if anything was done, so that the world looks around again before time moves."""
+        """Do everything that is due. True if anything was done, so that the loop steps again before time moves."""
         ...
 
     def due(self) -> datetime | None:
-        """When there will be something to do if nothing else happens; None: never by itself."""
+        """When there is something to do if nothing else happens; None: never by itself."""
         ...

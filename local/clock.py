@@ -1,8 +1,7 @@
-"""The clock of a local world: real time plus what was skipped.
+"""The clock of a local world: real time plus skipped time.
 
-Work takes as long as it takes; waiting is skipped. When nothing in the world has anything to do before some moment, the
-world turns the clock to that moment, so an hour of cluster time runs in seconds, and latencies measured on this clock
-are still those of real work.
+Work takes real time, waiting is skipped. When no actor has anything to do before a certain time, the event loop skips
+the clock to that time. An hour of cluster time thus takes seconds, and latencies on this clock are those of real work.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Cluster time, timezone-aware (UTC); never runs backwards.
+    """Cluster time, timezone-aware (UTC), which never runs backwards.
 
-    ``elapsed`` is what work takes, in seconds: real time, or ``time.process_time`` where other programs keep the
-    machine busy and would be measured too.
+    ``elapsed`` measures work in seconds: real time, or ``time.process_time`` to exclude other programs on the machine.
     """
 
     def __init__(self, start: datetime | None = None, *, elapsed: Callable[[], float] = time.monotonic) -> None:
@@ -31,19 +29,19 @@ class Clock:
         self._skipped = timedelta()
 
     def now(self) -> datetime:
-        """The cluster's time."""
+        """The cluster time."""
         with self._lock:
             return self._now()
 
-    def skip_to(self, moment: datetime) -> timedelta:
-        """Skip ahead to the moment; one that has passed changes nothing. Returns what was skipped."""
+    def skip_to(self, time: datetime) -> timedelta:
+        """Skip to the time, unless it has passed. Returns the skipped duration."""
         with self._lock:
-            ahead = max(moment - self._now(), timedelta())
+            ahead = max(time - self._now(), timedelta())
             self._skipped += ahead
             return ahead
 
     def sleep(self, seconds: float) -> None:
-        """What ``time.sleep`` is on this clock: the time is skipped, nobody waits."""
+        """Skip that much time; replaces ``time.sleep``."""
         self.skip_to(self.now() + timedelta(seconds=seconds))
 
     def _now(self) -> datetime:

@@ -1,1 +1,1 @@
-"""AWS on one machine: moto in this process, with what moto lacks added, on the world's clock."""
+"""AWS on one machine: moto in this process on the world's clock, with additions where moto differs from AWS."""

@@ -1,1 +1,1 @@
-"""Nodes for machines: what happens on an instance between its launch and its end, as far as a cluster sees it."""
+"""Kubelets: from user data to registered nodes, and the pods on them, as far as a cluster sees them."""

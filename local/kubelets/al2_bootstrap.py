@@ -1,4 +1,4 @@
-"""AL2: the arguments of the bootstrap.sh call in a shell script."""
+"""AL2 user data: the arguments of the bootstrap.sh call in a shell script."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def looks_like(text: str) -> bool:
 
 
 def read(script: str, cluster: ClusterInfo) -> KubeletConfiguration:
-    """The settings of the call; endpoint and authority may be left out, bootstrap.sh then asks EKS for them.
+    """The configuration from the call. Without endpoint and authority, bootstrap.sh gets them from EKS.
 
     Raises:
-        JoinError: the call can't be read, or is for another cluster.
+        JoinError: the call is malformed, or for another cluster.
     """
     words = _call(script)
     name = words[0] if words and not words[0].startswith("--") else ""
@@ -33,22 +33,22 @@ def read(script: str, cluster: ClusterInfo) -> KubeletConfiguration:
     try:
         extra = shlex.split(options.get("kubelet-extra-args", ""))
     except ValueError as error:
-        raise JoinError(f"the kubelet's extra arguments can't be read: {error}") from error
+        raise JoinError(f"--kubelet-extra-args is malformed: {error}") from error
     return with_flags(KubeletConfiguration(raid0=options.get("local-disks") == "raid0"), flag_values(extra))
 
 
 def _options(words: list[str]) -> dict[str, str]:
-    """Every option of bootstrap.sh takes the next word, whatever it looks like."""
+    """The options by name; the value of each is the next word, whatever it is."""
     return {words[i].removeprefix("--"): words[i + 1] for i in range(0, len(words) - 1, 2)}
 
 
 def _call(script: str) -> list[str]:
-    """The words after bootstrap.sh, on one logical line."""
+    """The arguments of bootstrap.sh."""
     for line in script.replace("\\\n", " ").splitlines():
         if _SCRIPT in line and not line.lstrip().startswith("#"):
             try:
                 words = shlex.split(line)
             except ValueError as error:
-                raise JoinError(f"the shell can't read the call of bootstrap.sh: {error}") from error
+                raise JoinError(f"the call of bootstrap.sh is malformed: {error}") from error
             return words[words.index(_SCRIPT) + 1 :] if _SCRIPT in words else []
-    raise JoinError("bootstrap.sh is named in the script and never called")
+    raise JoinError("the script names bootstrap.sh but doesn't call it")

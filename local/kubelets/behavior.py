@@ -1,4 +1,4 @@
-"""How machines behave: how long things take, and what goes wrong with one that was told to misbehave."""
+"""The durations of machines and pods, and machines that misbehave."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ if TYPE_CHECKING:
     import random
 
 Span = tuple[float, float]
-"""Shortest and longest, in seconds."""
+"""Minimum and maximum, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """How long things take; each machine and pod draws its own from these."""
+    """The spans of durations; each machine and pod draws its own."""
 
     boot: Span = (20.0, 35.0)
-    """From launch until the node registers."""
+    """From launch to the node's registration."""
     ready: Span = (3.0, 6.0)
-    """From registration until the node is Ready (the network plugin's start)."""
+    """From registration to Ready (the network plugin's start)."""
     pull: Span = (1.0, 2.0)
-    """From a pod's arrival until it runs."""
+    """From a pod's binding to running."""
     stop: Span = (1.0, 1.0)
-    """How long a pod takes to stop; never longer than its grace period."""
+    """From a pod's deletion to its stop; at most its grace period."""
 
     @staticmethod
     def draw(span: Span, rng: random.Random) -> timedelta:
-        """One duration of the span."""
+        """A duration from the span."""
         return timedelta(seconds=rng.uniform(*span))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineBehavior:
-    """What a machine does otherwise than it should."""
+    """How a machine misbehaves."""
 
     never_joins: bool = False
     join_delay: timedelta = timedelta()
     never_ready: bool = False
     missing_memory: Fraction = Fraction()
-    """The share of its memory that the node doesn't report, beyond what hypervisor and kernel keep."""
+    """The share of memory that the node doesn't report, beyond the overhead of hypervisor and kernel."""
 
 
 NORMAL = MachineBehavior()

@@ -1,32 +1,32 @@
-"""The kubelet settings that matter to a cluster, from whichever bootstrap they came, and what a kubelet refuses."""
+"""The kubelet configuration that a cluster depends on, from any bootstrap, and the values that kubelets refuse."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from shared.api import labels as names
+from shared.api import labels
 
 if TYPE_CHECKING:
     from shared.cluster.connect import ClusterInfo
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ALLOWED_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_ALLOWED = frozenset(
-    {names.HOSTNAME, names.ZONE, names.REGION, names.INSTANCE_TYPE, names.OS, names.ARCH, *names.ALIASES}
+_ALLOWED_LABELS = frozenset(
+    {labels.HOSTNAME, labels.ZONE, labels.REGION, labels.INSTANCE_TYPE, labels.OS, labels.ARCH, *labels.ALIASES}
 )
 
 
 class JoinError(Exception):
-    """A machine that never becomes a node, and why."""
+    """The reason why a machine does not become a node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KubeletConfiguration:
-    """What the kubelet starts with; quantities as written.
+    """A kubelet's configuration; quantities are texts.
 
-    ``raid0`` gives pods the NVMe disks. ``reserves_by_interfaces``: memory is kept back for as many pods as the network
-    interfaces allow, whatever ``max_pods`` says, as the bootstraps of AL2 and AL2023 do.
+    ``raid0`` gives pods the NVMe disks. ``reserves_by_interfaces``: memory is reserved for the number of pods that the
+    network interfaces allow, regardless of ``max_pods``, as the bootstraps of AL2 and AL2023 do.
     """
 
     labels: dict[str, str] = field(default_factory=dict)
@@ -40,22 +40,22 @@ class KubeletConfiguration:
     reserves_by_interfaces: bool = True
 
     def check(self) -> None:
-        """Refuse what makes a kubelet exit at once.
+        """Refuse values with which a kubelet exits.
 
         Raises:
-            JoinError: labels that a node may not give itself (kubelet ``--node-labels``).
+            JoinError: a label that kubelets can't set (``--node-labels``).
         """
-        refused = [key for key in self.labels if not _may_label_itself(key)]
+        refused = [key for key in self.labels if not _is_allowed_label(key)]
         if refused:
             raise JoinError(
                 f"the kubelet exits: unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: {refused}"
             )
 
 
-def _may_label_itself(key: str) -> bool:
+def _is_allowed_label(key: str) -> bool:
     prefix = key.partition("/")[0] if "/" in key else ""
     owned = any(prefix == domain or prefix.endswith(f".{domain}") for domain in ("kubernetes.io", "k8s.io"))
-    if not owned or key in _ALLOWED:
+    if not owned or key in _ALLOWED_LABELS:
         return True
     return any(prefix == allowed or prefix.endswith(f".{allowed}") for allowed in _ALLOWED_PREFIXES)
 
@@ -68,25 +68,25 @@ def check_cluster(
     authority: str | None = None,
     cidr: str | None = None,
 ) -> None:
-    """Compare what the user data says of the cluster with what EKS says; None is not compared.
+    """Compare the user data's attributes of the cluster with EKS's; None is not compared.
 
     Raises:
         JoinError: the first difference.
     """
-    told = (
+    attributes = (
         ("cluster name", name, cluster.name),
         ("API server endpoint", endpoint, cluster.endpoint),
         ("certificate authority", authority, cluster.certificate_authority),
         ("service CIDR", cidr, cluster.service_cidr),
     )
-    for what, given, actual in told:
-        if given is not None and given != actual:
-            shown = f'"{given[:60]}", not "{actual[:60]}"' if given else "missing"
-            raise JoinError(f"the {what} in the user data is {shown}")
+    for attribute, value, actual in attributes:
+        if value is not None and value != actual:
+            difference = f'"{value[:60]}", not "{actual[:60]}"' if value else "missing"
+            raise JoinError(f"the {attribute} in the user data is {difference}")
 
 
 def flag_values(flags: list[str]) -> dict[str, str]:
-    """Kubelet flags by name, ``--name=value`` or ``--name value``; a flag that comes again wins."""
+    """Kubelet flags by name, from ``--name=value`` or ``--name value``; the last one applies."""
     values: dict[str, str] = {}
     name = ""
     for flag in flags:
@@ -99,16 +99,16 @@ def flag_values(flags: list[str]) -> dict[str, str]:
     return values
 
 
-def pairs(text: str) -> dict[str, str]:
+def parse_pairs(text: str) -> dict[str, str]:
     """``a=1,b=2`` as a map."""
     return {key.strip(): value for key, _, value in (item.partition("=") for item in text.split(",") if item.strip())}
 
 
-def taint_of(text: str) -> dict[str, str]:
-    """A taint of ``key=value:Effect``.
+def parse_taint(text: str) -> dict[str, str]:
+    """A taint from ``key=value:Effect``.
 
     Raises:
-        JoinError: it is none; a kubelet exits on it.
+        JoinError: it is malformed, with which a kubelet exits.
     """
     rest, colon, effect = text.strip().rpartition(":")
     key, _, value = rest.partition("=")
@@ -117,37 +117,39 @@ def taint_of(text: str) -> dict[str, str]:
     return {"key": key, "effect": effect, **({"value": value} if value else {})}
 
 
-def with_flags(settings: KubeletConfiguration, flags: dict[str, str]) -> KubeletConfiguration:
-    """The settings with those that flags give; flags win over configuration.
+def with_flags(configuration: KubeletConfiguration, flags: dict[str, str]) -> KubeletConfiguration:
+    """The configuration with the values of flags, which take precedence.
 
     Raises:
-        JoinError: a flag's value can't be read.
+        JoinError: a flag's value is malformed.
     """
-    taints = [taint_of(t) for t in flags.get("register-with-taints", "").split(",") if t.strip()]
+    taints = [parse_taint(t) for t in flags.get("register-with-taints", "").split(",") if t.strip()]
     return replace(
-        settings,
-        labels={**settings.labels, **pairs(flags.get("node-labels", ""))},
-        taints=(*settings.taints, *taints),
-        max_pods=whole("max-pods", flags["max-pods"]) if "max-pods" in flags else settings.max_pods,
-        pods_per_core=whole("pods-per-core", flags["pods-per-core"])
+        configuration,
+        labels={**configuration.labels, **parse_pairs(flags.get("node-labels", ""))},
+        taints=(*configuration.taints, *taints),
+        max_pods=integer("max-pods", flags["max-pods"]) if "max-pods" in flags else configuration.max_pods,
+        pods_per_core=integer("pods-per-core", flags["pods-per-core"])
         if "pods-per-core" in flags
-        else settings.pods_per_core,
-        kube_reserved=pairs(flags["kube-reserved"]) if "kube-reserved" in flags else settings.kube_reserved,
-        system_reserved=pairs(flags["system-reserved"]) if "system-reserved" in flags else settings.system_reserved,
-        eviction_hard=_thresholds(flags["eviction-hard"]) if "eviction-hard" in flags else settings.eviction_hard,
+        else configuration.pods_per_core,
+        kube_reserved=parse_pairs(flags["kube-reserved"]) if "kube-reserved" in flags else configuration.kube_reserved,
+        system_reserved=parse_pairs(flags["system-reserved"])
+        if "system-reserved" in flags
+        else configuration.system_reserved,
+        eviction_hard=_thresholds(flags["eviction-hard"]) if "eviction-hard" in flags else configuration.eviction_hard,
     )
 
 
-def whole(name: str, value: object) -> int:
-    """A whole number of a setting.
+def integer(name: str, value: object) -> int:
+    """An integer value.
 
     Raises:
-        JoinError: it is none.
+        JoinError: it is not an integer.
     """
     try:
         return int(str(value))
     except ValueError as error:
-        raise JoinError(f'the kubelet exits: {name} is "{value}", not a whole number') from error
+        raise JoinError(f'the kubelet exits: {name} is "{value}", not an integer') from error
 
 
 def _thresholds(text: str) -> dict[str, str]:

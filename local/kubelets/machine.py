@@ -1,4 +1,4 @@
-"""The machines that kubelets run on, as whoever runs the cloud tells of them."""
+"""The machines that kubelets run on."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _REGION = re.compile(r"[a-z]+(?:-[a-z]+)+-\d+")
 class Machine:
     """One running instance.
 
-    ``user_data`` is the text, decoded from base64. ``architecture`` is amd64 or arm64. ``max_pods`` is what the network
-    interfaces give addresses for. ``devices`` are extended resources by name: ``{"nvidia.com/gpu": 1}``.
+    ``user_data`` is decoded from base64. ``architecture`` is amd64 or arm64. ``max_pods`` is the number of pods for
+    which the network interfaces have addresses. ``devices`` are extended resources: ``{"nvidia.com/gpu": 1}``.
     """
 
     instance_id: str
@@ -43,17 +43,17 @@ class Machine:
     @property
     def region(self) -> str:
         """The zone's region, also for local zones (us-west-2-lax-1a)."""
-        found = _REGION.match(self.zone)
-        return found.group() if found else self.zone
+        match = _REGION.match(self.zone)
+        return match.group() if match else self.zone
 
     @property
     def provider_id(self) -> str:
-        """What the node's ``spec.providerID`` is."""
+        """The node's ``spec.providerID``."""
         return f"aws:///{self.zone}/{self.instance_id}"
 
 
 class Machines(Protocol):
-    """Whoever runs machines; asked at every step, so the answer must be cheap."""
+    """The source of machines; called at every step, so it must be fast."""
 
     def running(self) -> Sequence[Machine]:
         """The instances in state running that have not begun to stop, in order of launch."""

@@ -1,4 +1,4 @@
-"""AL2023: nodeadm's NodeConfig documents, merged in order as nodeadm merges them."""
+"""AL2023 user data: nodeadm's NodeConfig documents, merged in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from local.kubelets.kubelet_configuration import (
     KubeletConfiguration,
     check_cluster,
     flag_values,
-    whole,
+    integer,
     with_flags,
 )
 
@@ -29,53 +29,53 @@ def looks_like(text: str) -> bool:
 
 
 def read(documents: Sequence[str], cluster: ClusterInfo) -> KubeletConfiguration:
-    """The settings of all documents together.
+    """The configuration from all documents. All four attributes of the cluster are required.
 
     Raises:
-        JoinError: nodeadm refuses them, or they are for another cluster. All four facts of the cluster are required.
+        JoinError: nodeadm refuses a document, or it is for another cluster.
     """
     merged: dict[str, Any] = {}
     for document in documents:
         merged = _merge(merged, _spec(document))
-    told = _map(merged, "cluster")
+    node_cluster = _map(merged, "cluster")
     check_cluster(
         cluster,
-        name=str(told.get("name") or ""),
-        endpoint=str(told.get("apiServerEndpoint") or ""),
-        authority=str(told.get("certificateAuthority") or ""),
-        cidr=str(told.get("cidr") or ""),
+        name=str(node_cluster.get("name") or ""),
+        endpoint=str(node_cluster.get("apiServerEndpoint") or ""),
+        authority=str(node_cluster.get("certificateAuthority") or ""),
+        cidr=str(node_cluster.get("cidr") or ""),
     )
     kubelet = _map(merged, "kubelet")
     config = _map(kubelet, "config")
     storage = _map(_map(merged, "instance"), "localStorage")
-    settings = KubeletConfiguration(
+    configuration = KubeletConfiguration(
         taints=tuple(_taint(taint) for taint in config.get("registerWithTaints") or []),
-        max_pods=whole("maxPods", config["maxPods"]) if config.get("maxPods") is not None else None,
-        pods_per_core=whole("podsPerCore", config["podsPerCore"]) if config.get("podsPerCore") is not None else None,
-        kube_reserved=_texts(config, "kubeReserved"),
-        system_reserved=_texts(config, "systemReserved"),
-        eviction_hard=_texts(config, "evictionHard"),
+        max_pods=integer("maxPods", config["maxPods"]) if config.get("maxPods") is not None else None,
+        pods_per_core=integer("podsPerCore", config["podsPerCore"]) if config.get("podsPerCore") is not None else None,
+        kube_reserved=_string_map(config, "kubeReserved"),
+        system_reserved=_string_map(config, "systemReserved"),
+        eviction_hard=_string_map(config, "evictionHard"),
         raid0=storage.get("strategy") == "RAID0",
     )
-    return with_flags(settings, flag_values([str(flag) for flag in kubelet.get("flags") or []]))
+    return with_flags(configuration, flag_values([str(flag) for flag in kubelet.get("flags") or []]))
 
 
 def _spec(document: str) -> dict[str, Any]:
     try:
         loaded = yaml.safe_load(document)
     except yaml.YAMLError as error:
-        raise JoinError(f"nodeadm can't read the NodeConfig: {str(error).splitlines()[0]}") from error
+        raise JoinError(f"the NodeConfig is invalid: {str(error).splitlines()[0]}") from error
     if (
         not isinstance(loaded, dict)
         or loaded.get("kind") != "NodeConfig"
         or loaded.get("apiVersion") not in API_VERSIONS
     ):
-        raise JoinError(f"nodeadm takes kind NodeConfig of {' or '.join(API_VERSIONS)} only")
+        raise JoinError(f"nodeadm accepts only kind NodeConfig of {' or '.join(API_VERSIONS)}")
     return _map(loaded, "spec")
 
 
 def _merge(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """Maps are merged, flags appended, everything else replaced."""
+    """Merge maps, append flags, and replace all other values."""
     merged = dict(a)
     for key, value in b.items():
         before = merged.get(key)
@@ -91,15 +91,15 @@ def _merge(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 def _map(holder: dict[str, Any], name: str) -> dict[str, Any]:
     value = holder.get(name) or {}
     if not isinstance(value, dict):
-        raise JoinError(f"nodeadm can't read the NodeConfig: {name} is no map")
+        raise JoinError(f"the NodeConfig is invalid: {name} is not a map")
     return value
 
 
-def _texts(config: dict[str, Any], name: str) -> dict[str, str]:
+def _string_map(config: dict[str, Any], name: str) -> dict[str, str]:
     return {key: str(value) for key, value in _map(config, name).items()}
 
 
 def _taint(raw: object) -> dict[str, str]:
     if not isinstance(raw, dict) or not raw.get("key") or not raw.get("effect"):
-        raise JoinError(f"the kubelet exits: registerWithTaints has {raw!r}, which is no taint")
+        raise JoinError(f"the kubelet exits: registerWithTaints has {raw!r}, which is not a taint")
     return {name: str(raw[name]) for name in ("key", "value", "effect") if raw.get(name)}

@@ -1,7 +1,7 @@
-"""What a machine's user data makes of it: does it join this cluster, and with which kubelet settings.
+"""The kubelet configuration in a machine's user data, or the reason why the machine doesn't join the cluster.
 
-A node joins only by what real bootstraps read (nodeadm, bootstrap.sh, Bottlerocket's settings), checked against what
-EKS says of the cluster. So user data that would leave a real machine outside leaves it outside here, with the reason.
+A machine joins only by the user data of real bootstraps (nodeadm, bootstrap.sh, Bottlerocket), checked against the
+cluster's attributes. User data that fails on a real machine fails here, with the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Part:
 
 
 def parts(user_data: str) -> list[Part]:
-    """The parts of MIME user data, or the whole as one part."""
+    """The parts of MIME user data; other user data is one part."""
     head = user_data.lstrip()
     if not head.lower().startswith(("mime-version:", "content-type:")):
         return [Part("", user_data)]
@@ -49,22 +49,22 @@ def _text(message: Message) -> str:
 
 
 def kubelet_configuration(user_data: str, cluster: ClusterInfo) -> KubeletConfiguration:
-    """The kubelet settings that the user data gives a machine of this cluster.
+    """The kubelet configuration for a machine of this cluster.
 
     Raises:
-        JoinError: the machine does not become a node; says why, as a person would look for it.
+        JoinError: the machine does not become a node; the text has the reason.
     """
     if not user_data.strip():
-        raise JoinError("there is no user data, so nothing starts a kubelet")
-    found = parts(user_data)
-    configs = [p.text for p in found if p.content_type == _NODEADM_TYPE or nodeadm.looks_like(p.text)]
+        raise JoinError("no user data, so no kubelet is started")
+    all_parts = parts(user_data)
+    configs = [p.text for p in all_parts if p.content_type == _NODEADM_TYPE or nodeadm.looks_like(p.text)]
     if configs:
-        settings = nodeadm.read(configs, cluster)
-    elif scripts := [p.text for p in found if al2_bootstrap.looks_like(p.text)]:
-        settings = al2_bootstrap.read(scripts[-1], cluster)
-    elif len(found) == 1 and bottlerocket.looks_like(found[0].text):
-        settings = bottlerocket.read(found[0].text, cluster)
+        configuration = nodeadm.read(configs, cluster)
+    elif scripts := [p.text for p in all_parts if al2_bootstrap.looks_like(p.text)]:
+        configuration = al2_bootstrap.read(scripts[-1], cluster)
+    elif len(all_parts) == 1 and bottlerocket.looks_like(all_parts[0].text):
+        configuration = bottlerocket.read(all_parts[0].text, cluster)
     else:
-        raise JoinError("the user data has no nodeadm NodeConfig, calls no bootstrap.sh and is no Bottlerocket TOML")
-    settings.check()
-    return settings
+        raise JoinError("the user data has no nodeadm NodeConfig, no call of bootstrap.sh and no Bottlerocket TOML")
+    configuration.check()
+    return configuration

@@ -1,4 +1,4 @@
-"""An embedded Kubernetes API: a store with an apiserver's semantics, and an HTTPS server that clients can't tell apart.
+"""A Kubernetes control plane for tests: API server, scheduler and controllers in one process. See README.md.
 
-The real ``kubernetes`` client and ``kubectl`` talk to it, so the functions run unchanged on one machine.
+The official Python client and ``kubectl`` work with it, so Tenon's functions run unchanged on one machine.
 """

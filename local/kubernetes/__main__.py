@@ -1,4 +1,4 @@
-"""Run one for people: ``python -m local.kubernetes [--port N]`` prints a kubeconfig and serves until interrupted."""
+"""``python -m local.kubernetes [--port N]``: serves an empty cluster's API and prints a kubeconfig."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from local.kubernetes.registry.store import Store
 
 
 def main() -> None:
-    """Serve an empty cluster."""
+    """Serve an empty cluster until interrupted."""
     parser = argparse.ArgumentParser(prog="python -m local.kubernetes", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="where to listen; 0 picks a free port")
-    parser.add_argument("--kubeconfig", type=Path, help="a file to write the kubeconfig to, instead of printing it")
-    given = parser.parse_args()
+    parser.add_argument("--port", type=int, default=0, help="the port to listen on; 0 picks a free port")
+    parser.add_argument("--kubeconfig", type=Path, help="write the kubeconfig to this file instead of printing it")
+    options = parser.parse_args()
     store = Store(now=lambda: datetime.now(UTC))
-    with Server(store, port=given.port) as server:
-        if given.kubeconfig:
-            given.kubeconfig.touch(mode=0o600)
-            given.kubeconfig.write_text(server.kubeconfig())
-            sys.stderr.write(f"Kubernetes API on {server.url}; KUBECONFIG={given.kubeconfig}\n")
+    with Server(store, port=options.port) as server:
+        if options.kubeconfig:
+            options.kubeconfig.touch(mode=0o600)
+            options.kubeconfig.write_text(server.kubeconfig())
+            sys.stderr.write(f"Kubernetes API on {server.url}; KUBECONFIG={options.kubeconfig}\n")
         else:
             sys.stdout.write(server.kubeconfig())
             sys.stdout.flush()

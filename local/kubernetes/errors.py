@@ -1,6 +1,6 @@
-"""The API's refusals, as a client sees them: HTTP status, reason, message and details of a ``Status`` object.
+"""The API's errors: HTTP status, reason, message and details of a ``Status`` object.
 
-The texts are a real apiserver's (apimachinery ``api/errors``), because people and clients read them.
+The texts are those of kube-apiserver (apimachinery ``api/errors``), because people and clients read them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 
 @dataclass(frozen=True)
 class Cause:
-    """One field at fault: its path, a machine's word for why, and a sentence."""
+    """One invalid field: its path, a reason and a message."""
 
     field: str
     reason: str
     message: str
 
     def as_json(self) -> dict[str, str]:
-        """As it stands in ``status.details.causes``."""
+        """As in ``status.details.causes``."""
         return {
             "reason": self.reason,
             "message": self.message,
@@ -35,7 +35,7 @@ class Cause:
 
 
 class ApiError(Exception):
-    """A refusal: ``status`` is the HTTP code, ``reason`` one CamelCase word, ``details`` names what and why."""
+    """An error of the API: HTTP ``status``, ``reason`` as a CamelCase word, message and ``details``."""
 
     def __init__(self, status: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class ApiError(Exception):
         self.details = details or {}
 
     def as_json(self) -> dict[str, Any]:
-        """The ``Status`` object that is the answer's body."""
+        """The ``Status`` object of the response."""
         return {
             "kind": "Status",
             "apiVersion": "v1",
@@ -58,7 +58,7 @@ class ApiError(Exception):
         }
 
 
-def _about(kind: Kind, name: str) -> dict[str, Any]:
+def _details(kind: Kind, name: str) -> dict[str, Any]:
     return {
         **({"name": name} if name else {}),
         **({"group": kind.group} if kind.group else {}),
@@ -67,28 +67,28 @@ def _about(kind: Kind, name: str) -> dict[str, Any]:
 
 
 def not_found(kind: Kind, name: str) -> ApiError:
-    """404: no object of that name."""
-    return ApiError(404, "NotFound", f'{kind.resource} "{name}" not found', _about(kind, name))
+    """404: no such object."""
+    return ApiError(404, "NotFound", f'{kind.resource} "{name}" not found', _details(kind, name))
 
 
 def no_such_path() -> ApiError:
-    """404: no resource is served there."""
+    """404: no such resource."""
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
 def already_exists(kind: Kind, name: str) -> ApiError:
-    """409: the name is taken."""
-    return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', _about(kind, name))
+    """409: an object of that name exists."""
+    return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', _details(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str) -> ApiError:
-    """409: the object is not as the caller believes."""
+    """409: the object is in another state than the request requires."""
     text = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
-    return ApiError(409, "Conflict", text, _about(kind, name))
+    return ApiError(409, "Conflict", text, _details(kind, name))
 
 
 def modified(kind: Kind, name: str) -> ApiError:
-    """409: a write that carries a resourceVersion which is not the newest."""
+    """409: a write with an outdated resourceVersion."""
     return conflict(
         kind,
         name,
@@ -97,7 +97,7 @@ def modified(kind: Kind, name: str) -> ApiError:
 
 
 def apply_conflict(causes: Sequence[Cause]) -> ApiError:
-    """409: a server-side apply of fields that another manager owns."""
+    """409: server-side apply of fields that another manager owns."""
     plural = "s" if len(causes) > 1 else ""
     listed = (
         f" {causes[0].message}: {causes[0].field}"
@@ -109,26 +109,26 @@ def apply_conflict(causes: Sequence[Cause]) -> ApiError:
 
 
 def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
-    """422: the object breaks its kind's rules; every cause is named."""
-    told = [f"{c.field}: {c.message}" if c.field else c.message for c in causes]
-    listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
-    called = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-    about = {
+    """422: the object is invalid, with all causes."""
+    messages = [f"{c.field}: {c.message}" if c.field else c.message for c in causes]
+    listed = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+    qualified_kind = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    details = {
         **({"name": name} if name else {}),
         **({"group": kind.group} if kind.group else {}),
         "kind": kind.kind,
         "causes": [c.as_json() for c in causes],
     }
-    return ApiError(422, "Invalid", f'{called} "{name}" is invalid: {listed}', about)
+    return ApiError(422, "Invalid", f'{qualified_kind} "{name}" is invalid: {listed}', details)
 
 
 def unprocessable(message: str) -> ApiError:
-    """422: a patch that can't be carried out on the object as it is."""
+    """422: a patch that can't be applied to the object."""
     return ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {message}")
 
 
 def too_many_requests(message: str, *, causes: Sequence[Cause] = (), retry_after: int = 0) -> ApiError:
-    """429; ``retry_after`` in seconds, none when 0 (an eviction that a budget blocks has none)."""
+    """429; ``retry_after`` in seconds, 0 for none (as for an eviction that a budget blocks)."""
     details: dict[str, Any] = {}
     if causes:
         details["causes"] = [c.as_json() for c in causes]
@@ -138,12 +138,12 @@ def too_many_requests(message: str, *, causes: Sequence[Cause] = (), retry_after
 
 
 def expired(version: int | str) -> ApiError:
-    """410: the history no longer reaches back to that version; list again."""
+    """410: the history no longer has that version; list again."""
     return ApiError(410, "Expired", f"too old resource version: {version}")
 
 
 def continue_expired() -> ApiError:
-    """410 while paging: list again from the start."""
+    """410 for a page of a list: list again from the start."""
     text = (
         "The provided continue parameter is too old to display a consistent list result. You must start a new list "
         "without the continue parameter."
@@ -152,13 +152,13 @@ def continue_expired() -> ApiError:
 
 
 def forbidden(kind: Kind, name: str, why: str) -> ApiError:
-    """403: not allowed, and why."""
+    """403: forbidden, with the reason."""
     quoted = f' "{name}"' if name else ""
-    return ApiError(403, "Forbidden", f"{kind.resource}{quoted} is forbidden: {why}", _about(kind, name))
+    return ApiError(403, "Forbidden", f"{kind.resource}{quoted} is forbidden: {why}", _details(kind, name))
 
 
 def bad_request(message: str) -> ApiError:
-    """400: not understood."""
+    """400: a malformed request."""
     return ApiError(400, "BadRequest", message)
 
 
@@ -168,22 +168,22 @@ def unauthorized() -> ApiError:
 
 
 def method_not_allowed() -> ApiError:
-    """405: the resource does not know that verb."""
+    """405: the resource does not support the verb."""
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def unsupported_media_type(message: str) -> ApiError:
-    """415: a body of a kind that is not read here."""
+    """415: a body in a format that is not supported."""
     return ApiError(415, "UnsupportedMediaType", message)
 
 
 def internal(message: str) -> ApiError:
-    """500: what a real server answers with 500, too."""
+    """500: an error that a real server answers with 500, too."""
     return ApiError(500, "InternalError", message)
 
 
 def version_too_large(version: int, current: int) -> ApiError:
-    """504: a version that has not happened yet."""
+    """504: a version in the future."""
     text = f"Timeout: Too large resource version: {version}, current: {current}"
     cause = Cause("", "ResourceVersionTooLarge", "Too large resource version")
     return ApiError(504, "Timeout", text, {"causes": [cause.as_json()], "retryAfterSeconds": 1})

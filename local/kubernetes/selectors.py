@@ -1,7 +1,6 @@
-"""Label and field selectors: their text in a URL, their form in an object, and whether something matches.
+"""Label and field selectors, as texts in URLs and as objects.
 
-Grammar and semantics: apimachinery ``labels`` and ``fields``. A selector that can't be read is a 400, as on a real
-server.
+Syntax and semantics: apimachinery ``labels`` and ``fields``. A malformed selector is a 400, as on a real server.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ class Requirement(NamedTuple):
     operator: str
     values: frozenset[str] = frozenset()
 
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels meet it; a missing key meets notin and absent."""
-        has = self.key in labels
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels match; a missing key matches notin and absent."""
+        present = self.key in labels
         match self.operator:
             case "in":
-                return has and labels[self.key] in self.values
+                return present and labels[self.key] in self.values
             case "notin":
-                return not has or labels[self.key] not in self.values
+                return not present or labels[self.key] not in self.values
             case "exists":
-                return has
+                return present
             case "absent":
-                return not has
+                return not present
             case _:
-                return has and self._compares(labels[self.key])
+                return present and self._compares(labels[self.key])
 
     def _compares(self, value: str) -> bool:
         try:
@@ -49,7 +48,7 @@ class Requirement(NamedTuple):
 
 
 Selector = tuple[Requirement, ...]
-"""All must hold; empty matches everything."""
+"""All requirements must match; an empty selector matches everything."""
 
 _KEY = r"[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?"
 _VALUE = r"[-A-Za-z0-9_.]*"
@@ -63,20 +62,20 @@ def parse_labels(text: str) -> Selector:
     """The requirements of a ``labelSelector`` parameter: ``app=x,tier in (a,b),!old``.
 
     Raises:
-        ApiError: 400, the text is no selector.
+        ApiError: 400, the text is malformed.
     """
-    found: list[Requirement] = []
+    requirements: list[Requirement] = []
     at = 0
     while at < len(text):
         if match := _SET.match(text, at):
             key, operator, listed = match.groups()
-            found.append(Requirement(key, operator, frozenset(v.strip() for v in listed.split(","))))
+            requirements.append(Requirement(key, operator, frozenset(v.strip() for v in listed.split(","))))
         elif match := _EQUALS.match(text, at):
             key, sign, value = match.groups()
             operator = {"!=": "notin", ">": "gt", "<": "lt"}.get(sign, "in")
-            found.append(Requirement(key, operator, frozenset((value,))))
+            requirements.append(Requirement(key, operator, frozenset((value,))))
         elif match := _EXISTS.match(text, at):
-            found.append(Requirement(match[2], "absent" if match[1] else "exists"))
+            requirements.append(Requirement(match[2], "absent" if match[1] else "exists"))
         else:
             raise errors.bad_request(f'unable to parse requirement: found "{text[at:]}"')
         at = match.end()
@@ -85,32 +84,32 @@ def parse_labels(text: str) -> Selector:
                 f"unable to parse requirement: found '{text[at:]}', expected: ',' or end of string"
             )
         at += 1
-    return tuple(found)
+    return tuple(requirements)
 
 
 def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Whether every requirement holds."""
-    return all(requirement.holds(labels) for requirement in selector)
+    """Whether every requirement matches."""
+    return all(requirement.matches(labels) for requirement in selector)
 
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
 
 
-def of_object(selector: Mapping[str, Any] | None) -> Selector | None:
-    """The requirements of a LabelSelector object; None (matches nothing) when there is none.
+def parse_label_selector(selector: Mapping[str, Any] | None) -> Selector | None:
+    """The requirements of a LabelSelector object; None, which matches nothing, without one.
 
     Raises:
-        ApiError: 400, an operator that does not exist.
+        ApiError: 400, an unknown operator.
     """
     if selector is None:
         return None
-    found = [Requirement(k, "in", frozenset((v,))) for k, v in (selector.get("matchLabels") or {}).items()]
+    requirements = [Requirement(k, "in", frozenset((v,))) for k, v in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or []:
         operator = _OPERATORS.get(expression.get("operator"))
         if operator is None:
             raise errors.bad_request(f'"{expression.get("operator")}" is not a valid label selector operator')
-        found.append(Requirement(expression["key"], operator, frozenset(expression.get("values") or ())))
-    return tuple(found)
+        requirements.append(Requirement(expression["key"], operator, frozenset(expression.get("values") or ())))
+    return tuple(requirements)
 
 
 class FieldTerm(NamedTuple):
@@ -121,7 +120,7 @@ class FieldTerm(NamedTuple):
     value: str
 
 
-_ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
+_COMMON_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 _FIELDS: dict[str, frozenset[str]] = {
     "pods": frozenset((
         "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
@@ -142,26 +141,26 @@ _FIELDS: dict[str, frozenset[str]] = {
 
 @functools.lru_cache(maxsize=1024)
 def parse_fields(kind: Kind, text: str, selectable: tuple[str, ...] = ()) -> tuple[FieldTerm, ...]:
-    """The terms of a ``fieldSelector`` parameter; ``selectable`` adds a custom kind's own fields.
+    """The terms of a ``fieldSelector`` parameter; ``selectable`` are a custom kind's own fields.
 
     Raises:
-        ApiError: 400, the text is no selector, or the kind can't be selected by that field.
+        ApiError: 400, the text is malformed, or the kind does not support the field.
     """
-    known = _ALWAYS | _FIELDS.get(kind.resource, frozenset()) | frozenset(selectable)
-    found: list[FieldTerm] = []
+    supported = _COMMON_FIELDS | _FIELDS.get(kind.resource, frozenset()) | frozenset(selectable)
+    terms: list[FieldTerm] = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         match = re.fullmatch(r"([^=!]+)(==|=|!=)(.*)", part)
         if match is None:
             raise errors.bad_request(f"invalid field selector: '{part}'; can't understand '{part}'")
         name, sign, value = match.groups()
-        if name not in known:
+        if name not in supported:
             raise errors.bad_request(f"field label not supported: {name}")
-        found.append(FieldTerm(name, sign != "!=", value))
-    return tuple(found)
+        terms.append(FieldTerm(name, sign != "!=", value))
+    return tuple(terms)
 
 
 def field_value(obj: Mapping[str, Any], path: str) -> str:
-    """The text a field selector compares: empty when the field is absent, ``true``/``false`` for booleans."""
+    """The text that a field selector compares: empty for an absent field, ``true``/``false`` for booleans."""
     if path == "source":
         source = obj.get("source") or {}
         return str(source.get("component") or obj.get("reportingComponent") or "")
@@ -174,23 +173,23 @@ def field_value(obj: Mapping[str, Any], path: str) -> str:
 
 
 def fields_match(terms: tuple[FieldTerm, ...], obj: Mapping[str, Any]) -> bool:
-    """Whether the object meets every term."""
+    """Whether the object matches every term."""
     return all((field_value(obj, term.field) == term.value) == term.equal for term in terms)
 
 
 def predicate(
     kind: Kind, labels: str, fields: str, selectable: tuple[str, ...] = ()
 ) -> Callable[[Mapping[str, Any]], bool] | None:
-    """Whether an object is selected by both texts; None when everything is.
+    """A function that tells whether an object matches both selectors; None if every object does.
 
     Raises:
-        ApiError: 400, one of the texts is no selector.
+        ApiError: 400, a selector is malformed.
     """
     by_labels, by_fields = parse_labels(labels), parse_fields(kind, fields, selectable)
     if not by_labels and not by_fields:
         return None
 
-    def selected(obj: Mapping[str, Any]) -> bool:
+    def selects(obj: Mapping[str, Any]) -> bool:
         return fields_match(by_fields, obj) and matches(by_labels, obj["metadata"].get("labels") or {})
 
-    return selected
+    return selects

@@ -1,8 +1,8 @@
-"""Who asks the embedded API: functions by EKS's token, the relay by its service account's, people as administrator.
+"""Authentication of clients: functions by EKS tokens, the relay by its service account, people as administrator.
 
-EKS's token is a presigned GetCallerIdentity URL with the cluster's name in a signed header. Here its form is checked,
-not its signature: nothing outside this process can reach the server. Who signed is known by the access key, and what
-that role is in the cluster by its access entry; a role without one is nobody here.
+An EKS token is a presigned GetCallerIdentity URL with the cluster's name in a signed header. Its format is checked
+here, not its signature, because the server is only reachable on this machine. The access key identifies the function,
+and its role's access entry gives the groups; a role without an access entry is not authenticated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from local.aws.stack import DeployedStack
 
-_PREFIX = "k8s-aws-v1."
+_EKS_PREFIX = "k8s-aws-v1."
 RELAY_TOKEN = "tenon-local-relay"  # noqa: S105 (opens a simulated cluster on this machine's loopback, nothing else)
 RELAY = User(
     f"system:serviceaccount:{cluster_manifests.NAMESPACE}:{cluster_manifests.RELAY}",
@@ -32,13 +32,13 @@ RELAY = User(
 
 
 class TokenAuthenticator:
-    """An :data:`~local.kubernetes.apiserver.auth.Authenticate`; functions are known once the stack is deployed."""
+    """An :data:`~local.kubernetes.apiserver.auth.Authenticate`; functions are known after the deployment."""
 
     def __init__(self) -> None:
         self._functions: Mapping[str, User] = {}
 
     def register(self, deployed: DeployedStack) -> None:
-        """Let in each function whose role has an access entry, as a member of the entry's groups."""
+        """Register each function whose role has an access entry, as a member of the entry's groups."""
         entries = deployed.kubernetes_groups()
         self._functions = {
             access_key(caller): User(
@@ -50,7 +50,7 @@ class TokenAuthenticator:
         }
 
     def __call__(self, token: str | None) -> User | None:
-        """Whose token it is; nobody's is None."""
+        """The user of a token; None for an unknown token."""
         if token == ADMIN_TOKEN:
             return ADMIN
         if token == RELAY_TOKEN:
@@ -59,13 +59,10 @@ class TokenAuthenticator:
 
 
 def access_key_of(token: str) -> str:
-    """The access key of what ``aws eks get-token`` would make: a presigned URL for STS that names its cluster.
-
-    Empty if it is anything else.
-    """
-    if not token.startswith(_PREFIX):
+    """The access key of a token of ``aws eks get-token``, a presigned STS URL that names its cluster; else ""."""
+    if not token.startswith(_EKS_PREFIX):
         return ""
-    encoded = token.removeprefix(_PREFIX)
+    encoded = token.removeprefix(_EKS_PREFIX)
     try:
         url = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -73,9 +70,9 @@ def access_key_of(token: str) -> str:
     query = parse_qs(urlsplit(url).query)
     scope = query.get("X-Amz-Credential", [""])[0].split("/")
     region = scope[2] if len(scope) > 2 else "us-east-1"  # noqa: PLR2004 - key/date/region/service/aws4_request
-    good = (
+    is_valid = (
         urlsplit(url).hostname in ("sts.amazonaws.com", f"sts.{region}.amazonaws.com")
         and query.get("Action") == ["GetCallerIdentity"]
         and "x-k8s-aws-id" in query.get("X-Amz-SignedHeaders", [""])[0].split(";")
     )
-    return scope[0] if good else ""
+    return scope[0] if is_valid else ""

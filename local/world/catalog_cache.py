@@ -1,7 +1,7 @@
-"""The catalog of an earlier world, kept so that the next one starts at once.
+"""A cache of the instance type catalog under build/, so that worlds start faster.
 
-Fetching fourteen hundred instance types from moto takes seconds and always gives the same. What was fetched is cached
-under build/ by all that it depends on, and given this world's time when it is used again.
+Fetching 1,400 instance types from moto takes seconds and always gives the same catalog. It is cached by a hash of all
+that it depends on, and gets the time of the world that uses it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SOURCES = (
 
 
 def restore(bucket: str, *, cluster: str, region: str, seed: int, now: datetime) -> bool:
-    """Store the kept catalog as the catalog function would have just now. False if none is kept."""
+    """Store the cached catalog in the bucket, as the catalog function does. False if none is cached."""
     cached = load(region=region, seed=seed, now=now)
     if cached is None:
         return False
@@ -45,7 +45,7 @@ def restore(bucket: str, *, cluster: str, region: str, seed: int, now: datetime)
 
 
 def load(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog | None:
-    """The kept catalog as if it were fetched just now, or None."""
+    """The cached catalog with the given time, or None."""
     path = _path(region, seed)
     if not path.is_file():
         return None
@@ -53,7 +53,7 @@ def load(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalo
 
 
 def load_or_fetch(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog:
-    """The kept catalog; if there is none, it is fetched from a local AWS as the catalog function would, and kept."""
+    """The cached catalog; if there is none, it is fetched from a local AWS and cached."""
     cached = load(region=region, seed=seed, now=now)
     if cached is not None:
         return cached
@@ -68,26 +68,26 @@ def load_or_fetch(*, region: str, seed: int, now: datetime) -> catalog.InstanceT
 
 
 def save_stored(bucket: str, *, cluster: str, region: str, seed: int) -> None:
-    """Keep what the catalog function stored."""
+    """Cache the catalog that the catalog function stored in the bucket."""
     body = boto3.client("s3").get_object(Bucket=bucket, Key=catalog_store.key(cluster))["Body"].read()
     save(catalog.decode(body), region=region, seed=seed)
 
 
 def save(fetched: catalog.InstanceTypeCatalog, *, region: str, seed: int) -> None:
-    """Keep a catalog."""
+    """Cache a catalog."""
     path = _path(region, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     body = catalog.encode(fetched)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(body)
-    os.replace(file.name, path)  # noqa: PTH105 - in one step: another process may be doing the same
+    os.replace(file.name, path)  # noqa: PTH105 - atomic: another process may do the same
 
 
 def _path(region: str, seed: int) -> Path:
     digest = hashlib.sha256(f"{region} {seed} {importlib.metadata.version('moto')}".encode())
     for source in _SOURCES:
-        place = CHECKOUT / source
-        files = [place] if place.is_file() else sorted(place.rglob("*"))
+        path = CHECKOUT / source
+        files = [path] if path.is_file() else sorted(path.rglob("*"))
         for file in files:
             if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(file.read_bytes())

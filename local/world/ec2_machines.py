@@ -1,4 +1,4 @@
-"""The instances of the world's EC2 as the machines that kubelets run on."""
+"""The world's EC2 instances as machines for kubelets."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _GPUS = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/
 
 
 class Ec2Machines:
-    """What runs, in order of launch. Each instance is described once; the answer is as cheap as a list."""
+    """The running instances in order of launch. Each instance is converted once."""
 
     def __init__(self, instances: Ec2Instances) -> None:
         self._instances = instances
-        self._known: dict[str, Machine] = {}
+        self._machines: dict[str, Machine] = {}
 
     def running(self) -> Sequence[Machine]:
         """The instances in state running that have not begun to stop."""
         return [self._machine(instance) for instance in self._instances.running.values()]
 
     def _machine(self, instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
-        if instance.id not in self._known:
-            self._known[instance.id] = describe(instance)
-        return self._known[instance.id]
+        if instance.id not in self._machines:
+            self._machines[instance.id] = machine_of(instance)
+        return self._machines[instance.id]
 
 
-def describe(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
-    """One instance, its size from what DescribeInstanceTypes says of its type."""
+def machine_of(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
+    """The instance as a machine, with the size of its type in DescribeInstanceTypes."""
     from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when something runs
 
-    facts: dict[str, Any] = INSTANCE_TYPES[instance.instance_type]
-    network = facts["NetworkInfo"]
+    type_info: dict[str, Any] = INSTANCE_TYPES[instance.instance_type]
+    network = type_info["NetworkInfo"]
     card = next(c for c in network["NetworkCards"] if c["NetworkCardIndex"] == network["DefaultNetworkCardIndex"])
     interfaces, addresses = int(card["MaximumNetworkInterfaces"]), int(network["Ipv4AddressesPerInterface"])
     root = instance.block_device_mapping.get(instance.root_device_name)
@@ -59,16 +59,16 @@ def describe(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
         private_dns_name=instance.private_dns_name,
         private_ip=instance.private_ip,
         launched_at=instance.launch_time.replace(tzinfo=UTC),
-        vcpus=int(facts["VCpuInfo"]["DefaultVCpus"]),
-        memory_mib=int(facts["MemoryInfo"]["SizeInMiB"]),
+        vcpus=int(type_info["VCpuInfo"]["DefaultVCpus"]),
+        memory_mib=int(type_info["MemoryInfo"]["SizeInMiB"]),
         architecture="arm64" if instance.architecture == "arm64" else "amd64",
-        # One address of each interface is the interface's own; two pods need none (kube-proxy, the network plugin).
+        # One address of each interface is its own; two host-network pods need none (kube-proxy, the network plugin).
         max_pods=interfaces * (addresses - 1) + 2,
         spot=instance.lifecycle == "spot",
         root_gib=_DEFAULT_ROOT_GIB if root is None else _size(instance, root),
-        nvme_gib=int(facts.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)),
+        nvme_gib=int(type_info.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)),
         max_volumes=max(1, _ATTACHMENTS - interfaces - 1),
-        devices=_devices(facts, fabric=getattr(instance, "efa_interfaces", 0)),
+        devices=_devices(type_info, fabric=getattr(instance, "efa_interfaces", 0)),
     )
 
 
@@ -76,19 +76,19 @@ def _size(instance: Any, device: Any) -> int:  # noqa: ANN401 - moto's
     return int(instance.ec2_backend.volumes[device.volume_id].size)
 
 
-def _devices(facts: dict[str, Any], *, fabric: int) -> dict[str, int]:
-    """What the device plugins report. ``fabric``: how many Elastic Fabric Adapters the instance was launched with."""
+def _devices(type_info: dict[str, Any], *, fabric: int) -> dict[str, int]:
+    """The devices that plugins report. ``fabric`` is the number of Elastic Fabric Adapters at launch."""
     devices = {
-        _BRANCH_INTERFACES: hardware.branch_interfaces(facts["InstanceType"]),
+        _BRANCH_INTERFACES: hardware.branch_interfaces(type_info["InstanceType"]),
         _FABRIC: fabric,
         _NEURON: 0,
         _NEURON_CORE: 0,
     }
-    for gpu in facts.get("GpuInfo", {}).get("Gpus", []):
+    for gpu in type_info.get("GpuInfo", {}).get("Gpus", []):
         name = _GPUS.get(str(gpu.get("Manufacturer", "")))
         if name:
             devices[name] = devices.get(name, 0) + int(gpu.get("Count", 0))
-    for chip in facts.get("NeuronInfo", {}).get("NeuronDevices", []):
+    for chip in type_info.get("NeuronInfo", {}).get("NeuronDevices", []):
         count = int(chip.get("Count", 0))
         devices[_NEURON] += count
         devices[_NEURON_CORE] += count * int(chip.get("CoreInfo", {}).get("Count", 0))

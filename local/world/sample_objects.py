@@ -1,4 +1,4 @@
-"""What worlds are filled with, as users write it: Deployments, budgets, pools and classes, as plain JSON."""
+"""Objects for worlds: Deployments, PodDisruptionBudgets, NodePools and node classes, as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def deployment(
     annotations: Mapping[str, str] | None = None,
     **pod: Any,  # noqa: ANN401 - any of a pod's fields
 ) -> Json:
-    """A Deployment of pods with one container and the label ``app``; the annotations are the pods'."""
+    """A Deployment of pods with one container and the label ``app``; ``annotations`` are those of the pods."""
     container = {"name": "c", "image": "x", "resources": {"requests": dict(requests)}}
     template = {
         "metadata": {"labels": {"app": name}, "annotations": dict(annotations or {})},
@@ -34,30 +34,30 @@ def deployment(
     }
 
 
-def budget(name: str, most: int | str) -> Json:
-    """A PodDisruptionBudget: of the pods of that ``app``, so many may be away."""
+def budget(name: str, max_unavailable: int | str) -> Json:
+    """A PodDisruptionBudget with maxUnavailable for the pods of that ``app``."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": name}}, "maxUnavailable": most},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "maxUnavailable": max_unavailable},
     }
 
 
 def node_class(world: World, **spec: Any) -> Json:  # noqa: ANN401 - any of its fields
-    """The class "default", with what a world tags for discovery."""
-    tagged = [{"tags": {"karpenter.sh/discovery": world.cluster}}]
-    found = {
+    """The EC2NodeClass "default", with the discovery tags of a world."""
+    terms = [{"tags": {"karpenter.sh/discovery": world.cluster}}]
+    default_spec = {
         "amiSelectorTerms": [{"alias": "al2023@latest"}],
         "role": f"TenonNodeRole-{world.cluster}",
-        "subnetSelectorTerms": tagged,
-        "securityGroupSelectorTerms": tagged,
+        "subnetSelectorTerms": terms,
+        "securityGroupSelectorTerms": terms,
     }
     return {
         "apiVersion": "karpenter.k8s.aws/v1",
         "kind": "EC2NodeClass",
         "metadata": {"name": "default"},
-        "spec": {**found, **spec},
+        "spec": {**default_spec, **spec},
     }
 
 
@@ -69,8 +69,8 @@ def node_pool(
     template: Mapping[str, Any] | None = None,
     **spec: Any,  # noqa: ANN401 - any of its fields
 ) -> Json:
-    """A pool of the class "default", whose nodes must have one of the values of each label."""
-    inner = {
+    """A NodePool of the class "default" with a requirement In for each label."""
+    template_spec = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
         "requirements": [{"key": k, "operator": "In", "values": list(v)} for k, v in requirements.items()],
         **(template or {}),
@@ -79,5 +79,5 @@ def node_pool(
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
         "metadata": {"name": name, "annotations": dict(annotations or {})},
-        "spec": {"template": {"spec": inner}, **spec},
+        "spec": {"template": {"spec": template_spec}, **spec},
     }

@@ -24,12 +24,12 @@ EventType = Literal[
     "call", "invocation", "interruption", "dead letter",
 ]  # fmt: skip
 
-_Facts = dict[str, Any]
+_Json = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineEvent:
-    """One thing that happened. ``about`` holds what a line of text needs: type, zone, price, node, latency."""
+    """One event. ``details`` are values for its text: type, zone, node, latency."""
 
     at: datetime
     type: EventType
@@ -38,7 +38,7 @@ class TimelineEvent:
 
 
 class Timeline:
-    """Everything so far, oldest first; append-only. Subscribers are told of each, in the thread where it happens."""
+    """All events so far, oldest first. Subscribers are called for each, in the thread where it occurs."""
 
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -47,15 +47,15 @@ class Timeline:
         self.all: list[TimelineEvent] = []
 
     def subscribe(self, subscriber: Callable[[TimelineEvent], None]) -> None:
-        """Have every later event told to the subscriber; it must be quick."""
+        """Call the subscriber for every later event; it must be fast."""
         self._subscribers.append(subscriber)
 
     def of(self, *types: EventType) -> list[TimelineEvent]:
-        """Those of some kinds."""
+        """The events of these types."""
         return [event for event in self.all if event.type in types]
 
     def add(self, type_: EventType, name: str, *, at: datetime | None = None, **details: object) -> None:
-        """Append one."""
+        """Append an event."""
         event = TimelineEvent(at=at or self._now(), type=type_, name=name, details=details)
         with self._lock:
             self.all.append(event)
@@ -63,13 +63,13 @@ class Timeline:
             subscriber(event)
 
     def change(self, change: Change) -> None:
-        """Take note of a change in the cluster."""
-        tell = {"Pod": self._pod, "NodeClaim": self._claim, "Node": self._node}.get(change.kind.kind)
-        if tell is not None:
-            tell(change, change.object, change.previous or {})
+        """Add the events of a change in the cluster."""
+        handler = {"Pod": self._pod, "NodeClaim": self._claim, "Node": self._node}.get(change.kind.kind)
+        if handler is not None:
+            handler(change, change.object, change.previous or {})
 
     def call(self, call: Call) -> None:
-        """Take note of a call to AWS that changes something or was refused."""
+        """Add a call to AWS that writes or failed."""
         if call.operation.startswith(("Create", "Terminate", "Delete", "Run")) or call.error:
             self.add(
                 "call",
@@ -81,7 +81,7 @@ class Timeline:
             )
 
     def invocation(self, invocation: Invocation) -> None:
-        """Take note of a function's run."""
+        """Add an invocation of a function."""
         self.add(
             "invocation",
             invocation.function,
@@ -93,7 +93,7 @@ class Timeline:
             request_id=invocation.request_id,
         )
 
-    def _pod(self, change: Change, pod: _Facts, before: _Facts) -> None:
+    def _pod(self, change: Change, pod: _Json, before: _Json) -> None:
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         node = pod.get("spec", {}).get("nodeName", "")
         if change.type == "ADDED":
@@ -105,13 +105,13 @@ class Timeline:
             self.add("pod bound", name, node=node)
         if _condition(pod, "Ready") == "True" and _condition(before, "Ready") != "True":
             self.add("pod running", name, node=node)
-        if _leaves(pod, before):
+        if _deletion_started(pod, before):
             self.add("pod leaving", name, node=node)
 
-    def _claim(self, change: Change, claim: _Facts, before: _Facts) -> None:
+    def _claim(self, change: Change, claim: _Json, before: _Json) -> None:
         name, status = claim["metadata"]["name"], claim.get("status", {})
         labels = claim["metadata"].get("labels", {})
-        about = {
+        details = {
             "pool": labels.get("karpenter.sh/nodepool", ""),
             "instance_type": labels.get("node.kubernetes.io/instance-type", ""),
             "zone": labels.get("topology.kubernetes.io/zone", ""),
@@ -120,57 +120,57 @@ class Timeline:
             "node": status.get("nodeName", ""),
         }
         if change.type == "ADDED":
-            self.add("claim created", name, **about)
+            self.add("claim created", name, **details)
         if change.type == "DELETED":
-            self.add("claim gone", name, **about)
+            self.add("claim gone", name, **details)
             return
-        for condition, what in _CLAIM_STEPS:
+        for condition, type_ in _CLAIM_CONDITIONS:
             if _condition(claim, condition) == "True" and _condition(before, condition) != "True":
-                self.add(what, name, **about)
-        if _leaves(claim, before):
-            self.add("claim leaving", name, **about)
+                self.add(type_, name, **details)
+        if _deletion_started(claim, before):
+            self.add("claim leaving", name, **details)
 
-    def _node(self, change: Change, node: _Facts, before: _Facts) -> None:
+    def _node(self, change: Change, node: _Json, before: _Json) -> None:
         name, labels = node["metadata"]["name"], node["metadata"].get("labels", {})
-        about = {
+        details = {
             "instance_type": labels.get("node.kubernetes.io/instance-type", ""),
             "zone": labels.get("topology.kubernetes.io/zone", ""),
             "pool": labels.get("karpenter.sh/nodepool", ""),
         }
         if change.type == "ADDED":
-            self.add("node joined", name, **about)
+            self.add("node joined", name, **details)
         if change.type == "DELETED":
-            self.add("node gone", name, **about)
+            self.add("node gone", name, **details)
             return
-        ready, was = _condition(node, "Ready"), _condition(before, "Ready")
-        if ready == "True" != was:
-            self.add("node ready", name, **about)
-        if was == "True" != ready:
-            self.add("node not ready", name, **about)
+        ready, was_ready = _condition(node, "Ready"), _condition(before, "Ready")
+        if ready == "True" != was_ready:
+            self.add("node ready", name, **details)
+        if was_ready == "True" != ready:
+            self.add("node not ready", name, **details)
         if _cordoned(node) and not _cordoned(before):
-            self.add("node cordoned", name, **about)
-        if _leaves(node, before):
-            self.add("node leaving", name, **about)
+            self.add("node cordoned", name, **details)
+        if _deletion_started(node, before):
+            self.add("node leaving", name, **details)
 
 
-_CLAIM_STEPS: tuple[tuple[str, EventType], ...] = (
+_CLAIM_CONDITIONS: tuple[tuple[str, EventType], ...] = (
     ("Launched", "claim launched"),
     ("Registered", "claim registered"),
     ("Initialized", "claim initialized"),
 )
 
 
-def _condition(obj: _Facts, kind: str) -> str:
+def _condition(obj: _Json, kind: str) -> str:
     for condition in obj.get("status", {}).get("conditions") or ():
         if condition.get("type") == kind:
             return str(condition.get("status", ""))
     return ""
 
 
-def _leaves(obj: _Facts, before: _Facts) -> bool:
+def _deletion_started(obj: _Json, before: _Json) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp")) and not before.get("metadata", {}).get("deletionTimestamp")
 
 
-def _cordoned(node: _Facts) -> bool:
+def _cordoned(node: _Json) -> bool:
     taints = node.get("spec", {}).get("taints") or ()
     return any(taint.get("key") == "karpenter.sh/disrupted" for taint in taints)

@@ -1,6 +1,6 @@
-"""A certificate authority for one run, and the server certificate it signs: clients verify TLS as they always do.
+"""A certificate authority and the server certificate that it signs, so that clients can verify TLS.
 
-Keys live in memory and in one file that OpenSSL insists on reading; they are made anew each time.
+Both are new for each run. Keys are kept in memory and in one temporary file that OpenSSL requires.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-_LIFE = timedelta(days=3650)
+_VALIDITY = timedelta(days=3650)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """PEM texts: the authority's certificate, the server's own, and the server's key."""
+    """PEM texts: the authority's certificate, the server's certificate, and the server's key."""
 
     authority: str
     certificate: str
     key: str
 
     def context(self) -> ssl.SSLContext:
-        """What a server wraps its sockets with."""
+        """The TLS context of a server."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         with tempfile.TemporaryDirectory() as folder:
-            pair = Path(folder) / "pair.pem"
-            pair.touch(mode=0o600)
-            pair.write_text(self.key + self.certificate)
-            context.load_cert_chain(pair)
+            key_and_certificate = Path(folder) / "pair.pem"
+            key_and_certificate.touch(mode=0o600)
+            key_and_certificate.write_text(self.key + self.certificate)
+            context.load_cert_chain(key_and_certificate)
         return context
 
 
 def make_identity(host: str = "127.0.0.1") -> Identity:
-    """A new authority and a server certificate for the address, ``localhost`` and the in-cluster names."""
+    """A new authority, and a server certificate for the address, ``localhost`` and the in-cluster names."""
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     begin = datetime.now(UTC) - timedelta(days=1)
@@ -97,7 +97,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(begin)
-        .not_valid_after(begin + _LIFE)
+        .not_valid_after(begin + _VALIDITY)
     )
 
 

@@ -1,4 +1,4 @@
-"""What the API says about itself: groups, versions and resources, from which clients learn the paths."""
+"""Discovery: the groups, versions and resources from which clients derive paths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSION = {
     "compiler": "",
     "platform": "linux/amd64",
 }
-"""What ``/version`` says: the version whose behaviour was measured."""
+"""The response of ``/version``: the version whose behavior was measured."""
 
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
@@ -48,8 +48,8 @@ def root(served: Iterable[Kind], path: str) -> Obj:
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
         case ["apis"]:
-            found = [_group(group, versions) for group, versions in groups.items() if group]
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+            listed_groups = [_group(group, versions) for group, versions in groups.items() if group]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed_groups}
         case ["apis", group] if group in groups:
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
     raise errors.no_such_path()
@@ -61,11 +61,11 @@ def resources(served: Iterable[Kind], group: str, version: str) -> Obj:
     Raises:
         ApiError: 404.
     """
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     for kind in served:
         if (kind.group, kind.version) != (group, version):
             continue
-        found.append(
+        listed.append(
             {
                 "name": kind.plural,
                 "singularName": kind.singular,
@@ -76,9 +76,9 @@ def resources(served: Iterable[Kind], group: str, version: str) -> Obj:
                 **({"categories": list(kind.categories)} if kind.categories else {}),
             }
         )
-        found.extend(_subresource(kind, name) for name in kind.subresources)
+        listed.extend(_subresource(kind, name) for name in kind.subresources)
     if group == "authorization.k8s.io" and version == "v1":
-        found.append(
+        listed.append(
             {
                 "name": "selfsubjectaccessreviews",
                 "singularName": "selfsubjectaccessreview",
@@ -87,19 +87,19 @@ def resources(served: Iterable[Kind], group: str, version: str) -> Obj:
                 "verbs": ["create"],
             }
         )
-    if not found:
+    if not listed:
         raise errors.no_such_path()
     group_version = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": found}
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
 
 
 def _subresource(kind: Kind, name: str) -> dict[str, Any]:
-    shared = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
+    common = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
     if name not in _SUBRESOURCE:
-        return {**shared, "kind": kind.kind, "verbs": ["get", "patch", "update"]}
-    group, version, named, verbs = _SUBRESOURCE[name]
-    foreign = {"group": group, "version": version} if group else {}
-    return {**shared, **foreign, "kind": named, "verbs": list(verbs)}
+        return {**common, "kind": kind.kind, "verbs": ["get", "patch", "update"]}
+    group, version, kind_name, verbs = _SUBRESOURCE[name]
+    group_version = {"group": group, "version": version} if group else {}
+    return {**common, **group_version, "kind": kind_name, "verbs": list(verbs)}
 
 
 def _groups(served: Iterable[Kind]) -> dict[str, list[str]]:
@@ -113,11 +113,11 @@ def _groups(served: Iterable[Kind]) -> dict[str, list[str]]:
 
 
 def _group(name: str, versions: list[str]) -> Obj:
-    ordered = sorted(versions, key=_seniority)
+    ordered = sorted(versions, key=_version_priority)
     listed = [{"groupVersion": f"{name}/{version}", "version": version} for version in ordered]
     return {"name": name, "versions": listed, "preferredVersion": listed[0]}
 
 
-def _seniority(version: str) -> tuple[int, str]:
+def _version_priority(version: str) -> tuple[int, str]:
     """Stable versions first, then beta, then alpha."""
     return (2 if "alpha" in version else 1 if "beta" in version else 0, version)

@@ -1,6 +1,6 @@
-"""The least OpenAPI that clients need: kubectl looks here for whether the server validates fields, and for schemas.
+"""The minimal OpenAPI that clients need: kubectl reads whether the server validates fields, and schemas.
 
-Built-in kinds are open objects; custom kinds carry the schema of their CustomResourceDefinition.
+Built-in kinds are objects with any fields; custom kinds have the schema of their CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ def document(store: Store, path: str) -> Obj:
         case ["openapi", "v2"]:
             return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": _schemas(store, served)}
         case ["openapi", "v3"]:
-            places = sorted({_place(kind) for kind in served})
-            return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}"} for place in places}}
+            paths = sorted({_group_path(kind) for kind in served})
+            return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in paths}}
         case ["openapi", "v3", *rest]:
-            here = [kind for kind in served if _place(kind) == "/".join(rest)]
-            if here:
+            kinds = [kind for kind in served if _group_path(kind) == "/".join(rest)]
+            if kinds:
                 return {
                     "openapi": "3.0.0",
                     "info": _INFO,
-                    "paths": {f"/{_place(kind)}/{_under(kind)}": _operations(kind) for kind in here},
-                    "components": {"schemas": _schemas(store, here)},
+                    "paths": {f"/{_group_path(kind)}/{_resource_path(kind)}": _operations(kind) for kind in kinds},
+                    "components": {"schemas": _schemas(store, kinds)},
                 }
     raise errors.no_such_path()
 
 
-def _place(kind: Kind) -> str:
+def _group_path(kind: Kind) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
-def _under(kind: Kind) -> str:
+def _resource_path(kind: Kind) -> str:
     return f"namespaces/{{namespace}}/{kind.plural}/{{name}}" if kind.namespaced else f"{kind.plural}/{{name}}"
 
 
-def _named(kind: Kind) -> dict[str, str]:
+def _group_version_kind(kind: Kind) -> dict[str, str]:
     return {"group": kind.group, "kind": kind.kind, "version": kind.version}
 
 
@@ -63,15 +63,19 @@ def _operations(kind: Kind) -> Obj:
     parameters = [
         {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in _PARAMETERS
     ]
-    marked = {"x-kubernetes-group-version-kind": _named(kind), "parameters": parameters, "responses": {}}
+    operation = {
+        "x-kubernetes-group-version-kind": _group_version_kind(kind),
+        "parameters": parameters,
+        "responses": {},
+    }
     return {
-        "patch": {**marked, "x-kubernetes-action": "patch"},
-        "put": {**marked, "x-kubernetes-action": "put"},
+        "patch": {**operation, "x-kubernetes-action": "patch"},
+        "put": {**operation, "x-kubernetes-action": "put"},
     }
 
 
 def _schemas(store: Store, served: list[Kind]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for kind in served:
         definition = store.definition(kind)
         raw: Obj = definition.schema.raw if definition is not None else {"x-kubernetes-preserve-unknown-fields": True}
@@ -81,10 +85,10 @@ def _schemas(store: Store, served: list[Kind]) -> dict[str, Any]:
             **(raw.get("properties") or {}),
             "metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         }
-        found[_schema_name(kind)] = {
+        schemas[_schema_name(kind)] = {
             **raw,
             "type": "object",
             "properties": properties,
-            "x-kubernetes-group-version-kind": [_named(kind)],
+            "x-kubernetes-group-version-kind": [_group_version_kind(kind)],
         }
-    return found
+    return schemas

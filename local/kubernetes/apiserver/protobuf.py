@@ -1,8 +1,7 @@
-"""The few objects that kubectl sends as protobuf, read into JSON.
+"""Decodes the objects that kubectl sends as protobuf.
 
-kubectl creates what its subcommands make up (``create namespace``, ``create deployment``) in protobuf, and does
-not fall back. Only these kinds are known; anything with more in it is a 415. Field numbers:
-``generated.proto`` of k8s.io/api and apimachinery.
+kubectl's create commands (``create namespace``, ``create deployment``) send protobuf and do not fall back to JSON. Only
+their kinds are supported; any other field is a 415. Field numbers: ``generated.proto`` of k8s.io/api and apimachinery.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _VARINT, _LENGTH = 0, 2
 _WORD = 64
 
 Message = dict[int, tuple[str, Any]]
-"""Field number to name and type: a scalar's word, a message, or ``[type]`` for a repeated and ``{type}`` for a map."""
+"""Field number to name and type: a scalar type, a message, ``[type]`` if repeated, ``{"": type}`` for a map."""
 
 _TIME: Message = {}
 _OWNER: Message = {
@@ -70,7 +69,7 @@ _DEPLOYMENT: Message = {
     3: ("template", _TEMPLATE),
     4: ("strategy", {1: ("type", "text")}),
 }
-_ASKED: Message = {
+_RESOURCE_ATTRIBUTES: Message = {
     1: ("namespace", "text"),
     2: ("verb", "text"),
     3: ("group", "text"),
@@ -93,7 +92,7 @@ _KINDS: dict[tuple[str, str], Message] = {
         2: (
             "spec",
             {
-                1: ("resourceAttributes", _ASKED),
+                1: ("resourceAttributes", _RESOURCE_ATTRIBUTES),
                 2: ("nonResourceAttributes", {1: ("path", "text"), 2: ("verb", "text")}),
             },
         ),
@@ -105,66 +104,66 @@ def decode(body: bytes) -> Obj:
     """The object as JSON.
 
     Raises:
-        ApiError: 400 it is cut short; 415 it is of a kind, or has a field, that is not read here.
+        ApiError: 400 it is malformed; 415 its kind or a field is not supported.
     """
     if not body.startswith(_MAGIC):
-        raise errors.bad_request("the body is no Kubernetes protobuf")
+        raise errors.bad_request("the body is not Kubernetes protobuf")
     try:
-        envelope = dict(_parts(body[len(_MAGIC) :]))
-        names = {number: value.decode() for number, value in _parts(envelope.get(1, b""))}
+        envelope = dict(_fields(body[len(_MAGIC) :]))
+        names = {number: value.decode() for number, value in _fields(envelope.get(1, b""))}
         key = (names.get(1, ""), names.get(2, ""))
         message = _KINDS.get(key)
         if message is None:
-            raise errors.unsupported_media_type(f"{key[1]} in {key[0]} is read as JSON or YAML here, not as protobuf")
+            raise errors.unsupported_media_type(f"{key[1]} in {key[0]} is not supported as protobuf; send JSON or YAML")
         return {"apiVersion": key[0], "kind": key[1], **_message(envelope.get(2, b""), message)}
-    except (IndexError, UnicodeDecodeError, AttributeError) as broken:
-        raise errors.bad_request("the protobuf body is cut short or malformed") from broken
+    except (IndexError, UnicodeDecodeError, AttributeError) as error:
+        raise errors.bad_request("the protobuf body is malformed") from error
 
 
-def _parts(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Field numbers with an integer or bytes."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The field numbers with their values, integers or bytes."""
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
         if tag & 7 == _VARINT:
-            value, at = _varint(data, at)
+            value, position = _varint(data, position)
             yield tag >> 3, value
         elif tag & 7 == _LENGTH:
-            size, at = _varint(data, at)
-            if at + size > len(data):
+            size, position = _varint(data, position)
+            if position + size > len(data):
                 raise IndexError(size)
-            yield tag >> 3, data[at : at + size]
-            at += size
+            yield tag >> 3, data[position : position + size]
+            position += size
         else:
-            raise errors.unsupported_media_type(f"protobuf wire type {tag & 7} is not read here")
+            raise errors.unsupported_media_type(f"protobuf wire type {tag & 7} is not supported")
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     value, shift = 0, 0
     while True:
-        byte = data[at]
+        byte = data[position]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:  # noqa: PLR2004 (the continuation bit)
-            return (value - (1 << _WORD) if value >> (_WORD - 1) else value), at
+            return (value - (1 << _WORD) if value >> (_WORD - 1) else value), position
 
 
 def _message(data: bytes, message: Message) -> Obj:
-    found: Obj = {}
-    for number, raw in _parts(data):
+    decoded: Obj = {}
+    for number, raw in _fields(data):
         if number not in message:
             if raw:
-                raise errors.unsupported_media_type(f"protobuf field {number} is not read here; send JSON or YAML")
+                raise errors.unsupported_media_type(f"protobuf field {number} is not supported; send JSON or YAML")
             continue
         name, type_ = message[number]
         if isinstance(type_, list):
-            found.setdefault(name, []).append(_value(raw, type_[0]))
+            decoded.setdefault(name, []).append(_value(raw, type_[0]))
         elif isinstance(type_, dict) and "" in type_:
-            entry = dict(_parts(raw))
-            found.setdefault(name, {})[entry.get(1, b"").decode()] = _value(entry.get(2, b""), type_[""])
+            entry = dict(_fields(raw))
+            decoded.setdefault(name, {})[entry.get(1, b"").decode()] = _value(entry.get(2, b""), type_[""])
         elif type_ != "ignored" and (raw or type_ in ("count", "flag")):
-            found[name] = _value(raw, type_)
-    return {name: value for name, value in found.items() if value != {}}
+            decoded[name] = _value(raw, type_)
+    return {name: value for name, value in decoded.items() if value != {}}
 
 
 def _value(raw: Any, type_: Any) -> Any:  # noqa: ANN401 (JSON of any type)
@@ -174,7 +173,7 @@ def _value(raw: Any, type_: Any) -> Any:  # noqa: ANN401 (JSON of any type)
         case "bytes":
             return base64.b64encode(raw).decode()
         case "quantity":
-            return dict(_parts(raw)).get(1, b"").decode()
+            return dict(_fields(raw)).get(1, b"").decode()
         case "count":
             return int(raw)
         case "flag":

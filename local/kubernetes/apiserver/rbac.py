@@ -1,7 +1,7 @@
-"""RBAC: what the cluster's own Roles and bindings let a user do, read from the store as an API server reads them.
+"""RBAC authorization by the Roles, ClusterRoles and bindings in the store.
 
-Only allowing rules exist; a rule names API groups, resources (``pods/eviction`` for what is below one) and verbs. The
-rules are gathered once for each user and change of the four kinds, because every request asks.
+Rules only allow; a rule names API groups, resources (with subresources such as ``pods/eviction``) and verbs. The rules
+of a user are cached until an object of the four kinds changes.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
 
-MASTERS = "system:masters"
-"""The group that may do everything, whatever the rules say."""
+MASTERS_GROUP = "system:masters"
+"""The group with all rights, regardless of rules."""
 _KINDS = (kinds.CLUSTER_ROLES, kinds.CLUSTER_ROLE_BINDINGS, kinds.ROLES, kinds.ROLE_BINDINGS)
 _ANY = "*"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Denial:
-    """What somebody asked for and may not do."""
+    """A denied request."""
 
     user: str
     verb: str
@@ -37,13 +37,13 @@ class Denial:
     name: str = ""
 
     def __str__(self) -> str:
-        where = f" in {self.namespace}" if self.namespace else ""
-        return f"{self.user} may not {self.verb} {self.resource} {self.name}{where}"
+        scope = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.user} cannot {self.verb} {self.resource} {self.name}{scope}"
 
 
 @dataclass(frozen=True)
 class _Grant:
-    """A rule as a user has it; no namespace means everywhere."""
+    """A rule that applies to a user; without a namespace, in all of them."""
 
     namespace: str
     groups: frozenset[str]
@@ -51,7 +51,7 @@ class _Grant:
     verbs: frozenset[str]
     names: frozenset[str]
 
-    def covers(self, verb: str, kind: Kind, namespace: str, name: str) -> bool:
+    def allows(self, verb: str, kind: Kind, namespace: str, name: str) -> bool:
         return (
             (not self.namespace or self.namespace == namespace)
             and bool(self.verbs & {verb, _ANY})
@@ -72,42 +72,41 @@ class Rbac:
         self.denials: list[Denial] = []
 
     def __call__(self, user: User, verb: str, kind: Kind, namespace: str, name: str) -> bool:
-        """Whether the user may."""
-        if MASTERS in user.groups:
+        """Whether the user is authorized."""
+        if MASTERS_GROUP in user.groups:
             return True
-        if any(grant.covers(verb, kind, namespace, name) for grant in self._of(user)):
+        if any(grant.allows(verb, kind, namespace, name) for grant in self._grants_of(user)):
             return True
         self.denials.append(Denial(user=user.name, verb=verb, resource=kind.plural, namespace=namespace, name=name))
         return False
 
-    def _of(self, user: User) -> tuple[_Grant, ...]:
+    def _grants_of(self, user: User) -> tuple[_Grant, ...]:
         versions = tuple(self._store.version_of(kind) for kind in _KINDS)
         with self._lock:
             if versions != self._versions:
                 self._versions = versions
                 self._grants = {}
             if user not in self._grants:
-                self._grants[user] = tuple(self._gather(user))
+                self._grants[user] = tuple(self._read_grants(user))
             return self._grants[user]
 
-    def _gather(self, user: User) -> Iterator[_Grant]:
+    def _read_grants(self, user: User) -> Iterator[_Grant]:
         for kind in (kinds.CLUSTER_ROLE_BINDINGS, kinds.ROLE_BINDINGS):
             for binding in self._store.list(kind):
-                if any(_is(subject, user) for subject in binding.get("subjects") or ()):
+                if any(_is_subject(subject, user) for subject in binding.get("subjects") or ()):
                     namespace = binding["metadata"].get("namespace", "")
                     for rule in self._rules(binding["roleRef"], namespace):
                         yield _grant(rule, namespace)
 
     def _rules(self, ref: Mapping[str, str], namespace: str) -> Sequence[Obj]:
-        whole = ref["kind"] == "ClusterRole"
-        found = self._store.find(
-            kinds.CLUSTER_ROLES if whole else kinds.ROLES, ref["name"], namespace="" if whole else namespace
-        )
-        rules: Sequence[Obj] = (found or {}).get("rules") or ()
+        is_cluster_role = ref["kind"] == "ClusterRole"
+        kind = kinds.CLUSTER_ROLES if is_cluster_role else kinds.ROLES
+        role = self._store.find(kind, ref["name"], namespace="" if is_cluster_role else namespace)
+        rules: Sequence[Obj] = (role or {}).get("rules") or ()
         return rules
 
 
-def _is(subject: Mapping[str, Any], user: User) -> bool:
+def _is_subject(subject: Mapping[str, Any], user: User) -> bool:
     name = subject.get("name", "")
     match subject.get("kind"):
         case "Group":

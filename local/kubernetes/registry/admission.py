@@ -283,7 +283,7 @@ def _validate_template(kind: Kind, obj: Obj) -> list[Cause]:
     if not spec.get("selector"):
         return [*causes, Cause("spec.selector", "FieldValueRequired", "Required value")]
     labels = (template.get("metadata") or {}).get("labels") or {}
-    if not selectors.matches(selectors.of_object(spec["selector"]) or (), labels):
+    if not selectors.matches(selectors.parse_label_selector(spec["selector"]) or (), labels):
         text = f"Invalid value: {labels}: `selector` does not match template `labels`"
         causes.append(Cause("spec.template.metadata.labels", "FieldValueInvalid", text))
     replicas = spec.get("replicas", 1)

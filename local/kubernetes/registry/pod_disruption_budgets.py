@@ -82,7 +82,7 @@ class PodDisruptionBudgets:
             return
         if change.previous is not None and change.previous.get("spec") == change.object.get("spec"):
             return
-        budget = _Budget(selectors.of_object((change.object.get("spec") or {}).get("selector")))
+        budget = _Budget(selectors.parse_label_selector((change.object.get("spec") or {}).get("selector")))
         for pod in self._store.list(kinds.PODS, namespace=namespace):
             if budget.covers(pod):
                 budget.count((namespace, pod["metadata"]["name"]), pod)

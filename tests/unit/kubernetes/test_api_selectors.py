@@ -42,8 +42,8 @@ def test_a_label_selector_that_is_none_is_refused(text: str) -> None:
 
 
 def test_an_empty_selector_object_selects_everything_and_none_selects_nothing() -> None:
-    assert selectors.of_object({}) == ()
-    assert selectors.of_object(None) is None
+    assert selectors.parse_label_selector({}) == ()
+    assert selectors.parse_label_selector(None) is None
 
 
 def test_a_field_selector_reads_pods_by_node_and_phase() -> None:
