@@ -59,12 +59,12 @@ def _interrupt_half() -> list[Row]:
 
     fleet = [(h.at - warned_at).total_seconds() for h in events if h.type == "call" and h.name == "ec2 CreateFleet"]
     evictions = [
-        (h.at - warned_at).total_seconds() for h in events if h.type == "pod gone" and h.details["node"] in nodes
+        (h.at - warned_at).total_seconds() for h in events if h.type == "pod deleted" and h.details["node"] in nodes
     ]
     held_evictions = [
         (h.at - warned_at).total_seconds()
         for h in events
-        if h.type == "pod leaving" and h.name.startswith("default/held") and h.details["node"] in nodes
+        if h.type == "pod terminating" and h.name.startswith("default/held") and h.details["node"] in nodes
     ]
     how = (
         f"{len(interrupted)} of {NODES} nodes interrupted in one second, {PODS_A_NODE} pods each, 30 s of grace period"

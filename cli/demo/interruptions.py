@@ -117,7 +117,7 @@ def _drain_ends(events: Iterable[TimelineEvent], nodes: set[str], warned_at: dat
     ends = dict.fromkeys(nodes, warned_at)
     for event in events:
         if (
-            event.type == "pod gone"
+            event.type == "pod deleted"
             and event.at >= warned_at
             and event.details["node"] in nodes
             and _is_workload(event)
@@ -142,7 +142,7 @@ def rescheduled(events: Sequence[TimelineEvent], nodes: Iterable[str], since: da
     for event in events:
         if event.at < since or not _is_workload(event):
             continue
-        if event.type in ("pod leaving", "pod gone") and event.details["node"] in nodes:
+        if event.type in ("pod terminating", "pod deleted") and event.details["node"] in nodes:
             terminated_at.setdefault(event.name, event.at)
         elif event.type == "pod running" and event.details["node"] not in nodes:
             running_at.append(event.at)
@@ -165,7 +165,7 @@ def _bindings(events: Iterable[TimelineEvent], before: datetime) -> dict[str, st
             continue
         if event.type == "pod bound":
             node_by_pod[event.name] = event.details["node"]
-        elif event.type == "pod gone":
+        elif event.type == "pod deleted":
             node_by_pod.pop(event.name, None)
     return node_by_pod
 

@@ -134,9 +134,9 @@ def _empty_to_gone(events: Sequence[TimelineEvent]) -> list[float]:
     last_pod: dict[str, datetime] = {}
     seconds = []
     for e in events:
-        if e.type == "pod gone" and e.name.startswith(NAMESPACE):
+        if e.type == "pod deleted" and e.name.startswith(NAMESPACE):
             last_pod[e.details["node"]] = e.at
-        elif e.type == "node gone" and e.name in last_pod:
+        elif e.type == "node deleted" and e.name in last_pod:
             seconds.append((e.at - last_pod[e.name]).total_seconds())
     return seconds
 
@@ -148,7 +148,7 @@ def _peak_cost(events: Sequence[TimelineEvent], price: Callable[[str, str, str],
         if e.type == "claim launched":
             cost_by_claim[e.name] = _launched_node(e, price).price
             peak = max(peak, sum(cost_by_claim.values()))
-        elif e.type == "claim gone":
+        elif e.type == "claim deleted":
             cost_by_claim.pop(e.name, None)
     return peak
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _DECIMALS = 3
 _SPAN_TIMES = {
     "claim created": "created", "claim launched": "launched", "claim initialized": "ready",
-    "claim leaving": "deleted", "claim gone": "terminated",
+    "claim terminating": "deleted", "claim deleted": "terminated",
 }  # fmt: skip
 """The time of a :class:`NodeSpan` that each timeline event sets."""
 
@@ -182,7 +182,7 @@ def _most_pods(events: Iterable[TimelineEvent]) -> Counter[str]:
     current: Counter[str] = Counter()
     most: Counter[str] = Counter()
     for event in events:
-        if event.type in {"pod bound", "pod gone"} and event.details["node"]:
+        if event.type in {"pod bound", "pod deleted"} and event.details["node"]:
             node = event.details["node"]
             current[node] += 1 if event.type == "pod bound" else -1
             most[node] = max(most[node], current[node])
@@ -206,14 +206,14 @@ def _samples(
             case "claim launched":
                 details = event.details
                 costs[event.name] = price(details["instance_type"], details["zone"], details["capacity_type"])
-            case "claim gone":
+            case "claim deleted":
                 costs.pop(event.name, None)
             case "pod created" if event.name in pod_requests:
                 pending.add(event.name)
             case "pod bound" if event.name in pod_requests:
                 pending.discard(event.name)
                 scheduled[event.name] = pod_requests[event.name]
-            case "pod gone":
+            case "pod deleted":
                 pending.discard(event.name)
                 scheduled.pop(event.name, None)
             case _:

@@ -196,14 +196,14 @@ class SqsQueues:
 
 def _delete(queue: Any, handles: set[str]) -> None:  # noqa: ANN401 - moto's queue
     """Delete messages as moto's ``delete_message`` does, but in one pass; missing messages are no error."""
-    kept = []
+    remaining = []
     for message in queue._messages:  # noqa: SLF001 - the API goes through all messages for each
         if handles.isdisjoint(message.all_receipt_handles):
-            kept.append(message)
+            remaining.append(message)
             continue
         queue.pending_messages.discard(message)
         queue.deleted_messages.update(message.all_receipt_handles)
-    queue._messages = kept  # noqa: SLF001 - the same
+    queue._messages = remaining  # noqa: SLF001 - the same
 
 
 def _visible_since(message: Any) -> datetime:  # noqa: ANN401 - moto's message

@@ -22,7 +22,7 @@ class Kind:
     categories: tuple[str, ...] = field(default=(), compare=False)
     subresources: tuple[str, ...] = field(default=(), compare=False)
     tracks_generation: bool = field(default=False, compare=False)
-    """Whether ``metadata.generation`` is kept: it moves when anything but metadata and status does."""
+    """Whether ``metadata.generation`` is kept: it changes when anything but metadata and status changes."""
     custom: bool = field(default=False, compare=False)
     resource: str = field(init=False, compare=False)
     """``plural.group``, or just the plural in the core group: as in errors and names of CRDs."""

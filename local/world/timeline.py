@@ -1,6 +1,6 @@
-"""EventType happened in a world, in order, with cluster times: what the demo shows and its JSON holds.
+"""The events of a world in order, with cluster times, for the demo.
 
-Derived from the store's changes and from what AWS was asked, never from what Tenon says of itself.
+They are derived from changes in the store and calls to AWS, never from Tenon's own reports.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Change
 
 EventType = Literal[
-    "pod created", "pod bound", "pod running", "pod leaving", "pod gone",
-    "claim created", "claim launched", "claim registered", "claim initialized", "claim leaving", "claim gone",
-    "node joined", "node ready", "node not ready", "node cordoned", "node leaving", "node gone",
+    "pod created", "pod bound", "pod running", "pod terminating", "pod deleted",
+    "claim created", "claim launched", "claim registered", "claim initialized", "claim terminating", "claim deleted",
+    "node registered", "node ready", "node not ready", "node cordoned", "node terminating", "node deleted",
     "call", "invocation", "interruption", "dead letter",
 ]  # fmt: skip
 
@@ -99,14 +99,14 @@ class Timeline:
         if change.type == "ADDED":
             self.add("pod created", name)
         if change.type == "DELETED":
-            self.add("pod gone", name, node=node)
+            self.add("pod deleted", name, node=node)
             return
         if node and not before.get("spec", {}).get("nodeName"):
             self.add("pod bound", name, node=node)
         if _condition(pod, "Ready") == "True" and _condition(before, "Ready") != "True":
             self.add("pod running", name, node=node)
         if _deletion_started(pod, before):
-            self.add("pod leaving", name, node=node)
+            self.add("pod terminating", name, node=node)
 
     def _claim(self, change: Change, claim: _Json, before: _Json) -> None:
         name, status = claim["metadata"]["name"], claim.get("status", {})
@@ -122,13 +122,13 @@ class Timeline:
         if change.type == "ADDED":
             self.add("claim created", name, **details)
         if change.type == "DELETED":
-            self.add("claim gone", name, **details)
+            self.add("claim deleted", name, **details)
             return
         for condition, type_ in _CLAIM_CONDITIONS:
             if _condition(claim, condition) == "True" and _condition(before, condition) != "True":
                 self.add(type_, name, **details)
         if _deletion_started(claim, before):
-            self.add("claim leaving", name, **details)
+            self.add("claim terminating", name, **details)
 
     def _node(self, change: Change, node: _Json, before: _Json) -> None:
         name, labels = node["metadata"]["name"], node["metadata"].get("labels", {})
@@ -138,9 +138,9 @@ class Timeline:
             "pool": labels.get("karpenter.sh/nodepool", ""),
         }
         if change.type == "ADDED":
-            self.add("node joined", name, **details)
+            self.add("node registered", name, **details)
         if change.type == "DELETED":
-            self.add("node gone", name, **details)
+            self.add("node deleted", name, **details)
             return
         ready, was_ready = _condition(node, "Ready"), _condition(before, "Ready")
         if ready == "True" != was_ready:
@@ -150,7 +150,7 @@ class Timeline:
         if _cordoned(node) and not _cordoned(before):
             self.add("node cordoned", name, **details)
         if _deletion_started(node, before):
-            self.add("node leaving", name, **details)
+            self.add("node terminating", name, **details)
 
 
 _CLAIM_CONDITIONS: tuple[tuple[str, EventType], ...] = (

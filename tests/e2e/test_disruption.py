@@ -46,12 +46,12 @@ def least_running(world: World, deployment: str, since: int) -> int:
     """The fewest pods of a deployment that ran at any time after the event number ``since``."""
     name = f"default/{deployment}-"
     up = {h.name for h in world.timeline.all[:since] if h.type == "pod running" and h.name.startswith(name)}
-    up -= {h.name for h in world.timeline.all[:since] if h.type in ("pod leaving", "pod gone")}
+    up -= {h.name for h in world.timeline.all[:since] if h.type in ("pod terminating", "pod deleted")}
     least = len(up)
     for h in world.timeline.all[since:]:
         if h.type == "pod running" and h.name.startswith(name):
             up.add(h.name)
-        elif h.type in ("pod leaving", "pod gone"):
+        elif h.type in ("pod terminating", "pod deleted"):
             up.discard(h.name)
         least = min(least, len(up))
     return least
@@ -143,8 +143,8 @@ def test_an_expired_node_is_replaced_before_it_is_deleted(
     world.scale("default", "inflate", 1)
     world.run_until(lambda: running(world) == 1)
     (first,) = world.claims()
-    world.run_until(lambda: any(h.type == "claim leaving" for h in world.timeline.all), limit=timedelta(minutes=30))
-    leaving = next(h for h in world.timeline.all if h.type == "claim leaving")
+    world.run_until(lambda: any(h.type == "claim terminating" for h in world.timeline.all), limit=timedelta(minutes=30))
+    leaving = next(h for h in world.timeline.all if h.type == "claim terminating")
     created = next(h for h in world.timeline.of("claim created") if h.name == first["metadata"]["name"])
     assert leaving.name == first["metadata"]["name"]
     assert timedelta(minutes=20) <= leaving.at - created.at <= timedelta(minutes=22)

@@ -64,8 +64,8 @@ def test_ttl_seconds_after_empty_is_exact_to_the_second(spot_default: World) -> 
     world.scale("default", "inflate", 0)
     world.run_until(lambda: not world.nodes())
     name = node["metadata"]["name"]
-    last = max(h.at for h in world.timeline.of("pod gone") if h.details["node"] == name)
-    (left,) = world.timeline.of("claim leaving")
+    last = max(h.at for h in world.timeline.of("pod deleted") if h.details["node"] == name)
+    (left,) = world.timeline.of("claim terminating")
     (ended,) = [h for h in world.timeline.of("call") if h.name == "ec2 TerminateInstances"]
     # The functions' own running time depends on the computer; only the waiting time is exact.
     runs = [h for h in world.timeline.of("invocation") if last <= h.at <= ended.at]
@@ -93,9 +93,9 @@ def test_expiration_waits_for_its_budget_window_and_reports_it(world: World, loa
     refused = log(world, name)[0]
     assert (refused.outcome, refused.reason, refused.blocked_by) == ("refused", "Expired", "NodePool default")
     world.run_until(lambda: world.clock.now() >= opens - timedelta(seconds=5))
-    assert world.timeline.of("claim leaving") == []
-    world.run_until(lambda: bool(world.timeline.of("claim leaving")), limit=timedelta(minutes=10))
-    assert world.timeline.of("claim leaving")[0].at >= opens
+    assert world.timeline.of("claim terminating") == []
+    world.run_until(lambda: bool(world.timeline.of("claim terminating")), limit=timedelta(minutes=10))
+    assert world.timeline.of("claim terminating")[0].at >= opens
     world.run_until(lambda: running(world) == 1 and name not in {n["metadata"]["name"] for n in world.nodes()})
 
 
@@ -108,7 +108,7 @@ def test_a_budget_with_an_unreadable_schedule_blocks_all_disruptions_and_is_repo
     world.run_until(lambda: running(world) == 0)
     world.run_for(timedelta(minutes=10))
     assert len(world.nodes()) >= 1
-    assert world.timeline.of("claim leaving") == []
+    assert world.timeline.of("claim terminating") == []
     stored = world.store.get(world.store.kind("karpenter.sh/v1", "NodePool"), "default")
     (valid,) = [c for c in stored["status"]["conditions"] if c["type"] == "ValidationSucceeded"]
     assert valid["status"] == "False"

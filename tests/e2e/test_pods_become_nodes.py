@@ -34,8 +34,8 @@ def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_defau
 
     world.scale("default", "inflate", 0)
     world.run_until_idle()
-    last_pod = {h.details["node"]: h.at for h in world.timeline.of("pod gone")}
-    gone = {h.name: h.at for h in world.timeline.of("node gone")}
+    last_pod = {h.details["node"]: h.at for h in world.timeline.of("pod deleted")}
+    gone = {h.name: h.at for h in world.timeline.of("node deleted")}
     assert set(gone) == set(last_pod)
     for node, at in gone.items():
         assert timedelta(seconds=30) <= at - last_pod[node] <= timedelta(seconds=60)
@@ -140,10 +140,10 @@ def test_a_spot_warning_moves_the_pods_before_the_machine_goes(spot_default: Wor
     assert doomed.id not in {i.id for i in world.instances()}
     node = next(
         h.details["node"]
-        for h in world.timeline.of("claim launched", "claim gone")
+        for h in world.timeline.of("claim launched", "claim deleted")
         if h.details["instance"] == doomed.id and h.details["node"]
     )
-    left = [h.at for h in world.timeline.of("pod gone") if h.details["node"] == node]
+    left = [h.at for h in world.timeline.of("pod deleted") if h.details["node"] == node]
     warned = world.timeline.of("interruption")[0].at
     assert max(left) - warned < timedelta(minutes=2)
 

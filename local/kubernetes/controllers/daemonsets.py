@@ -151,7 +151,7 @@ class DaemonSets:
         outdated = [pod for pod in pods if not is_terminating(pod) and not daemon_set.is_updated(pod)]
         limit = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
         max_unavailable = limit if isinstance(limit, int) else max(len(pods) * int(limit.removesuffix("%")) // 100, 1)
-        unavailable = daemon_set.total.wanted - daemon_set.total.ready
+        unavailable = daemon_set.total.desired - daemon_set.total.ready
         for pod in sorted(outdated, key=lambda p: (is_ready(p), p["metadata"]["name"])):
             if is_ready(pod):
                 if unavailable >= max_unavailable:
@@ -166,12 +166,12 @@ class DaemonSets:
             kinds.DAEMON_SETS,
             daemon_set.obj,
             observedGeneration=daemon_set.obj["metadata"].get("generation", 1),
-            desiredNumberScheduled=total.wanted,
+            desiredNumberScheduled=total.desired,
             currentNumberScheduled=total.current,
             numberMisscheduled=total.misscheduled,
             numberReady=total.ready,
             numberAvailable=total.ready or None,
-            numberUnavailable=total.wanted - total.ready or None,
+            numberUnavailable=total.desired - total.ready or None,
             updatedNumberScheduled=total.updated or None,
         )
 
@@ -180,7 +180,7 @@ class DaemonSets:
 class _Count:
     """The numbers of a DaemonSet's status, for one node or the sum of all."""
 
-    wanted: int = 0
+    desired: int = 0
     current: int = 0
     ready: int = 0
     updated: int = 0
@@ -214,18 +214,18 @@ class _DaemonSet:
 
     def count(self, name: str, node: Node | None) -> None:
         """Count one node again; None: it was removed."""
-        wanted = node is not None and self.eligibility(node)[0]
+        desired = node is not None and self.eligibility(node)[0]
         pods = self.pods.get(name, {}).values()
         count = _Count(
-            wanted=int(wanted),
-            current=int(wanted and bool(pods)),
-            ready=int(wanted and any(is_ready(p) and not is_terminating(p) for p in pods)),
+            desired=int(desired),
+            current=int(desired and bool(pods)),
+            ready=int(desired and any(is_ready(p) and not is_terminating(p) for p in pods)),
             updated=sum(self.is_updated(pod) for pod in pods),
-            misscheduled=int(node is not None and not wanted and bool(pods)),
+            misscheduled=int(node is not None and not desired and bool(pods)),
             pods=len(pods),
         )
         self.total = self.total.plus(self._counts.pop(name, _Count()), -1).plus(count, 1)
-        if count.wanted or count.pods:
+        if count.desired or count.pods:
             self._counts[name] = count
 
     def _read(self, obj: Obj) -> None:

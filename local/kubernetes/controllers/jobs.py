@@ -62,20 +62,20 @@ class Jobs:
         completions = spec.get("completions", parallelism)
         succeeded = sum(pod["status"].get("phase") == "Succeeded" for pod in pods.ended.values())
         failed = len(pods.ended) - succeeded
-        wanted = 0 if spec.get("suspend") else min(parallelism, max(completions - succeeded, 0))
+        active_limit = 0 if spec.get("suspend") else min(parallelism, max(completions - succeeded, 0))
         conditions = status.get("conditions") or []
         if succeeded >= completions:
             conditions = with_condition(conditions, "Complete", status="True", reason="CompletionsReached", now=now)
         elif failed > spec.get("backoffLimit", _DEFAULT_BACKOFF_LIMIT):
-            wanted = 0
+            active_limit = 0
             conditions = with_condition(conditions, "Failed", status="True", reason="BackoffLimitExceeded", now=now)
-        self._scale(job, pods, wanted)
+        self._scale(job, pods, active_limit)
         update_status(
             self._store,
             kinds.JOBS,
             job,
             startTime=status.get("startTime") or timestamp(now),
-            active=min(len(pods.active), wanted) or None,
+            active=min(len(pods.active), active_limit) or None,
             ready=len(pods.ready),
             succeeded=succeeded or None,
             failed=failed or None,
@@ -83,10 +83,10 @@ class Jobs:
             completionTime=timestamp(now) if succeeded >= completions else None,
         )
 
-    def _scale(self, job: Obj, pods: OwnedPods, wanted: int) -> None:
-        for pod in list(pods.active.values())[wanted:]:
+    def _scale(self, job: Obj, pods: OwnedPods, active_limit: int) -> None:
+        for pod in list(pods.active.values())[active_limit:]:
             delete(self._store, kinds.PODS, pod)
-        for _ in range(wanted - len(pods.active)):
+        for _ in range(active_limit - len(pods.active)):
             name = generated_name(f"{job['metadata']['name']}-", self._rng)
             create_pod(self._store, kinds.JOBS, job, name=name, template=_template(job))
 

@@ -141,7 +141,7 @@ class NodeLifecycle:
             return
         before = self._nodes.get(name)
         self._nodes[name] = node
-        if _wanted_taints(node) != _present_taints(node):
+        if _expected_taints(node) != _present_taints(node):
             self._at(now + TAINT_DELAY, lambda at: self._update_taints(node, at))
         if before is None or before["spec"].get("taints") != node["spec"].get("taints"):
             for pod in list(self._pods.get(name, {}).values()):
@@ -151,14 +151,14 @@ class NodeLifecycle:
         """Make the node's taints match its conditions."""
 
         def change(latest: Obj) -> Obj:
-            wanted, present = _wanted_taints(latest), _present_taints(latest)
-            if wanted == present:
+            expected, present = _expected_taints(latest), _present_taints(latest)
+            if expected == present:
                 return latest
             taints = latest["spec"].get("taints") or []
-            kept = [t for t in taints if not _is_managed(t) or (t["key"], t["effect"]) in wanted]
+            kept = [t for t in taints if not _is_managed(t) or (t["key"], t["effect"]) in expected]
             added: list[Obj] = [
                 {"key": key, "effect": effect, "timeAdded": timestamp(now)}
-                for key, effect in sorted(wanted - present, reverse=True)
+                for key, effect in sorted(expected - present, reverse=True)
             ]
             spec = {name: value for name, value in latest["spec"].items() if name != "taints"}
             return {**latest, "spec": {**spec, "taints": [*kept, *added]} if kept or added else spec}
@@ -219,16 +219,8 @@ class NodeLifecycle:
             return None
         tolerations = [convert(t, Toleration) for t in pod["spec"].get("tolerations") or []]
         taints = [convert(taint, Taint) for taint in node["spec"].get("taints") or []]
-        seconds: list[int] = []
-        for taint in taints:
-            if taint.effect != "NoExecute":
-                continue
-            tolerating = [t for t in tolerations if tolerated_by(t, taint)]
-            if not tolerating:
-                return since
-            limits = [t.toleration_seconds for t in tolerating if t.toleration_seconds is not None]
-            if limits:
-                seconds.append(max(min(limits), 0))
+        limits = [_toleration_seconds(taint, tolerations) for taint in taints if taint.effect == "NoExecute"]
+        seconds = [limit for limit in limits if limit is not None]
         return since + timedelta(seconds=min(seconds)) if seconds else None
 
     def _evict(self, pod: Obj, now: datetime) -> None:
@@ -255,6 +247,15 @@ class NodeLifecycle:
         update(self._store, kinds.PODS, pod, change)
 
 
+def _toleration_seconds(taint: Taint, tolerations: list[Toleration]) -> int | None:
+    """How long the taint is tolerated: 0 if it is not, None for an unlimited time."""
+    tolerating = [toleration for toleration in tolerations if tolerated_by(toleration, taint)]
+    if not tolerating:
+        return 0
+    limits = [t.toleration_seconds for t in tolerating if t.toleration_seconds is not None]
+    return max(min(limits), 0) if limits else None
+
+
 def _is_managed(taint: Obj) -> bool:
     return taint["key"] in _CONDITION_TAINTS or taint["key"] == UNSCHEDULABLE_TAINT
 
@@ -263,16 +264,16 @@ def _present_taints(node: Obj) -> set[tuple[str, str]]:
     return {(t["key"], t["effect"]) for t in node["spec"].get("taints") or [] if _is_managed(t)}
 
 
-def _wanted_taints(node: Obj) -> set[tuple[str, str]]:
+def _expected_taints(node: Obj) -> set[tuple[str, str]]:
     """The taints for the node's conditions and cordon; without a Ready condition, its health taints are kept."""
-    wanted: set[tuple[str, str]] = set()
+    taints: set[tuple[str, str]] = set()
     ready = condition_status(node, "Ready")
     if ready == "Unknown":
-        wanted |= {(UNREACHABLE_TAINT, "NoSchedule"), (UNREACHABLE_TAINT, "NoExecute")}
+        taints |= {(UNREACHABLE_TAINT, "NoSchedule"), (UNREACHABLE_TAINT, "NoExecute")}
     elif ready == "False":
-        wanted |= {(NOT_READY_TAINT, "NoSchedule"), (NOT_READY_TAINT, "NoExecute")}
+        taints |= {(NOT_READY_TAINT, "NoSchedule"), (NOT_READY_TAINT, "NoExecute")}
     elif not ready:
-        wanted |= {taint for taint in _present_taints(node) if taint[0] in _CONDITION_TAINTS}
+        taints |= {taint for taint in _present_taints(node) if taint[0] in _CONDITION_TAINTS}
     if node["spec"].get("unschedulable"):
-        wanted.add((UNSCHEDULABLE_TAINT, "NoSchedule"))
-    return wanted
+        taints.add((UNSCHEDULABLE_TAINT, "NoSchedule"))
+    return taints

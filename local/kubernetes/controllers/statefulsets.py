@@ -80,10 +80,10 @@ class StatefulSets:
             delete(self._store, kinds.PODS, pod)
             by_index[_index(pod)] = pod
         for index in range(replicas):
-            pod_at_index = by_index.get(index)
-            if pod_at_index is None:
+            current = by_index.get(index)
+            if current is None:
                 self._create_pod(stateful_set, index, revision)
-            if ordered and (pod_at_index is None or not is_ready(pod_at_index) or is_terminating(pod_at_index)):
+            if ordered and not _is_running(current):
                 return
         for index in sorted((i for i in by_index if i >= replicas), reverse=True):
             delete(self._store, kinds.PODS, by_index[index])
@@ -118,6 +118,10 @@ class StatefulSets:
             labels={POD_NAME: name, POD_INDEX: str(index), REVISION_HASH: revision},
             spec={"hostname": name, "subdomain": spec.get("serviceName", ""), "volumes": volumes},
         )
+
+
+def _is_running(pod: Obj | None) -> bool:
+    return pod is not None and is_ready(pod) and not is_terminating(pod)
 
 
 def _revision(pod: Obj) -> str | None:

@@ -84,18 +84,10 @@ def apply(
     base: Obj = current or {}
     entries: list[Obj] = (base.get("metadata") or {}).get("managedFields") or []
     previous = next((entry for entry in entries if _is_of(entry, manager, subresource)), None)
-    others = [entry for entry in entries if not _is_of(entry, manager, subresource)]
-    causes = [
-        Cause(path, "FieldManagerConflict", f'conflict with "{entry["manager"]}"')
-        for entry in others
-        for path in _conflicts(fields, entry["fieldsV1"], base, applied, "")
-    ]
-    if causes:
-        if not force:
-            raise errors.apply_conflict(causes)
-        others = [{**e, "fieldsV1": _without_conflicts(e["fieldsV1"], fields, base, applied)} for e in others]
-        others = [entry for entry in others if entry["fieldsV1"]]
-    owners = [fields, *(entry["fieldsV1"] for entry in others)]
+    remaining, conflicts = _resolve_conflicts(
+        [entry for entry in entries if entry is not previous], fields, base, applied, force=force
+    )
+    owners = [fields, *(entry["fieldsV1"] for entry in remaining)]
     merged = _merge(base, applied, (), list_keys)
     if previous is not None:
         merged = _without_unowned(merged, previous["fieldsV1"], owners)
@@ -108,9 +100,30 @@ def apply(
         "fieldsV1": fields,
         **({"subresource": subresource} if subresource else {}),
     }
-    if previous is not None and previous["fieldsV1"] == fields and not causes:
+    if previous is not None and previous["fieldsV1"] == fields and not conflicts:
         entry["time"] = previous["time"]
-    return {**merged, "metadata": {**_metadata(config, merged), "managedFields": [*others, entry]}}
+    return {**merged, "metadata": {**_metadata(config, merged), "managedFields": [*remaining, entry]}}
+
+
+def _resolve_conflicts(
+    entries: list[Obj], fields: Fields, current: Obj, applied: Obj, *, force: bool
+) -> tuple[list[Obj], list[Cause]]:
+    """The other managers' entries without the fields that are taken from them, and the conflicts.
+
+    Raises:
+        ApiError: 409, there is a conflict, and ``force`` is false.
+    """
+    conflicts = [
+        Cause(path, "FieldManagerConflict", f'conflict with "{entry["manager"]}"')
+        for entry in entries
+        for path in _conflicts(fields, entry["fieldsV1"], current, applied, "")
+    ]
+    if not conflicts:
+        return entries, []
+    if not force:
+        raise errors.apply_conflict(conflicts)
+    reduced = [{**e, "fieldsV1": _without_conflicts(e["fieldsV1"], fields, current, applied)} for e in entries]
+    return [entry for entry in reduced if entry["fieldsV1"]], conflicts
 
 
 def _metadata(config: Obj, merged: Obj) -> Obj:

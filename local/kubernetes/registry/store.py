@@ -261,8 +261,8 @@ class Store(ObjectStorage):
                 raise errors.forbidden(kind, meta.get("name", ""), why)
         return namespace
 
-    def _scaled(self, kind: Kind, old: Obj, wanted: Obj) -> Obj:
-        return scale.with_scale(kind, old, wanted, self.definition(kind))
+    def _scaled(self, kind: Kind, old: Obj, scale_obj: Obj) -> Obj:
+        return scale.with_scale(kind, old, scale_obj, self.definition(kind))
 
     def _update(self, kind: Kind, old: Obj, new: Obj, *, subresource: str, dry_run: bool) -> Obj:
         meta, before = dict(new.get("metadata") or {}), old["metadata"]

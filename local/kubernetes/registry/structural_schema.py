@@ -98,8 +98,9 @@ def _json_schema(schema: Any) -> Any:  # noqa: ANN401 (a schema, or true/false)
         plain["type"] = ["integer", "string"]
     if schema.get("nullable") and "type" in plain:
         _allow_null(plain)
-    for name in ("allOf", "anyOf", "oneOf"):
-        if name in schema and not (schema.get(_INT_OR_STRING) and name == "anyOf"):
+    # An int-or-string's anyOf only repeats its types.
+    for name in ("allOf", "oneOf") if schema.get(_INT_OR_STRING) else ("allOf", "anyOf", "oneOf"):
+        if name in schema:
             plain[name] = [_json_schema(part) for part in schema[name]]
     for name in ("items", "not", "additionalProperties"):
         if name in schema:

@@ -43,7 +43,7 @@ def filter_node(signature: PodSignature, node_info: NodeInfo) -> tuple[str, ...]
     if not matches_node_affinity(signature, node_info):
         return (NODE_AFFINITY,)
     used_ports = (port for port, count in node_info.used_ports.items() if count)
-    if any(ports_conflict(used, wanted) for used in used_ports for wanted in signature.ports):
+    if any(ports_conflict(used, port) for used in used_ports for port in signature.ports):
         return (NODE_PORTS,)
     return _insufficient_resources(signature, node_info)
 

@@ -1,4 +1,4 @@
-"""How many pods that a selector selects are on each node and in each topology domain, updated as pods come and go.
+"""The pods that a selector selects, counted by node and by topology domain, and updated with every change.
 
 PodTopologySpread and InterPodAffinity need these counts. kube-scheduler counts all pods for every pod that it
 schedules; updated counts are the same and allow clusters with thousands of pods.

@@ -82,7 +82,7 @@ class SchedulingQueue:
         return [queue for queue in self._queues.values() if queue.pods]
 
     def add(self, uid: str, pod: QueuedPod) -> bool:
-        """Add a pod, or update a queued one, which keeps its message. True if the queue is another than before."""
+        """Add a pod, or update a queued one, which keeps its message. True if it was not queued with this signature."""
         key = pod.signature.key
         if self._signature_keys.get(uid) == key:
             pods = self._queues[key].pods
@@ -103,7 +103,7 @@ class SchedulingQueue:
             self._queues[key].remove(uid)
 
     def reset_cycles(self) -> None:
-        """Start all cycles anew: what their plugins select has changed."""
+        """Start all cycles again, because the pods that their plugins select have changed."""
         for queue in self._queues.values():
             queue.cycle = self._new_cycle(queue.cycle.signature)
 

@@ -55,9 +55,9 @@ class PodTopologySpread:
         self._self_match = int(matching.selects(signature))
         self._minimum = 0
         keys = [
-            other.topology_key
-            for other in signature.spec.topology_spread_constraints
-            if other.when_unsatisfiable == constraint.when_unsatisfiable
+            c.topology_key
+            for c in signature.spec.topology_spread_constraints
+            if c.when_unsatisfiable == constraint.when_unsatisfiable
         ]
 
         def eligible(node_info: NodeInfo) -> bool:

@@ -137,10 +137,10 @@ class VolumeBinder:
         if not limits or not signature.claims:
             return False
         attached = {volume for pod in node_info.pods.values() for volume in self._volumes_of(pod.signature)}
-        wanted = attached | self._volumes_of(signature)
+        after = attached | self._volumes_of(signature)
         return any(
-            sum(driver == limited for driver, _ in wanted) > limit
-            and any(driver == limited for driver, _ in wanted - attached)
+            sum(driver == limited for driver, _ in after) > limit
+            and any(driver == limited for driver, _ in after - attached)
             for limited, limit in limits.items()
         )
 

@@ -48,7 +48,7 @@ def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Desk) ->
     assert waits.lines[0].endswith(" waits for consolidateAfter"), waits.out
     assert "it is empty and is disrupted in" in waits.lines[1]
     assert "(consolidateAfter 30s)" in waits.lines[1]
-    world.run_until(lambda: any(h.type == "claim leaving" for h in world.timeline.all))
+    world.run_until(lambda: any(h.type == "claim terminating" for h in world.timeline.all))
     leaves = busy.tenon("explain", "node", node)
     assert leaves.lines[0].endswith(" is being deleted"), leaves.out
     assert leaves.lines[1].startswith("  Empty: empty for 3")

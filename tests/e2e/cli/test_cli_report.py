@@ -234,7 +234,7 @@ def test_a_live_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Pa
     world.scale("default", "inflate", 5)
     world.run_until_idle()
     world.scale("default", "inflate", 0)
-    world.run_until(lambda: any(h.type == "node gone" for h in world.timeline.all))
+    world.run_until(lambda: any(h.type == "node deleted" for h in world.timeline.all))
     world.scale("default", "inflate", 2)
     world.run_until_idle()
     html = tmp_path / "cluster.html"

@@ -125,8 +125,8 @@ def test_an_unconfirmed_warning_overrides_no_budget(quiet_world: World) -> None:
     assert DEADLINE not in claim_annotations(world, node)
     assert instance.id in {i.id for i in world.instances()}
     assert len(world.pods(phase="Running")) == 2
-    (joined,) = (since(forged, h) for h in world.timeline.of("node joined") if h.at >= forged)
-    (left,) = (since(forged, h) for h in world.timeline.of("pod leaving") if h.at >= forged)
+    (joined,) = (since(forged, h) for h in world.timeline.of("node registered") if h.at >= forged)
+    (left,) = (since(forged, h) for h in world.timeline.of("pod terminating") if h.at >= forged)
     assert joined <= left
     # It is verified again for a while, drained once, and never goes to the dead-letter queue.
     messages = [line["message"] for i in interruptions(world) if i.at >= forged for line in i.logs]

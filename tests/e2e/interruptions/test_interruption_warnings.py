@@ -39,8 +39,8 @@ def test_pods_that_fit_are_evicted_at_once_and_the_others_when_their_replacement
     warned = world.clock.now()
     world.interrupt_spot([instance_of(world, full)])
     world.run_until(lambda: len(world.pods(phase="Running")) == 3 and not world.pods(node=full))
-    left = sorted(since(warned, h) for h in world.timeline.of("pod leaving") if h.at >= warned)
-    (joined,) = (since(warned, h) for h in world.timeline.of("node joined") if h.at >= warned)
+    left = sorted(since(warned, h) for h in world.timeline.of("pod terminating") if h.at >= warned)
+    (joined,) = (since(warned, h) for h in world.timeline.of("node registered") if h.at >= warned)
     (ready,) = (since(warned, h) for h in world.timeline.of("node ready") if h.at >= warned)
     assert len(left) == 2
     assert left[0] <= 10
@@ -65,7 +65,7 @@ def test_pods_with_a_long_grace_period_are_evicted_at_once_and_get_the_time_unti
         assert graces.keys() == {"patient"}
         assert 85 <= graces["patient"] <= 105
         world.run_until(lambda: not world.pods(node=node["metadata"]["name"]), limit=timedelta(minutes=3))
-        gone = {h.name.split("-")[0]: since(warned, h) for h in world.timeline.of("pod gone") if h.at >= warned}
+        gone = {h.name.split("-")[0]: since(warned, h) for h in world.timeline.of("pod deleted") if h.at >= warned}
         assert 100 <= gone["default/patient"] <= 110
         assert gone["default/web"] <= 110
         world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))

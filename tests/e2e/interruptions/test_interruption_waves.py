@@ -63,7 +63,7 @@ def test_two_hundred_of_four_hundred_nodes_interrupted_in_one_second_are_drained
     gone = {
         h.name.removeprefix("default/"): since(warned, h)
         for h in events_
-        if h.type == "pod gone" and h.name.removeprefix("default/") in pods_on_nodes
+        if h.type == "pod deleted" and h.name.removeprefix("default/") in pods_on_nodes
     }
     assert set(gone) == pods_on_nodes
     assert max(gone.values()) <= 110
@@ -73,7 +73,7 @@ def test_two_hundred_of_four_hundred_nodes_interrupted_in_one_second_are_drained
     assert healthy.states > 100
     assert {app for at, app, _ in healthy.violations if (at - warned).total_seconds() < last} == set()
     assert {app for _, app, _ in healthy.violations} == {"held"}
-    leaving = {h.name.removeprefix("default/"): since(warned, h) for h in events_ if h.type == "pod leaving"}
+    leaving = {h.name.removeprefix("default/"): since(warned, h) for h in events_ if h.type == "pod terminating"}
     assert guarded <= set(leaving)
     assert min(leaving[pod] for pod in held & pods_on_nodes) >= last
     assert not (held - pods_on_nodes) & set(leaving)

@@ -39,7 +39,7 @@ def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_launches_repla
     world.run_until(reached, limit=timedelta(minutes=20))
     assert max(deleting) == 3
     launched = [h.at for h in world.timeline.of("claim launched") if h.at >= began]
-    leaving = [h.at for h in world.timeline.of("claim leaving") if h.at >= began]
+    leaving = [h.at for h in world.timeline.of("claim terminating") if h.at >= began]
     assert min(launched) <= min(leaving)
     world.run_until(lambda: len(world.pods(phase="Running")) == 60, limit=timedelta(minutes=3))
 

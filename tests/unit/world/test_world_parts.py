@@ -88,8 +88,8 @@ def test_the_timeline_tells_a_pods_life() -> None:
         "pod created",
         "pod bound",
         "pod running",
-        "pod leaving",
-        "pod gone",
+        "pod terminating",
+        "pod deleted",
     ]
 
 
