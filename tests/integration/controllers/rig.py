@@ -1,4 +1,4 @@
-"""A cluster of the local world without its API server: the store, its controllers, kubelets and made-up machines."""
+"""A cluster of the local world without its API server: the store, its controllers, kubelets and test machines."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Cloud:
 
 
 class Rig:
-    """One cluster on a clock that jumps from one due thing to the next."""
+    """One cluster on a clock that skips to the next due time."""
 
     def __init__(
         self, *, behavior: Callable[[Machine], MachineBehavior] = lambda _machine: NORMAL, seed: int = 0
@@ -75,7 +75,7 @@ class Rig:
         self.run(until=self.now + limit, stay=True)
 
     def run(self, *, until: datetime | None = None, seconds: float = 0, stay: bool = False) -> None:
-        """For so long; with ``stay`` the clock stands where the last thing happened."""
+        """Run for that long; with ``stay`` the clock stays at the last action."""
         end = until or self.now + timedelta(seconds=seconds)
         while True:
             stepped = [actor.step(self.now) for actor in self.actors]
@@ -116,10 +116,10 @@ class Rig:
     def node(
         self, name: str, *, zone: str = "us-east-1a", taints: list[Json] | None = None, gpus: int = 0, **size: str
     ) -> Json:
-        """A node that is simply there, Ready, with no machine behind it."""
+        """A Ready node without a machine."""
         labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone, "kubernetes.io/os": "linux"}
         allocatable = {"cpu": "2", "memory": "8Gi", "pods": "29", "nvidia.com/gpu": str(gpus), **size}
-        made = self.store.create(
+        node = self.store.create(
             kinds.NODES,
             {
                 "metadata": {"name": name, "labels": labels},
@@ -132,7 +132,7 @@ class Rig:
                 },
             },
         )
-        return self.store.patch(kinds.NODES, made["metadata"]["name"], {"spec": {"taints": taints}})
+        return self.store.patch(kinds.NODES, node["metadata"]["name"], {"spec": {"taints": taints}})
 
     def pod(self, name: str, *, labels: Json | None = None, cpu: str = "100m", **spec: Any) -> Json:  # noqa: ANN401
         namespace = spec.pop("namespace", "default")
@@ -173,8 +173,8 @@ class Rig:
     def refusal(self, pod: str) -> tuple[str, str]:
         """Reason and message of the pod's PodScheduled=False."""
         conditions = self.get(kinds.PODS, pod)["status"].get("conditions", [])
-        found = next(c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False")
-        return found["reason"], found["message"].partition(". preemption:")[0]
+        condition = next(c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False")
+        return condition["reason"], condition["message"].partition(". preemption:")[0]
 
     def taints(self, node: str) -> set[tuple[str, str]]:
         return {(t["key"], t["effect"]) for t in self.get(kinds.NODES, node)["spec"].get("taints", [])}

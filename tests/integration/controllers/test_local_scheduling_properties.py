@@ -1,4 +1,4 @@
-"""What no course of events may break: nodes hold what is on them, rules hold for whoever was placed under them."""
+"""Invariants of the scheduler: nodes fit their pods, and constraints hold for pods that were scheduled under them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ events = st.lists(
 
 
 def play(rig: Rig, steps: list[tuple[str, int]], **spec: Any) -> None:  # noqa: ANN401 (fields of a pod)
-    """Make and delete pods and nodes, letting the scheduler look after each."""
-    for i, (what, number) in enumerate(steps):
-        if what == "pod":
+    """Create and delete pods and nodes, and step the scheduler after each action."""
+    for i, (action, number) in enumerate(steps):
+        if action == "pod":
             rig.pod(f"pod-{i}", labels={"app": "web"}, cpu=f"{number}m", **spec)
-        elif what == "node":
+        elif action == "node":
             rig.node(f"node-{i}", zone="abc"[i % 3], cpu=f"{number}m", pods="5")
         elif pods := rig.pods():
             name = pods[number % len(pods)]["metadata"]["name"]
@@ -143,22 +143,22 @@ def test_a_scheduler_that_has_seen_everything_knows_no_less_than_one_that_looks_
     steps: list[tuple[str, int]],
 ) -> None:
     rig = Rig()
-    for i, (what, number) in enumerate(steps):
+    for i, (action, number) in enumerate(steps):
         nodes, pods = rig.store.list(kinds.NODES), rig.pods()
         node = nodes[number % len(nodes)]["metadata"]["name"] if nodes else ""
-        if what == "pod":
+        if action == "pod":
             rig.pod(f"pod-{i}", **KINDS_OF_PODS[number % len(KINDS_OF_PODS)])
-        elif what == "node":
+        elif action == "node":
             taints = [{"key": "team", "effect": "NoSchedule"}] if number % 5 == 0 else None
             rig.node(f"node-{i}", zone="abc"[number % 3], cpu="1", taints=taints)
-        elif what == "delete pod" and pods:
+        elif action == "delete pod" and pods:
             name = pods[number % len(pods)]["metadata"]["name"]
             rig.store.delete(kinds.PODS, name, namespace="default", grace_period_seconds=0)
-        elif node and what == "delete node":
+        elif node and action == "delete node":
             rig.store.delete(kinds.NODES, node)
-        elif node and what == "cordon":
+        elif node and action == "cordon":
             rig.patch(kinds.NODES, node, {"spec": {"unschedulable": number % 2 == 0}})
-        elif node and what == "move":
+        elif node and action == "move":
             rig.patch(kinds.NODES, node, {"metadata": {"labels": {ZONE: "abc"[number % 3]}}})
         rig.settle(limit=timedelta(seconds=1))
     before = {p["metadata"]["name"]: p["spec"].get("nodeName") for p in rig.pods()}

@@ -101,14 +101,14 @@ def test_an_immediate_claim_has_its_volume_before_any_pod(zones: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "reason"),
+    ("exists", "reason"),
     [
         (False, 'persistentvolumeclaim "data" not found'),
         (True, "pod has unbound immediate PersistentVolumeClaims"),
     ],
 )
-def test_a_claim_that_nobody_can_serve_keeps_its_pod_away(zones: Rig, reason: str, *, made: bool) -> None:
-    if made:
+def test_a_claim_without_a_volume_makes_its_pod_unschedulable(zones: Rig, reason: str, *, exists: bool) -> None:
+    if exists:
         claim(zones, "data", storageClassName="missing")
     zones.pod("db", volumes=mounting("data"))
     zones.settle()

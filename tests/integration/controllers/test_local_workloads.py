@@ -112,22 +112,22 @@ def requesting(cpu: str) -> Json:
 
 
 def watch(rig: Rig, app: str) -> tuple[list[int], list[int]]:
-    """How many pods were ready, and how many asked for, after every change."""
+    """The numbers of ready pods and of all pods after every change."""
     ready: list[int] = []
-    asked: list[int] = []
+    requested: list[int] = []
 
     def note(_change: object) -> None:
         pods = [p for p in rig.pods(app) if "deletionTimestamp" not in p["metadata"]]
         ready.append(sum(c["type"] == "Ready" and c["status"] == "True" for p in pods for c in conditions(p)))
-        asked.append(len(pods))
+        requested.append(len(pods))
 
     rig.store.subscribe(note)
-    return ready, asked
+    return ready, requested
 
 
 def conditions(pod: Json) -> list[Json]:
-    found: list[Json] = pod["status"].get("conditions", [])
-    return found
+    conditions: list[Json] = pod["status"].get("conditions", [])
+    return conditions
 
 
 class TestDaemonSets:
@@ -158,8 +158,8 @@ class TestDaemonSets:
         everywhere = {"tolerations": [{"operator": "Exists"}]}
         rig.workload(kinds.DAEMON_SETS, "everywhere", template=everywhere)
         rig.settle()
-        found = {app: {p["spec"]["nodeName"] for p in rig.pods(app)} for app in ("all", "gpu", "everywhere")}
-        assert found == {"all": {"plain"}, "gpu": set(), "everywhere": {"plain", "tainted"}}
+        nodes = {app: {p["spec"]["nodeName"] for p in rig.pods(app)} for app in ("all", "gpu", "everywhere")}
+        assert nodes == {"all": {"plain"}, "gpu": set(), "everywhere": {"plain", "tainted"}}
 
     def test_it_runs_on_cordoned_nodes(self, rig: Rig) -> None:
         rig.node("n1")
@@ -199,9 +199,9 @@ class TestStatefulSets:
 class TestJobs:
     def test_it_is_complete_when_its_pods_have_ended(self, big: Rig) -> None:
         job = {"restartPolicy": "Never"}
-        made = big.workload(kinds.JOBS, "sums", completions=3, parallelism=2, template=job)
+        job_obj = big.workload(kinds.JOBS, "sums", completions=3, parallelism=2, template=job)
         annotated = {"spec": {"template": {"metadata": {"annotations": {"local.tenon.sh/runs-for-seconds": "5"}}}}}
-        big.patch(kinds.JOBS, made["metadata"]["name"], annotated)
+        big.patch(kinds.JOBS, job_obj["metadata"]["name"], annotated)
         big.settle()
         status = big.get(kinds.JOBS, "sums")["status"]
         assert status["succeeded"] == 3

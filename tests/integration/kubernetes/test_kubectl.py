@@ -91,10 +91,10 @@ def test_apply_creates_leaves_alone_and_changes(cluster: Cluster, kubectl: Calla
 def test_custom_kinds_are_applied_validated_and_printed(kubectl: Callable[..., str]) -> None:
     kubectl("apply", "-f", "-", stdin=_WIDGETS)
     assert "created" in kubectl("apply", "-f", "-", stdin=_WIDGET)
-    told = kubectl("apply", "-f", "-", stdin=_WIDGET.replace("3", "10"), fails=True)
-    assert "spec.weight in body should be less than or equal to 9" in told
-    told = kubectl("apply", "-f", "-", stdin=_WIDGET.replace("weight", "wieght"), fails=True)
-    assert 'unknown field "spec.wieght"' in told
+    output = kubectl("apply", "-f", "-", stdin=_WIDGET.replace("3", "10"), fails=True)
+    assert "spec.weight in body should be less than or equal to 9" in output
+    output = kubectl("apply", "-f", "-", stdin=_WIDGET.replace("weight", "wieght"), fails=True)
+    assert 'unknown field "spec.wieght"' in output
     assert kubectl("get", "wd").split()[:8] == ["NAME", "WEIGHT", "READY", "w", "3"]
     assert "weight" in kubectl("explain", "widget.spec")
 
@@ -136,7 +136,7 @@ def test_drain_cordons_the_node_and_evicts_its_pods(cluster: Cluster, kubectl: C
     cluster.pod("a", node="n1")
 
     def confirm(change: Change) -> None:
-        """A kubelet: what terminates is gone soon after."""
+        """A kubelet: removes terminating pods."""
         metadata = change.object["metadata"]
         if change.type == "MODIFIED" and change.kind == kinds.PODS and "deletionTimestamp" in metadata:
             end = {"namespace": "default", "grace_period_seconds": 0}

@@ -1,4 +1,4 @@
-"""The official Python client can't tell the embedded API from a real one."""
+"""The official Python client works with the API server as with a real one."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def refused(status: int, reason: str) -> pytest.RaisesExc[Any]:
 
 def test_typed_pods_are_created_read_patched_and_deleted(cluster: Cluster) -> None:
     core = k8s.CoreV1Api(cluster.client)
-    made = core.create_namespaced_pod("default", _POD)
-    assert made.metadata.uid
+    created = core.create_namespaced_pod("default", _POD)
+    assert created.metadata.uid
     assert core.read_namespaced_pod("a", "default").spec.containers[0].image == "web:1"
     patched = core.patch_namespaced_pod("a", "default", {"metadata": {"labels": {"app": None, "b": "1"}}})
     assert patched.metadata.labels == {"b": "1"}
@@ -89,8 +89,8 @@ def test_a_page_whose_history_is_gone_is_410(cluster: Cluster) -> None:
 def test_a_list_from_the_cache_ignores_the_limit(cluster: Cluster) -> None:
     for name in "abc":
         cluster.pod(name)
-    found = k8s.CoreV1Api(cluster.client).list_namespaced_pod("default", limit=1, resource_version="0")
-    assert len(found.items) == 3
+    fetched = k8s.CoreV1Api(cluster.client).list_namespaced_pod("default", limit=1, resource_version="0")
+    assert len(fetched.items) == 3
 
 
 def test_a_watch_tells_changes_from_a_version_on(cluster: Cluster) -> None:
@@ -308,10 +308,10 @@ def test_many_clients_lose_no_update(cluster: Cluster, tmp_path: Path) -> None:
     def count(client: Any, times: int) -> None:  # noqa: ANN401 (the client has no types)
         core = k8s.CoreV1Api(client)
         while times:
-            found = core.read_namespaced_config_map("c", "default")
-            found.data["n"] = str(int(found.data["n"]) + 1)
+            fetched = core.read_namespaced_config_map("c", "default")
+            fetched.data["n"] = str(int(fetched.data["n"]) + 1)
             try:
-                core.replace_namespaced_config_map("c", "default", found)
+                core.replace_namespaced_config_map("c", "default", fetched)
             except ApiException as error:
                 assert error.status == 409  # noqa: PT017 (any other status is a fault; a conflict is tried again)
             else:

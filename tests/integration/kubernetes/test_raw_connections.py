@@ -66,9 +66,9 @@ def test_a_watch_that_is_over_ends_with_a_bookmark_to_resume_from(
 ) -> None:
     version = cluster.store.version
     cluster.pod("a")
-    told = events(connection, f"resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=1")
-    assert [event["type"] for event in told] == ["ADDED", "BOOKMARK"]
-    assert told[1]["object"]["metadata"]["resourceVersion"] == str(cluster.store.version)
+    received = events(connection, f"resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=1")
+    assert [event["type"] for event in received] == ["ADDED", "BOOKMARK"]
+    assert received[1]["object"]["metadata"]["resourceVersion"] == str(cluster.store.version)
 
 
 def test_a_version_that_has_not_happened_yet_is_refused(

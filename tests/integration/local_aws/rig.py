@@ -1,4 +1,4 @@
-"""A cloud with a stack of a test's own: its functions run what the test says."""
+"""A cloud with a stack of the test, whose functions run the test's handlers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def function(*, timeout: int = 10, **more: object) -> dict[str, Any]:
 
 @dataclass
 class Probe:
-    """What the functions of a test's stack do, and what they were given."""
+    """The handlers of the stack's functions, and the events that they received."""
 
     events: list[Json] = field(default_factory=list)
     answer: Callable[[Json], Json] = lambda _event: None
@@ -103,7 +103,7 @@ class Rig:
             pass
 
     def run_for(self, duration: timedelta) -> None:
-        """Turn from one due moment to the next for so much time."""
+        """Skip from one due time to the next for that long."""
         end = self.clock.now() + duration
         self.settle()
         while self.clock.now() < end:
@@ -117,6 +117,6 @@ class Rig:
         )
 
     def queue(self, logical_id: str) -> list[str]:
-        """The bodies of what lies in a queue."""
+        """The bodies of a queue's messages."""
         name = self.cloud.deployed.physical_ids[logical_id].rsplit("/", 1)[-1]
         return [message.body for message in self.cloud.queues.messages(name)]

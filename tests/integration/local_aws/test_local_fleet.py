@@ -21,7 +21,7 @@ IMAGE = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/{}/standard/recom
 
 @pytest.fixture
 def account(rig: Rig) -> Account:
-    made = rig.cloud.prepare(
+    prepared = rig.cloud.prepare(
         cluster="demo", version="1.34", endpoint="https://127.0.0.1:1", certificate_authority="Y2E="
     )
     image = boto3.client("ssm").get_parameter(Name=IMAGE.format("x86_64"))["Parameter"]["Value"]
@@ -30,12 +30,12 @@ def account(rig: Rig) -> Account:
         LaunchTemplateData={
             "ImageId": image,
             "UserData": "aGVsbG8=",
-            "SecurityGroupIds": [made.security_group_id],
+            "SecurityGroupIds": [prepared.security_group_id],
             "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 33, "VolumeType": "gp3"}}],
             "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
         },
     )
-    return made
+    return prepared
 
 
 def request(account: Account, *types: str, count: int = 1, name: str = "t", kind: str = "on-demand") -> dict[str, Any]:
@@ -167,12 +167,12 @@ def test_the_newest_image_is_the_recommended_one() -> None:
     ssm, ec2 = boto3.client("ssm"), boto3.client("ec2")
     for architecture in ("x86_64", "arm64"):
         image = ssm.get_parameter(Name=IMAGE.format(architecture))["Parameter"]["Value"]
-        (found,) = ec2.describe_images(ImageIds=[image])["Images"]
-        assert found["Architecture"] == architecture
-        others = ec2.describe_images(
+        (described,) = ec2.describe_images(ImageIds=[image])["Images"]
+        assert described["Architecture"] == architecture
+        candidates = ec2.describe_images(
             Filters=[{"Name": "name", "Values": [f"amazon-eks-node-al2023-{architecture}-standard-1.34-*"]}]
         )["Images"]
-        assert found["CreationDate"] == max(other["CreationDate"] for other in others)
+        assert described["CreationDate"] == max(candidate["CreationDate"] for candidate in candidates)
 
 
 @pytest.mark.usefixtures("account")

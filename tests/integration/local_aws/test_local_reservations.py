@@ -60,16 +60,16 @@ def into(reservation: str) -> dict[str, Any]:
 
 def test_a_reservation_is_described_to_those_whose_filters_it_meets(rig: Rig) -> None:
     made = rig.cloud.reservations.add("m5.large", "us-east-1b", total=2, now=rig.clock.now(), tags={"team": "web"})
-    asked: list[tuple[Any, list[str]]] = [
+    cases: list[tuple[Any, list[str]]] = [
         ([], [made]),
         ([{"Name": "tag:team", "Values": ["web"]}, {"Name": "state", "Values": ["active"]}], [made]),
         ([{"Name": "tag-key", "Values": ["team"]}], [made]),
         ([{"Name": "tag:team", "Values": ["other"]}], []),
         ([{"Name": "instance-match-criteria", "Values": ["open"]}], []),
     ]
-    for filters, found in asked:
+    for filters, expected in cases:
         described = boto3.client("ec2").describe_capacity_reservations(Filters=filters)["CapacityReservations"]
-        assert [r["CapacityReservationId"] for r in described] == found, filters
+        assert [r["CapacityReservationId"] for r in described] == expected, filters
 
 
 def test_launches_into_a_reservation_use_it_up_and_give_it_back(account: Account, rig: Rig) -> None:

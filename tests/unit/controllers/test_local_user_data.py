@@ -1,4 +1,4 @@
-"""Which user data makes a machine a node of the cluster, and what it makes of the node."""
+"""The kubelet configuration in user data, and user data with which a machine does not join."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_a_definition_is_established_at_once_and_gone_with_its_objects(store: St
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ({"weight": 101}, "spec.weight: Invalid value: 101: spec.weight in body should be less than or equal to 100"),
         ({"weight": 0}, "spec.weight: Invalid value: 0: spec.weight in body should be greater than or equal to 1"),
@@ -142,23 +142,23 @@ def test_a_definition_is_established_at_once_and_gone_with_its_objects(store: St
     ],
 )
 def test_a_fault_names_the_field_the_value_and_what_is_allowed(
-    store: Store, widgets: Kind, spec: dict[str, Any], told: str
+    store: Store, widgets: Kind, spec: dict[str, Any], message: str
 ) -> None:
-    assert refused(store, widgets, spec) == told
+    assert refused(store, widgets, spec) == message
 
 
 def test_unknown_fields_are_dropped_defaults_filled_in_and_open_objects_kept(store: Store, widgets: Kind) -> None:
-    made = store.create(
+    created = store.create(
         widgets, widget(stray=1, open={"any": [1]}, limits={"cpu": "1"}, note=None, size="5%") | {"other": 1}
     )
-    assert made["spec"] == {
+    assert created["spec"] == {
         "open": {"any": [1]},
         "limits": {"cpu": "1"},
         "note": None,
         "size": "5%",
         "mode": "auto",
     }
-    assert "other" not in made
+    assert "other" not in created
 
 
 def test_a_rule_about_the_old_value_holds_on_changes_alone(store: Store, widgets: Kind) -> None:
@@ -215,7 +215,7 @@ def test_two_versions_show_the_same_objects(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "message"),
     [
         ({"schema": {}}, "schemas are required"),
         ({"storage": False}, "must have exactly one version marked as storage version"),
@@ -225,6 +225,6 @@ def test_two_versions_show_the_same_objects(store: Store) -> None:
         ),
     ],
 )
-def test_a_definition_that_cannot_work_is_refused(store: Store, version: dict[str, Any], told: str) -> None:
-    with pytest.raises(ApiError, match=told):
+def test_a_definition_that_cannot_work_is_refused(store: Store, version: dict[str, Any], message: str) -> None:
+    with pytest.raises(ApiError, match=message):
         store.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition(**version))

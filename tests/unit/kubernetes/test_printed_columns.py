@@ -11,7 +11,7 @@ from local.kubernetes.apiserver import printers
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (-5, "0s"),
         (0, "0s"),
@@ -28,19 +28,19 @@ from local.kubernetes.apiserver import printers
         (864000, "10d"),
     ],
 )
-def test_an_age_has_two_units_at_most(seconds: int, told: str) -> None:
+def test_an_age_has_two_units_at_most(seconds: int, text: str) -> None:
     now = f"2026-01-20T00:00:{max(-seconds, 0):02}Z"
     if seconds < 0:
-        assert printers.duration(now, "2026-01-20T00:00:00Z") == told
+        assert printers.duration(now, "2026-01-20T00:00:00Z") == text
         return
     days, rest = divmod(seconds, 86400)
     hours, minutes = divmod(rest, 3600)
     later = f"2026-01-{1 + days:02}T{hours:02}:{minutes // 60:02}:{minutes % 60:02}Z"
-    assert printers.duration("2026-01-01T00:00:00Z", later) == told
+    assert printers.duration("2026-01-01T00:00:00Z", later) == text
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "values"),
     [
         (".spec.weight", [3]),
         (".spec.missing.deeper", []),
@@ -50,17 +50,17 @@ def test_an_age_has_two_units_at_most(seconds: int, told: str) -> None:
         (".metadata.labels['example.com/zone']", ["a"]),
     ],
 )
-def test_a_printer_column_follows_its_path(path: str, found: list[Any]) -> None:
+def test_a_printer_column_follows_its_path(path: str, values: list[Any]) -> None:
     obj = {
         "metadata": {"labels": {"example.com/zone": "a"}},
         "spec": {"weight": 3},
         "status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]},
     }
-    assert printers.json_path(obj, path) == found
+    assert printers.json_path(obj, path) == values
 
 
 @pytest.mark.parametrize(
-    ("obj", "told"),
+    ("obj", "text"),
     [
         ({"metadata": {}, "status": {"phase": "Running"}}, "Running"),
         ({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}}, "Terminating"),
@@ -76,9 +76,9 @@ def test_a_printer_column_follows_its_path(path: str, found: list[Any]) -> None:
         ),
     ],
 )
-def test_a_pods_status_is_the_reason_people_look_for(obj: dict[str, Any], told: str) -> None:
+def test_a_pods_status_is_the_reason_people_look_for(obj: dict[str, Any], text: str) -> None:
     status = next(column for column in printers.columns_of(kinds.PODS, None) if column.name == "Status")
-    assert status.cell(obj, "") == told
+    assert status.cell(obj, "") == text
 
 
 def test_a_cordoned_node_says_so() -> None:

@@ -1,4 +1,4 @@
-"""Who owns what after an apply, and when appliers conflict."""
+"""Field ownership after server-side apply, and conflicts between managers."""
 
 from __future__ import annotations
 

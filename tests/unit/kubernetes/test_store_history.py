@@ -21,13 +21,13 @@ _steps = st.lists(
 def carried_out(store: Store, steps: list[tuple[str, str, int]]) -> dict[int, list[dict[str, Any]]]:
     """Every state of the config maps, by version."""
     states = {store.version: store.list(kinds.CONFIG_MAPS)}
-    for what, name, value in steps:
+    for action, name, value in steps:
         there = store.find(kinds.CONFIG_MAPS, name, namespace="default") is not None
-        if what == "delete" and there:
+        if action == "delete" and there:
             store.delete(kinds.CONFIG_MAPS, name, namespace="default")
-        elif what == "write" and there:
+        elif action == "write" and there:
             store.patch(kinds.CONFIG_MAPS, name, {"data": {"v": str(value)}}, namespace="default")
-        elif what == "write":
+        elif action == "write":
             store.create(kinds.CONFIG_MAPS, {"metadata": {"name": name}, "data": {"v": str(value)}})
         states[store.version] = store.list(kinds.CONFIG_MAPS)
     return states

@@ -20,10 +20,10 @@ def refusal(status: int, reason: str) -> pytest.RaisesExc[ApiError]:
 
 
 def test_a_new_object_gets_uid_version_and_time_and_loses_what_only_the_server_sets(cluster: Cluster) -> None:
-    made = cluster.store.create(
+    created = cluster.store.create(
         kinds.CONFIG_MAPS, {"metadata": {"name": "a", "uid": "mine", "deletionTimestamp": "2020-01-01T00:00:00Z"}}
     )
-    metadata = made["metadata"]
+    metadata = created["metadata"]
     assert metadata["creationTimestamp"] == "2026-11-21T12:00:00Z"
     assert metadata["uid"] != "mine"
     assert metadata["namespace"] == "default"

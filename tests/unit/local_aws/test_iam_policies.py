@@ -106,11 +106,11 @@ values = st.lists(st.sampled_from(["a", "b", "c"]), max_size=3)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["Allow", "Deny"]), values), max_size=5), values)
-def test_more_denials_never_allow_more(made: list[tuple[str, list[str]]], held: list[str]) -> None:
+def test_more_denials_never_allow_more(statements: list[tuple[str, list[str]]], held: list[str]) -> None:
     def one(effect: str, wanted: list[str]) -> dict[str, Any]:
         return statement(effect, Condition={"ForAnyValue:StringEquals": {"a:x": wanted}})
 
     context: dict[str, str] = {"a_x": ",".join(held)} if held else {}
-    everything = may(*(one(*each) for each in made), **context)
-    without = may(*(one(*each) for each in made if each[0] == "Allow"), **context)
+    everything = may(*(one(*each) for each in statements), **context)
+    without = may(*(one(*each) for each in statements if each[0] == "Allow"), **context)
     assert without or not everything
