@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from shared.api.kubernetes import Pod
-    from shared.scheduling.solver.planner import Planner
+    from shared.scheduling.solver.plan import Plan
     from shared.scheduling.state.nominations import Nominations
     from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.pod_groups import GroupedPods
@@ -70,7 +70,7 @@ def schedule(problem: Problem) -> Decision:
     checker = FeasibilityChecker(launch_options, state_nodes)
     plan = best_plan(checker, namespaces, grouped.groups, problem.policies)
 
-    node_claims = sorted(planned_node_claims(plan.packer, plan.expand), key=_claim_order)
+    node_claims = sorted(planned_node_claims(plan.bins, plan.host_affinity.pod_keys), key=_claim_order)
     return Decision(
         new_node_claims=tuple(node_claims),
         existing_nodes=_existing_nodes(state_nodes, nominations, requested, plan),
@@ -107,28 +107,28 @@ def _requested_resources(grouped: GroupedPods) -> set[str]:
 
 
 def _existing_nodes(
-    state_nodes: StateNodes, nominations: Nominations, requested: Iterable[str], plan: Planner
+    state_nodes: StateNodes, nominations: Nominations, requested: Iterable[str], plan: Plan
 ) -> dict[str, tuple[str, ...]]:
     """The pods by existing node: nominated ones that were requested, and those that the plan places there."""
     pods_by_node = {name: [key for key in keys if key in requested] for name, keys in nominations.pods_by_node.items()}
     for i, pods in plan.existing_capacity.placed.items():
-        pods_by_node.setdefault(state_nodes.nodes[i].name, []).extend(plan.expand(pods))
+        pods_by_node.setdefault(state_nodes.nodes[i].name, []).extend(plan.host_affinity.pod_keys(pods))
     return {
         node.name: tuple(sorted(pods_by_node[node.name])) for node in state_nodes.nodes if pods_by_node.get(node.name)
     }
 
 
-def _unschedulable(plan: Planner, checker: FeasibilityChecker) -> dict[str, UnschedulableReason]:
+def _unschedulable(plan: Plan, checker: FeasibilityChecker) -> dict[str, UnschedulableReason]:
     """The reason for each pod that the plan leaves out."""
     errors: dict[str, UnschedulableReason] = {}
-    final_state = FinalState(plan.limits.left, plan.topology, plan.present())
-    for group in plan.unplaced:
+    final_state = FinalState(plan.limits.left, plan.topology, plan.present_host_terms())
+    for group in plan.unscheduled:
         reasons: dict[bytes, UnschedulableReason] = {}
         for requests, pods in group.sizes:
             size = requests.tobytes()
             if size not in reasons:
                 reasons[size] = explain(group, requests, checker, final_state)
-            errors.update(dict.fromkeys(plan.expand(pods), reasons[size]))
+            errors.update(dict.fromkeys(plan.host_affinity.pod_keys(pods), reasons[size]))
     return errors
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from shared.scheduling.rules.pod_affinity import SpreadConstraint, TopologyTerm
     from shared.scheduling.rules.requirements import Requirements, ValueSet
-    from shared.scheduling.solver.domain_assignment import PendingGroup
+    from shared.scheduling.solver.pending_groups import PendingGroup
     from shared.scheduling.state.launch_options import LaunchOptions, NodeClaimTemplate
     from shared.scheduling.topology.feasibility import FeasibilityChecker
     from shared.scheduling.topology.topology import Topology

@@ -14,7 +14,7 @@ from shared.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODECLASS,
 from shared.scheduling.decision import MAX_INSTANCE_TYPES, CheapestOffering, PlannedNodeClaim
 from shared.scheduling.rules.requirements import Requirements, intersect, node_selector_requirements, only
 from shared.scheduling.solver.fit import holds_each
-from shared.scheduling.solver.settling import bins_alike, by_price
+from shared.scheduling.solver.settling import group_alike, options_by_price
 from shared.scheduling.state.min_values import truncate
 from shared.struct import Struct
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.api.kubernetes import NodeSelectorRequirement
-    from shared.scheduling.solver.packing import Bin, Packer
+    from shared.scheduling.solver.bins import Bin, Bins
     from shared.scheduling.state.launch_options import LaunchOptions, NodeClaimTemplate
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
 
 
-def planned_node_claims(packer: Packer, expand: Callable[[Iterable[str]], list[str]]) -> list[PlannedNodeClaim]:
+def planned_node_claims(bins: Bins, pod_keys: Callable[[Iterable[str]], list[str]]) -> list[PlannedNodeClaim]:
     """The NodeClaim of each bin, in their order; one with a reserved size lists no larger instance types.
 
-    ``expand`` replaces keys that stand for several pods by the pods' own.
+    ``pod_keys`` replaces keys that stand for several pods by the pods' own.
     """
-    launch_options, bins = packer.launch_options, packer.bins
+    launch_options, opened = bins.launch_options, bins.opened
     claims: dict[int, PlannedNodeClaim] = {}
     shared_fields: dict[object, _SharedFields] = {}
     for number, template in enumerate(launch_options.templates):
-        of_template = [i for i, b in enumerate(bins) if launch_options.template_of[b.option] == number]
-        for alike, members in bins_alike(of_template, bins).items():
-            options, _ = by_price(launch_options, template, bins[members[0]])
-            fits = holds_each(launch_options.free[options], np.stack([bins[i].used for i in members]))
+        of_template = [i for i, b in enumerate(opened) if launch_options.template_of[b.option] == number]
+        for alike, members in group_alike(of_template, opened).items():
+            options, _ = options_by_price(launch_options, template, opened[members[0]])
+            fits = holds_each(launch_options.free[options], np.stack([opened[i].used for i in members]))
             for i, fitting in zip(members, fits, strict=True):
-                bin_ = bins[i]
+                bin_ = opened[i]
                 fitting_options = options[fitting]
                 if bin_.reserved is not None:
-                    fitting_options = fitting_options[packer.limits.within_size(fitting_options, bin_.reserved)]
+                    fitting_options = fitting_options[bins.limits.within_size(fitting_options, bin_.reserved)]
                 listed, satisfied = truncate(
                     launch_options, template, fitting_options, bin_.offerings, MAX_INSTANCE_TYPES
                 )
@@ -56,9 +56,9 @@ def planned_node_claims(packer: Packer, expand: Callable[[Iterable[str]], list[s
                 key = (number, alike, listed.tobytes(), requirements)
                 if key not in shared_fields:
                     shared_fields[key] = _shared_fields(launch_options, template, bin_, listed)
-                pods = sorted(expand(pod for _, pods in bin_.content for pod in pods))
+                pods = sorted(pod_keys(pod for _, pods in bin_.content for pod in pods))
                 claims[i] = _planned(launch_options, template, bin_, pods, shared_fields[key], satisfied=satisfied)
-    return [claims[i] for i in range(len(bins))]
+    return [claims[i] for i in range(len(opened))]
 
 
 class _SharedFields(Struct, eq=False):

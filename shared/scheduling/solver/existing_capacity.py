@@ -1,7 +1,7 @@
-"""Placing pods on what is there already, before anything is bought.
+"""The capacity of existing nodes, and the pods of this run that are placed there.
 
-Room, ports, volumes and what hosts' rules count are kept for all places at once; pods of one size are placed by
-counting, first place first. The order of places is Karpenter's: initialized first, then by name.
+Available resources, ports, volumes and host rules are kept for all nodes at once. Pods of one size are placed by
+counting, first node first. The order of nodes is Karpenter's: initialized nodes first, then by name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.scheduling.rules.host_ports import ports_conflict
-from shared.scheduling.solver.fit import most
+from shared.scheduling.solver.fit import pod_count
 from shared.scheduling.topology.host_counts import HostCounts
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.rules.host_ports import HostPort
-    from shared.scheduling.solver.fit import Item
+    from shared.scheduling.solver.bins import Content
+    from shared.scheduling.solver.lots import Item
     from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.feasibility import Feasibility
 
@@ -28,78 +29,77 @@ if TYPE_CHECKING:
 
 
 class ExistingCapacity:
-    """The places and what is on them, pods of this run included."""
+    """All existing nodes, by number, with the pods of this run in ``content``."""
 
     def __init__(self, state_nodes: StateNodes, resources: Sequence[str]) -> None:
         self.state_nodes = state_nodes
-        size = len(state_nodes.nodes)
-        self.available = np.array(
-            [[p.available.get(r, 0) for r in resources] for p in state_nodes.nodes], np.int64
-        ).reshape(size, len(resources))
-        self.host_counts = HostCounts(size)
-        self.ports: list[frozenset[HostPort]] = [p.ports for p in state_nodes.nodes]
-        self.content: dict[int, list[tuple[Item, list[str]]]] = {}
+        count = len(state_nodes.nodes)
+        available = [[node.available.get(r, 0) for r in resources] for node in state_nodes.nodes]
+        self._available = np.array(available, np.int64).reshape(count, len(resources))
+        self.host_counts = HostCounts(count)
+        self._ports: list[frozenset[HostPort]] = [node.ports for node in state_nodes.nodes]
+        self.content: dict[int, Content] = {}
         self._mounted_volumes: list[set[tuple[str, str]]] = [
-            set(state_nodes.mounted_volumes.get(p.name, ())) for p in state_nodes.nodes
+            set(state_nodes.mounted_volumes.get(node.name, ())) for node in state_nodes.nodes
         ]
-        self._limited = np.fromiter((bool(p.volume_limits) for p in state_nodes.nodes), np.bool_, size)
+        self._has_volume_limits = np.fromiter((bool(n.volume_limits) for n in state_nodes.nodes), np.bool_, count)
 
     def __len__(self) -> int:
-        """How many places there are."""
+        """How many existing nodes there are."""
         return len(self.state_nodes.nodes)
 
     @property
     def placed(self) -> dict[int, list[str]]:
-        """The pods of this run by place."""
-        return {place: [p for _, pods in content for p in pods] for place, content in self.content.items() if content}
+        """The pods of this run by node."""
+        return {node: [p for _, pods in content for p in pods] for node, content in self.content.items() if content}
 
-    def evict(self, place: int, at: int, count: int) -> list[str]:
-        """Takes the last pods of one item off a place again; what they kept others from stays so."""
-        item, pods = self.content[place][at]
-        gone = pods[len(pods) - count :]
-        self.content[place][at] = (item, pods[: len(pods) - count])
-        self.available[place] += item.requests * count
-        return gone
+    def remove(self, node: int, at: int, count: int) -> list[str]:
+        """Removes the last pods of one item from a node; its host rules still count there."""
+        item, pods = self.content[node][at]
+        removed = pods[len(pods) - count :]
+        self.content[node][at] = (item, pods[: len(pods) - count])
+        self._available[node] += item.requests * count
+        return removed
 
-    def capacity(self, feasibility: Feasibility, requests: Ints, near: tuple[int, ...] = ()) -> Ints:
-        """How many pods of this kind and size each place would take."""
+    def capacity(self, feasibility: Feasibility, requests: Ints, host_affinity: tuple[int, ...] = ()) -> Ints:
+        """How many pods of this feasibility and size each node takes; ``host_affinity``: terms it must have pods of."""
         if not feasibility.nodes.any():
             return np.zeros(len(self), np.int64)
-        fits = most(requests, self.available)
+        fits = pod_count(requests, self._available)
         fits[~feasibility.nodes] = 0
         self.host_counts.restrict(fits, feasibility.host)
-        self.host_counts.require(fits, near)
+        self.host_counts.require(fits, host_affinity)
         if feasibility.ports or feasibility.mounted_volumes:
-            for place in np.flatnonzero(fits).tolist():
-                if ports_conflict(feasibility.ports, self.ports[place]):
-                    fits[place] = 0
+            for node in np.flatnonzero(fits).tolist():
+                if ports_conflict(feasibility.ports, self._ports[node]) or not self._may_mount(node, feasibility):
+                    fits[node] = 0
                 elif feasibility.ports:
-                    fits[place] = min(int(fits[place]), 1)
-                if feasibility.mounted_volumes and self._limited[place] and not self._mountable(place, feasibility):
-                    fits[place] = 0
+                    fits[node] = min(int(fits[node]), 1)
         return fits
 
-    def _mountable(self, place: int, feasibility: Feasibility) -> bool:
-        limits = self.state_nodes.nodes[place].volume_limits
-        after = self._mounted_volumes[place] | feasibility.mounted_volumes
-        return all(sum(d == driver for d, _ in after) <= n for driver, n in limits.items())
+    def _may_mount(self, node: int, feasibility: Feasibility) -> bool:
+        """Whether the node's volume limits allow the pod's volumes."""
+        if not feasibility.mounted_volumes or not self._has_volume_limits[node]:
+            return True
+        limits = self.state_nodes.nodes[node].volume_limits
+        mounted = self._mounted_volumes[node] | feasibility.mounted_volumes
+        return all(sum(d == driver for d, _ in mounted) <= limit for driver, limit in limits.items())
 
-    def place(self, item: Item, count: int, near: tuple[int, ...] = ()) -> int:
-        """Places up to so many pods of an item; how many found a place. They leave the item."""
-        fits = self.capacity(item.feasibility, item.requests, near)
-        before = np.cumsum(fits) - fits
-        take = np.clip(count - before, 0, fits)
-        where = np.flatnonzero(take)
-        self.host_counts.add(where, take[where], item.feasibility.host)
+    def place(self, item: Item, count: int, host_affinity: tuple[int, ...] = ()) -> int:
+        """Places up to so many pods of an item; how many were placed. They leave the item."""
+        fits = self.capacity(item.feasibility, item.requests, host_affinity)
+        counts = np.clip(count - (np.cumsum(fits) - fits), 0, fits)
+        nodes = np.flatnonzero(counts)
+        self.host_counts.add(nodes, counts[nodes], item.feasibility.host)
         placed = 0
-        for place in where.tolist():
-            n = int(take[place])
-            self.content.setdefault(place, []).append((item, item.pods[placed : placed + n]))
-            self.available[place] -= item.requests * n
+        for node in nodes.tolist():
+            n = int(counts[node])
+            self.content.setdefault(node, []).append((item, item.pods[placed : placed + n]))
+            self._available[node] -= item.requests * n
             if item.feasibility.ports:
-                self.ports[place] |= item.feasibility.ports
+                self._ports[node] |= item.feasibility.ports
             if item.feasibility.mounted_volumes:
-                self._mounted_volumes[place] |= item.feasibility.mounted_volumes
+                self._mounted_volumes[node] |= item.feasibility.mounted_volumes
             placed += n
         del item.pods[:placed]
         return placed

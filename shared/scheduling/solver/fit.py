@@ -1,169 +1,152 @@
-"""How much of a set of pods one machine takes, asked of many rows at once.
+"""How many pods fit on a node, computed for many launch options at once.
 
-Two ways lead to the same first-fit: item by item over all rows, which suits few sizes; and row by row in runs over all
-items, which suits pods that all differ.
+Two functions do the same first fit: item by item over all launch options, for few sizes of pods; and launch option by
+launch option in runs over all items, for pods that all differ.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared.scheduling.topology.host_counts import NO_CAP, HostCounts
+from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from shared.scheduling.solver.lots import Item
     from shared.scheduling.state.launch_options import LaunchOptions
-    from shared.scheduling.topology.feasibility import Feasibility
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
-
-@dataclass(eq=False)
-class Item:
-    """Pods of one kind and size. ``worth`` is the least that one of them costs, USD per hour.
-
-    ``owner`` and ``where`` (domain values by key) are the planner's, to find its way back from what is left over.
-    """
-
-    feasibility: Feasibility
-    requests: Ints
-    pods: list[str]
-    worth: float = 0.0
-    owner: object = None
-    where: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        """How many pods."""
-        return len(self.pods)
+_OPTIONS_COMPARED = 256
+"""So many launch options are compared with one another at once."""
+_ITEMS_COMPARED = 256
+"""So many items are compared with what a node has left at once."""
 
 
-@dataclass(frozen=True)
-class Fill:
-    """How many of each item every row would take, and what that is worth."""
-
-    counts: Ints
-    worth: Floats
-    free: Ints
-
-
-def most(requests: Ints, free: Ints) -> Ints:
-    """How many pods of this size fit, by row."""
+def pod_count(requests: Ints, free: Ints) -> Ints:
+    """How many pods of this size fit into each row of ``free`` (rows x resources)."""
     fits = np.full(len(free), NO_CAP, np.int64)
     for r in np.flatnonzero(requests).tolist():
         np.minimum(fits, free[:, r] // requests[r], out=fits)
     return np.maximum(fits, 0, out=fits)
 
 
-def value(launch_options: LaunchOptions, items: Sequence[Item]) -> None:
-    """Sets what each item's pods are worth: the least share of a machine's price that one takes; inf if none fits."""
-    by_kind: dict[tuple[bytes, bytes], list[Item]] = {}
-    for item in items:
-        by_kind.setdefault((item.feasibility.options.tobytes(), item.feasibility.offerings.tobytes()), []).append(item)
-    for members in by_kind.values():
-        feasibility = members[0].feasibility
-        options = np.flatnonzero(feasibility.options)
-        if not len(options):
-            for item in members:
-                item.worth = float("inf")
-            continue
-        price = launch_options.price[options][:, feasibility.offerings].min(1)
-        options, price = _front(launch_options.free[options], price, options)
-        free = np.maximum(launch_options.free[options], 1).astype(np.float64)
-        requests = np.stack([i.requests for i in members]).astype(np.float64)
-        share = np.zeros((len(members), len(options)))
-        for r in range(requests.shape[1]):
-            if requests[:, r].any():
-                np.maximum(share, requests[:, r, None] / free[None, :, r], out=share)
-        cost = np.where(share > 1, np.inf, share * price)
-        for item, worth in zip(members, cost.min(1).tolist(), strict=True):
-            item.worth = worth
+def holds(free: Ints, used: Ints) -> Bools:
+    """Which rows of ``free`` (rows x resources) hold this much."""
+    held = np.ones(len(free), np.bool_)
+    for r, amount in enumerate(used.tolist()):
+        held &= free[:, r] >= amount
+    return held
 
 
-def _front(free: Ints, price: Floats, options: Ints) -> tuple[Ints, Floats]:
-    kept = front(free, price)
-    return options[kept], price[kept]
+def holds_each(free: Ints, used: Ints) -> Bools:
+    """Which rows of ``free`` (rows x resources) hold which of ``used`` (cases x resources): cases x rows."""
+    return _at_least(np.ascontiguousarray(free.T), np.ascontiguousarray(used.T)).T
 
 
-_BLOCK = 256
-"""So many rows are compared with one another at once."""
-
-
-def front(free: Ints, price: Floats) -> Ints:
-    """The places of the rows that no other row beats: at least as large, no dearer. In order of price."""
+def undominated(free: Ints, price: Floats) -> Ints:
+    """The indices of the rows that no other row dominates (at least as large, no dearer), in order of price."""
     order = np.lexsort((np.arange(len(price)), -free.sum(1), price))
     columns = np.ascontiguousarray(free[order].T)
     columns = columns[(columns != columns[:, :1]).any(1)] if len(order) else columns
     kept = np.zeros(0, np.int64)
-    for start in range(0, len(order), _BLOCK):
-        mine = np.arange(start, min(start + _BLOCK, len(order)))
-        mine = mine[~_covered(columns[:, kept], columns[:, mine]).any(0)]
-        inside = _covered(columns[:, mine], columns[:, mine])
-        kept = np.concatenate([kept, mine[~np.triu(inside, 1).any(0)]])
+    for start in range(0, len(order), _OPTIONS_COMPARED):
+        block = np.arange(start, min(start + _OPTIONS_COMPARED, len(order)))
+        block = block[~_at_least(columns[:, kept], columns[:, block]).any(0)]
+        within_block = _at_least(columns[:, block], columns[:, block])
+        kept = np.concatenate([kept, block[~np.triu(within_block, 1).any(0)]])
     return order[kept]
 
 
-def _covered(by: Ints, what: Ints) -> Bools:
-    """Which columns of ``by`` are at least as large as which of ``what``, in every resource: by x what."""
-    found = np.ones((by.shape[1], what.shape[1]), np.bool_)
-    for larger, smaller in zip(by, what, strict=True):
-        found &= larger[:, None] >= smaller[None, :]
-    return found
+def _at_least(larger: Ints, smaller: Ints) -> Bools:
+    """Which columns of ``larger`` are at least which columns of ``smaller`` in every resource: larger x smaller."""
+    result = np.ones((larger.shape[1], smaller.shape[1]), np.bool_)
+    for a, b in zip(larger, smaller, strict=True):
+        result &= a[:, None] >= b[None, :]
+    return result
 
 
-def holds(free: Ints, used: Ints) -> Bools:
-    """Which rows of ``free`` (rows x resources) have room for this much."""
-    found = np.ones(len(free), np.bool_)
-    for r, amount in enumerate(used.tolist()):
-        found &= free[:, r] >= amount
-    return found
+def set_worth(launch_options: LaunchOptions, items: Sequence[Item]) -> None:
+    """Sets each item's worth: the least share of a node's price that one of its pods takes; inf if no node holds it."""
+    by_feasibility: dict[tuple[bytes, bytes], list[Item]] = {}
+    for item in items:
+        key = (item.feasibility.options.tobytes(), item.feasibility.offerings.tobytes())
+        by_feasibility.setdefault(key, []).append(item)
+    for members in by_feasibility.values():
+        for item, worth in zip(members, _least_shares(launch_options, members).tolist(), strict=True):
+            item.worth = worth
 
 
-def holds_each(free: Ints, used: Ints) -> Bools:
-    """Which rows of ``free`` (rows x resources) have room for which of ``used`` (cases x resources): cases x rows."""
-    return _covered(np.ascontiguousarray(free.T), np.ascontiguousarray(used.T)).T
+def _least_shares(launch_options: LaunchOptions, items: Sequence[Item]) -> NDArray[np.float64]:
+    """The least share of a price that a pod of each item takes, for items with the same launch options."""
+    feasibility = items[0].feasibility
+    options = np.flatnonzero(feasibility.options)
+    if not len(options):
+        return np.full(len(items), np.inf)
+    price = launch_options.price[options][:, feasibility.offerings].min(1)
+    kept = undominated(launch_options.free[options], price)
+    free = np.maximum(launch_options.free[options[kept]], 1).astype(np.float64)
+    requests = np.stack([i.requests for i in items]).astype(np.float64)
+    share = np.zeros((len(items), len(kept)))
+    for r in range(requests.shape[1]):
+        if requests[:, r].any():
+            np.maximum(share, requests[:, r, None] / free[None, :, r], out=share)
+    least: NDArray[np.float64] = np.where(share > 1, np.inf, share * price[kept]).min(1)
+    return least
+
+
+class Fill(Struct, eq=False):
+    """How many pods of each item every launch option holds (items x options), and what they are worth."""
+
+    counts: Ints
+    worth: Floats
 
 
 def fill_options(free: Ints, options: Ints, items: Sequence[Item], custom: int) -> Fill:
-    """Fills every row with the items in their order; hosts' rules hold within each row."""
+    """Fills a node of each launch option with the items in their order; host rules hold on each node.
+
+    ``free``: options x resources. ``custom``: the requirements of custom labels that all pods on the node share.
+    """
     free = free.copy()
     counts = np.zeros((len(items), len(options)), np.int64)
     worth = np.zeros(len(options))
     hosts = HostCounts(len(options))
-    allowed: dict[int, Bools] = {}
+    allowed_options: dict[int, Bools] = {}
     for i, item in enumerate(items):
         feasibility = item.feasibility
-        ok = allowed.get(id(feasibility))
-        if ok is None:
-            ask = feasibility.custom[options]
-            ok = allowed[id(feasibility)] = feasibility.options[options] & ((ask == 0) | (ask == custom))
-        fits = np.minimum(most(item.requests, free), item.count)
-        fits *= ok
-        if feasibility.host.match or feasibility.host.cap:
+        allowed = allowed_options.get(id(feasibility))
+        if allowed is None:
+            own = feasibility.custom[options]
+            allowed = feasibility.options[options] & ((own == 0) | (own == custom))
+            allowed_options[id(feasibility)] = allowed
+        fits = np.minimum(pod_count(item.requests, free), item.count)
+        fits *= allowed
+        has_host_rules = bool(feasibility.host.match or feasibility.host.cap)
+        if has_host_rules:
             hosts.restrict(fits, feasibility.host)
-        taken = np.flatnonzero(fits)
-        if not len(taken):
+        filled = np.flatnonzero(fits)
+        if not len(filled):
             continue
         counts[i] = fits
         free -= fits[:, None] * item.requests
         worth += fits * item.worth
-        if feasibility.host.match or feasibility.host.cap:
-            hosts.add(taken, fits[taken], feasibility.host)
-    return Fill(counts, worth, free)
+        if has_host_rules:
+            hosts.add(filled, fits[filled], feasibility.host)
+    return Fill(counts, worth)
 
 
 class RunFill:
-    """First-fit of many items, in their order, into one machine after another; for items without rules about hosts.
+    """First fit of many items, in their order, into nodes of one launch option after another, without host rules.
 
-    Sums over the items are taken once, so that each machine costs little.
+    Sums over the items are computed once, so each launch option costs little.
 
     Args:
         requests: items x resources.
@@ -177,13 +160,13 @@ class RunFill:
         self._totals = [np.concatenate([[0], np.cumsum(c * counts)]) for c in self._columns]
 
     def fill(self, free: Ints) -> Ints:
-        """How many of each item a machine with this much of each resource takes."""
+        """How many pods of each item a node with this much of each resource holds."""
         counts, columns, totals = self._counts, self._columns, self._totals
         taken = np.zeros(len(counts), np.int64)
         left = free[self._needed].tolist()
         start, size = 0, len(counts)
         while start < size:
-            # Everything from start on, as far as it fits whole.
+            # all items from start on that fit whole
             base = [t[start].item() for t in totals]
             stop = min(
                 [t.searchsorted(b + v, side="right").item() - 1 for t, b, v in zip(totals, base, left, strict=True)]
@@ -205,7 +188,7 @@ class RunFill:
         """The first item from ``start`` on of which a pod fits into what is left; the number of items if none does."""
         size = len(self._counts)
         while start < size:
-            stop = min(start + _AHEAD, size)
+            stop = min(start + _ITEMS_COMPARED, size)
             fits = self._columns[0][start:stop] <= left[0]
             for c, v in zip(self._columns[1:], left[1:], strict=True):
                 fits &= c[start:stop] <= v
@@ -214,7 +197,3 @@ class RunFill:
                 return start + at
             start = stop
         return size
-
-
-_AHEAD = 256
-"""So many items are compared with what is left at once."""

@@ -1,145 +1,180 @@
-"""Pods that must share a host, bound together before anything is packed.
+"""Host affinity: pods that must share a host are bound into bundles before anything is packed.
 
-A required affinity over hosts ties its pods to others: to their own like, or to pods of another class. Bound to one of
-these, they are one larger pod with the rules of all; what then doesn't fit together keeps its reason. A bundle goes by
-a key of its own until the decision is written.
+A required pod affinity over hosts ties pods to others: to their own replicas, or to pods of another group. A bundle is
+one larger pod with the requirements, rules and requests of all its members. It has a key of its own until the decision
+is written.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from shared.scheduling.rules.requirements import conflicting_key, intersect
-from shared.scheduling.solver.domain_assignment import PendingGroup
+from shared.scheduling.solver.pending_groups import PendingGroup
 from shared.scheduling.topology.domain_counts import DomainRules
 from shared.scheduling.topology.host_counts import HostRules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from shared.api.kubernetes import Toleration
+    from shared.scheduling.rules.requirements import Requirements
+    from shared.scheduling.solver.pending_groups import Sizes
     from shared.scheduling.topology.domain_counts import DomainCounts
-    from shared.scheduling.topology.feasibility import FeasibilityChecker
+    from shared.scheduling.topology.feasibility import Feasibility, FeasibilityChecker
 
     Ints = NDArray[np.int64]
 
-MARK = "\0bundle "
+_BUNDLE_PREFIX = "\0bundle "
 """Begins the key of a bundle; no pod's key does."""
 
 
-class Bundler:
-    """Binds the pods of one run together; knows what each bundle holds."""
+class Member(NamedTuple):
+    """A pod of a bundle, or a bundle in it."""
 
-    def __init__(self, checker: FeasibilityChecker, domains: DomainCounts) -> None:
+    group: PendingGroup
+    requests: Ints
+    key: str
+
+
+class HostAffinity:
+    """Binds the pods of a plan into bundles, and resolves bundles into their pods."""
+
+    def __init__(self, checker: FeasibilityChecker, domain_counts: DomainCounts) -> None:
         self._checker = checker
-        self._domain_counts = domains
-        self.members: dict[str, list[tuple[PendingGroup, Ints, str]]] = {}
-        self._made = 0
+        self._domain_counts = domain_counts
+        self._members: dict[str, list[Member]] = {}
+        self._count = 0
 
-    def expand(self, key: str) -> list[str]:
-        """The keys of the pods behind a key."""
-        return (
-            [pod for _, _, member in self.members[key] for pod in self.expand(member)] if key in self.members else [key]
-        )
+    def is_bundle(self, key: str) -> bool:
+        """Whether a key is that of a bundle."""
+        return key in self._members
 
-    def take_apart(self, key: str) -> list[tuple[PendingGroup, Ints, str]]:
-        """The pods of a bundle, and of the bundles in it, with their groups; the bundle is no more."""
-        found: list[tuple[PendingGroup, Ints, str]] = []
-        for owner, requests, pod in self.members.pop(key):
-            found += self.take_apart(pod) if pod in self.members else [(owner, requests, pod)]
-        return found
+    def pod_keys(self, keys: Iterable[str]) -> list[str]:
+        """The keys of pods, bundles replaced by their pods."""
+        return [pod for key in keys for pod in self._pod_keys(key)]
+
+    def _pod_keys(self, key: str) -> Iterator[str]:
+        if key in self._members:
+            for member in self._members[key]:
+                yield from self._pod_keys(member.key)
+        else:
+            yield key
+
+    def unbind(self, groups: Iterable[PendingGroup]) -> list[PendingGroup]:
+        """Returns the unscheduled bundles of these groups to the groups of their pods, which are returned."""
+        owners: list[PendingGroup] = []
+        for group in groups:
+            for _, pods in group.sizes:
+                for key in [pod for pod in pods if pod in self._members]:
+                    for member in self._resolve(key):
+                        member.group.sizes.append((member.requests, [member.key]))
+                        owners.append(member.group)
+                    pods.remove(key)
+            group.sizes = [size for size in group.sizes if size[1]]
+        return owners
+
+    def _resolve(self, key: str) -> list[Member]:
+        """The pods of a bundle and of the bundles in it; the bundle is forgotten."""
+        pods: list[Member] = []
+        for member in self._members.pop(key):
+            pods += self._resolve(member.key) if member.key in self._members else [member]
+        return pods
 
     def bind(self, groups: Sequence[PendingGroup], present: Mapping[int, bool]) -> list[PendingGroup]:
-        """The groups with those bound together that must be; ``present``: which rules have their pods on hosts already.
+        """The groups, with pods bound that must share a host; ``present``: whether any host has pods of a host term.
 
-        A group whose affinity nobody can fulfil stays as it is, and will find no place.
+        A group whose affinity can't be satisfied stays as it is, and won't be scheduled.
         """
-        made: list[PendingGroup] = [g for g in groups if not g.host_affinity]
-        alike: dict[tuple[int, ...], list[PendingGroup]] = {}
-        for group in sorted((g for g in groups if g.host_affinity), key=lambda g: g.sizes[0][1][0]):
+        bound = [g for g in groups if not g.host_affinity]
+        to_replicas: dict[tuple[int, ...], list[PendingGroup]] = {}
+        to_others: list[PendingGroup] = []
+        for group in sorted((g for g in groups if g.host_affinity), key=_first_pod):
             if all(present.get(t) for t in group.host_affinity):
-                made.append(group)  # on the ground, beside those that are there
+                bound.append(group)  # for existing hosts that have these pods
             elif all(t in group.host.match and not present.get(t) for t in group.host_affinity):
-                alike.setdefault(group.host_affinity, []).append(group)
-        for same in alike.values():
-            made += self._with_themselves(same)
-        done = {id(g) for g in made} | {id(g) for same in alike.values() for g in same}
-        waiting = sorted((g for g in groups if g.host_affinity and id(g) not in done), key=lambda g: g.sizes[0][1][0])
+                to_replicas.setdefault(group.host_affinity, []).append(group)
+            else:
+                to_others.append(group)
+        for members in to_replicas.values():
+            bound += self._bind_replicas(members)
+        return [g for g in self._bind_to_targets(to_others, bound) if g.sizes]
+
+    def _bind_to_targets(self, waiting: list[PendingGroup], bound: list[PendingGroup]) -> list[PendingGroup]:
+        """Binds groups to the pods that their affinity selects; groups that no other waits for come last."""
         while waiting:
-            # Those first whose leaders wait for nobody; where all wait for one another, none can be bound first.
-            ready = [g for g in waiting if not any(o is not g and _leads(o, g) for o in waiting)]
+            ready = [g for g in waiting if not any(t is not g and _is_selected(t, g) for t in waiting)]
             if not ready:
-                made += waiting
-                break
+                return bound + waiting  # a cycle: no group can be bound first
             for group in ready:
-                made = self._with_others(group, made)
+                bound = self._bind_to_others(group, bound)
             waiting = [g for g in waiting if g not in ready]
-        return [g for g in made if g.sizes]
+        return bound
 
-    def _with_themselves(self, groups: Sequence[PendingGroup]) -> list[PendingGroup]:
-        """All pods of groups with one affinity on one host: as many as the roomiest machine holds, smallest first.
+    # --- affinity to the group's own replicas ---
 
-        And no more than their spread lets any one domain have.
-        """
-        waiting = [(g, r, p) for g in groups for r, many in g.sizes for p in many]
-        waiting.sort(key=lambda w: (int(w[1].sum()), w[2]))
-        total = np.zeros_like(waiting[0][1])
-        taken: list[tuple[PendingGroup, Ints, str]] = []
-        joined: dict[int, PendingGroup] = {}
-        room = np.zeros((0, len(total)), np.int64)
-        rules = HostRules()
-        match: dict[int, int] = {}
-        for group, requests, pod in waiting:
-            affinity = _host([rules, group.host])
-            counted = {t: match.get(t, 0) + group.rules.match.get(t, 0) for t in (*match, *group.rules.match)}
-            if not _borne(affinity) or not self._spread([*joined.values(), group], counted):
-                continue
-            with_it = room if id(group) in joined else self._shared([*joined.values(), group])
-            if (with_it >= total + requests).all(1).any():
-                room, rules, match = with_it, affinity, counted
-                joined[id(group)] = group
-                total = total + requests
-                taken.append((group, requests, pod))
-        if not taken:
+    def _bind_replicas(self, groups: Sequence[PendingGroup]) -> list[PendingGroup]:
+        """One bundle of groups with the same affinity: as many pods as the largest node holds, smallest first."""
+        members = self._replicas_for_one_host(groups)
+        if not members:
             return list(groups)
-        gone = {pod for _, _, pod in taken}
-        bundle = self._bundle(taken)
+        keys = {member.key for member in members}
+        bundle = self._bundle(members)
         for group in groups:
-            rest = [(r, [p for p in many if p not in gone]) for r, many in group.sizes]
-            group.sizes = [(r, many) for r, many in rest if many]
+            left = [(requests, [p for p in pods if p not in keys]) for requests, pods in group.sizes]
+            group.sizes = [size for size in left if size[1]]
         return [bundle, *groups]
 
-    def _spread(self, groups: Sequence[PendingGroup], counted: Mapping[int, int]) -> bool:
-        """Whether the spread of these groups lets one domain have so many more pods, by rule."""
+    def _replicas_for_one_host(self, groups: Sequence[PendingGroup]) -> list[Member]:
+        """The pods that one host holds, within host rules and the maxSkew of any one domain."""
+        queue = [Member(g, requests, pod) for g in groups for requests, pods in g.sizes for pod in pods]
+        queue.sort(key=lambda m: (int(m.requests.sum()), m.key))
+        total = np.zeros_like(queue[0].requests)
+        members: list[Member] = []
+        joined: dict[int, PendingGroup] = {}
+        free = np.zeros((0, len(total)), np.int64)
+        host_rules = HostRules()
+        match: dict[int, int] = {}
+        for member in queue:
+            group = member.group
+            rules_with_it = _merged_host_rules([host_rules, group.host])
+            terms = (*match, *group.rules.match)
+            match_with_it = {t: match.get(t, 0) + group.rules.match.get(t, 0) for t in terms}
+            groups_with_it = [*joined.values(), group]
+            if not _is_satisfied(rules_with_it) or not self._keeps_skew(groups_with_it, match_with_it):
+                continue
+            free_with_it = free if id(group) in joined else self._free_for_all(groups_with_it)
+            if (free_with_it >= total + member.requests).all(1).any():
+                free, host_rules, match = free_with_it, rules_with_it, match_with_it
+                joined[id(group)] = group
+                total = total + member.requests
+                members.append(member)
+        return members
+
+    def _keeps_skew(self, groups: Sequence[PendingGroup], match: Mapping[int, int]) -> bool:
+        """Whether the groups' spread allows so many more pods of each term in one domain."""
         return all(
-            counted[term]
-            <= max(
-                (self._domain_counts.skew_left(term, spread, v) for v in spread.eligible_domains),
-                default=0,
-            )
+            match[term]
+            <= max((self._domain_counts.skew_left(term, spread, d) for d in spread.eligible_domains), default=0)
             for group in groups
             for term, spread in group.rules.topology_spread.items()
-            if counted.get(term)
+            if match.get(term)
         )
 
-    def _shared(self, groups: Sequence[PendingGroup]) -> Ints:
-        """What the rows hold to which pods of all these groups may go together."""
+    def _free_for_all(self, groups: Sequence[PendingGroup]) -> Ints:
+        """What the launch options hold that all these groups may share: options x resources."""
         first = groups[0]
-        alternatives = [a for _, a in first.alternatives]
-        tolerations = first.pod_group.tolerations
-        for other in groups[1:]:
-            met = [intersect(a, b) for a in alternatives for _, b in other.alternatives]
-            alternatives = [m for m in met if conflicting_key(m) is None]
-            tolerations = tuple(t for t in tolerations if t in other.pod_group.tolerations)
+        alternatives, tolerations = _merged_alternatives(groups)
         ports = frozenset().union(*(g.pod_group.ports for g in groups))
         options = np.zeros(len(self._checker.launch_options.template_of), np.bool_)
-        for asked in alternatives:
+        for _, alternative in alternatives:
             feasibility = self._checker.feasibility(
-                asked,
+                alternative,
                 tolerations,
                 first.host,
                 tolerate_prefer_no_schedule=first.preferences.tolerate_prefer_no_schedule,
@@ -149,127 +184,148 @@ class Bundler:
                 options |= feasibility.options
         return self._checker.launch_options.free[options]
 
-    def _with_others(self, group: PendingGroup, groups: Sequence[PendingGroup]) -> list[PendingGroup]:
-        """The group's pods dealt out evenly to the pods that they must be beside."""
-        targets = [g for g in groups if not g.host_affinity and _leads(g, group) and _met(g, group)]
-        units = [(g, r, p) for g in targets for r, many in g.sizes for p in many]
-        if not units:
+    # --- affinity to pods of other groups ---
+
+    def _bind_to_others(self, group: PendingGroup, groups: Sequence[PendingGroup]) -> list[PendingGroup]:
+        """The groups with the group's pods distributed evenly over the pods that its affinity selects."""
+        targets = [g for g in groups if not g.host_affinity and _is_selected(g, group) and _can_share_node(g, group)]
+        hosts = [[Member(g, requests, pod)] for g in targets for requests, pods in g.sizes for pod in pods]
+        if not hosts:
             return [*groups, group]
-        holding: list[list[tuple[PendingGroup, Ints, str]]] = [[u] for u in units]
-        size = [u[1].copy() for u in units]
-        roomiest = {id(g): self._roomiest(g, group) for g in targets}
-        pods = [(r, p) for r, many in group.sizes for p in many]
-        left: list[tuple[Ints, list[str]]] = []
-        at = 0
-        for requests, pod in pods:
-            for step in range(len(units)):
-                i = (at + step) % len(units)
-                room = roomiest[id(units[i][0])]
-                held = (room >= size[i] + requests).all(1).any()
-                if held and self._bears(holding[i], group):
-                    holding[i].append((group, requests, pod))
-                    size[i] += requests
-                    at = i + 1
+        left = self._distribute(group, hosts, {id(g): self._free_for_both(g, group) for g in targets})
+        bundles: dict[tuple[object, ...], PendingGroup] = {}
+        alone: dict[int, Sizes] = {}
+        for members in hosts:
+            target = members[0]
+            if len(members) == 1:
+                alone.setdefault(id(target.group), []).append((target.requests, [target.key]))
+                continue
+            bundle = self._bundle(members)
+            key = (id(target.group), bundle.sizes[0][0].tobytes(), len(members))
+            if key in bundles:
+                bundles[key].sizes[0][1].extend(bundle.sizes[0][1])
+            else:
+                bundles[key] = bundle
+        for target_group in targets:
+            target_group.sizes = alone.get(id(target_group), [])
+        group.sizes = left
+        return [*groups, *bundles.values(), group]
+
+    def _distribute(self, group: PendingGroup, hosts: list[list[Member]], free_by_target: Mapping[int, Ints]) -> Sizes:
+        """Adds the group's pods to the hosts in turn; returns those that no host takes."""
+        used = [members[0].requests.copy() for members in hosts]
+        left: Sizes = []
+        start = 0
+        for requests, pod in [(requests, pod) for requests, pods in group.sizes for pod in pods]:
+            for step in range(len(hosts)):
+                i = (start + step) % len(hosts)
+                members = hosts[i]
+                free = free_by_target[id(members[0].group)]
+                fits = (free >= used[i] + requests).all(1).any()
+                if fits and _is_satisfied(_merged_host_rules([*(m.group.host for m in members), group.host])):
+                    members.append(Member(group, requests, pod))
+                    used[i] += requests
+                    start = i + 1
                     break
             else:
                 left.append((requests, [pod]))
-        merged: dict[tuple[object, ...], PendingGroup] = {}
-        rest: dict[int, list[tuple[Ints, list[str]]]] = {}
-        for members in holding:
-            first = members[0]
-            if len(members) == 1:
-                rest.setdefault(id(first[0]), []).append((first[1], [first[2]]))
-                continue
-            bundle = self._bundle(members)
-            key = (id(first[0]), bundle.sizes[0][0].tobytes(), len(members))
-            if key in merged:
-                merged[key].sizes[0][1].extend(bundle.sizes[0][1])
-            else:
-                merged[key] = bundle
-        for target in targets:
-            target.sizes = rest.get(id(target), [])
-        group.sizes = left
-        return [*groups, *merged.values(), group]
+        return left
 
-    def _roomiest(self, target: PendingGroup, group: PendingGroup) -> Ints:
-        """The rows that both may go to."""
+    def _free_for_both(self, target: PendingGroup, group: PendingGroup) -> Ints:
+        """What the launch options hold that both groups may share: options x resources."""
         options = np.zeros(len(self._checker.launch_options.template_of), np.bool_)
-        for _, mine in target.alternatives:
-            for _, theirs in group.alternatives:
-                a = self._checker.feasibility(
-                    mine,
-                    target.pod_group.tolerations,
-                    target.host,
-                    tolerate_prefer_no_schedule=target.preferences.tolerate_prefer_no_schedule,
-                )
-                b = self._checker.feasibility(
-                    theirs,
-                    group.pod_group.tolerations,
-                    group.host,
-                    tolerate_prefer_no_schedule=group.preferences.tolerate_prefer_no_schedule,
-                )
-                if a is not None and b is not None and (a.offerings & b.offerings).any():
-                    options |= a.options & b.options
+        for of_target in self._feasibilities(target):
+            for of_group in self._feasibilities(group):
+                if (of_target.offerings & of_group.offerings).any():
+                    options |= of_target.options & of_group.options
         return self._checker.launch_options.free[options]
 
-    def _bears(self, members: Sequence[tuple[PendingGroup, Ints, str]], group: PendingGroup) -> bool:
-        return _borne(_host([*(g.host for g, _, _ in members), group.host]))
+    def _feasibilities(self, group: PendingGroup) -> list[Feasibility]:
+        feasibilities = [
+            self._checker.feasibility(
+                alternative,
+                group.pod_group.tolerations,
+                group.host,
+                tolerate_prefer_no_schedule=group.preferences.tolerate_prefer_no_schedule,
+            )
+            for _, alternative in group.alternatives
+        ]
+        return [f for f in feasibilities if f is not None]
 
-    def _bundle(self, members: list[tuple[PendingGroup, Ints, str]]) -> PendingGroup:
-        """The members as one pod: all their requirements, rules and requests."""
-        key = f"{MARK}{self._made}"
-        self._made += 1
-        self.members[key] = members
-        first = members[0][0]
-        groups = list({id(g): g for g, _, _ in members}.values())
-        alternatives = list(first.alternatives)
-        tolerations = first.pod_group.tolerations
-        for other in groups[1:]:
-            met = [(i, intersect(a, b)) for i, a in alternatives for _, b in other.alternatives]
-            alternatives = [(i, m) for i, m in met if conflicting_key(m) is None] or alternatives
-            # A taint must be tolerated by every member.
-            tolerations = tuple(t for t in tolerations if t in other.pod_group.tolerations)
-        pods = replace(
+    # --- bundles ---
+
+    def _bundle(self, members: list[Member]) -> PendingGroup:
+        """The members as one pod."""
+        key = f"{_BUNDLE_PREFIX}{self._count}"
+        self._count += 1
+        self._members[key] = members
+        groups = list({id(m.group): m.group for m in members}.values())
+        first = groups[0]
+        alternatives, tolerations = _merged_alternatives(groups, keep_conflicting=True)
+        pod_group = replace(
             first.pod_group,
             tolerations=tolerations,
             ports=frozenset().union(*(g.pod_group.ports for g in groups)),
             mounted_volumes=frozenset().union(*(g.pod_group.mounted_volumes for g in groups)),
         )
         match: dict[int, int] = {}
-        for g, _, _ in members:
-            for term, n in g.rules.match.items():
+        for member in members:
+            for term, n in member.group.rules.match.items():
                 match[term] = match.get(term, 0) + n
         rules = DomainRules(
             match=match,
-            topology_spread={t: e for g in groups for t, e in g.rules.topology_spread.items()},
+            topology_spread={t: spread for g in groups for t, spread in g.rules.topology_spread.items()},
             anti_affinity=frozenset().union(*(g.rules.anti_affinity for g in groups)),
             required_anti_affinity=frozenset().union(*(g.rules.required_anti_affinity for g in groups)),
             affinity=frozenset().union(*(g.rules.affinity for g in groups)),
         )
-        total = sum((r for _, r, _ in members), np.zeros_like(members[0][1]))
-        host = _host([g.host for g, _, _ in members])
-        return PendingGroup(pods, first.preferences, alternatives, host, rules, (), [(total, [key])])
+        total = sum((m.requests for m in members), np.zeros_like(members[0].requests))
+        host = _merged_host_rules([m.group.host for m in members])
+        return PendingGroup(pod_group, first.preferences, alternatives, host, rules, (), [(total, [key])])
 
 
-def _leads(target: PendingGroup, group: PendingGroup) -> bool:
-    """Whether a pod of the target is what the group's pods must be beside."""
+def _first_pod(group: PendingGroup) -> str:
+    return group.sizes[0][1][0]
+
+
+def _is_selected(target: PendingGroup, group: PendingGroup) -> bool:
+    """Whether the group's host affinity selects the target's pods."""
     return all(t in target.host.match for t in group.host_affinity)
 
 
-def _met(target: PendingGroup, group: PendingGroup) -> bool:
+def _can_share_node(target: PendingGroup, group: PendingGroup) -> bool:
     return any(conflicting_key(intersect(a, b)) is None for _, a in target.alternatives for _, b in group.alternatives)
 
 
-def _borne(rules: HostRules) -> bool:
+def _is_satisfied(rules: HostRules) -> bool:
     return all(rules.match.get(t, 0) <= cap for t, cap in rules.cap.items())
 
 
-def _host(rules: Sequence[HostRules]) -> HostRules:
+def _merged_host_rules(rules: Sequence[HostRules]) -> HostRules:
+    """The host rules of all pods together."""
     match: dict[int, int] = {}
     cap: dict[int, int] = {}
-    for one in rules:
-        for term, n in one.match.items():
+    for of_pod in rules:
+        for term, n in of_pod.match.items():
             match[term] = match.get(term, 0) + n
-        for term, limit in one.cap.items():
+        for term, limit in of_pod.cap.items():
             cap[term] = min(cap.get(term, limit), limit)
     return HostRules(match, cap)
+
+
+def _merged_alternatives(
+    groups: Sequence[PendingGroup], *, keep_conflicting: bool = False
+) -> tuple[list[tuple[int, Requirements]], tuple[Toleration, ...]]:
+    """Node requirements of all groups together, by the first group's alternatives; tolerations that all have.
+
+    ``keep_conflicting``: groups whose requirements conflict with those of all before are passed over.
+    """
+    first = groups[0]
+    alternatives = list(first.alternatives)
+    tolerations = first.pod_group.tolerations
+    for group in groups[1:]:
+        merged = [(i, intersect(a, b)) for i, a in alternatives for _, b in group.alternatives]
+        compatible = [(i, requirements) for i, requirements in merged if conflicting_key(requirements) is None]
+        alternatives = compatible or (alternatives if keep_conflicting else [])
+        tolerations = tuple(t for t in tolerations if t in group.pod_group.tolerations)
+    return alternatives, tolerations

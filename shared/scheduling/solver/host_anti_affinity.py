@@ -1,42 +1,42 @@
-"""Machines for pods that bear no like beside them on a host.
+"""New nodes for pods that limit how many of their replicas share a host: anti-affinity, spread over hosts, host ports.
 
-So many of them need so many machines, however small they are. Pods of different rules share these machines, as each
-machine costs its daemons and its kernel once; each then becomes the cheapest row that holds its pods.
+So many replicas need so many nodes, however small they are. Pods of different rules share these nodes, as each node
+pays for its DaemonSets and its kubelet once. Each node then becomes the cheapest launch option that holds its pods.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.solver.fit import front, holds, holds_each, most
+from shared.scheduling.solver.fit import holds, holds_each, pod_count, undominated
 from shared.scheduling.topology.host_counts import HostCounts
+from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.solver.fit import Item
-    from shared.scheduling.solver.packing import Lot, Packer
+    from shared.scheduling.solver.bins import Content
+    from shared.scheduling.solver.lots import Lot
+    from shared.scheduling.state.launch_options import LaunchOptions
+    from shared.scheduling.state.node_pool_limits import NodePoolLimits
     from shared.scheduling.topology.feasibility import Feasibility
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
 
-_AT_ONCE = 256
-"""So many seats are looked at together."""
-_LEAST = 16
-"""But no fewer than so many."""
-_DEARER = 1.05
-"""Pods share a machine only where neither's share of it becomes dearer than this."""
+_HOSTS_COMPARED = 256
+"""So many hosts are compared with launch options at once."""
+_HOSTS_COMPARED_MIN = 16
+_MAX_SHARING_COST = 1.05
+"""Pods share a host only if the price per unit of capacity grows by no more than this for any of them."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Mix:
-    """Kinds that share machines: the rows they may all go to, undominated, and the price of each."""
+class _HostClass(Struct, eq=False):
+    """Feasibilities that share hosts: the undominated launch options that suit all of them, and their prices."""
 
     number: int
     feasibilities: tuple[Feasibility, ...]
@@ -45,207 +45,213 @@ class _Mix:
     free: Ints
     custom: int
 
+    def unit_price(self) -> float:
+        """The least price of a unit of the resource that the launch options have most of, to compare classes."""
+        size = self.free[:, self.free.sum(0).argmax()].astype(np.float64)
+        return float((self.price / np.maximum(size, 1.0)).min())
 
-class Seating:
-    """Seats the pods of one run of packing."""
 
-    def __init__(self, packer: Packer, options: Bools) -> None:
-        self._packer = packer
+class HostAntiAffinity:
+    """Assigns pods to new hosts. Hosts are numbered; each has a class, which its pods narrow.
+
+    ``cheapest_per_pod``: as many replicas share a host as make a pod cheapest; else as many as may.
+    ``replica_count_matters`` says whether that makes a difference.
+    """
+
+    def __init__(
+        self, launch_options: LaunchOptions, limits: NodePoolLimits, options: Bools, *, cheapest_per_pod: bool
+    ) -> None:
+        self._launch_options = launch_options
+        self._limits = limits
         self._options = options
-        self._mixes: list[_Mix] = []
-        self._joined: dict[tuple[int, object], _Mix | None] = {}
-        self._seats: list[list[tuple[Item, list[str]]]] = []
+        self._cheapest_per_pod = cheapest_per_pod
+        self.replica_count_matters = False
+        self._classes: list[_HostClass] = []
+        self._joined: dict[tuple[int, int], _HostClass | None] = {}
+        self._contents: list[Content] = []
 
-    def seat(self, lots: Sequence[Lot]) -> None:
-        """Seats the pods of these lots; the machines are opened in the packer."""
+    def assign(self, lots: Sequence[Lot], open_bin: Callable[[int, int, Content], object]) -> None:
+        """Assigns the pods of these lots and opens a bin for each host: (launch option, custom labels, content)."""
         size = sum(lot.count for lot in lots)
         if not size:
             return
-        self._used = np.zeros((size, len(self._packer.launch_options.resources)), np.int64)
-        self._mix = np.full(size, -1)
+        self._used = np.zeros((size, len(self._launch_options.resources)), np.int64)
+        self._class_of = np.full(size, -1)
         self._hosts = HostCounts(size)
-        demand: dict[int, int] = {}
+        replicas: dict[int, int] = {}
         for lot in lots:
             for term in lot.feasibility.host.cap:
-                demand[term] = demand.get(term, 0) + lot.count
-        for lot in sorted(lots, key=lambda x: (-max(demand[t] for t in x.feasibility.host.cap), -x.worth)):
-            self._seat_lot(lot)
-        self._open()
+                replicas[term] = replicas.get(term, 0) + lot.count
+        for lot in sorted(lots, key=lambda x: (-max(replicas[t] for t in x.feasibility.host.cap), -x.worth)):
+            self._assign_lot(lot)
+        self._open(open_bin)
 
-    def _seat_lot(self, lot: Lot) -> None:
-        """Seats a lot beside others where that is fair, fullest seats last, and what is left by itself."""
-        taken = len(self._seats)
-        mixes = [self._join(i, lot) for i in range(len(self._mixes))]
-        fits = np.zeros(taken, np.int64)
-        for i, mix in enumerate(mixes):
-            if mix is not None:
-                where = np.flatnonzero(self._mix[:taken] == i)
-                fits[where] = holds(mix.free.max(0) - self._used[where], lot.requests)
-        places = np.flatnonzero(fits)
-        some = fits[places]
-        self._hosts.restrict(some, lot.feasibility.host, places)
-        places, some = places[some > 0], some[some > 0]
-        order = np.lexsort((places, self._used[places].sum(1)))
+    def _assign_lot(self, lot: Lot) -> None:
+        """Assigns a lot to hosts of other pods, emptiest first, where that is cheap; the rest to hosts of its own."""
+        count = len(self._contents)
+        joined = [self._join(i, lot) for i in range(len(self._classes))]
+        fits = np.zeros(count, np.int64)
+        for i, host_class in enumerate(joined):
+            if host_class is not None:
+                of_class = np.flatnonzero(self._class_of[:count] == i)
+                fits[of_class] = holds(host_class.free.max(0) - self._used[of_class], lot.requests)
+        hosts = np.flatnonzero(fits)
+        caps = fits[hosts]
+        self._hosts.restrict(caps, lot.feasibility.host, hosts)
+        hosts, caps = hosts[caps > 0], caps[caps > 0]
+        order = np.lexsort((hosts, self._used[hosts].sum(1)))
         while len(order) and lot.count:
-            # No more seats at once than there are pods: most take one, and the rest needn't be looked at.
-            chunk, order = np.split(order, [min(max(lot.count, _LEAST), _AT_ONCE)])
-            self._share(lot, places[chunk], some[chunk], mixes)
-        own = self._own(lot) if lot.count else None
-        if own is None:
+            # no more hosts at once than there are pods, as most hosts take one
+            chunk, order = np.split(order, [min(max(lot.count, _HOSTS_COMPARED_MIN), _HOSTS_COMPARED)])
+            self._share(lot, hosts[chunk], caps[chunk], joined)
+        own = self._own_class(lot) if lot.count else None
+        if own is not None:
+            self._assign_own_hosts(lot, own)
+
+    def _assign_own_hosts(self, lot: Lot, own: _HostClass) -> None:
+        per_host = self._replicas_per_host(own, lot)
+        if not per_host:
             return
-        each = self._each(own, lot)
-        if each:
-            made = -(-lot.count // each)
-            counts = np.full(made, each)
-            counts[-1] = lot.count - each * (made - 1)
-            new = np.arange(taken, taken + made)
-            self._seats += [[] for _ in range(made)]
-            self._mix[new] = own.number
-            self._put(lot, new, counts)
+        count, added = len(self._contents), -(-lot.count // per_host)
+        replicas = np.full(added, per_host)
+        replicas[-1] = lot.count - per_host * (added - 1)
+        hosts = np.arange(count, count + added)
+        self._contents += [[] for _ in range(added)]
+        self._class_of[hosts] = own.number
+        self._put(lot, hosts, replicas)
 
-    def _each(self, mix: _Mix, lot: Lot) -> int:
-        """How many pods of the lot a machine of theirs takes: the most it bears, or so many that one costs least.
+    def _replicas_per_host(self, own: _HostClass, lot: Lot) -> int:
+        """How many pods of the lot share a host: as many as may, or as many as make a pod cheapest.
 
-        The most may need a dear machine; fewer on each need more machines, which others may not find to share.
+        As many as may can need a large node at a high price. Fewer need more nodes, which fewer other pods share.
         """
         rules = lot.feasibility.host
-        bears = min(rules.cap[t] // w for t, w in rules.match.items() if t in rules.cap)
-        taken = np.minimum(most(lot.requests, mix.free), bears)
-        fullest = int(taken.max())
-        if fullest <= 1:
-            return fullest
-        taken = np.minimum(taken, lot.count)
-        cost = np.where(taken > 0, mix.price / np.maximum(taken, 1), np.inf)
-        cheapest = int(taken[np.lexsort((-taken, cost))[0]])
-        if cheapest == min(fullest, lot.count):
-            return fullest
-        self._packer.torn = True
-        return cheapest if self._packer.cheapest_per_pod else fullest
+        cap = min(rules.cap[t] // weight for t, weight in rules.match.items() if t in rules.cap)
+        replicas = np.minimum(pod_count(lot.requests, own.free), cap)
+        most = int(replicas.max())
+        if most <= 1:
+            return most
+        replicas = np.minimum(replicas, lot.count)
+        cost = np.where(replicas > 0, own.price / np.maximum(replicas, 1), np.inf)
+        cheapest = int(replicas[np.lexsort((-replicas, cost))[0]])
+        if cheapest == min(most, lot.count):
+            return most
+        self.replica_count_matters = True
+        return cheapest if self._cheapest_per_pod else most
 
-    def _share(self, lot: Lot, places: Ints, limits: Ints, mixes: Sequence[_Mix | None]) -> None:
-        """Puts what fits of a lot into these seats, first seat first; each takes at most its limit."""
-        numbers = self._mix[places]
-        room = np.zeros(len(places), np.int64)
-        for i in np.unique(numbers).tolist():
-            mix = mixes[i]
-            if mix is not None:
-                mine = np.flatnonzero(numbers == i)
-                used = self._used[places[mine]]
-                if limits[mine].max() == 1:
-                    room[mine] = holds_each(mix.free, used + lot.requests).any(1)
+    def _share(self, lot: Lot, hosts: Ints, caps: Ints, joined: Sequence[_HostClass | None]) -> None:
+        """Puts pods of a lot on these hosts, first host first; each takes at most its cap."""
+        class_of = self._class_of[hosts]
+        room = np.zeros(len(hosts), np.int64)
+        for i in np.unique(class_of).tolist():
+            host_class = joined[i]
+            if host_class is not None:
+                of_class = np.flatnonzero(class_of == i)
+                used = self._used[hosts[of_class]]
+                if caps[of_class].max() == 1:
+                    room[of_class] = holds_each(host_class.free, used + lot.requests).any(1)
                 else:
-                    free = mix.free[None, :, :] - used[:, None, :]
-                    room[mine] = most(lot.requests, free.reshape(-1, free.shape[2])).reshape(len(mine), -1).max(1)
-        room = np.minimum(room, limits)
-        take = np.minimum(room, lot.count - (np.cumsum(room) - room))
-        some = np.flatnonzero(take > 0)
-        for at in some.tolist():
-            joined = mixes[numbers[at]]
-            if joined is not None:
-                self._mix[places[at]] = joined.number
-        self._put(lot, places[some], take[some])
+                    free = host_class.free[None, :, :] - used[:, None, :]
+                    fits = pod_count(lot.requests, free.reshape(-1, free.shape[2]))
+                    room[of_class] = fits.reshape(len(of_class), -1).max(1)
+        room = np.minimum(room, caps)
+        counts = np.minimum(room, lot.count - (np.cumsum(room) - room))
+        used_hosts = np.flatnonzero(counts > 0)
+        for at in used_hosts.tolist():
+            host_class = joined[class_of[at]]
+            if host_class is not None:
+                self._class_of[hosts[at]] = host_class.number
+        self._put(lot, hosts[used_hosts], counts[used_hosts])
 
-    def _put(self, lot: Lot, places: Ints, counts: Ints) -> None:
-        self._used[places] += counts[:, None] * lot.requests
-        self._hosts.add(places, counts, lot.feasibility.host)
-        for place, n in zip(places.tolist(), counts.tolist(), strict=True):
-            self._seats[place] += lot.take(n)
+    def _put(self, lot: Lot, hosts: Ints, counts: Ints) -> None:
+        self._used[hosts] += counts[:, None] * lot.requests
+        self._hosts.add(hosts, counts, lot.feasibility.host)
+        for host, n in zip(hosts.tolist(), counts.tolist(), strict=True):
+            self._contents[host] += lot.take(n)
 
-    def _own(self, lot: Lot) -> _Mix | None:
+    # --- classes of hosts ---
+
+    def _own_class(self, lot: Lot) -> _HostClass | None:
+        """The class of hosts for this lot alone; None if no launch option holds a pod."""
         key = (-1, lot.feasibility.mask_key)
         if key not in self._joined:
-            self._joined[key] = self._made((lot.feasibility,))
-        mix = self._joined[key]
-        return mix if mix is not None and (mix.free >= lot.requests).all(1).any() else None
+            self._joined[key] = self._new_class((lot.feasibility,))
+        own = self._joined[key]
+        return own if own is not None and (own.free >= lot.requests).all(1).any() else None
 
-    def _join(self, number: int, lot: Lot) -> _Mix | None:
-        """The mix with one kind more; None where they can't share, or one of them would pay for it."""
+    def _join(self, number: int, lot: Lot) -> _HostClass | None:
+        """The class with one feasibility more; None if they can't share hosts, or not cheaply."""
         key = (number, lot.feasibility.mask_key)
         if key not in self._joined:
-            before = self._mixes[number]
-            if any(k.mask_key == lot.feasibility.mask_key for k in before.feasibilities):
+            before = self._classes[number]
+            if any(f.mask_key == lot.feasibility.mask_key for f in before.feasibilities):
                 self._joined[key] = before
             else:
-                after = self._made((*before.feasibilities, lot.feasibility))
-                alone = self._own(lot)
-                self._joined[key] = (
-                    after if after is not None and alone is not None and self._fair(after, before, alone) else None
+                after = self._new_class((*before.feasibilities, lot.feasibility))
+                own = self._own_class(lot)
+                is_cheap = (
+                    after is not None
+                    and own is not None
+                    and after.unit_price() <= _MAX_SHARING_COST * max(before.unit_price(), own.unit_price())
                 )
+                self._joined[key] = after if is_cheap else None
         return self._joined[key]
 
-    def _fair(self, after: _Mix, *before: _Mix) -> bool:
-        return _unit(after) <= _DEARER * max(_unit(m) for m in before)
-
-    def _made(self, feasibilities: tuple[Feasibility, ...]) -> _Mix | None:
-        launch_options = self._packer.launch_options
-        offerings = np.logical_and.reduce([k.offerings for k in feasibilities])
+    def _new_class(self, feasibilities: tuple[Feasibility, ...]) -> _HostClass | None:
+        launch_options = self._launch_options
+        offerings = np.logical_and.reduce([f.offerings for f in feasibilities])
         if not offerings.any():
             return None
         price = launch_options.price[:, offerings].min(1)
-        ok = (
-            self._options
-            & self._packer.limits.allowed_options()
-            & np.isfinite(price)
-            & np.logical_and.reduce([k.options for k in feasibilities])
-        )
-        asked = np.stack([k.custom for k in feasibilities])
-        custom = asked.max(0)
-        ok &= ((asked == 0) | (asked == custom)).all(0)
-        options = np.flatnonzero(ok)
+        allowed = self._options & self._limits.allowed_options() & np.isfinite(price)
+        allowed &= np.logical_and.reduce([f.options for f in feasibilities])
+        own_custom = np.stack([f.custom for f in feasibilities])
+        custom = own_custom.max(0)
+        allowed &= ((own_custom == 0) | (own_custom == custom)).all(0)
+        options = np.flatnonzero(allowed)
         if not len(options):
             return None
-        options = options[front(launch_options.free[options], price[options])]
-        numbers = set(custom[options].tolist())
-        if len(numbers) > 1:
-            first = int(custom[options[0]])
-            options = options[custom[options] == first]
-        made = _Mix(
-            len(self._mixes),
-            feasibilities,
-            options,
-            price[options],
-            launch_options.free[options],
-            int(custom[options[0]]),
-        )
-        self._mixes.append(made)
-        return made
+        options = options[undominated(launch_options.free[options], price[options])]
+        first = int(custom[options[0]])
+        options = options[custom[options] == first]
+        free = launch_options.free[options]
+        host_class = _HostClass(len(self._classes), feasibilities, options, price[options], free, first)
+        self._classes.append(host_class)
+        return host_class
 
-    def _open(self) -> None:
-        """Opens each seat as the cheapest row that holds it; one over its pool's limits gives its pods back."""
-        limits = self._packer.limits
-        planned, version = self._cheapest(range(len(self._seats))), limits.version
-        for place, seat in enumerate(self._seats):
-            option = planned[place] if limits.version == version else self._cheapest([place])[place]
+    # --- launch options of hosts ---
+
+    def _open(self, open_bin: Callable[[int, int, Content], object]) -> None:
+        """Opens each host as the cheapest launch option that holds it; if limits allow none, its pods stay in items."""
+        cheapest, version = self._cheapest(range(len(self._contents))), self._limits.version
+        for host, content in enumerate(self._contents):
+            option = cheapest[host] if self._limits.version == version else self._cheapest([host])[host]
             if option < 0:
-                for item, pods in seat:
+                for item, pods in content:
                     item.pods[:0] = pods
             else:
-                self._packer.open(option, self._mixes[self._mix[place]].custom, seat)
+                open_bin(option, self._classes[self._class_of[host]].custom, content)
 
-    def _cheapest(self, places: Sequence[int]) -> dict[int, int]:
-        """The cheapest row that holds each seat and that limits leave; -1 where there is none."""
-        affordable = self._packer.limits.allowed_options()
-        found: dict[int, int] = {}
-        by_mix: dict[int, list[int]] = {}
-        for place in places:
-            by_mix.setdefault(int(self._mix[place]), []).append(place)
-        for number, members in by_mix.items():
-            mix = self._mixes[number]
-            open_ = np.flatnonzero(affordable[mix.options])
-            open_ = open_[np.argsort(mix.price[open_], kind="stable")]
-            for start in range(0, len(members), _AT_ONCE):
-                some = members[start : start + _AT_ONCE]
-                held = holds_each(mix.free[open_], self._used[some])
+    def _cheapest(self, hosts: Sequence[int]) -> dict[int, int]:
+        """The cheapest launch option that holds each host and that limits allow; -1 if there is none."""
+        allowed = self._limits.allowed_options()
+        cheapest: dict[int, int] = {}
+        by_class: dict[int, list[int]] = {}
+        for host in hosts:
+            by_class.setdefault(int(self._class_of[host]), []).append(host)
+        for number, members in by_class.items():
+            host_class = self._classes[number]
+            options = np.flatnonzero(allowed[host_class.options])
+            options = options[np.argsort(host_class.price[options], kind="stable")]
+            for start in range(0, len(members), _HOSTS_COMPARED):
+                chunk = members[start : start + _HOSTS_COMPARED]
+                held = holds_each(host_class.free[options], self._used[chunk])
                 if not held.shape[1]:
-                    found.update(dict.fromkeys(some, -1))
+                    cheapest.update(dict.fromkeys(chunk, -1))
                     continue
-                at = held.argmax(1)
-                any_ = held[np.arange(len(some)), at]
-                found.update(zip(some, np.where(any_, mix.options[open_][at], -1).tolist(), strict=True))
-        return found
-
-
-def _unit(mix: _Mix) -> float:
-    """The least price of a unit of the mix's rows: for comparing mixes, by the largest of resources."""
-    size = mix.free[:, mix.free.sum(0).argmax()].astype(np.float64)
-    return float((mix.price / np.maximum(size, 1.0)).min())
+                first = held.argmax(1)
+                is_held = held[np.arange(len(chunk)), first]
+                cheapest.update(
+                    zip(chunk, np.where(is_held, host_class.options[options][first], -1).tolist(), strict=True)
+                )
+        return cheapest

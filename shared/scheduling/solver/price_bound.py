@@ -29,7 +29,7 @@ class PriceBound:
     """Bounds for pods that may be launched on some of the options."""
 
     def __init__(self, launch_options: LaunchOptions, options: Bools) -> None:
-        self._launch_options = launch_options
+        self.launch_options = launch_options
         self._options = options
         self._mixes = _mixes(launch_options)
         self._size = launch_options.free @ self._mixes.T
@@ -52,12 +52,12 @@ class PriceBound:
         known = self._by_mask.get(feasibility.mask_key)
         if known is None:
             options = np.flatnonzero(feasibility.options & self._options)
-            price = self._launch_options.price[options][:, feasibility.offerings].min(1, initial=np.inf)
+            price = self.launch_options.price[options][:, feasibility.offerings].min(1, initial=np.inf)
             options, price = options[np.isfinite(price)], price[np.isfinite(price)]
             order = np.argsort(price, kind="stable")
             size = np.maximum(self._size[options], 1e-12)
             per_unit = (price[:, None] / size).min(0, initial=np.inf) if len(options) else np.zeros(len(self._mixes))
-            known = (per_unit, self._launch_options.free[options[order]], price[order])
+            known = (per_unit, self.launch_options.free[options[order]], price[order])
             self._by_mask[feasibility.mask_key] = known
         return known
 

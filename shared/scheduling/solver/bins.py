@@ -1,0 +1,145 @@
+"""The new nodes of a plan: bins, each with the launch option it counts as and the pods it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from shared.scheduling.solver.fit import holds
+from shared.scheduling.state.min_values import satisfies_min_values
+from shared.struct import MutableStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from shared.scheduling.solver.lots import Item, Lot
+    from shared.scheduling.state.launch_options import LaunchOptions, NodeClaimTemplate
+    from shared.scheduling.state.node_pool_limits import NodePoolLimits
+    from shared.scheduling.topology.feasibility import Feasibility
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+    Content = list[tuple[Item, list[str]]]
+
+
+class Bin(MutableStruct):
+    """One new node: the launch option it is filled to, the offerings it may come from, and its pods.
+
+    ``custom`` numbers what its pods require of custom labels. ``reserved`` is the size that it counts with against its
+    NodePool's limits, if its NodeClaim may list no larger instance types; None if it counts as its launch option.
+    """
+
+    option: int
+    offerings: Bools
+    custom: int
+    used: Ints
+    content: Content = msgspec.field(default_factory=list)
+    reserved: Ints | None = None
+
+    def price(self, launch_options: LaunchOptions) -> float:
+        """The least price of its launch option in its offerings, USD per hour."""
+        return float(launch_options.price[self.option][self.offerings].min())
+
+    @property
+    def masks(self) -> frozenset[int]:
+        """The ``mask_key`` of its pods' feasibilities."""
+        return frozenset([item.feasibility.mask_key for item, _ in self.content])
+
+    @property
+    def feasibilities(self) -> list[Feasibility]:
+        """The feasibilities of its pods, each once."""
+        return list({id(item.feasibility): item.feasibility for item, _ in self.content}.values())
+
+
+class Bins:
+    """All bins of a plan; NodePool limits count each as it is opened or closed.
+
+    ``strict``: NodeClaims must satisfy minValues (minValuesPolicy Strict).
+    """
+
+    def __init__(self, launch_options: LaunchOptions, limits: NodePoolLimits, *, strict: bool) -> None:
+        self.launch_options = launch_options
+        self.limits = limits
+        self.strict = strict
+        self.opened: list[Bin] = []
+
+    def template(self, option: int) -> NodeClaimTemplate:
+        """The NodeClaim template of a launch option."""
+        return self.launch_options.templates[int(self.launch_options.template_of[option])]
+
+    def open(self, option: int, custom: int, content: Content) -> Bin:
+        """Opens a bin with this content."""
+        used = np.zeros(len(self.launch_options.resources), np.int64)
+        offerings = np.ones(len(self.launch_options.offerings), np.bool_)
+        for item, pods in content:
+            used += item.requests * len(pods)
+            offerings &= item.feasibility.offerings
+        bin_ = Bin(option, offerings, custom, used, content)
+        self.opened.append(bin_)
+        self.limits.add(option)
+        return bin_
+
+    def close(self, bin_: Bin) -> None:
+        """Closes a bin; what it holds is the caller's."""
+        self.opened.remove(bin_)
+        if bin_.reserved is not None:
+            self.limits.release(int(self.launch_options.template_of[bin_.option]), bin_.reserved)
+        else:
+            self.limits.remove(bin_.option)
+
+    def forget(self, bins: Collection[Bin]) -> None:
+        """Drops bins from the list; limits don't count them any more already."""
+        gone = {id(b) for b in bins}
+        self.opened = [b for b in self.opened if id(b) not in gone]
+
+    def prices(self, bins: Sequence[Bin]) -> Floats:
+        """The price of each bin, as :meth:`Bin.price`."""
+        if not bins:
+            return np.zeros(0)
+        price = self.launch_options.price[np.array([b.option for b in bins])]
+        prices: Floats = np.where(np.stack([b.offerings for b in bins]), price, np.inf).min(1)
+        return prices
+
+    def needs_min_values(self, option: int) -> bool:
+        """Whether a NodeClaim of this launch option must keep several values of a label."""
+        return self.strict and bool(self.template(option).min_values)
+
+    def keeps_min_values(self, option: int, custom: int, lots: Iterable[Lot], counts: Ints) -> bool:
+        """Whether a NodeClaim of this launch option satisfies minValues, if it must, with so many pods of each lot."""
+        if not self.needs_min_values(option):
+            return True
+        template = self.template(option)
+        present = [(lot, n) for lot, n in zip(lots, counts.tolist(), strict=True) if n]
+        used = sum((lot.requests * n for lot, n in present), np.zeros(len(self.launch_options.resources), np.int64))
+        offerings = np.logical_and.reduce([lot.feasibility.offerings for lot, _ in present])
+        options = fitting_options(
+            self.launch_options, template, [lot.feasibility for lot, _ in present], used, offerings, custom
+        )
+        return satisfies_min_values(self.launch_options, template, options, offerings)
+
+
+def fitting_options(
+    launch_options: LaunchOptions,
+    template: NodeClaimTemplate,
+    feasibilities: Sequence[Feasibility],
+    used: Ints,
+    offerings: Bools,
+    custom: int,
+) -> Ints:
+    """The template's launch options that hold this much, suit the pods, and are offered in one of the offerings."""
+    distinct = {f.mask_key: f for f in feasibilities}
+    key = (template.node_pool, frozenset(distinct), offerings.tobytes(), custom)
+    options = launch_options.fitting_options.get(key)
+    if options is None:
+        allowed = np.isfinite(launch_options.price[template.options][:, offerings]).any(1)
+        for feasibility in distinct.values():
+            own = feasibility.custom[template.options]
+            allowed &= feasibility.options[template.options] & ((own == 0) | (own == custom))
+        options = launch_options.fitting_options[key] = np.flatnonzero(allowed) + template.options.start
+    fitting: Ints = options[holds(launch_options.free[options], used)]
+    return fitting

@@ -1,0 +1,75 @@
+"""Which of equivalent pods are scheduled, where some are left out: the first by name.
+
+Otherwise it would depend on how other pods happen to be packed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.scheduling.rules.requirements import signature
+from shared.scheduling.solver.pending_groups import PendingGroup
+from shared.scheduling.topology.feasibility import tolerations_key
+from shared.scheduling.topology.preferences import all_preferences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.scheduling.solver.lots import Item
+    from shared.scheduling.solver.pending_groups import PendingGroups
+    from shared.scheduling.solver.plan import Plan
+    from shared.scheduling.topology.pod_groups import PodGroup
+
+
+def schedule_first_by_name(plan: Plan) -> None:
+    """Exchanges scheduled and unscheduled pods that are equivalent, in place."""
+    equivalence = _Equivalence(plan.pending_groups)
+    unscheduled: dict[object, list[list[str]]] = {}
+    for group in plan.unscheduled:
+        for requests, pods in group.sizes:
+            unscheduled.setdefault((equivalence.key(group.pod_group), requests.tobytes()), []).append(pods)
+    scheduled: dict[object, list[list[str]]] = {}
+    for item, pods in _scheduled(plan):
+        if isinstance(item.owner, PendingGroup) and not any(plan.host_affinity.is_bundle(p) for p in pods):
+            key: object = (equivalence.key(item.owner.pod_group), item.requests.tobytes())
+            if key in unscheduled:
+                scheduled.setdefault(key, []).append(pods)
+    for key, lists in scheduled.items():
+        all_lists = [*lists, *unscheduled[key]]
+        names = iter(sorted(pod for pods in all_lists for pod in pods))
+        for pods in all_lists:
+            pods[:] = [next(names) for _ in pods]
+
+
+def _scheduled(plan: Plan) -> Iterator[tuple[Item, list[str]]]:
+    """The content of all bins and nodes; not pods whose volumes count against a node's volume limits."""
+    for bin_ in plan.bins.opened:
+        yield from bin_.content
+    for node, content in plan.existing_capacity.content.items():
+        has_volume_limits = bool(plan.existing_capacity.state_nodes.nodes[node].volume_limits)
+        for item, pods in content:
+            if not (item.feasibility.mounted_volumes and has_volume_limits):
+                yield item, pods
+
+
+class _Equivalence:
+    """Keys that are equal for groups whose pods may replace one another, whatever their labels are."""
+
+    def __init__(self, pending_groups: PendingGroups) -> None:
+        self._pending_groups = pending_groups
+        self._keys: dict[int, object] = {}
+
+    def key(self, pods: PodGroup) -> object:
+        if id(pods) not in self._keys:
+            group = self._pending_groups.group(pods, all_preferences(pods), [])
+            self._keys[id(pods)] = (
+                tuple(signature(a) for a in pods.alternatives),
+                tuple(signature(a) for a in pods.preferred_node_affinity),
+                tolerations_key(pods.tolerations),
+                tuple(sorted(group.rules.match.items())),
+                tuple(sorted(group.rules.topology_spread.items(), key=lambda e: e[0])),
+                (group.rules.anti_affinity, group.rules.required_anti_affinity, group.rules.affinity),
+                (group.host.key, group.host_affinity),
+                pods.ports,
+            )
+        return self._keys[id(pods)]

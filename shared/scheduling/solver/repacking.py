@@ -1,0 +1,269 @@
+"""The cheapest few nodes for some pods, for local search.
+
+Every way to hold the pods on one or two nodes is priced at once; with a third node, only after first nodes whose pods
+are worth most for their price. A lower bound of the price skips what can't be cheap enough.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shared.scheduling.solver.fit import fill_options, holds, holds_each, undominated
+from shared.scheduling.solver.lots import as_item
+from shared.struct import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from shared.scheduling.solver.bins import Bins
+    from shared.scheduling.solver.lots import Lot
+    from shared.scheduling.solver.option_sets import OptionSet, OptionSets
+    from shared.scheduling.solver.price_bound import PriceBound
+    from shared.scheduling.topology.feasibility import Feasibility
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+MIN_GAIN = 1e-9
+"""USD per hour by which nodes must become cheaper."""
+_FIRST_NODES = 6
+"""So many first nodes are tried before a pair."""
+_STEPS_OF_FILL = 4
+"""Steps that a fill takes beside those of its lots."""
+_TINY = 1e-9
+
+
+class Node(Struct, eq=False):
+    """One node: its launch option, custom labels, and how many pods of each lot."""
+
+    option: int
+    custom: int
+    counts: Ints
+
+
+class Repacking(Struct, eq=False):
+    """Nodes that hold all the pods, and their price."""
+
+    price: float
+    nodes: tuple[Node, ...]
+
+
+class _First(Struct, eq=False):
+    """A first node with the worth of its pods for its price."""
+
+    rate: float
+    price: float
+    node: Node
+
+
+class Repacker:
+    """Finds repackings on some launch options, until its steps are used up.
+
+    A step fills one lot into all launch options of a set; a search of 1,500 steps takes some tens of milliseconds.
+    """
+
+    def __init__(self, bins: Bins, option_sets: OptionSets, steps: int) -> None:
+        self.steps = steps
+        self._bins = bins
+        self._launch_options = bins.launch_options
+        self._option_sets = option_sets
+        self._common: dict[tuple[object, ...], tuple[Ints, Floats, int]] = {}
+
+    def cheapest(
+        self, lots: Sequence[Lot], options: Bools, bound: PriceBound, *, below: float, three_nodes: bool
+    ) -> Repacking | None:
+        """The cheapest repacking of all the lots' pods below a price that limits allow; None if there is none."""
+        search = _Search(self, lots, options, bound)
+        counts = np.array([lot.count for lot in lots], np.int64)
+        if search.lower_bound(counts) >= below:
+            return None
+        repacking = search.best(counts, below, three_nodes=three_nodes)
+        if repacking is None or repacking.price >= below:
+            return None
+        return repacking if self._bins.limits.allows_all([node.option for node in repacking.nodes]) else None
+
+    def option_sets(self, lots: Sequence[Lot], options: Bools) -> list[OptionSet]:
+        """The option sets of the lots."""
+        return self._option_sets.of(lots, options)
+
+    def keeps_min_values(self, node: Node, lots: Sequence[Lot]) -> bool:
+        """Whether the node's NodeClaim satisfies minValues."""
+        return self._bins.keeps_min_values(node.option, node.custom, lots, node.counts)
+
+    def common_options(self, feasibilities: Sequence[Feasibility], options: Bools) -> tuple[Ints, Floats, int]:
+        """The launch options that all of these may use together, cheapest first, their prices and custom labels."""
+        distinct = {f.mask_key: f for f in feasibilities}
+        allowed = options & self._bins.limits.allowed_options()
+        key = (allowed.tobytes(), frozenset(distinct))
+        common = self._common.get(key)
+        if common is None:
+            common = self._common[key] = self._find_common(list(distinct.values()), allowed)
+        return common
+
+    def _find_common(self, feasibilities: Sequence[Feasibility], allowed: Bools) -> tuple[Ints, Floats, int]:
+        launch_options, limits = self._launch_options, self._bins.limits
+        offerings = np.logical_and.reduce([f.offerings for f in feasibilities])
+        own = np.stack([f.custom for f in feasibilities])
+        custom = own.max(0)
+        price = launch_options.price[:, offerings].min(1, initial=np.inf)
+        allowed = allowed & np.isfinite(price) & np.logical_and.reduce([f.options for f in feasibilities])
+        allowed &= ((own == 0) | (own == custom)).all(0)
+        options = np.flatnonzero(allowed)
+        number = int(custom[options[0]]) if len(options) else 0
+        options = options[custom[options] == number]
+        templates = np.unique(launch_options.template_of[options]).tolist()
+        if any(launch_options.templates[t].min_values or limits.is_near(t) for t in templates):
+            options = options[np.argsort(price[options], kind="stable")]
+        else:
+            options = options[undominated(launch_options.free[options], price[options])]
+        return options, price[options], number
+
+
+class _Search:
+    """The search for a repacking of some lots."""
+
+    def __init__(self, repacker: Repacker, lots: Sequence[Lot], options: Bools, bound: PriceBound) -> None:
+        self._repacker = repacker
+        self._lots = lots
+        self._options = options
+        self._free = bound.launch_options.free
+        self._has_host_rules = any(lot.feasibility.host.cap for lot in lots)
+        self._requests = np.stack([lot.requests for lot in lots])
+        bounds = [bound.of(lot.feasibility, lot.requests) for lot in lots]
+        self._shares = np.stack([shares for shares, _ in bounds])
+        self._node_prices = np.array([price for _, price in bounds])
+
+    def lower_bound(self, counts: Ints) -> float:
+        """What so many pods of each lot cost at least."""
+        return max(float((counts @ self._shares).max()), float(self._node_prices[counts > 0].max(initial=0)))
+
+    def best(self, counts: Ints, below: float, *, three_nodes: bool) -> Repacking | None:
+        """The cheapest of one node, two nodes, and a good first node with one or two others."""
+        best = self._one(counts)
+        firsts: list[_First] = []
+        fills = [
+            (option_set, *self._fill(option_set, counts, reverse=reverse))
+            for option_set in self._repacker.option_sets(self._lots, self._options)
+            for reverse in (False, True)
+        ]
+        for option_set, filled, worth in fills:
+            pair = self._two(option_set, filled, counts)
+            if pair is not None and (best is None or pair.price < best.price):
+                best = pair
+            rate = worth / np.maximum(option_set.price, _TINY)
+            for at in np.argsort(-rate, kind="stable")[:_FIRST_NODES].tolist():
+                node = Node(int(option_set.options[at]), option_set.custom, filled[:, at])
+                firsts.append(_First(float(rate[at]), float(option_set.price[at]), node))
+        if not three_nodes or self._repacker.steps <= 0:
+            return best
+        firsts = sorted(firsts, key=lambda f: -f.rate)[:_FIRST_NODES]
+        return self._after_first(firsts, counts, below, best)
+
+    def _after_first(
+        self, firsts: Sequence[_First], counts: Ints, below: float, best: Repacking | None
+    ) -> Repacking | None:
+        """The cheapest of the best so far and of these first nodes with one or two others for the rest."""
+        limit = below if best is None else min(below, best.price)
+        for first in firsts:
+            rest = counts - first.node.counts
+            if not first.node.counts.any() or not rest.any():
+                continue
+            if first.price + self.lower_bound(rest) >= limit - MIN_GAIN:
+                continue
+            others = self.best(rest, limit, three_nodes=False)
+            if others is None or others.price + first.price >= limit:
+                continue
+            if self._repacker.keeps_min_values(first.node, self._lots):
+                limit = others.price + first.price
+                best = Repacking(limit, (first.node, *others.nodes))
+        return best
+
+    def _fill(self, option_set: OptionSet, counts: Ints, *, reverse: bool) -> tuple[Ints, Floats]:
+        """How many pods of each lot every option of the set holds, and their worth; ``reverse``: least worth first."""
+        number_of = {id(lot): i for i, lot in enumerate(self._lots)}
+        numbers = [number_of[id(lot)] for lot in option_set.lots if counts[number_of[id(lot)]]]
+        if reverse:
+            numbers.reverse()
+        self._repacker.steps -= len(numbers) + _STEPS_OF_FILL
+        items = [as_item(self._lots[i], int(counts[i]), hosts=self._has_host_rules) for i in numbers]
+        fill = fill_options(self._free[option_set.options], option_set.options, items, option_set.custom)
+        filled = np.zeros((len(self._lots), len(option_set.options)), np.int64)
+        for i, row in zip(numbers, fill.counts, strict=True):
+            filled[i] = row
+        return filled, fill.worth
+
+    def _one(self, counts: Ints) -> Repacking | None:
+        """The cheapest node that holds everything."""
+        present = np.flatnonzero(counts).tolist()
+        options, price, custom = self._repacker.common_options(
+            [self._lots[i].feasibility for i in present], self._options
+        )
+        if not self._may_share_host(counts):
+            return None
+        for at in np.flatnonzero(holds(self._free[options], counts @ self._requests)).tolist():
+            node = Node(int(options[at]), custom, counts)
+            if self._repacker.keeps_min_values(node, self._lots):
+                return Repacking(float(price[at]), (node,))
+        return None
+
+    def _two(self, option_set: OptionSet, filled: Ints, counts: Ints) -> Repacking | None:
+        """A filled node and the cheapest for the rest, over all options of the set at once."""
+        rest = counts[:, None] - filled
+        total, second, customs = self._second_nodes(option_set, filled, rest)
+        for at in np.argsort(total, kind="stable").tolist():
+            if not np.isfinite(total[at]):
+                return None
+            if not self._may_share_host(rest[:, at]):
+                continue
+            nodes = (
+                Node(int(option_set.options[at]), option_set.custom, filled[:, at]),
+                Node(int(second[at]), int(customs[at]), rest[:, at]),
+            )
+            if all(self._repacker.keeps_min_values(node, self._lots) for node in nodes):
+                return Repacking(float(total[at]), nodes)
+        return None
+
+    def _second_nodes(self, option_set: OptionSet, filled: Ints, rest: Ints) -> tuple[Floats, Ints, Ints]:
+        """The price of both nodes, the second's launch option and custom labels, by option of the first."""
+        total = np.full(len(option_set.options), np.inf)
+        second = np.zeros(len(option_set.options), np.int64)
+        customs = np.zeros(len(option_set.options), np.int64)
+        needed = rest.T @ self._requests
+        is_left = rest.T > 0
+        by_lots_left: dict[bytes, list[int]] = {}
+        for at in np.flatnonzero(filled.any(0) & is_left.any(1)).tolist():
+            by_lots_left.setdefault(is_left[at].tobytes(), []).append(at)
+        for members in by_lots_left.values():
+            firsts = np.array(members)
+            left = np.flatnonzero(is_left[members[0]]).tolist()
+            options, price, custom = self._repacker.common_options(
+                [self._lots[i].feasibility for i in left], self._options
+            )
+            if not len(options):
+                continue
+            held = holds_each(self._free[options], needed[firsts])
+            cheapest = held.argmax(1)
+            is_held = held[np.arange(len(firsts)), cheapest]
+            total[firsts] = np.where(is_held, option_set.price[firsts] + price[cheapest], np.inf)
+            second[firsts] = options[cheapest]
+            customs[firsts] = custom
+        return total, second, customs
+
+    def _may_share_host(self, counts: Ints) -> bool:
+        """Whether host rules allow so many pods of each lot on one host."""
+        if not self._has_host_rules:
+            return True
+        present: dict[int, int] = {}
+        caps: dict[int, int] = {}
+        for lot, n in zip(self._lots, counts.tolist(), strict=True):
+            if n:
+                for term, weight in lot.feasibility.host.match.items():
+                    present[term] = present.get(term, 0) + weight * n
+                for term, cap in lot.feasibility.host.cap.items():
+                    caps[term] = min(caps.get(term, cap), cap)
+        return all(present.get(term, 0) <= cap for term, cap in caps.items())
