@@ -151,15 +151,22 @@ class LocalSearch:
             residual.fill(lot)
         residual.close()
         if [lot.count for lot in lots] != counts:
-            self._bins.limits.remove(bin_.option)
-            rest = self._open_rest([lot for lot in lots if lot.count], bin_.price(self._launch_options))
+            rest = self._replace(bin_, [lot for lot in lots if lot.count])
             if rest is not None:
-                self._bins.forget([bin_])
                 return rest
-            self._bins.limits.add(bin_.option)
         for receiver, content, used, offerings in before:
             receiver.content, receiver.used, receiver.offerings = content, used, offerings
         return None
+
+    def _replace(self, bin_: Bin, lots: Sequence[Lot]) -> list[Bin] | None:
+        """New bins for these lots instead of a bin, if they cost less; None if they don't."""
+        self._bins.limits.remove(bin_.option)
+        rest = self._open_rest(lots, bin_.price(self._launch_options))
+        if rest is None:
+            self._bins.limits.add(bin_.option)
+        else:
+            self._bins.forget([bin_])
+        return rest
 
     def _open_rest(self, lots: Sequence[Lot], below: float) -> list[Bin] | None:
         """New bins for these lots that cost less than ``below``; None if there are none."""

@@ -61,9 +61,7 @@ class Packer:
 
     def pack(self, items: Sequence[Item], options: Bools) -> None:
         """Packs what the items still have into nodes of these launch options; pods that fit nowhere stay in them."""
-        feasibilities = {i.feasibility.mask_key: i.feasibility for i in items}
-        usable = {mask for mask, feasibility in feasibilities.items() if (feasibility.options & options).any()}
-        items = [i for i in items if i.pods and isfinite(i.worth) and i.feasibility.mask_key in usable]
+        items = self._packable(items, options)
         if not items:
             return
         exclusive = [i for i in items if _limits_own_replicas(i)]
@@ -77,6 +75,12 @@ class Packer:
                 self._pack_lots(lots_of([*shared, *left], hosts=True), options, hosts=True)
                 return
         self._pack_shared(shared, options)
+
+    def _packable(self, items: Sequence[Item], options: Bools) -> list[Item]:
+        """The items with pods left that any of these launch options suits."""
+        feasibilities = {i.feasibility.mask_key: i.feasibility for i in items}
+        usable = {mask for mask, feasibility in feasibilities.items() if (feasibility.options & options).any()}
+        return [i for i in items if i.pods and isfinite(i.worth) and i.feasibility.mask_key in usable]
 
     def _pack_exclusive(self, items: Sequence[Item], options: Bools) -> None:
         """Spreads replicas over nodes, which other replicas may share; not where minValues restrict the nodes."""

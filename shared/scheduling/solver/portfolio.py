@@ -20,7 +20,7 @@ from shared.scheduling.solver.plan import Plan
 from shared.scheduling.solver.rounds import improve, schedule_by_counting, schedule_by_first_fit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from shared.scheduling.decision import SchedulingPolicies
     from shared.scheduling.rules.pod_affinity import Namespaces
@@ -45,39 +45,61 @@ def best_plan(
     policies: SchedulingPolicies,
 ) -> Plan:
     """The plan that leaves out the fewest pods, then relaxes the fewest preferences, then costs least."""
+    portfolio = _Portfolio(
+        lambda domain, cheapest: Plan(checker, namespaces, groups, policies, domain, cheapest_per_pod=cheapest)
+    )
+    improved = portfolio.plans_to_improve()
+    for plan in improved:
+        improve(plan, _SEARCH_STEPS if portfolio.few_pods else _SEARCH_STEPS_MANY_PODS)
+    return min(improved, key=Plan.rank)
 
-    def counted_plan(preferred_domain: str = "", *, cheapest_per_pod: bool = False) -> Plan:
-        plan = Plan(checker, namespaces, groups, policies, preferred_domain, cheapest_per_pod=cheapest_per_pod)
+
+class _Portfolio:
+    """The plans of a run. ``new_plan`` takes the preferred domain and ``cheapest_per_pod``."""
+
+    def __init__(self, new_plan: Callable[[str, bool], Plan]) -> None:
+        self._new_plan = new_plan
+        self._counted = self._counted_plan()
+        pods = self._counted.pending_groups.pod_count
+        self.few_pods = pods <= _FEW_PODS
+        self._domains = _domains_of_rules(self._counted) if self.few_pods else ()
+        self._has_limits = self._counted.limits.has_any()
+        self._leaves_pods_out = pods <= _FIRST_FIT_PODS and _leaves_feasible_pods_out(self._counted)
+
+    def plans_to_improve(self) -> list[Plan]:
+        """The plans that start best."""
+        plans = [self._counted]
+        if self.few_pods:
+            plans += self._other_counted_plans()
+        if self._leaves_pods_out or (self.few_pods and _needs_first_fit(self._counted)):
+            plans = _fair([*plans, *self._first_fit_plans()])
+        limited = self.few_pods and self._leaves_pods_out and self._has_limits
+        chosen = sorted(plans, key=Plan.rank)[: _IMPROVED_AT_LIMITS if limited else 1]
+        if self.few_pods and _has_two_spreads(self._counted) and plans[-1] not in chosen:
+            chosen.append(plans[-1])
+        return chosen
+
+    def _counted_plan(self, preferred_domain: str = "", *, cheapest_per_pod: bool = False) -> Plan:
+        plan = self._new_plan(preferred_domain, cheapest_per_pod)
         schedule_by_counting(plan)
         return plan
 
-    def first_fit_plan(preferred_domain: str, *, reserve_largest: bool) -> Plan:
-        plan = Plan(checker, namespaces, groups, policies, preferred_domain)
-        schedule_by_first_fit(plan, reserve_largest=reserve_largest)
-        return plan
+    def _other_counted_plans(self) -> list[Plan]:
+        plans = [self._counted_plan(domain) for domain in self._domains]
+        if any(plan.packer.replica_count_matters for plan in (self._counted, *plans)):
+            best_domain = min((self._counted, *plans), key=Plan.rank).preferred_domain
+            plans.append(self._counted_plan(best_domain, cheapest_per_pod=True))
+        return plans
 
-    counted = counted_plan()
-    plans = [counted]
-    few = counted.pending_groups.pod_count <= _FEW_PODS
-    domains = _domains_of_rules(counted) if few else ()
-    plans += [counted_plan(domain) for domain in domains]
-    if few and any(plan.packer.replica_count_matters for plan in plans):
-        plans.append(counted_plan(min(plans, key=Plan.rank).preferred_domain, cheapest_per_pod=True))
-    has_limits = counted.limits.has_any()
-    leaves_out = counted.pending_groups.pod_count <= _FIRST_FIT_PODS and _leaves_feasible_pods_out(counted)
-    if leaves_out or (few and _needs_first_fit(counted)):
-        plans += [
-            first_fit_plan(domain, reserve_largest=reserve_largest)
-            for reserve_largest in ((False, True) if has_limits else (True,))
-            for domain in ((*domains, "") if leaves_out and has_limits else ("",))
-        ]
-        plans = _fair(plans)
-    improved = sorted(plans, key=Plan.rank)[: _IMPROVED_AT_LIMITS if few and leaves_out and has_limits else 1]
-    if few and _has_two_spreads(counted) and plans[-1] not in improved:
-        improved.append(plans[-1])
-    for plan in improved:
-        improve(plan, _SEARCH_STEPS if few else _SEARCH_STEPS_MANY_PODS)
-    return min(improved, key=Plan.rank)
+    def _first_fit_plans(self) -> list[Plan]:
+        """First fit, last as in Karpenter; where limits leave pods out, also with each preferred domain."""
+        plans: list[Plan] = []
+        for reserve_largest in (False, True) if self._has_limits else (True,):
+            for domain in (*self._domains, "") if self._leaves_pods_out and self._has_limits else ("",):
+                plan = self._new_plan(domain, False)  # noqa: FBT003 (a callable's argument has no name)
+                schedule_by_first_fit(plan, reserve_largest=reserve_largest)
+                plans.append(plan)
+        return plans
 
 
 def _fair(plans: Sequence[Plan]) -> list[Plan]:
