@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from shared.scheduling.solver.lots import Lot
     from shared.scheduling.solver.option_sets import OptionSets
     from shared.scheduling.solver.repacking import Repacking
+    from shared.scheduling.state.launch_options import LaunchOptions
     from shared.scheduling.topology.feasibility import Feasibility
 
     Floats = NDArray[np.float64]
@@ -141,16 +142,11 @@ class LocalSearch:
         if self._repacker.steps <= 0 or not receivers:
             return None
         lots = lots_of([replace(item, pods=list(pods)) for item, pods in bin_.content], hosts=True)
-        counts = [lot.count for lot in lots]
         self._repacker.steps -= len(lots) + 4
         before = [(b, b.content, b.used, b.offerings) for b in receivers]
         for receiver in receivers:
             receiver.content = list(receiver.content)
-        residual = Residual(self._launch_options, receivers)
-        for lot in lots:
-            residual.fill(lot)
-        residual.close()
-        if [lot.count for lot in lots] != counts:
+        if _fill_residual(self._launch_options, receivers, lots):
             rest = self._replace(bin_, [lot for lot in lots if lot.count])
             if rest is not None:
                 return rest
@@ -219,6 +215,16 @@ class LocalSearch:
                 content = [(originals[id(item)], pods) for item, pods in content]
             opened.append(self._bins.open(node.option, node.custom, content))
         return opened
+
+
+def _fill_residual(launch_options: LaunchOptions, bins: Sequence[Bin], lots: Sequence[Lot]) -> bool:
+    """Packs pods of the lots into the bins' residual capacity; whether any were packed."""
+    counts = [lot.count for lot in lots]
+    residual = Residual(launch_options, bins)
+    for lot in lots:
+        residual.fill(lot)
+    residual.close()
+    return [lot.count for lot in lots] != counts
 
 
 def _sets(ranked: Sequence[Bin], count: int) -> Iterator[list[Bin]]:

@@ -44,15 +44,20 @@ def settle(bins: Bins) -> None:
     prices = bins.prices(unreserved).tolist()
     for bin_, price, (free_price, free_option) in zip(unreserved, prices, cheapest, strict=True):
         best = (free_price, free_option) if free_price < price - _TINY else (price, bin_.option)
-        for number in restricted:
-            if templates[number].weight == weights.of(bin_):
-                candidate = _cheapest_restricted(bins, number, bin_)
-                if candidate is not None and candidate[0] < best[0] - _TINY:
-                    best = candidate
+        best = _best_restricted(bins, [i for i in restricted if templates[i].weight == weights.of(bin_)], bin_, best)
         if best[1] != bin_.option:
             bins.limits.remove(bin_.option)
             bin_.option = best[1]
             bins.limits.add(bin_.option)
+
+
+def _best_restricted(bins: Bins, numbers: Iterable[int], bin_: Bin, best: tuple[float, int]) -> tuple[float, int]:
+    """The best price and launch option so far, or that of one of these templates if it is cheaper."""
+    for number in numbers:
+        candidate = _cheapest_restricted(bins, number, bin_)
+        if candidate is not None and candidate[0] < best[0] - _TINY:
+            best = candidate
+    return best
 
 
 def _cheapest_restricted(bins: Bins, number: int, bin_: Bin) -> tuple[float, int] | None:
