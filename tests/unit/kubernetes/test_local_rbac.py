@@ -51,7 +51,7 @@ def rule(*resources: str, verbs: str = "get", group: str = "", **more: Any) -> d
 def test_nobody_may_anything_until_a_binding_says_so_but_administrators(store: Store) -> None:
     rbac = Rbac(store)
     assert not rbac(ALICE, "get", kinds.PODS, "default", "web")
-    assert [str(refused) for refused in rbac.denials] == ["alice may not get pods web in default"]
+    assert [str(refused) for refused in rbac.denials] == ["alice cannot get pods web in default"]
     assert rbac(ADMIN, "delete", kinds.NODES, "", "n")
     grant(store, rule("pods"))
     assert rbac(ALICE, "get", kinds.PODS, "default", "web")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration
@@ -80,12 +79,12 @@ def test_instance_storage_for_pods_is_recognised(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
 @pytest.mark.parametrize("field", ["name", "endpoint", "certificate_authority"])
-def test_a_machine_of_another_cluster_stays_outside(family: str, field: str) -> None:
-    other = dataclasses.replace(CLUSTER, **{field: "other"})
+def test_user_data_of_another_cluster_is_refused(family: str, field: str) -> None:
+    other = msgspec.structs.replace(CLUSTER, **{field: "other"})
     assert '"other", not' in refusal(render(FAMILIES[family], Bootstrap(cluster=other)))
 
 
-def test_a_plain_node_config_is_enough() -> None:
+def test_a_minimal_node_config_is_accepted() -> None:
     assert settings(NODE_CONFIG).max_pods is None
 
 
@@ -95,7 +94,7 @@ def test_nodeadm_needs_the_service_cidr() -> None:
     )
 
 
-def test_the_later_node_config_counts_and_flags_add_up() -> None:
+def test_later_node_configs_take_precedence_and_flags_are_appended() -> None:
     parts = [
         NODE_CONFIG + '  kubelet:\n    flags: ["--node-labels=a=1"]\n    config: {maxPods: 10}\n',
         "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config: {maxPods: 20}\n",
@@ -105,7 +104,7 @@ def test_the_later_node_config_counts_and_flags_add_up() -> None:
     assert (read.max_pods, read.labels) == (20, {"a": "1"})
 
 
-def test_bootstrap_may_find_endpoint_and_authority_by_itself() -> None:
+def test_bootstrap_needs_neither_endpoint_nor_authority() -> None:
     script = (
         "#!/bin/bash\n/etc/eks/bootstrap.sh demo \\\n  --kubelet-extra-args '--node-labels=a=1,b=2 --max-pods=17'\n"
     )
@@ -113,7 +112,7 @@ def test_bootstrap_may_find_endpoint_and_authority_by_itself() -> None:
     assert (read.labels, read.max_pods) == ({"a": "1", "b": "2"}, 17)
 
 
-def test_bottlerocket_settings_alone_are_enough() -> None:
+def test_bottlerocket_settings_are_accepted() -> None:
     extra = '[settings.kubernetes.node-taints]\nteam = ["a:NoSchedule", "b:NoExecute"]\n'
     assert settings(BOTTLEROCKET + extra).taints == (
         {"key": "team", "effect": "NoSchedule", "value": "a"},
@@ -124,17 +123,17 @@ def test_bottlerocket_settings_alone_are_enough() -> None:
 @pytest.mark.parametrize(
     ("user_data", "reason"),
     [
-        ("", "there is no user data"),
-        ("#!/bin/bash\necho hello\n", "has no nodeadm NodeConfig, calls no bootstrap.sh and is no Bottlerocket TOML"),
-        ("#!/bin/bash\n# /etc/eks/bootstrap.sh demo\n", "is named in the script and never called"),
-        (NODE_CONFIG.replace("v1alpha1", "v9"), "nodeadm takes kind NodeConfig of"),
-        (NODE_CONFIG + "  kubelet: [\n", "nodeadm can't read the NodeConfig"),
-        (BOTTLEROCKET + "x = ", "Bottlerocket can't read its settings"),
-        (NODE_CONFIG + "  kubelet:\n    config: {maxPods: many}\n", 'maxPods is "many", not a whole number'),
+        ("", "no user data, so no kubelet is started"),
+        ("#!/bin/bash\necho hello\n", "has no nodeadm NodeConfig, no call of bootstrap.sh and no Bottlerocket TOML"),
+        ("#!/bin/bash\n# /etc/eks/bootstrap.sh demo\n", "the script names bootstrap.sh but doesn't call it"),
+        (NODE_CONFIG.replace("v1alpha1", "v9"), "nodeadm accepts only kind NodeConfig of"),
+        (NODE_CONFIG + "  kubelet: [\n", "the NodeConfig is invalid"),
+        (BOTTLEROCKET + "x = ", "Bottlerocket's settings are invalid TOML"),
+        (NODE_CONFIG + "  kubelet:\n    config: {maxPods: many}\n", 'maxPods is "many", not an integer'),
         (NODE_CONFIG + '  kubelet:\n    flags: ["--register-with-taints=team"]\n', '"team" is not a taint'),
     ],
 )
-def test_what_a_machine_can_not_start_with_is_said(user_data: str, reason: str) -> None:
+def test_invalid_user_data_gives_the_reason(user_data: str, reason: str) -> None:
     assert reason in refusal(user_data)
 
 
