@@ -1,8 +1,8 @@
-"""Cron schedules of disruption budgets: when they hit, and whether a budget is in force.
+"""Cron schedules of disruption budgets: when they begin, and whether a budget is active.
 
 Five fields or a macro, in UTC, with the rules of robfig/cron that Karpenter's users know: names, ranges, steps, ``?``,
-and either of day-of-month and day-of-week when both are restricted. What can't be read, or can never come, is an error,
-so that a budget with a bad schedule stays in force.
+and either of day-of-month and day-of-week when both are restricted. Invalid schedules and those without any date are
+errors, so that a budget with such a schedule stays active.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEAP_GAP_DAYS = 8 * 366
 
 
 class CronError(ValueError):
-    """A text that is no schedule, or one that never comes; says which text and what is allowed."""
+    """The text is not a schedule, or has no date; the message names it and what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class Schedule:
-    """The minutes at which a schedule hits. ``either_day``: one of the two day fields is enough."""
+    """The minutes of a schedule. ``either_day``: one of the two day fields is enough."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -61,7 +61,7 @@ class Schedule:
     either_day: bool
 
     def on(self, day: datetime) -> bool:
-        """Whether the schedule hits on that day at all."""
+        """Whether the schedule has a time on that day."""
         if day.month not in self.months:
             return False
         by_date = day.day in self.days
@@ -69,16 +69,16 @@ class Schedule:
         return (by_date or by_weekday) if self.either_day else (by_date and by_weekday)
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """The first hit later than the moment (timezone-aware); None if the calendar ends before it."""
+        """The first time after the moment (timezone-aware); None if the calendar ends before it."""
         moment = moment.astimezone(UTC)
         day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
         for _ in range(_LEAP_GAP_DAYS + 1):
             if self.on(day):
                 for hour in self.hours:
                     for minute in self.minutes:
-                        hit = day.replace(hour=hour, minute=minute)
-                        if hit > moment:
-                            return hit
+                        time = day.replace(hour=hour, minute=minute)
+                        if time > moment:
+                            return time
             try:
                 day += timedelta(days=1)
             except OverflowError:
@@ -91,7 +91,7 @@ def parse_cron(text: str) -> Schedule:
     """The schedule of a text such as "0 9 * * mon-fri" or "@daily".
 
     Raises:
-        CronError: the text is no schedule, or no day is ever like that.
+        CronError: the text is not a schedule, or no date matches it.
     """
     stripped = text.strip()
     if stripped.startswith("@") and stripped not in MACROS:
@@ -123,7 +123,7 @@ def _is_star(part: str) -> bool:
 
 
 def _values(part: str, field: _Field, text: str) -> frozenset[int]:
-    found: set[int] = set()
+    values: set[int] = set()
     for item in part.split(","):
         span, slash, step_text = item.partition("/")
         step = _number(step_text, text, field) if slash else 1
@@ -135,8 +135,8 @@ def _values(part: str, field: _Field, text: str) -> frozenset[int]:
             high = _value(last, text, field) if dash else (field.high if slash else low)
         if step < 1 or low > high or low < field.low or high > field.high:
             raise CronError(f'"{text}" is not a schedule: {_allowed(item, field)}')
-        found.update(range(low, high + 1, step))
-    return frozenset(found)
+        values.update(range(low, high + 1, step))
+    return frozenset(values)
 
 
 def _value(word: str, text: str, field: _Field) -> int:
@@ -156,14 +156,14 @@ def _allowed(word: str, field: _Field) -> str:
 
 
 def active(schedule: str, duration: timedelta, now: datetime) -> bool:
-    """Whether ``now`` is within ``duration`` of a hit: from the hit on, up to but without its end.
+    """Whether ``now`` is within ``duration`` after a time of the schedule; the end is excluded.
 
     Raises:
-        CronError: the schedule can't be read; the caller keeps the budget in force.
+        CronError: the schedule is invalid; the caller keeps the budget active.
     """
     parsed = parse_cron(schedule)
     now = now.astimezone(UTC)
     earliest = datetime.min.replace(tzinfo=UTC)
     since = now - duration if duration < now - earliest else earliest
-    hit = parsed.next_after(since)
-    return hit is not None and hit <= now
+    begin = parsed.next_after(since)
+    return begin is not None and begin <= now

@@ -25,7 +25,7 @@ _MICROSECONDS = {
 
 
 class DurationError(ValueError):
-    """A text that is no duration; says which text and what is allowed."""
+    """The text is not a duration; the message names it and what is allowed."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -49,7 +49,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def format_duration(duration: timedelta | None) -> str:
-    """As Go prints it without needless zeros: "1h30m", "30s"; None is "Never"."""
+    """Go's form without zero units: "1h30m", "30s"; None is "Never"."""
     if duration is None:
         return NEVER
     seconds = int(duration.total_seconds())

@@ -1,8 +1,8 @@
-"""Fingerprints of what nodes are made from, by which drift of a template or a class is known.
+"""Hashes of NodePool templates and node classes, by which drift is detected.
 
-What may change without replacing nodes is left out: limits, weight, budgets; requirements and selector terms too, whose
-drift is judged by what they select. A fingerprint says nothing across versions of how it is taken: with another version
-the object is stamped anew, and nothing drifts. Source: docs/facts/karpenter.md, section 5.
+Fields that don't require new nodes are left out: limits, weight and budgets; also requirements and selector terms,
+whose drift depends on what they select. Hashes of different versions are not comparable: with another version the
+object gets a new hash, and nothing drifts. Source: docs/facts/karpenter.md, section 5.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIGITS = 16
 
 
 def hash_node_pool(pool: NodePool) -> str:
-    """The fingerprint of the pool's template, without its requirements: 16 hexadecimal digits."""
+    """The hash of the NodePool's template, without its requirements: 16 hexadecimal digits."""
     template = pool.spec.template
     return _digest(
         {
@@ -36,7 +36,7 @@ def hash_node_pool(pool: NodePool) -> str:
 
 
 def hash_node_class(node_class: EC2NodeClass) -> str:
-    """The fingerprint of the class, without what selects subnets, groups, images and reservations: 16 digits."""
+    """The hash of the class, without the selector terms: 16 hexadecimal digits."""
     fixed = msgspec.structs.replace(
         node_class.spec,
         subnet_selector_terms=[],
@@ -52,7 +52,7 @@ def _digest(value: Any) -> str:  # noqa: ANN401 (any JSON)
 
 
 def _canonical(value: Any) -> bytes:  # noqa: ANN401 (any JSON)
-    """The same bytes whatever the order of maps and lists: none of these lists has an order that nodes can tell."""
+    """The same bytes for any order of maps and lists: no list of these has an order that matters for nodes."""
     return msgspec.json.encode(_sorted(value), order="deterministic")
 
 

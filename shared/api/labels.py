@@ -1,7 +1,6 @@
-"""Names that users and other software know: labels, annotations, taints, finalizers, tags.
+"""The names of the API: labels, annotations, taints, finalizers, tags.
 
-Karpenter's names are kept to the letter (they are its API); ours, for what Karpenter has no name for, live under
-``tenon.sh/``.
+Karpenter's names are unchanged, because they are its API. Names that Karpenter doesn't have are under ``tenon.sh/``.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ INSTANCE_LABELS = tuple(
 )
 RESERVATION_LABELS = tuple(f"karpenter.k8s.aws/capacity-reservation-{name}" for name in ("id", "type", "interruptible"))
 
-# --- ours ---
+# --- tenon.sh ---
 LAUNCH_GROUP = "tenon.sh/launch-group"
 """Annotation on a NodeClaim, tag on an instance: claims launched by one CreateFleet call share its value."""
 PLANNED_PODS = "tenon.sh/planned-pods"
@@ -112,7 +111,7 @@ ALIASES = {
     "topology.ebs.csi.aws.com/zone": ZONE,
     PROVISIONER_NAME: NODEPOOL,
 }
-"""Old label keys and what they count as today."""
+"""Current label keys by their old aliases."""
 
 LEGACY_DO_NOT_DISRUPT = ("karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate")
 """Old annotations that count as :data:`DO_NOT_DISRUPT`."""
@@ -124,5 +123,5 @@ CLUSTER_NAME_TAG = "eks:eks-cluster-name"
 
 
 def normalize_key(key: str) -> str:
-    """The key that counts today: old aliases resolved, others as they are."""
+    """The current key of an alias; other keys are unchanged."""
     return ALIASES.get(key, key)

@@ -230,8 +230,8 @@ def _annotations(annotations: Mapping[str, str]) -> dict[str, str]:
 
 def _requirements(spec: ProvisionerSpec) -> list[NodeSelectorRequirement]:
     """The requirements with normalized keys, and the old defaults for keys that are in neither them nor the labels."""
-    stated = [msgspec.structs.replace(r, key=labels.normalize_key(r.key)) for r in spec.requirements]
-    keys = {r.key for r in stated} | {labels.normalize_key(key) for key in spec.labels}
+    requirements = [msgspec.structs.replace(r, key=labels.normalize_key(r.key)) for r in spec.requirements]
+    keys = {r.key for r in requirements} | {labels.normalize_key(key) for key in spec.labels}
     assumed = [
         NodeSelectorRequirement(key=key, operator=IN, values=[value])
         for key, value in ((labels.OS, "linux"), (labels.ARCH, "amd64"), (labels.CAPACITY_TYPE, labels.ON_DEMAND))
@@ -242,7 +242,7 @@ def _requirements(spec: ProvisionerSpec) -> list[NodeSelectorRequirement]:
             NodeSelectorRequirement(key=labels.INSTANCE_PREFIX + "category", operator=IN, values=["c", "m", "r"]),
             NodeSelectorRequirement(key=labels.INSTANCE_PREFIX + "generation", operator=GT, values=["2"]),
         ]
-    return stated + assumed
+    return requirements + assumed
 
 
 def to_node_class(template: AWSNodeTemplate) -> EC2NodeClass:

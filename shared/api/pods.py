@@ -1,8 +1,7 @@
-"""What a pod needs, and what may be done with it.
+"""The resource requests of a pod, and the state of pods: pending, provisionable, reschedulable, protected.
 
-Requests are counted exactly as kube-scheduler counts them (``k8s.io/component-helpers/resource``), because a node that
-is one milli-core short is a node bought for nothing. The questions about state are those that provisioning, draining
-and disruption all ask, asked in one place.
+Requests are summed exactly as in kube-scheduler (``k8s.io/component-helpers/resource``), because a node that is one
+milli-core too small is launched in vain. Provisioning, draining and disruption share these rules.
 """
 
 from __future__ import annotations
@@ -74,10 +73,10 @@ def _with_init(running: Resources, init_containers: Sequence[Container]) -> Reso
 
 def _with_pod_level(running: Resources, resources: ResourceRequirements) -> Resources:
     """The pod's own requests where it states them; a limit alone counts only for what no container asks for."""
-    stated = _parsed(resources.requests, "spec.resources.requests")
+    requests = _parsed(resources.requests, "spec.resources.requests")
     limits = _parsed(resources.limits, "spec.resources.limits")
     defaulted = {name: amount for name, amount in limits.items() if name not in running or name.startswith(_HUGE_PAGES)}
-    return {**running, **{name: amount for name, amount in {**defaulted, **stated}.items() if _is_pod_level(name)}}
+    return {**running, **{name: amount for name, amount in {**defaulted, **requests}.items() if _is_pod_level(name)}}
 
 
 def _is_pod_level(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Kubernetes quantities as exact integers.
 
 CPU counts in milli-cores, memory and storage in bytes, everything else in units. A quantity finer than that is rounded
-up, as Kubernetes does, so that a request is never understated. Format: apimachinery ``resource.Quantity``.
+up, as in Kubernetes, so that a request is never too low. Format: apimachinery ``resource.Quantity``.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ _SUFFIX: dict[str, Fraction] = {
     "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
 }
-_LONGEST = 64
-_HIGHEST_EXPONENT = 30
+_MAX_LENGTH = 64
+_MAX_EXPONENT = 30
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity; says which text and what is allowed."""
+    """The text is not a quantity; the message names it and what is allowed."""
 
 
 @functools.lru_cache(maxsize=16384)
 def _exact(text: str) -> Fraction:
-    match = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
+    match = _FORM.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None:
         raise QuantityError(
-            f'"{text[:_LONGEST]}" is not a quantity (a number with an optional suffix m, k, M, G, Ki, Mi, Gi …)'
+            f'"{text[:_MAX_LENGTH]}" is not a quantity (a number with an optional suffix m, k, M, G, Ki, Mi, Gi …)'
         )
     sign, digits, exponent, suffix = match.groups()
     value = Fraction(digits if digits[0] != "." else f"0{digits}")
     if exponent:
         power = int(exponent[1:])
-        if abs(power) > _HIGHEST_EXPONENT:
-            raise QuantityError(f'"{text}" has an exponent beyond ±{_HIGHEST_EXPONENT}')
+        if abs(power) > _MAX_EXPONENT:
+            raise QuantityError(f'"{text}" has an exponent beyond ±{_MAX_EXPONENT}')
         value *= Fraction(10) ** power
     else:
         value *= _SUFFIX[suffix or ""]
@@ -74,7 +74,7 @@ def parse_quantity(name: str, value: str | float) -> int:
     """The exact integer of a quantity of the resource ``name``: milli-cores for cpu, else base units, rounded up.
 
     Raises:
-        QuantityError: the value is no quantity.
+        QuantityError: the value is not a quantity.
     """
     exact = _exact(value if isinstance(value, str) else repr(value))
     scaled = exact * 1000 if name == CPU else exact
@@ -85,7 +85,7 @@ def parse_resources(raw: Mapping[str, str | int | float]) -> Resources:
     """Every quantity of a map, exactly.
 
     Raises:
-        QuantityError: one value is no quantity; the message names its resource.
+        QuantityError: a value is not a quantity; the message names its resource.
     """
     parsed: Resources = {}
     for name, value in raw.items():
@@ -112,32 +112,32 @@ def format_resources(resources: Mapping[str, int]) -> dict[str, str]:
     return {name: format_quantity(name, resources[name]) for name in sorted(resources)}
 
 
-def add(*many: Mapping[str, int]) -> Resources:
+def add(*summands: Mapping[str, int]) -> Resources:
     """The sum, resource by resource."""
     total: Resources = {}
-    for one in many:
-        for name, amount in one.items():
+    for summand in summands:
+        for name, amount in summand.items():
             total[name] = total.get(name, 0) + amount
     return total
 
 
 def subtract(a: Mapping[str, int], b: Mapping[str, int]) -> Resources:
-    """``a - b``, resource by resource; may go below zero."""
-    left = dict(a)
+    """``a - b``, resource by resource; may be negative."""
+    difference = dict(a)
     for name, amount in b.items():
-        left[name] = left.get(name, 0) - amount
-    return left
+        difference[name] = difference.get(name, 0) - amount
+    return difference
 
 
-def largest(*many: Mapping[str, int]) -> Resources:
+def largest(*resources: Mapping[str, int]) -> Resources:
     """The largest amount of each resource."""
-    top: Resources = {}
-    for one in many:
-        for name, amount in one.items():
-            top[name] = max(top.get(name, 0), amount)
-    return top
+    maximum: Resources = {}
+    for amounts in resources:
+        for name, amount in amounts.items():
+            maximum[name] = max(maximum.get(name, 0), amount)
+    return maximum
 
 
 def fits(requests: Mapping[str, int], available: Mapping[str, int]) -> bool:
-    """Whether every request is there; a resource that is absent counts as zero."""
+    """Whether every request is available; a missing resource counts as zero."""
     return all(amount <= available.get(name, 0) for name, amount in requests.items() if amount > 0)

@@ -1,8 +1,8 @@
 """Label selectors and node selectors: which objects they match, and their text form.
 
 Pods, workloads, budgets and the API's ``labelSelector`` parameter all select by the same rules (apimachinery
-``labels.Selector``): an expression about a key that isn't there holds for NotIn and DoesNotExist alone. Node selectors
-add integer comparison and terms joined by or.
+``labels.Selector``): without the key, only NotIn and DoesNotExist hold. Node selectors
+add integer comparisons and ORed terms.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WORDS = {IN: "in", NOT_IN: "notin", GT: ">", LT: "<"}
 
 
 class SelectorError(ValueError):
-    """A selector that means nothing; says which text or operator and what is allowed."""
+    """The selector is invalid; the message names the text or operator and what is allowed."""
 
 
 class Expression(Protocol):
@@ -54,7 +54,7 @@ class Expression(Protocol):
 
     @property
     def values(self) -> list[str]:
-        """What the label's value is compared with."""
+        """The values of the requirement."""
         ...
 
 
@@ -95,7 +95,7 @@ def holds(expression: Expression, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(expression: Expression, value: str) -> bool:
-    """Integer comparison; what is no integer on either side matches nothing, as in Kubernetes."""
+    """Compares integers; other values match nothing, as in Kubernetes."""
     if len(expression.values) != 1:
         return False
     bound = integer(expression.values[0])
@@ -131,7 +131,7 @@ def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], *, name: str
 
 
 def matches_node(selector: NodeSelector | None, labels: Mapping[str, str], *, name: str = "") -> bool:
-    """Whether a node satisfies any term. No selector asks for nothing; one without terms matches nothing.
+    """Whether a node satisfies any term. No selector matches every node, one without terms none.
 
     Raises:
         SelectorError: an expression has an unknown operator.
@@ -142,13 +142,13 @@ def matches_node(selector: NodeSelector | None, labels: Mapping[str, str], *, na
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """The selector of a text as kubectl takes it: ``app=web,tier!=db,zone in (a,b),gpu,!spot,cpu>4``.
+    """The selector of a text in kubectl's form: ``app=web,tier!=db,zone in (a,b),gpu,!spot,cpu>4``.
 
     The empty text selects everything. ``=`` becomes an expression, not ``matchLabels``, so ``a=1,a=2`` keeps both and
     matches nothing.
 
     Raises:
-        SelectorError: the text is no selector; the message shows where.
+        SelectorError: the text is not a selector; the message shows where.
     """
     tokens = _tokens(text)
     expressions: list[LabelSelectorRequirement] = []
@@ -166,11 +166,11 @@ def _tokens(text: str) -> list[str]:
     rest = text.rstrip()
     at = 0
     while at < len(rest):
-        found = _TOKEN.match(rest, at)
-        if found is None:
+        match = _TOKEN.match(rest, at)
+        if match is None:
             raise SelectorError(f'"{text}" is not a label selector: it can\'t be read from "{rest[at:].strip()}" on')
-        tokens.append(found.group(1) or found.group(2))
-        at = found.end()
+        tokens.append(match.group(1) or match.group(2))
+        at = match.end()
     return tokens
 
 
@@ -191,7 +191,7 @@ def _expression(tokens: list[str], text: str) -> LabelSelectorRequirement:
         return LabelSelectorRequirement(key=key, operator=EXISTS)
     symbol = tokens.pop(0)
     if symbol not in _SYMBOLS:
-        raise SelectorError(f'"{text}" is not a label selector: "{symbol}" after "{key}" is no operator')
+        raise SelectorError(f'"{text}" is not a label selector: "{symbol}" after "{key}" is not an operator')
     if symbol in {"in", "notin"}:
         values = _listed(tokens, text)
     else:
@@ -202,7 +202,7 @@ def _expression(tokens: list[str], text: str) -> LabelSelectorRequirement:
 
 
 def _listed(tokens: list[str], text: str) -> list[str]:
-    """The values between parentheses; an empty place between commas is the empty value, as in apimachinery."""
+    """The values between parentheses; nothing between commas is the empty value, as in apimachinery."""
     if not tokens or tokens.pop(0) != "(" or ")" not in tokens:
         raise SelectorError(f'"{text}" is not a label selector: "in" and "notin" need values in parentheses')
     values: list[str] = []

@@ -1,8 +1,8 @@
-"""From a struct to the structural OpenAPI schema of a CustomResourceDefinition.
+"""Translates structs to the structural OpenAPI schemas of CustomResourceDefinitions.
 
-What is said of a field stands beside it (``shared.api.meta.describe``); here is only the translation. A lenient
-schema keeps types and descriptions alone and lets unknown fields be: legacy objects must be admitted as they are, so
-that what is wrong with them can be told by a condition.
+Fields are described where they are declared (``shared.api.meta.describe``). A lenient schema has only types and
+descriptions and keeps unknown fields: legacy objects must be admitted as they are, so that their problems can be
+reported by a condition.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ class _Translation:
         if not isinstance(kind, kinds.Metadata):
             return self.kind(kind)
         extra = _extra(field)
-        stated = dict(kind.extra_json_schema or {})
+        extra_schema = dict(kind.extra_json_schema or {})
         schema = self.kind(kind.type, {} if self.lenient else dict(extra.get("each", {})))
-        schema = {**schema, "description": stated.pop("description")}
+        schema = {**schema, "description": extra_schema.pop("description")}
         if self.lenient:
             return schema
         if extra.get("default"):
             schema["default"] = _default(field)
         if extra.get("rules"):
             schema["x-kubernetes-validations"] = [{"rule": rule, "message": text} for rule, text in extra["rules"]]
-        return {**schema, **_plain(stated)}
+        return {**schema, **_plain(extra_schema)}
 
     def kind(self, kind: kinds.Type, each: Schema | None = None) -> Schema:
         if type(kind) in _SCALARS:
@@ -93,10 +93,10 @@ class _Translation:
             case kinds.DictType(value_type=value):
                 return {"additionalProperties": {**self.kind(value), **_plain(each or {})}, "type": "object"}
             case _:
-                raise TypeError(f"{kind} has no place in a structural schema")
+                raise TypeError(f"{kind} is not supported in a structural schema")
 
     def union(self, types: list[kinds.Type], each: Schema | None) -> Schema:
-        """An optional field, or a quantity: the only either-or that structural schemas know."""
+        """An optional field, or a quantity: the only union that structural schemas support."""
         if len(types) == 1:
             return self.kind(types[0], each)
         either: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
@@ -104,10 +104,10 @@ class _Translation:
 
 
 def _fields(cls: type) -> tuple[kinds.Field, ...]:
-    found = kinds.type_info(cls)
-    if not isinstance(found, kinds.StructType):
-        raise TypeError(f"{cls} is no struct")
-    return found.fields
+    info = kinds.type_info(cls)
+    if not isinstance(info, kinds.StructType):
+        raise TypeError(f"{cls} is not a struct")
+    return info.fields
 
 
 def _extra(field: kinds.Field) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def _in_domain(domain: str, parent: str) -> bool:
 
 
 def restricted(path: str, key: str, *, nodepool_allowed: bool = False) -> Iterator[str]:
-    """A key that users must leave alone."""
+    """A label key that users can't set."""
     normalized = labels.normalize_key(key)
     if normalized == labels.HOSTNAME or (normalized == labels.NODEPOOL and not nodepool_allowed):
         yield f"{path}: {quoted(key)} is restricted: its value is set for each node; allowed are other labels"
@@ -157,7 +157,7 @@ def template_labels(path: str, given: Mapping[str, str]) -> Iterator[str]:
 
 
 def template_annotations(path: str, given: Mapping[str, str]) -> Iterator[str]:
-    """The annotations of a pool's nodes; only their keys have a form."""
+    """The annotations of a pool's nodes; only their keys are restricted."""
     for key in given:
         yield from label_key(f"{path}.{key}", key)
 
@@ -165,50 +165,50 @@ def template_annotations(path: str, given: Mapping[str, str]) -> Iterator[str]:
 def requirements(
     path: str, given: Sequence[NodeSelectorRequirement], *, nodepool_allowed: bool = False
 ) -> Iterator[str]:
-    """What nodes may be like."""
+    """Requirements on the nodes' labels."""
     yield from at_most(path, len(given), MAX_REQUIREMENTS)
-    for i, one in enumerate(given):
+    for i, req in enumerate(given):
         at = f"{path}[{i}]"
-        yield from label_key(f"{at}.key", one.key)
-        yield from restricted(f"{at}.key", one.key, nodepool_allowed=nodepool_allowed)
-        yield from _values(at, one)
-        yield from _min_values(at, one)
+        yield from label_key(f"{at}.key", req.key)
+        yield from restricted(f"{at}.key", req.key, nodepool_allowed=nodepool_allowed)
+        yield from _values(at, req)
+        yield from _min_values(at, req)
 
 
-def _values(at: str, one: NodeSelectorRequirement) -> Iterator[str]:
-    if one.operator not in OPERATORS:
-        yield f"{at}.operator: {quoted(one.operator)} is not allowed; allowed are {listed(OPERATORS)}"
+def _values(at: str, req: NodeSelectorRequirement) -> Iterator[str]:
+    if req.operator not in OPERATORS:
+        yield f"{at}.operator: {quoted(req.operator)} is not allowed; allowed are {listed(OPERATORS)}"
         return
-    if one.operator in COMPARISONS:
-        bound = integer(one.values[0]) if len(one.values) == 1 else None
+    if req.operator in COMPARISONS:
+        bound = integer(req.values[0]) if len(req.values) == 1 else None
         if bound is None or bound < 0:
-            yield f"{at}.values: {_shown(one)} is not allowed; {one.operator} needs exactly one integer of 0 or more"
+            yield f"{at}.values: {_shown(req)} is not allowed; {req.operator} needs exactly one integer of 0 or more"
         return
-    if one.operator not in {IN, NOT_IN}:
-        if one.values:
-            yield f"{at}.values: {_shown(one)} is not allowed; {one.operator} takes no values"
+    if req.operator not in {IN, NOT_IN}:
+        if req.values:
+            yield f"{at}.values: {_shown(req)} is not allowed; {req.operator} takes no values"
         return
-    if not one.values:
-        yield f"{at}.values: is empty; {one.operator} needs at least one value"
+    if not req.values:
+        yield f"{at}.values: is empty; {req.operator} needs at least one value"
         return
-    for i, value in enumerate(one.values):
+    for i, value in enumerate(req.values):
         yield from label_value(f"{at}.values[{i}]", value)
-    known = _KNOWN_VALUES.get(labels.normalize_key(one.key))
-    if known and one.operator == IN and not set(known) & set(one.values):
-        yield f"{at}.values: {_shown(one)} matches no node; known values of {one.key} are {listed(known)}"
+    known = _KNOWN_VALUES.get(labels.normalize_key(req.key))
+    if known and req.operator == IN and not set(known) & set(req.values):
+        yield f"{at}.values: {_shown(req)} matches no node; known values of {req.key} are {listed(known)}"
 
 
-def _shown(one: NodeSelectorRequirement) -> str:
-    return f"[{', '.join(quoted(value) for value in one.values)}]"
+def _shown(req: NodeSelectorRequirement) -> str:
+    return f"[{', '.join(quoted(value) for value in req.values)}]"
 
 
-def _min_values(at: str, one: NodeSelectorRequirement) -> Iterator[str]:
-    if one.min_values is None:
+def _min_values(at: str, req: NodeSelectorRequirement) -> Iterator[str]:
+    if req.min_values is None:
         return
-    yield from within(f"{at}.minValues", one.min_values, 1, MAX_MIN_VALUES)
-    distinct = len(set(one.values))
-    if one.operator == IN and distinct and one.min_values > distinct:
-        yield f"{at}.minValues: {one.min_values} is more than the {distinct} values given; allowed is 1 to {distinct}"
+    yield from within(f"{at}.minValues", req.min_values, 1, MAX_MIN_VALUES)
+    distinct = len(set(req.values))
+    if req.operator == IN and distinct and req.min_values > distinct:
+        yield f"{at}.minValues: {req.min_values} is more than the {distinct} values given; allowed is 1 to {distinct}"
 
 
 def taints(path: str, given: Sequence[Taint]) -> Iterator[str]:
@@ -223,9 +223,9 @@ def taints(path: str, given: Sequence[Taint]) -> Iterator[str]:
 def both_taints(parent: str, given: Sequence[Taint], startup: Sequence[Taint]) -> Iterator[str]:
     """Taints and startup taints under one parent; a node can't carry the same key and effect twice."""
     seen: dict[tuple[str, str], str] = {}
-    for path, many in ((f"{parent}.taints", given), (f"{parent}.startupTaints", startup)):
-        yield from taints(path, many)
-        for i, taint in enumerate(many):
+    for path, path_taints in ((f"{parent}.taints", given), (f"{parent}.startupTaints", startup)):
+        yield from taints(path, path_taints)
+        for i, taint in enumerate(path_taints):
             first = seen.setdefault((taint.key, taint.effect), f"{path}[{i}]")
             if first != f"{path}[{i}]":
                 yield (
@@ -235,7 +235,7 @@ def both_taints(parent: str, given: Sequence[Taint], startup: Sequence[Taint]) -
 
 
 def node_class_ref(path: str, ref: NodeClassRef, kinds: Sequence[str]) -> Iterator[str]:
-    """Which class the nodes are made by."""
+    """The reference to the node class."""
     yield from choice(f"{path}.group", ref.group, (labels.AWS_GROUP,))
     yield from choice(f"{path}.kind", ref.kind, kinds)
     if not ref.name:

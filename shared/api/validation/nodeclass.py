@@ -92,7 +92,7 @@ def _needed(path: str, count: int) -> Iterator[str]:
 
 
 def _term(at: str, prefix: str, id_: str, tags: Mapping[str, str], others: Mapping[str, str]) -> Iterator[str]:
-    """What all terms have in common: something is selected by, an id stands alone, tags are whole."""
+    """What applies to all terms: they select by something, an id excludes other fields, tags have keys and values."""
     selectors = ["tags", "id", *others]
     beside = [*(["tags"] if tags else []), *(name for name, value in others.items() if value)]
     if not id_ and not beside:
@@ -138,18 +138,19 @@ def _image(at: str, term: AMISelectorTerm, family: str) -> Iterator[str]:
 
 
 def _alias(path: str, alias: str, family: str) -> Iterator[str]:
-    found = _ALIAS.fullmatch(alias)
-    if found is None or found["family"] not in ALIAS_FAMILIES:
+    match = _ALIAS.fullmatch(alias)
+    if match is None or match["family"] not in ALIAS_FAMILIES:
         yield (
             f"{path}: {quoted(alias)} is not allowed; allowed is family@version (such as al2023@latest) of "
             f"{fields.listed(tuple(ALIAS_FAMILIES))}"
         )
         return
-    own = ALIAS_FAMILIES[found["family"]]
-    if own.startswith("Windows") and found["version"] != "latest":
+    family_of_alias = ALIAS_FAMILIES[match["family"]]
+    if family_of_alias.startswith("Windows") and match["version"] != "latest":
         yield f"{path}: {quoted(alias)} is not allowed; Windows has no versions to name, only @latest"
-    if family and family not in {own, "Custom"}:
-        yield f"spec.amiFamily: {quoted(family)} is not allowed with the alias {alias}; allowed are {own} and Custom"
+    if family and family not in {family_of_alias, "Custom"}:
+        allowed = f"allowed are {family_of_alias} and Custom"
+        yield f"spec.amiFamily: {quoted(family)} is not allowed with the alias {alias}; {allowed}"
 
 
 def _reservations(terms: Sequence[CapacityReservationSelectorTerm]) -> Iterator[str]:
@@ -178,7 +179,7 @@ def _role(spec: EC2NodeClassSpec) -> Iterator[str]:
 
 
 def metadata_options(path: str, options: MetadataOptions) -> Iterator[str]:
-    """How the metadata service answers."""
+    """Options of the instance metadata service."""
     yield from fields.choice(f"{path}.httpEndpoint", options.http_endpoint, METADATA_CHOICES["httpEndpoint"])
     yield from fields.choice(
         f"{path}.httpProtocolIPv6", options.http_protocol_ipv6, METADATA_CHOICES["httpProtocolIPv6"]
@@ -237,7 +238,7 @@ def _size(path: str, given: str | float) -> Iterator[str]:
 
 
 def tags(path: str, given: Mapping[str, str]) -> Iterator[str]:
-    """Tags of what is launched, but for those by which Tenon and EKS know their own."""
+    """Tags of launched resources; those that Tenon, EKS and AWS set are reserved."""
     for key, value in given.items():
         if not 1 <= len(key) <= _MAX_TAG_KEY:
             yield f"{path}.{key}: {quoted(key)} is not allowed; allowed are keys of 1 to {_MAX_TAG_KEY} characters"

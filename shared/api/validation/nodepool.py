@@ -73,8 +73,8 @@ def _budget(at: str, budget: Budget) -> Iterator[str]:
     for i, reason in enumerate(budget.reasons):
         yield from fields.choice(f"{at}.reasons[{i}]", reason, REASONS)
     if (budget.schedule is None) != (budget.duration is None):
-        there, missing = ("schedule", "duration") if budget.duration is None else ("duration", "schedule")
-        yield f"{at}.{missing}: is missing; {there} and {missing} belong together"
+        present, missing = ("schedule", "duration") if budget.duration is None else ("duration", "schedule")
+        yield f"{at}.{missing}: is missing; {present} and {missing} must be set together"
     if budget.schedule is not None:
         try:
             parse_cron(budget.schedule)

@@ -156,7 +156,7 @@ def test_a_taint_can_not_be_there_twice() -> None:
         ({"budgets": [{"nodes": "-1"}]}, 'budgets[0].nodes: "-1" is not allowed'),
         ({"budgets": [{"nodes": "1\n"}]}, "budgets[0].nodes"),
         ({"budgets": [{"reasons": ["Expired"]}]}, 'budgets[0].reasons[0]: "Expired" is not allowed; allowed are Under'),
-        ({"budgets": [{"schedule": "@daily"}]}, "budgets[0].duration: is missing; schedule and duration belong"),
+        ({"budgets": [{"schedule": "@daily"}]}, "budgets[0].duration: is missing; schedule and duration must"),
         ({"budgets": [{"duration": "1h"}]}, "budgets[0].schedule: is missing"),
         ({"budgets": [{"schedule": "9 am", "duration": "1h"}]}, 'budgets[0].schedule: "9 am" is not a schedule'),
         ({"budgets": [{"schedule": "0 0 31 2 *", "duration": "1h"}]}, 'budgets[0].schedule: "0 0 31 2 *" never comes'),
