@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import checker, deciding, mutations, recorded
+from tests.scenarios import checker, mutations, recorded, simulation
 from tests.scenarios.karpenter import Karpenter
 
 MOST = 510
@@ -54,7 +54,7 @@ def _case(seed: int) -> dict[str, Any]:
 
 
 def _compare(raw: dict[str, Any]) -> None:
-    decision = _outcome(raw, deciding.answer(deciding.question(raw)))
+    decision = _outcome(raw, simulation.decide(simulation.simulation_input(raw)))
     assert decision.violations == []
     runs = [_outcome(raw, Karpenter(raw, seed).run()) for seed in range(SEEDS)]
     runs = [r for r in runs if not r.violations]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scenarios import checker, cluster, deciding, kubernetes_rules, single_node_check, topology_checker
+from tests.scenarios import checker, cluster, kubernetes_rules, simulation, single_node_check, topology_checker
 from tests.scenarios.problems import problems
 
 Raw = dict[str, Any]
@@ -24,9 +24,9 @@ LONG_RUN_EXAMPLES = 1000
 
 def decide(raw: Raw) -> Raw:
     """The output of ``tenon simulate --json`` without its stats."""
-    asked = deciding.question(raw)
-    assert not asked.invalid
-    return deciding.answer(asked)
+    simulated = simulation.simulation_input(raw)
+    assert not simulated.invalid
+    return simulation.decide(simulated)
 
 
 def total(answer: Raw) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import checker, deciding, recorded
+from tests.scenarios import checker, recorded, simulation
 
 MORE_EXPENSIVE = {
     # Karpenter schedules one of three pods here, Tenon all three: more pods cost more.
@@ -18,7 +18,7 @@ BIGGEST = 2000
 
 def _decide(row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     raw = recorded.raw(row)
-    return raw, deciding.answer(deciding.question(raw))
+    return raw, simulation.decide(simulation.simulation_input(raw))
 
 
 def _rows() -> list[Any]:

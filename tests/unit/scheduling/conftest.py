@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.scenarios import checker, deciding
+from tests.scenarios import checker, simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,8 @@ def clusters() -> ModuleType:
 
 
 def _decide(raw: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    asked = deciding.question(raw)
-    return deciding.answer(asked), not asked.invalid and not asked.refused
+    simulated = simulation.simulation_input(raw)
+    return simulation.decide(simulated), not simulated.invalid and not simulated.refused
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,27 @@
+"""The decision that ``tenon simulate --json`` prints for a document, without a process of its own."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from cli.simulate import decision_output, input_files
+from shared.scheduling.scheduler import schedule
+
+Raw = dict[str, Any]
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def simulation_input(raw: Raw) -> input_files.SimulationInput:
+    """The scheduling problem of a document."""
+    document = input_files.Document()
+    input_files.add(document, json.loads(json.dumps(raw)), "problem")
+    return input_files.simulation_input(document, now=NOW)
+
+
+def decide(simulation: input_files.SimulationInput) -> Raw:
+    """The decision, without its stats."""
+    decision: Raw = json.loads(json.dumps(decision_output.as_json(schedule(simulation.problem), simulation.refused)))
+    decision.pop("stats")
+    return decision
