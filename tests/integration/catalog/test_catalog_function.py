@@ -1,4 +1,4 @@
-"""The catalog function, against moto's EC2 and S3 and a price list of our own."""
+"""The catalog function, with moto's EC2 and S3 and our own price list."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def missing() -> dict[str, Any]:
     return {"source": hints.FUNCTIONS, "detail-type": hints.CATALOG_MISSING, "detail": {"cluster": CLUSTER, "keys": []}}
 
 
-def test_a_missing_catalog_is_made_whole_at_once(world: World) -> None:
+def test_a_missing_catalog_is_fetched_completely(world: World) -> None:
     catalog = world.run(missing())
     assert [s.name for s in catalog.hardware] == sorted(set(TYPES) - {"mac2.metal"})
     assert catalog.zones["us-east-1a"].startswith("use1-az")
@@ -111,7 +111,7 @@ def test_a_missing_catalog_is_made_whole_at_once(world: World) -> None:
     assert {o.capacity_type: o.price for o in types["m5.large"].offerings} == {"on-demand": 0.096, "spot": 0.00001}
 
 
-def test_an_event_delivered_twice_asks_for_nothing_the_second_time(world: World) -> None:
+def test_an_event_delivered_twice_fetches_nothing_the_second_time(world: World) -> None:
     world.run(missing())
     world.run({"refresh": "types"})
     world.run(missing())
@@ -166,7 +166,7 @@ def test_a_catalog_that_is_too_old_counts_as_missing(world: World) -> None:
         catalog_store.load(aws.s3(), BUCKET, CLUSTER, max_age=timedelta(days=1))
 
 
-def test_what_is_no_catalog_counts_as_missing(world: World) -> None:
+def test_a_malformed_catalog_counts_as_missing(world: World) -> None:
     aws.s3().put_object(Bucket=BUCKET, Key=catalog_store.key(CLUSTER), Body=b"garbage")
     with pytest.raises(catalog_store.CatalogMissingError, match="not a catalog"):
         world.load()

@@ -1,4 +1,4 @@
-"""A small AWS account for launches: moto, and the parts of CreateFleet that moto lacks, by botocore hooks."""
+"""A small AWS account for launches: moto, and by botocore hooks the parts of CreateFleet that moto lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims become instances: what CreateFleet is asked, how instances are dealt, and that none is launched twice."""
+"""Launching NodeClaims: the CreateFleet request, the assignment of instances, and that none is launched twice."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_request_is_what_the_claim_requires(account: Account, types: Types) 
     assert request["Type"] == "instant"
 
 
-def test_a_replay_launches_nothing_and_deals_the_same(account: Account, types: Types) -> None:
+def test_a_repeated_launch_launches_nothing_and_assigns_the_same_instances(account: Account, types: Types) -> None:
     claims = [account.claim(f"web-{i}") for i in range(3)]
     before = account.launch(claims, types)
     account.restart()
@@ -91,7 +91,7 @@ def test_a_replay_launches_nothing_and_deals_the_same(account: Account, types: T
     assert len(account.running()) == 3
 
 
-def test_a_replay_with_other_prices_finds_the_instances_by_their_tag(account: Account, types: Types) -> None:
+def test_a_repeated_launch_with_other_prices_finds_the_instances_by_tag(account: Account, types: Types) -> None:
     claims = [account.claim(f"web-{i}") for i in range(3)]
     before = account.launch(claims, types)
     account.restart()
@@ -101,7 +101,7 @@ def test_a_replay_with_other_prices_finds_the_instances_by_their_tag(account: Ac
     assert len(account.running()) == 3
 
 
-def test_claims_left_over_from_a_run_that_died_get_the_instances_left_over(account: Account, types: Types) -> None:
+def test_claims_of_a_run_that_died_get_its_unassigned_instances(account: Account, types: Types) -> None:
     claims = [account.claim(f"web-{i}") for i in range(4)]
     before = {r.claim_name: r.instance_id for r in account.launch(claims, types)}
     untagged = [before["web-2"], before["web-3"]]
@@ -113,7 +113,7 @@ def test_claims_left_over_from_a_run_that_died_get_the_instances_left_over(accou
     assert len(account.running()) == 4
 
 
-def test_what_is_missing_is_launched_once_however_often_it_is_tried(account: Account, types: Types) -> None:
+def test_missing_instances_are_launched_once_however_often_it_is_retried(account: Account, types: Types) -> None:
     claims = [account.claim(f"web-{i}") for i in range(3)]
     before = account.launch(claims, types)
     terminate([before[2].instance_id])
@@ -163,7 +163,9 @@ def test_dying_at_any_call_leaves_exactly_one_instance_a_claim(
         assert account.tags(result.instance_id)["karpenter.sh/nodeclaim"] == result.claim_name
 
 
-def test_a_partial_fill_deals_what_there_is_and_says_what_had_no_capacity(account: Account, types: Types) -> None:
+def test_a_partial_launch_assigns_its_instances_and_names_offerings_without_capacity(
+    account: Account, types: Types
+) -> None:
     account.fleets.room = 2
     account.fleets.without_capacity = {("spot", "m5.large", "us-east-1a")}
     only_spot = (labels.CAPACITY_TYPE, "In", ["spot"])
@@ -176,7 +178,7 @@ def test_a_partial_fill_deals_what_there_is_and_says_what_had_no_capacity(accoun
     assert all(("spot", "m5.large", "us-east-1a") in r.unavailable for r in launched)
 
 
-def test_no_capacity_anywhere_names_every_offering_that_was_tried(account: Account, types: Types) -> None:
+def test_no_capacity_names_every_offering_of_the_request(account: Account, types: Types) -> None:
     account.fleets.without_capacity = {
         ("spot", t.name, o.zone) for t in types for o in t.offerings if o.capacity_type == "spot"
     }
@@ -206,9 +208,7 @@ def test_without_any_spot_capacity_the_claims_are_launched_on_demand_at_once(acc
     assert len(account.running()) == 3
 
 
-def test_a_spot_pool_that_was_not_shown_empty_is_planned_for_again_before_on_demand(
-    account: Account, types: Types
-) -> None:
+def test_a_spot_offering_without_an_error_is_scheduled_again_before_on_demand(account: Account, types: Types) -> None:
     account.fleets.room = 1
     account.fleets.code = "InternalError"
     results = account.launch([account.claim(f"web-{i}") for i in range(3)], types)
@@ -216,7 +216,7 @@ def test_a_spot_pool_that_was_not_shown_empty_is_planned_for_again_before_on_dem
     assert account.fleets.calls == 1
 
 
-def test_a_template_that_was_deleted_is_made_again(account: Account, types: Types) -> None:
+def test_a_deleted_launch_template_is_created_again(account: Account, types: Types) -> None:
     account.launch([account.claim("first", group="one")], types)
     for template in aws.ec2().describe_launch_templates()["LaunchTemplates"]:
         aws.ec2().delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
@@ -224,7 +224,7 @@ def test_a_template_that_was_deleted_is_made_again(account: Account, types: Type
     assert isinstance(result, LaunchedInstance)
 
 
-def test_a_throttled_call_is_to_be_tried_again_and_is_not_repeated_here(account: Account, types: Types) -> None:
+def test_a_throttled_call_fails_as_throttled_and_is_not_repeated(account: Account, types: Types) -> None:
     account.fleets.refusals = [("RequestLimitExceeded", "Request limit exceeded.")]
     (failed,) = account.launch([account.claim("web")], types)
     assert (failed.kind, failed.reason) == ("throttled", "RequestLimitExceeded")
@@ -242,7 +242,7 @@ def test_a_throttled_call_is_to_be_tried_again_and_is_not_repeated_here(account:
         ("InvalidSubnetID.NotFound", "The subnet does not exist", "gone", "does not exist"),
     ],
 )  # fmt: skip
-def test_a_refusal_says_what_to_change(
+def test_an_error_says_what_to_change(
     account: Account, types: Types, code: str, message: str, kind: str, says: str
 ) -> None:
     account.fleets.refusals = [(code, message)]
@@ -252,13 +252,13 @@ def test_a_refusal_says_what_to_change(
     assert failed.reason.isalnum()
 
 
-def test_nothing_available_is_told_without_a_call(account: Account, types: Types) -> None:
+def test_no_available_offering_fails_without_a_call(account: Account, types: Types) -> None:
     (failed,) = account.launch([account.claim("web", (labels.ZONE, "In", ["us-east-1f"]))], types)
     assert failed.kind == "capacity"
     assert account.fleets.calls == 0
 
 
-def test_spot_that_is_dearer_than_on_demand_is_not_asked_for(account: Account) -> None:
+def test_spot_that_is_dearer_than_on_demand_is_not_requested(account: Account) -> None:
     types = (
         account.instance_type("m5.large", spot=0.03, on_demand=0.05),
         account.instance_type("m5.xlarge", spot=0.06, on_demand=0.2),
@@ -269,21 +269,21 @@ def test_spot_that_is_dearer_than_on_demand_is_not_asked_for(account: Account) -
     assert {o["InstanceType"] for o in overrides} == {"m5.large"}
 
 
-def test_gpu_types_are_left_out_unless_nothing_else_will_do(account: Account) -> None:
+def test_gpu_types_are_left_out_unless_no_others_are_allowed(account: Account) -> None:
     gpu = account.instance_type("g5.xlarge", spot=0.01, on_demand=1.0, **{"nvidia.com__gpu": 1})
     plain = account.instance_type("m5.large", spot=0.03, on_demand=0.09)
     assert account.launch([account.claim("web", group="a")], (gpu, plain))[0].instance_type == "m5.large"
     assert account.launch([account.claim("ml", group="b")], (gpu,))[0].instance_type == "g5.xlarge"
 
 
-def test_the_emptier_subnet_of_a_zone_is_taken(account: Account, types: Types) -> None:
+def test_the_subnet_of_a_zone_with_more_free_addresses_is_used(account: Account, types: Types) -> None:
     roomy = account.add_subnet("us-east-1a", "10.0.128.0/20")
     account.launch([account.claim("web", (labels.ZONE, "In", ["us-east-1a"]))], types)
     (request,) = account.fleets.requests
     assert {o["SubnetId"] for c in request["LaunchTemplateConfigs"] for o in c["Overrides"]} == {roomy}
 
 
-def test_the_clusters_instances_are_found_and_terminated_by_id(account: Account, types: Types) -> None:
+def test_the_clusters_instances_are_listed_and_terminated_by_id(account: Account, types: Types) -> None:
     results = account.launch([account.claim(f"web-{i}") for i in range(3)], types)
     found = list_by_cluster("demo")
     assert {i.id for i in found} == {r.instance_id for r in results}
@@ -295,7 +295,9 @@ def test_the_clusters_instances_are_found_and_terminated_by_id(account: Account,
     assert terminate(["i-00000000000000000"]) == ()
 
 
-def test_a_replay_finds_its_spot_instances_even_if_it_would_buy_on_demand_now(account: Account, types: Types) -> None:
+def test_a_repeated_launch_finds_its_spot_instances_even_if_it_would_launch_on_demand_now(
+    account: Account, types: Types
+) -> None:
     claims = [account.claim(f"web-{i}", SPOT_OR_NOT) for i in range(2)]
     before = account.launch(claims, types)
     account.restart()
@@ -309,7 +311,7 @@ def test_a_replay_finds_its_spot_instances_even_if_it_would_buy_on_demand_now(ac
     assert len(account.running()) == 2
 
 
-def test_a_claim_whose_class_was_mended_is_launched_though_its_token_was_refused(
+def test_a_claim_whose_class_was_corrected_is_launched_although_its_token_failed(
     account: Account, types: Types
 ) -> None:
     account.fleets.room = 0
@@ -323,7 +325,7 @@ def test_a_claim_whose_class_was_mended_is_launched_though_its_token_was_refused
     assert isinstance(account.launch([told], types)[0], LaunchedInstance)
 
 
-def test_an_answer_of_nothing_but_throttling_is_not_repeated_for_ever(account: Account, types: Types) -> None:
+def test_a_response_with_only_throttling_is_not_repeated_forever(account: Account, types: Types) -> None:
     account.fleets.room = 0
     account.fleets.code = "RequestLimitExceeded"
     claims = [account.claim("web-1"), account.claim("web-2")]
@@ -335,7 +337,7 @@ def test_an_answer_of_nothing_but_throttling_is_not_repeated_for_ever(account: A
     assert len(account.running()) == 2
 
 
-def test_a_claim_that_asks_for_the_fabric_gets_its_adapters(account: Account) -> None:
+def test_a_claim_that_requests_efa_gets_its_adapters(account: Account) -> None:
     efa = {"vpc.amazonaws.com__efa": 2}
     claim = account.claim("ml")
     asking = msgspec.structs.replace(
@@ -351,7 +353,7 @@ def test_a_claim_that_asks_for_the_fabric_gets_its_adapters(account: Account) ->
     assert "SecurityGroupIds" not in data
 
 
-def test_a_spot_quota_leaves_on_demand_to_be_planned_with(account: Account, types: Types) -> None:
+def test_a_spot_quota_leaves_on_demand_available(account: Account, types: Types) -> None:
     account.fleets.refusals = [("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")]
     (failed,) = account.launch([account.claim("web", SPOT_OR_NOT)], types)
     assert {(capacity_type, name) for capacity_type, name, _ in failed.unavailable} == {

@@ -1,4 +1,4 @@
-"""Capacity reservations: what the class selects is used first, and on-demand launches leave it alone."""
+"""Capacity reservations: those that the class selects are used first, and on-demand launches don't use them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_full_reservation_is_not_available(reserved: Account) -> None:
     assert [o.available for o in types[0].offerings if o.capacity_type == labels.RESERVED] == [False]
 
 
-def test_terms_that_select_no_reservation_are_told(reserved: Account) -> None:
+def test_terms_that_select_no_reservation_are_reported(reserved: Account) -> None:
     term = CapacityReservationSelectorTerm(id="cr-none")
     status = reserved.status(reserved.node_class(capacity_reservation_selector_terms=[term]))
     found = condition(status.conditions, "CapacityReservationsReady")
@@ -117,9 +117,7 @@ def test_terms_that_select_no_reservation_are_told(reserved: Account) -> None:
 @pytest.mark.parametrize(
     ("id_", "why"), [("cr-block", "a capacity-block, which Tenon can't launch into"), ("cr-windows", "for Windows")]
 )
-def test_a_reservation_that_no_node_can_be_launched_into_is_told_with_the_reason(
-    reserved: Account, id_: str, why: str
-) -> None:
+def test_an_unusable_reservation_is_reported_with_the_reason(reserved: Account, id_: str, why: str) -> None:
     term = CapacityReservationSelectorTerm(id=id_)
     status = reserved.status(reserved.node_class(capacity_reservation_selector_terms=[term]))
     found = condition(status.conditions, "CapacityReservationsReady")

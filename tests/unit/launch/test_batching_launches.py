@@ -1,4 +1,4 @@
-"""Claims that nearly agree are launched together, and nobody pays much or waits longer for it."""
+"""NodeClaims that nearly agree are launched together, at a bounded cost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def price(claims: tuple[PlannedNodeClaim, ...]) -> float:
     return sum(c.cheapest.price for c in claims)
 
 
-def test_the_odd_machine_at_the_end_of_many_is_bought_as_one_of_them() -> None:
+def test_a_different_node_at_the_end_of_many_is_launched_with_them() -> None:
     planned = (*(claim(64, at=i) for i in range(10)), claim(16), claim(8), claim(2))
     made = merge_launch_groups(planned)
     assert groups(planned) == 4
@@ -75,7 +75,7 @@ def of_types(*types: str, cpu: int, memory: int, least: int | None = None) -> Pl
     )
 
 
-def test_machines_that_differ_only_in_what_else_they_could_be_are_launched_together() -> None:
+def test_claims_that_differ_only_in_some_types_are_launched_together() -> None:
     planned = (of_types("c5", "c6", cpu=8, memory=1), of_types("c5", "m5", cpu=4, memory=2))
     made = merge_launch_groups(planned)
     assert groups(made) == 1
@@ -84,7 +84,7 @@ def test_machines_that_differ_only_in_what_else_they_could_be_are_launched_toget
     assert [(c.requests, c.pods, c.cheapest) for c in made] == [(c.requests, c.pods, c.cheapest) for c in planned]
 
 
-def test_machines_with_too_little_in_common_or_a_least_number_of_types_stay_apart() -> None:
+def test_claims_with_few_common_types_or_min_values_are_not_merged() -> None:
     many = tuple(f"m5.{n}" for n in range(20))
     apart = (of_types("c5", cpu=8, memory=1), of_types("c5", *many, cpu=4, memory=2))
     bound = (of_types("c5", "c6", cpu=8, memory=1, least=42), of_types("c5", "m5", cpu=4, memory=2, least=42))
@@ -93,17 +93,17 @@ def test_machines_with_too_little_in_common_or_a_least_number_of_types_stay_apar
         assert merge_launch_groups(planned) == planned
 
 
-def test_few_launches_stay_as_they_are() -> None:
+def test_few_launches_are_not_changed() -> None:
     planned = (claim(64), claim(16), claim(2))
     assert merge_launch_groups(planned) == planned
 
 
-def test_what_would_cost_too_much_is_left() -> None:
+def test_merges_that_cost_too_much_are_not_made() -> None:
     planned = (claim(64), claim(32), claim(16), claim(8))
     assert merge_launch_groups(planned) == planned
 
 
-def test_claims_that_differ_in_more_than_types_are_never_joined() -> None:
+def test_claims_that_differ_in_more_than_types_are_never_merged() -> None:
     planned = (*(claim(64, at=i) for i in range(50)), *(claim(2, zone=zone) for zone in "bcde"))
     assert merge_launch_groups(planned) == planned
 

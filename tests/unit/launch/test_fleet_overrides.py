@@ -1,4 +1,4 @@
-"""What CreateFleet is asked for: only what the claim allows, the cheapest first, one subnet a zone."""
+"""The overrides of CreateFleet: only what the NodeClaim allows, the cheapest first, one subnet a zone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ requirements = st.lists(
 
 
 @given(types, requirements)
-def test_everything_asked_for_is_allowed_available_and_can_boot(
+def test_every_override_is_allowed_available_and_has_an_ami(
     made: tuple[InstanceType, ...], required: list[NodeSelectorRequirement]
 ) -> None:
     planned = plan_fleet(made, required, amis=IMAGES, subnets=SUBNETS)
@@ -112,7 +112,7 @@ def test_numbers_are_compared_as_numbers() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(ZONES), st.integers(0, 300), st.integers(0, 300)), max_size=9))
-def test_the_subnet_with_the_most_addresses_left_is_taken(given_: list[tuple[str, int, int]]) -> None:
+def test_the_subnet_with_the_most_free_addresses_is_used(given_: list[tuple[str, int, int]]) -> None:
     subnets = [Subnet(f"subnet-{i}", zone, "", free) for i, (zone, free, _) in enumerate(given_)]
     promised = {f"subnet-{i}": taken for i, (_, _, taken) in enumerate(given_)}
     chosen = best(subnets, promised)

@@ -1,4 +1,4 @@
-"""The bucket of CreateFleet calls: never more than its burst and refill, whatever the order of asking."""
+"""The token bucket of CreateFleet calls: never more than its burst and refill, in any order of calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_clock_that_runs_behind_gives_nothing() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-def test_after_each_refusal_all_wait_longer_but_never_longer_than_the_bound(shares: list[float]) -> None:
+def test_the_backoff_grows_with_each_throttling_up_to_the_maximum(shares: list[float]) -> None:
     bucket, now = TokenBucket(BURST, 0.0), 0.0
     for row, share in enumerate(shares):
         bucket = bucket.throttled(now, jitter=share)
@@ -44,7 +44,7 @@ def test_after_each_refusal_all_wait_longer_but_never_longer_than_the_bound(shar
         bucket = taken
 
 
-def test_refusals_long_apart_begin_with_a_short_wait_again() -> None:
+def test_throttlings_long_apart_begin_with_the_minimum_backoff_again() -> None:
     bucket = TokenBucket(BURST, 0.0)
     for _ in range(10):
         bucket = bucket.throttled(0.0, jitter=1.0)

@@ -1,4 +1,4 @@
-"""What nodes of each family are told, and how the user's own data is kept beside it."""
+"""The user data of each AMI family, merged with the user's own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def parts(text: str) -> list[tuple[str, str]]:
     return [(p.get_content_type(), str(p.get_payload())) for p in message.walk() if not p.is_multipart()]
 
 
-def test_al2023_is_told_of_its_cluster_kubelet_labels_and_taints() -> None:
+def test_al2023_gets_its_cluster_kubelet_labels_and_taints() -> None:
     ((kind, text),) = parts(render(FAMILIES["AL2023"], boot(raid=True)))
     assert kind == "application/node.eks.aws"
     config = yaml.safe_load(text)
@@ -94,7 +94,7 @@ def test_al2023_keeps_the_users_part_after_ours(user_data: str, kinds: list[str]
 
 
 @pytest.mark.parametrize("user_data", ["just words", "a: [", "kind: Pod", "Content-Type: multipart/mixed\n\nx"])
-def test_al2023_refuses_what_nodeadm_could_not_read(user_data: str) -> None:
+def test_al2023_rejects_what_nodeadm_could_not_read(user_data: str) -> None:
     with pytest.raises(UserDataError, match=r"^spec\.userData "):
         render(FAMILIES["AL2023"], boot(user_data))
 
@@ -168,7 +168,7 @@ def test_windows_runs_the_bootstrap_script_after_the_users() -> None:
         render(FAMILIES["Windows2022"], boot("<script>dir</script>"))
 
 
-def test_custom_is_verbatim() -> None:
+def test_custom_user_data_is_unchanged() -> None:
     assert render(FAMILIES["Custom"], boot("anything\n at all")) == "anything\n at all"
 
 

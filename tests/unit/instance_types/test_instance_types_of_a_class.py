@@ -1,4 +1,4 @@
-"""The instance types of one class: its zones, images and offerings, and what its nodes taught."""
+"""The instance types of a node class: its zones, AMIs and offerings, and discovered capacity."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_type_is_offered_where_the_class_has_subnets_and_a_price_is_known() ->
     assert types[0].offerings[0].labels == {labels.ZONE_ID: "az1"}
 
 
-def test_a_warm_process_keeps_a_classes_types_until_anything_they_are_made_from_changes() -> None:
+def test_a_warm_process_caches_a_classes_types_until_an_input_changes() -> None:
     def ask(of: EC2NodeClass, raw: InstanceTypeCatalog = RAW, **changed: object) -> tuple[InstanceType, ...]:
         asked: Any = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}} | changed
         return list_instance_types(raw, of, **asked)
@@ -95,12 +95,12 @@ def test_an_offering_without_capacity_stays_as_not_available() -> None:
     assert [(o.zone, o.capacity_type) for o in m5.offerings if not o.available] == [("a", "spot")]
 
 
-def test_only_types_that_an_image_of_the_class_boots_on() -> None:
+def test_only_types_with_an_ami_of_the_class() -> None:
     types = build_instance_types(RAW, node_class(ARM), None, zones={"a"}, unavailable=())
     assert [t.name for t in types] == ["m6g.large"]
 
 
-def test_windows_runs_on_amd64_and_says_its_build() -> None:
+def test_windows_runs_on_amd64_and_has_its_build_label() -> None:
     term = AMISelectorTerm(alias="windows2022@latest")
     types = build_instance_types(RAW, node_class(ami_selector_terms=[term]), None, zones={"a"}, unavailable=())
     assert [t.name for t in types] == ["m5.large"]
@@ -121,13 +121,13 @@ def test_windows_runs_on_amd64_and_says_its_build() -> None:
         ({"ami_selector_terms": [AMISelectorTerm(id="ami-1")], "ami_family": "AL2023"}, False, "1.34", "AL2023"),
     ],
 )
-def test_which_family_a_class_means(spec: dict[str, object], legacy: bool, version: str, family: str) -> None:  # noqa: FBT001 (a column of the table)
+def test_the_family_of_a_class(spec: dict[str, object], legacy: bool, version: str, family: str) -> None:  # noqa: FBT001 (a column of the table)
     kind = "AWSNodeTemplate" if legacy else "EC2NodeClass"
     node_class = EC2NodeClass(kind=kind, spec=EC2NodeClassSpec(**spec))  # type: ignore[arg-type]  # the fields of the spec
     assert family_of(node_class, version=version).name == family
 
 
-def test_the_smallest_memory_that_a_registered_node_of_todays_image_reported_counts() -> None:
+def test_the_smallest_memory_that_registered_nodes_with_a_current_ami_reported_counts() -> None:
     def pair(name: str, memory: str, image: str, registered: str = "true") -> tuple[Node, NodeClaim]:
         own = {labels.INSTANCE_TYPE: "m6g.large", labels.NODECLASS: "default", labels.REGISTERED: registered}
         node = Node(
@@ -150,7 +150,7 @@ def test_the_smallest_memory_that_a_registered_node_of_todays_image_reported_cou
     assert m6g.capacity["memory"] == 7890 * 2**20
 
 
-def test_an_entry_of_the_listing_has_what_people_ask_for() -> None:
+def test_a_catalog_entry_has_resources_labels_and_offerings() -> None:
     entry = catalog_entries.entries(build_instance_types(RAW, node_class(), None, zones={"a"}, unavailable=()))[0]
     assert entry["name"] == "m5.large"
     assert entry["allocatable"]["cpu"] == "1930m"
@@ -158,12 +158,12 @@ def test_an_entry_of_the_listing_has_what_people_ask_for() -> None:
     assert labels.REGION not in entry["labels"]
 
 
-def test_a_catalog_comes_back_as_it_was_stored() -> None:
+def test_a_stored_catalog_is_decoded_unchanged() -> None:
     assert decode(encode(RAW)) == RAW
 
 
 @given(st.binary(max_size=200))
-def test_anything_else_is_refused_as_no_catalog(stored: bytes) -> None:
+def test_other_bytes_are_rejected(stored: bytes) -> None:
     with pytest.raises(MalformedCatalogError):
         decode(stored)
 

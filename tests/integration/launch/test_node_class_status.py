@@ -1,4 +1,4 @@
-"""What a node class means on AWS: what is found, and what a person is told when it isn't."""
+"""The status of a node class: the selected resources, and the conditions when there are none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def said(status: EC2NodeClassStatus, type_: str) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
-def test_a_class_that_names_no_image_gets_al2023_of_both_architectures(account: Account) -> None:
+def test_a_class_without_ami_terms_gets_al2023_of_both_architectures(account: Account) -> None:
     status = account.status(account.node_class())
     assert is_true(status.conditions, "Ready")
     assert {s.zone for s in status.subnets} == set(account.subnets)
@@ -50,7 +50,7 @@ def test_a_class_that_names_no_image_gets_al2023_of_both_architectures(account: 
         ("EC2NodeClass", "1.34", "amazon-linux-2023"),
     ],
 )
-def test_the_unnamed_family_follows_the_clusters_version(
+def test_the_default_family_follows_the_clusters_version(
     account: Account, kind: str, version: str, expected: str
 ) -> None:
     asked: list[str] = []
@@ -165,7 +165,7 @@ def test_a_mistake_becomes_a_condition_that_names_the_field_and_value(
     assert message in why
 
 
-def test_a_mended_class_is_ready_at_once_and_keeps_its_other_times(account: Account) -> None:
+def test_a_corrected_class_is_ready_at_once_and_keeps_its_other_transition_times(account: Account) -> None:
     bad = account.node_class(subnet_selector_terms=[SubnetSelectorTerm(tags={"team": "x"})])
     status = account.status(bad)
     aws.ec2().create_tags(Resources=[account.subnets["us-east-1a"]], Tags=[{"Key": "team", "Value": "x"}])
@@ -175,7 +175,7 @@ def test_a_mended_class_is_ready_at_once_and_keeps_its_other_times(account: Acco
     assert condition(after.conditions, "AMIsReady") == condition(status.conditions, "AMIsReady")
 
 
-def test_what_was_found_is_not_asked_for_again_within_a_minute(account: Account) -> None:
+def test_lookups_are_cached_for_a_minute(account: Account) -> None:
     account.status(account.node_class())
     asked: list[str] = []
     aws.ec2().meta.events.register("before-call", lambda model, **_: asked.append(model.name))
@@ -200,7 +200,7 @@ def test_a_denied_call_says_which_permission_is_missing(
     assert permission in message
 
 
-def test_a_throttled_call_is_no_verdict_on_the_class(account: Account) -> None:
+def test_a_throttled_call_changes_no_condition(account: Account) -> None:
     refuse("DescribeSubnets", "RequestLimitExceeded")
     with pytest.raises(ClientError):
         account.status(account.node_class())

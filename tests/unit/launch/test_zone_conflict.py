@@ -1,4 +1,4 @@
-"""A pool whose zones have no subnet is told so, by both names."""
+"""A NodePool whose zones have no subnet has a conflict that names both fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pool(*requirements: tuple[str, str, list[str]]) -> NodePool:
     return NodePool(metadata=ObjectMeta(name="web"), spec=NodePoolSpec(template=template))
 
 
-def test_a_pool_whose_zones_have_no_subnet_is_told_both_sides() -> None:
+def test_a_pool_whose_zones_have_no_subnet_names_both_fields() -> None:
     said = zone_conflict(pool(("topology.kubernetes.io/zone", "In", ["ap-northeast-2a", "ap-northeast-2c"])), CLASS)
     assert said == (
         "spec.subnetSelectorTerms of EC2NodeClass general selects subnets in us-east-1a (use1-az1) only, "
@@ -28,11 +28,11 @@ def test_a_pool_whose_zones_have_no_subnet_is_told_both_sides() -> None:
     )
 
 
-def test_old_names_and_zone_ids_count_too() -> None:
+def test_aliases_and_zone_ids_count_too() -> None:
     assert zone_conflict(pool(("failure-domain.beta.kubernetes.io/zone", "NotIn", ["us-east-1a"])), CLASS) is not None
     assert zone_conflict(pool(("topology.k8s.aws/zone-id", "In", ["use1-az1"])), CLASS) is None
 
 
-def test_a_pool_without_zones_or_with_one_in_common_is_fine() -> None:
+def test_a_pool_without_zones_or_with_a_common_zone_has_no_conflict() -> None:
     assert zone_conflict(pool(), CLASS) is None
     assert zone_conflict(pool(("topology.kubernetes.io/zone", "In", ["us-east-1a", "us-east-1b"])), CLASS) is None

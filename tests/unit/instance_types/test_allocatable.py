@@ -1,4 +1,4 @@
-"""What pods get of a machine, as the kubelet's settings, volumes and family change it."""
+"""Capacity, overhead and allocatable, by kubelet settings, volumes and AMI family."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_documented_example() -> None:
         (None, "Windows2022", 110),
     ],
 )
-def test_how_many_pods_a_node_takes(kubelet: Kubelet | None, family: str, pods: int) -> None:
+def test_max_pods(kubelet: Kubelet | None, family: str, pods: int) -> None:
     assert pods_get(hardware(), kubelet, family)["pods"] == pods
 
 
@@ -65,7 +65,7 @@ def test_memory_is_reserved_for_the_pods_that_interfaces_allow_but_on_bottlerock
     assert pods_get(hardware(), few, "Bottlerocket")["memory"] - pods_get(hardware())["memory"] == 11 * 48 * MIB
 
 
-def test_what_the_user_reserves_replaces_kube_reserved_and_adds_to_the_system() -> None:
+def test_user_settings_replace_kube_reserved_and_add_to_system_reserved() -> None:
     usual = pods_get(hardware())
     changed = pods_get(hardware(), Kubelet(kube_reserved={"cpu": "1"}, system_reserved={"memory": "1Gi"}))
     assert changed["cpu"] == 7000
@@ -115,17 +115,17 @@ def devices(*given_: tuple[str, str, bool]) -> list[BlockDeviceMapping]:
         ("Windows2022", [], False, 50 * GIB),
     ],
 )
-def test_where_pods_files_go(family: str, mappings: list[BlockDeviceMapping], raid: bool, size: int) -> None:  # noqa: FBT001 (a column of the table)
+def test_ephemeral_storage(family: str, mappings: list[BlockDeviceMapping], raid: bool, size: int) -> None:  # noqa: FBT001 (a column of the table)
     machine = hardware(nvme_gb=950)
     assert allocatable.ephemeral_storage(machine, FAMILIES[family], mappings, raid=raid) == size
 
 
-def test_what_a_real_node_reported_replaces_the_estimate() -> None:
+def test_reported_memory_replaces_the_estimate() -> None:
     reported = 15_500 * MIB
     assert allocatable.capacity(hardware(), AL2023, observed_memory=reported)["memory"] == reported
 
 
-def test_accelerators_and_fabric_are_counted() -> None:
+def test_accelerators_and_efa_are_counted() -> None:
     machine = hardware(
         gpus=(Device("a100", "nvidia", 8), Device("gaudi", "habana", 2)),
         neurons=(Device("inferentia2", "aws", 2, cores=2),),

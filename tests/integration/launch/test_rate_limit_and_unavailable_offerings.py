@@ -1,4 +1,4 @@
-"""What all functions remember together in DynamoDB: offerings without capacity, and the calls they have left."""
+"""What all functions share in DynamoDB: unavailable offerings and the rate limit of CreateFleet."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_offering_is_unavailable_for_three_minutes(table: Account) -> None:  
     assert unavailable_offerings.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=181)) == frozenset()
 
 
-def test_marking_again_starts_the_time_anew(table: Account) -> None:  # noqa: ARG001 (makes the table)
+def test_marking_again_restarts_the_ttl(table: Account) -> None:  # noqa: ARG001 (makes the table)
     now = runtime.current().now()
     for later in (0, 100):
         unavailable_offerings.mark(
@@ -48,7 +48,7 @@ def test_marking_again_starts_the_time_anew(table: Account) -> None:  # noqa: AR
     assert unavailable_offerings.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=250)) == {M5}
 
 
-def test_a_whole_zone_is_marked_25_offerings_a_call_and_what_is_put_off_is_tried_again(table: Account) -> None:  # noqa: ARG001 (makes the table)
+def test_a_whole_zone_is_marked_25_offerings_a_call_and_unprocessed_items_are_retried(table: Account) -> None:  # noqa: ARG001 (makes the table)
     dynamodb, now = aws.dynamodb(), runtime.current().now()
     zone = [("spot", f"m5.{i}", "us-east-1a") for i in range(60)]
     sent: list[list[Any]] = []
@@ -68,7 +68,7 @@ def test_a_whole_zone_is_marked_25_offerings_a_call_and_what_is_put_off_is_tried
     assert unavailable_offerings.current(dynamodb, TABLE, now=now) == frozenset(zone)
 
 
-def test_two_functions_share_one_budget(table: Account) -> None:  # noqa: ARG001 (makes the table)
+def test_two_functions_share_one_rate_limit(table: Account) -> None:  # noqa: ARG001 (makes the table)
     now = runtime.current().now()
     functions = [RateLimiter(aws.dynamodb(), TABLE), RateLimiter(aws.dynamodb(), TABLE)]
     granted = [functions[i % 2].try_acquire(now=now) for i in range(10)]
@@ -90,7 +90,7 @@ class Clock:
         self.moment += timedelta(seconds=seconds)
 
 
-def test_launches_wait_a_little_for_the_budget_and_the_rest_is_told_to_come_back(table: Account) -> None:
+def test_launches_wait_for_the_rate_limit_until_the_timeout_and_the_rest_is_throttled(table: Account) -> None:
     clock, node_class, types = Clock(), table.ready(), [table.instance_type("m5.large", spot=0.03)]
     claims = [table.claim(f"web-{i}", group=f"group-{i}") for i in range(30)]
     with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
@@ -101,7 +101,7 @@ def test_launches_wait_a_little_for_the_budget_and_the_rest_is_told_to_come_back
     assert {r.kind for r in results if isinstance(r, LaunchFailure)} == {"throttled"}
 
 
-def test_200_throttled_answers_stay_within_the_budget_and_all_run_in_the_end(table: Account) -> None:
+def test_200_throttled_responses_stay_within_the_rate_limit_and_all_launch_in_the_end(table: Account) -> None:
     clock, node_class, types = Clock(), table.ready(), [table.instance_type("m5.large", spot=0.03)]
     table.fleets.refusals = [("RequestLimitExceeded", "Request limit exceeded.")] * 200
     claims = [table.claim(f"web-{i}", group=f"group-{i % 20}") for i in range(100)]

@@ -1,4 +1,4 @@
-"""What a class says in EC2's own words: what is taken, and what is refused by field."""
+"""Options of a class in EC2's form: what is accepted, and what is reported by field."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def interfaces(*given: dict[str, Any], public: bool | None = None) -> list[dict[
     )
 
 
-def test_interfaces_are_spelt_out_as_ec2_has_them() -> None:
+def test_interfaces_have_ec2s_form() -> None:
     assert interfaces(ENA, fabric(0), fabric(1, 0)) == [
         {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface", "Groups": ["sg-1"]},
         {"NetworkCardIndex": 0, "DeviceIndex": 1, "InterfaceType": "efa-only", "Groups": ["sg-1"]},
@@ -48,7 +48,7 @@ def test_interfaces_are_spelt_out_as_ec2_has_them() -> None:
         ([{**ENA, "deviceIndex": "0"}], "spec.networkInterfaces[0].deviceIndex"),
     ],
 )
-def test_interfaces_that_ec2_would_refuse_are_refused_by_field(given: list[dict[str, Any]], said: str) -> None:
+def test_interfaces_that_ec2_would_reject_are_reported_by_field(given: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(OptionError, match=re.escape(said)):
         interfaces(*given)
 
@@ -65,7 +65,7 @@ def test_interfaces_that_ec2_would_refuse_are_refused_by_field(given: list[dict[
         ),
     ],
 )
-def test_options_that_ec2_does_not_have_are_refused_by_field(spec: EC2NodeClassSpec, said: str) -> None:
+def test_options_that_ec2_does_not_have_are_reported_by_field(spec: EC2NodeClassSpec, said: str) -> None:
     with pytest.raises(OptionError, match=re.escape(said)):
         launch_template.cpu_and_placement(spec)
 
@@ -78,13 +78,13 @@ def test_options_that_ec2_has_go_into_the_template() -> None:
     }
 
 
-def test_a_placement_group_that_is_not_there_is_told_by_field() -> None:
+def test_a_missing_placement_group_is_reported_by_field() -> None:
     said = errors.user_message("InvalidPlacementGroup.Unknown", "The Placement Group 'near' is unknown.")
     assert said == "The Placement Group 'near' is unknown: check spec.placementGroupSelector"
     assert errors.kind("InvalidPlacementGroup.Unknown") == "configuration"
 
 
-def test_only_types_that_take_the_fabric_adapters_asked_for_can_be_launched() -> None:
+def test_only_types_with_the_requested_efa_count_can_be_launched() -> None:
     def hardware(name: str, efa: int) -> Hardware:
         return Hardware(
             name=name, arch="amd64", vcpus=96, memory_mib=2**20, interfaces=15, addresses=50, efa=efa,

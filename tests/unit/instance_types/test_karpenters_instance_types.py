@@ -1,4 +1,4 @@
-"""Every instance type that Karpenter publishes, held against what the catalog makes of EC2's own description."""
+"""Every instance type that Karpenter publishes, compared with the catalog's from EC2's description."""
 
 from __future__ import annotations
 
