@@ -1,6 +1,6 @@
-"""Calls to AWS, each with those of Tenon's roles that may make it; to every other role it is forbidden.
+"""Calls to AWS, each with Tenon's roles that are allowed to make it; all other roles must be denied.
 
-The last part asks IAM directly: for actions that no code of ours would call, but that a role must not have either.
+The last part lists actions that no code calls and that no role may have.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from local.aws.iam_policies import Request
-from tests.integration.least_privilege.conftest import OWNED, Made, tag_list
+from tests.integration.least_privilege.conftest import OWNED, Targets, tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 ALL = frozenset({"provisioner", "lifecycle", "disruption", "termination", "interruption", "catalog", "relay"})
 LAUNCHES = frozenset({"provisioner", "disruption", "interruption"})
-RESOLVES = LAUNCHES | {"lifecycle"}
+RESOLVES_NODE_CLASSES = LAUNCHES | {"lifecycle"}
 NOBODY: frozenset[str] = frozenset()
 _ONLY_CLUSTER = {"kubernetes.io/cluster/demo": "owned"}
 _OTHERS = {"kubernetes.io/cluster/other": "owned", "karpenter.sh/nodepool": "default"}
@@ -25,94 +25,101 @@ _SPOT_ROLE = "arn:aws:iam::123456789012:role/aws-service-role/spot.amazonaws.com
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """``what`` it does, in words; ``params`` from what is there; ``may`` are the roles that may."""
+    """``params`` are computed from the existing resources; only ``roles`` may make the call."""
 
-    what: str
+    name: str
     service: str
     operation: str
-    params: Callable[[Made], Mapping[str, Any]]
-    may: frozenset[str] = NOBODY
+    params: Callable[[Targets], Mapping[str, Any]]
+    roles: frozenset[str] = NOBODY
     region: str = "us-east-1"
 
     def __str__(self) -> str:
-        return self.what
+        return self.name
 
 
 def _fleet(
-    template: Callable[[Made], str], tags: Mapping[str, str], *, volume: Mapping[str, str] | None = None
-) -> Callable[[Made], Mapping[str, Any]]:
-    def params(made: Made) -> Mapping[str, Any]:
-        subnet = next(iter(made.cloud.account.subnets.values()))
+    template: Callable[[Targets], str], tags: Mapping[str, str], *, volume: Mapping[str, str] | None = None
+) -> Callable[[Targets], Mapping[str, Any]]:
+    def params(targets: Targets) -> Mapping[str, Any]:
+        subnet = next(iter(targets.cloud.account.subnets.values()))
         by_type = {"fleet": tags, "instance": tags, "volume": tags if volume is None else volume}
         return {
             "Type": "instant",
             "LaunchTemplateConfigs": [
                 {
-                    "LaunchTemplateSpecification": {"LaunchTemplateId": template(made), "Version": "$Latest"},
+                    "LaunchTemplateSpecification": {"LaunchTemplateId": template(targets), "Version": "$Latest"},
                     "Overrides": [{"InstanceType": "m5.large", "SubnetId": subnet}],
                 }
             ],
             "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "spot"},
             "TagSpecifications": [
-                {"ResourceType": type_, "Tags": tag_list(dict(given))} for type_, given in by_type.items() if given
+                {"ResourceType": type_, "Tags": tag_list(dict(type_tags))}
+                for type_, type_tags in by_type.items()
+                if type_tags
             ],
         }
 
     return params
 
 
-def _template(name: str, tags: Mapping[str, str]) -> Callable[[Made], Mapping[str, Any]]:
-    given = [{"ResourceType": "launch-template", "Tags": tag_list(dict(tags))}] if tags else []
-    return lambda _: {"LaunchTemplateName": name, "LaunchTemplateData": {}, "TagSpecifications": given}
+def _template(name: str, tags: Mapping[str, str]) -> Callable[[Targets], Mapping[str, Any]]:
+    type_tags = [{"ResourceType": "launch-template", "Tags": tag_list(dict(tags))}] if tags else []
+    return lambda _: {"LaunchTemplateName": name, "LaunchTemplateData": {}, "TagSpecifications": type_tags}
 
 
-def _tag(resource: Callable[[Made], str], tags: Mapping[str, str]) -> Callable[[Made], Mapping[str, Any]]:
-    return lambda made: {"Resources": [resource(made)], "Tags": tag_list(dict(tags))}
+def _tag(resource: Callable[[Targets], str], tags: Mapping[str, str]) -> Callable[[Targets], Mapping[str, Any]]:
+    return lambda targets: {"Resources": [resource(targets)], "Tags": tag_list(dict(tags))}
 
 
-def _instances(instance: Callable[[Made], str]) -> Callable[[Made], Mapping[str, Any]]:
-    return lambda made: {"InstanceIds": [instance(made)]}
+def _instances(instance: Callable[[Targets], str]) -> Callable[[Targets], Mapping[str, Any]]:
+    return lambda targets: {"InstanceIds": [instance(targets)]}
 
 
-def _profile(name: str, tags: Mapping[str, str]) -> Callable[[Made], Mapping[str, Any]]:
+def _profile(name: str, tags: Mapping[str, str]) -> Callable[[Targets], Mapping[str, Any]]:
     return lambda _: {"InstanceProfileName": name, "Tags": tag_list(dict(tags))}
 
 
-def _fill(profile: str, role: Callable[[Made], str]) -> Callable[[Made], Mapping[str, Any]]:
-    return lambda made: {"InstanceProfileName": profile, "RoleName": role(made)}
+def _fill(profile: str, role: Callable[[Targets], str]) -> Callable[[Targets], Mapping[str, Any]]:
+    return lambda targets: {"InstanceProfileName": profile, "RoleName": role(targets)}
 
 
-def _node_role(made: Made) -> str:
-    return made.cloud.deployed.outputs["NodeRoleArn"].rsplit("/", 1)[-1]
+def _node_role(targets: Targets) -> str:
+    return targets.cloud.deployed.outputs["NodeRoleArn"].rsplit("/", 1)[-1]
 
 
-def _event(source: str, bus: str) -> Callable[[Made], Mapping[str, Any]]:
+def _event(source: str, bus: str) -> Callable[[Targets], Mapping[str, Any]]:
     entry = {"Source": source, "DetailType": "Nodes Emptied", "Detail": "{}", "EventBusName": bus}
     return lambda _: {"Entries": [entry]}
 
 
-def _to(queue: str) -> Callable[[Made], Mapping[str, Any]]:
-    return lambda made: {"QueueUrl": made.queue(queue), "MessageBody": "{}"}
+def _to(queue: str) -> Callable[[Targets], Mapping[str, Any]]:
+    return lambda targets: {"QueueUrl": targets.queue(queue), "MessageBody": "{}"}
 
 
-def _at(queue: str) -> Callable[[Made], Mapping[str, Any]]:
-    return lambda made: {"QueueUrl": made.queue(queue)}
+def _at(queue: str) -> Callable[[Targets], Mapping[str, Any]]:
+    return lambda targets: {"QueueUrl": targets.queue(queue)}
 
 
-def _in_table(made: Made) -> Mapping[str, Any]:
-    return {"TableName": made.table, "Key": {}}
+def _in_table(targets: Targets) -> Mapping[str, Any]:
+    return {"TableName": targets.table, "Key": {}}
 
 
-def _object(key: str) -> Callable[[Made], Mapping[str, Any]]:
-    return lambda made: {"Bucket": made.bucket, "Key": key}
+def _object(key: str) -> Callable[[Targets], Mapping[str, Any]]:
+    return lambda targets: {"Bucket": targets.bucket, "Key": key}
 
 
-def _fixed(**params: Any) -> Callable[[Made], Mapping[str, Any]]:  # noqa: ANN401 - what an API takes
+def _fixed(**params: Any) -> Callable[[Targets], Mapping[str, Any]]:  # noqa: ANN401 - what an API takes
     return lambda _: params
 
 
-def _ec2(what: str, operation: str, params: Callable[[Made], Mapping[str, Any]], may: frozenset[str] = NOBODY) -> Call:
-    return Call(what=what, service="ec2", operation=operation, params=params, may=may)
+def _ec2(
+    description: str,
+    operation: str,
+    params: Callable[[Targets], Mapping[str, Any]],
+    roles: frozenset[str] = NOBODY,
+) -> Call:
+    return Call(name=description, service="ec2", operation=operation, params=params, roles=roles)
 
 
 _LAUNCHING = (
@@ -129,10 +136,14 @@ _LAUNCHING = (
     _ec2(
         "delete an own template",
         "DeleteLaunchTemplate",
-        lambda made: {"LaunchTemplateId": made.own_template},
+        lambda targets: {"LaunchTemplateId": targets.own_template},
         frozenset({"lifecycle"}),
     ),
-    _ec2("delete another's template", "DeleteLaunchTemplate", lambda made: {"LaunchTemplateId": made.others_template}),
+    _ec2(
+        "delete another's template",
+        "DeleteLaunchTemplate",
+        lambda targets: {"LaunchTemplateId": targets.others_template},
+    ),
 )
 _TAGGING = (
     _ec2("say which claim an instance is", "CreateTags", _tag(lambda m: m.node, {"Name": "n"}), LAUNCHES),
@@ -151,64 +162,76 @@ _ENDING = (
 )
 _SEEN = ("DescribeInstances", "DescribeImages", "DescribeInstanceTypes", "DescribeSpotInstanceRequests")
 _READING = (
-    _ec2("see instances", "DescribeInstances", _fixed(), RESOLVES | {"termination"}),
+    _ec2("see instances", "DescribeInstances", _fixed(), RESOLVES_NODE_CLASSES | {"termination"}),
     _ec2("see spot requests", "DescribeSpotInstanceRequests", _fixed(), frozenset({"interruption"})),
-    _ec2("see images", "DescribeImages", _fixed(), RESOLVES),
+    _ec2("see images", "DescribeImages", _fixed(), RESOLVES_NODE_CLASSES),
     _ec2("see instance types", "DescribeInstanceTypes", _fixed(), frozenset({"catalog"})),
     _ec2("see templates", "DescribeLaunchTemplates", _fixed(), frozenset({"lifecycle"})),
     *(
-        Call(what=f"{operation} in another Region", service="ec2", operation=operation, params=_fixed(), region="eu-x")
+        Call(
+            name=f"{operation} in another Region",
+            service="ec2",
+            operation=operation,
+            params=_fixed(),
+            region="eu-x",
+        )
         for operation in (*_SEEN, "DescribeLaunchTemplates")
     ),
-    Call(what="see prices", service="pricing", operation="GetProducts", params=_fixed(), may=frozenset({"catalog"})),
+    Call(
+        name="see prices",
+        service="pricing",
+        operation="GetProducts",
+        params=_fixed(),
+        roles=frozenset({"catalog"}),
+    ),
 )
 _ROLES = (
     Call(
-        what="make a profile",
+        name="make a profile",
         service="iam",
         operation="CreateInstanceProfile",
         params=_profile("tenon-demo-1", _ONLY_CLUSTER),
-        may=RESOLVES,
+        roles=RESOLVES_NODE_CLASSES,
     ),
-    Call(what="make an untagged profile", service="iam", operation="CreateInstanceProfile",
+    Call(name="make an untagged profile", service="iam", operation="CreateInstanceProfile",
          params=_profile("tenon-demo-1", {})),
-    Call(what="make a profile of another name", service="iam", operation="CreateInstanceProfile",
+    Call(name="make a profile of another name", service="iam", operation="CreateInstanceProfile",
          params=_profile("mine", _ONLY_CLUSTER)),
-    Call(what="fill a profile", service="iam", operation="AddRoleToInstanceProfile",
-         params=_fill("tenon-demo-1", _node_role), may=RESOLVES),
-    Call(what="fill a profile with another role", service="iam", operation="AddRoleToInstanceProfile",
+    Call(name="fill a profile", service="iam", operation="AddRoleToInstanceProfile",
+         params=_fill("tenon-demo-1", _node_role), roles=RESOLVES_NODE_CLASSES),
+    Call(name="fill a profile with another role", service="iam", operation="AddRoleToInstanceProfile",
          params=_fill("tenon-demo-1", lambda _: "Administrator")),
-    Call(what="fill another's profile", service="iam", operation="AddRoleToInstanceProfile",
+    Call(name="fill another's profile", service="iam", operation="AddRoleToInstanceProfile",
          params=_fill("others", _node_role)),
-    Call(what="look up a role's profiles", service="iam", operation="ListInstanceProfilesForRole",
-         params=_fixed(RoleName="any"), may=RESOLVES),
-    Call(what="see a profile", service="iam", operation="GetInstanceProfile",
-         params=_fixed(InstanceProfileName="any"), may=RESOLVES),
-    Call(what="make a role", service="iam", operation="CreateRole", params=_fixed(RoleName="mine")),
-    Call(what="widen an own role", service="iam", operation="PutRolePolicy", params=_fill("", _node_role)),
-    Call(what="give the nodes' role more", service="iam", operation="AttachRolePolicy", params=_fill("", _node_role)),
+    Call(name="look up a role's profiles", service="iam", operation="ListInstanceProfilesForRole",
+         params=_fixed(RoleName="any"), roles=RESOLVES_NODE_CLASSES),
+    Call(name="see a profile", service="iam", operation="GetInstanceProfile",
+         params=_fixed(InstanceProfileName="any"), roles=RESOLVES_NODE_CLASSES),
+    Call(name="make a role", service="iam", operation="CreateRole", params=_fixed(RoleName="mine")),
+    Call(name="widen an own role", service="iam", operation="PutRolePolicy", params=_fill("", _node_role)),
+    Call(name="give the nodes' role more", service="iam", operation="AttachRolePolicy", params=_fill("", _node_role)),
 )  # fmt: skip
 _QUEUES = (
-    Call(what="hand over to termination", service="sqs", operation="SendMessage", params=_to("TerminationQueueUrl"),
-         may=frozenset({"lifecycle", "disruption", "termination", "interruption"})),
-    Call(what="wake up disruption", service="sqs", operation="SendMessage", params=_to("DisruptionQueueUrl"),
-         may=frozenset({"disruption"})),
-    Call(what="ask for provisioning", service="sqs", operation="SendMessage", params=_to("ProvisionerQueueUrl")),
-    Call(what="forge an interruption", service="sqs", operation="SendMessage", params=_to("InterruptionQueueUrl")),
-    Call(what="send to a queue of others", service="sqs", operation="SendMessage",
+    Call(name="hand over to termination", service="sqs", operation="SendMessage", params=_to("TerminationQueueUrl"),
+         roles=frozenset({"lifecycle", "disruption", "termination", "interruption"})),
+    Call(name="wake up disruption", service="sqs", operation="SendMessage", params=_to("DisruptionQueueUrl"),
+         roles=frozenset({"disruption"})),
+    Call(name="ask for provisioning", service="sqs", operation="SendMessage", params=_to("ProvisionerQueueUrl")),
+    Call(name="forge an interruption", service="sqs", operation="SendMessage", params=_to("InterruptionQueueUrl")),
+    Call(name="send to a queue of others", service="sqs", operation="SendMessage",
          params=_fixed(QueueUrl="https://sqs/123456789012/others", MessageBody="")),
     *(
-        Call(what=f"bury in {name}'s dead letters", service="sqs", operation="SendMessage",
-             params=_to(f"{name.capitalize()}DeadLetterQueueUrl"), may=frozenset({name}))
+        Call(name=f"bury in {name}'s dead letters", service="sqs", operation="SendMessage",
+             params=_to(f"{name.capitalize()}DeadLetterQueueUrl"), roles=frozenset({name}))
         for name in ("provisioner", "disruption", "termination", "interruption")
     ),
     *(
-        Call(what=f"receive {name}'s messages", service="sqs", operation="ReceiveMessage",
-             params=_at(f"{name.capitalize()}QueueUrl"), may=frozenset({name}))
+        Call(name=f"receive {name}'s messages", service="sqs", operation="ReceiveMessage",
+             params=_at(f"{name.capitalize()}QueueUrl"), roles=frozenset({name}))
         for name in ("provisioner", "disruption", "termination", "interruption")
     ),
     *(
-        Call(what=f"purge {output}", service="sqs", operation="PurgeQueue", params=_at(output))
+        Call(name=f"purge {output}", service="sqs", operation="PurgeQueue", params=_at(output))
         for output in (
             *(f"{name}{kind}QueueUrl" for name in ("Provisioner", "Disruption", "Termination", "Interruption")
               for kind in ("", "DeadLetter")),
@@ -217,40 +240,40 @@ _QUEUES = (
     ),
 )  # fmt: skip
 _KEEPING = (
-    Call(what="keep a record", service="dynamodb", operation="PutItem", params=_in_table, may=LAUNCHES),
-    Call(what="delete records", service="dynamodb", operation="DeleteItem", params=_in_table),
-    Call(what="scan the table", service="dynamodb", operation="Scan", params=_in_table),
-    Call(what="delete the table", service="dynamodb", operation="DeleteTable", params=_in_table),
-    Call(what="write another table", service="dynamodb", operation="PutItem", params=_fixed(TableName="others")),
-    Call(what="read the catalog", service="s3", operation="GetObject", params=_object("there"),
-         may=RESOLVES | {"catalog"}),
-    Call(what="see that the catalog is missing", service="s3", operation="GetObject", params=_object("missing"),
-         may=RESOLVES | {"catalog"}),
-    Call(what="write the catalog", service="s3", operation="PutObject", params=_object("there"),
-         may=frozenset({"catalog"})),
-    Call(what="delete the catalog", service="s3", operation="DeleteObject", params=_object("there")),
-    Call(what="read another bucket", service="s3", operation="GetObject", params=_fixed(Bucket="others", Key="k")),
-    Call(what="list another bucket", service="s3", operation="ListObjectsV2", params=_fixed(Bucket="others")),
-    Call(what="write another bucket", service="s3", operation="PutObject", params=_fixed(Bucket="others", Key="k")),
+    Call(name="keep a record", service="dynamodb", operation="PutItem", params=_in_table, roles=LAUNCHES),
+    Call(name="delete records", service="dynamodb", operation="DeleteItem", params=_in_table),
+    Call(name="scan the table", service="dynamodb", operation="Scan", params=_in_table),
+    Call(name="delete the table", service="dynamodb", operation="DeleteTable", params=_in_table),
+    Call(name="write another table", service="dynamodb", operation="PutItem", params=_fixed(TableName="others")),
+    Call(name="read the catalog", service="s3", operation="GetObject", params=_object("there"),
+         roles=RESOLVES_NODE_CLASSES | {"catalog"}),
+    Call(name="see that the catalog is missing", service="s3", operation="GetObject", params=_object("missing"),
+         roles=RESOLVES_NODE_CLASSES | {"catalog"}),
+    Call(name="write the catalog", service="s3", operation="PutObject", params=_object("there"),
+         roles=frozenset({"catalog"})),
+    Call(name="delete the catalog", service="s3", operation="DeleteObject", params=_object("there")),
+    Call(name="read another bucket", service="s3", operation="GetObject", params=_fixed(Bucket="others", Key="k")),
+    Call(name="list another bucket", service="s3", operation="ListObjectsV2", params=_fixed(Bucket="others")),
+    Call(name="write another bucket", service="s3", operation="PutObject", params=_fixed(Bucket="others", Key="k")),
 )  # fmt: skip
 _REST = (
-    Call(what="reach the cluster", service="eks", operation="DescribeCluster", params=_fixed(name="demo"),
-         may=RESOLVES | {"termination"}),
-    Call(what="reach another cluster", service="eks", operation="DescribeCluster", params=_fixed(name="other")),
-    Call(what="delete the cluster", service="eks", operation="DeleteCluster", params=_fixed(name="demo")),
-    Call(what="read a public parameter", service="ssm", operation="GetParameter",
-         params=_fixed(Name="/aws/service/eks/x"), may=RESOLVES),
-    Call(what="read a secret parameter", service="ssm", operation="GetParameter", params=_fixed(Name="/prod/db")),
-    Call(what="write a public parameter", service="ssm", operation="PutParameter",
+    Call(name="reach the cluster", service="eks", operation="DescribeCluster", params=_fixed(name="demo"),
+         roles=RESOLVES_NODE_CLASSES | {"termination"}),
+    Call(name="reach another cluster", service="eks", operation="DescribeCluster", params=_fixed(name="other")),
+    Call(name="delete the cluster", service="eks", operation="DeleteCluster", params=_fixed(name="demo")),
+    Call(name="read a public parameter", service="ssm", operation="GetParameter",
+         params=_fixed(Name="/aws/service/eks/x"), roles=RESOLVES_NODE_CLASSES),
+    Call(name="read a secret parameter", service="ssm", operation="GetParameter", params=_fixed(Name="/prod/db")),
+    Call(name="write a public parameter", service="ssm", operation="PutParameter",
          params=_fixed(Name="/aws/service/eks/x")),
-    Call(what="say a hint", service="events", operation="PutEvents",
-         params=_event("tenon.functions", "tenon-demo"), may=frozenset({"provisioner", "interruption"})),
-    Call(what="say a hint as the relay", service="events", operation="PutEvents",
-         params=_event("tenon.relay", "tenon-demo"), may=frozenset({"relay"})),
-    Call(what="say a hint as EC2", service="events", operation="PutEvents", params=_event("aws.ec2", "tenon-demo")),
-    Call(what="say a hint on the default bus", service="events", operation="PutEvents",
+    Call(name="say a hint", service="events", operation="PutEvents",
+         params=_event("tenon.functions", "tenon-demo"), roles=frozenset({"provisioner", "interruption"})),
+    Call(name="say a hint as the relay", service="events", operation="PutEvents",
+         params=_event("tenon.relay", "tenon-demo"), roles=frozenset({"relay"})),
+    Call(name="say a hint as EC2", service="events", operation="PutEvents", params=_event("aws.ec2", "tenon-demo")),
+    Call(name="say a hint on the default bus", service="events", operation="PutEvents",
          params=_event("tenon.functions", "default")),
-    Call(what="say a hint as the relay on the default bus", service="events", operation="PutEvents",
+    Call(name="say a hint as the relay on the default bus", service="events", operation="PutEvents",
          params=_event("tenon.relay", "default")),
 )  # fmt: skip
 
@@ -265,105 +288,105 @@ _OWN = {"aws:ResourceTag/kubernetes.io/cluster/demo": ["owned"], "aws:ResourceTa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class IAMRequest:
     """Something that nobody may, asked of IAM directly."""
 
     action: str
-    resource: Callable[[Made], str]
+    resource: Callable[[Targets], str]
     context: Mapping[str, list[str]] = field(default_factory=dict)
 
-    def request(self, made: Made) -> Request:
+    def request(self, targets: Targets) -> Request:
         context = {"aws:RequestedRegion": ["us-east-1"], "aws:SecureTransport": ["true"], **self.context}
-        return Request(action=self.action, resource=self.resource(made), context=context)
+        return Request(action=self.action, resource=self.resource(targets), context=context)
 
 
-def _is(text: str) -> Callable[[Made], str]:
+def _is(text: str) -> Callable[[Targets], str]:
     return lambda _: text
 
 
-def _arn(made: Made, logical: str, shape: str) -> str:
-    (name,) = (physical for id_, physical in made.cloud.deployed.physical_ids.items() if id_.startswith(logical))
+def _arn(targets: Targets, logical: str, shape: str) -> str:
+    (name,) = (physical for id_, physical in targets.cloud.deployed.physical_ids.items() if id_.startswith(logical))
     return shape.format(name)
 
 
 _LOGS = "arn:aws:logs:us-east-1:123456789012:log-group:{}"
-ASKED: tuple[Asked, ...] = (
-    Asked(action="ec2:DeleteVpc", resource=_is(f"{_HERE}:vpc/vpc-1")),
-    Asked(action="ec2:DeleteSubnet", resource=_is(f"{_HERE}:subnet/subnet-1")),
-    Asked(action="ec2:ModifyInstanceAttribute", resource=_is(f"{_HERE}:instance/i-1"), context=_OWN),
-    Asked(action="ec2:ModifyLaunchTemplate", resource=_is(f"{_HERE}:launch-template/lt-1"), context=_OWN),
-    Asked(action="ec2:ModifyLaunchTemplate", resource=_is(f"{_HERE}:launch-template/lt-1"), context=_TAGGED),
-    Asked(action="ec2:RunInstances", resource=_is(f"{_HERE}:key-pair/k"), context=_TAGGED),
-    Asked(action="ec2:RunInstances", resource=_is(f"{_HERE}:instance/*"), context=_WITHOUT_CLUSTER),
-    Asked(action="ec2:RunInstances", resource=_is(f"{_HERE}:instance/*"), context=_WITHOUT_POOL),
-    Asked(
+UNUSED_ACTIONS: tuple[IAMRequest, ...] = (
+    IAMRequest(action="ec2:DeleteVpc", resource=_is(f"{_HERE}:vpc/vpc-1")),
+    IAMRequest(action="ec2:DeleteSubnet", resource=_is(f"{_HERE}:subnet/subnet-1")),
+    IAMRequest(action="ec2:ModifyInstanceAttribute", resource=_is(f"{_HERE}:instance/i-1"), context=_OWN),
+    IAMRequest(action="ec2:ModifyLaunchTemplate", resource=_is(f"{_HERE}:launch-template/lt-1"), context=_OWN),
+    IAMRequest(action="ec2:ModifyLaunchTemplate", resource=_is(f"{_HERE}:launch-template/lt-1"), context=_TAGGED),
+    IAMRequest(action="ec2:RunInstances", resource=_is(f"{_HERE}:key-pair/k"), context=_TAGGED),
+    IAMRequest(action="ec2:RunInstances", resource=_is(f"{_HERE}:instance/*"), context=_WITHOUT_CLUSTER),
+    IAMRequest(action="ec2:RunInstances", resource=_is(f"{_HERE}:instance/*"), context=_WITHOUT_POOL),
+    IAMRequest(
         action="ec2:CreateTags",
         resource=_is(f"{_HERE}:instance/*"),
         context={**_WITHOUT_CLUSTER, "ec2:CreateAction": ["RunInstances"]},
     ),
-    Asked(action="ec2:CreateVolume", resource=_is(f"{_HERE}:volume/*"), context=_TAGGED),
-    Asked(
+    IAMRequest(action="ec2:CreateVolume", resource=_is(f"{_HERE}:volume/*"), context=_TAGGED),
+    IAMRequest(
         action="ec2:CopyVolumes",
         resource=_is(f"{_HERE}:volume/*"),
         context={**_TAGGED, "ec2:CreateAction": ["RunInstances"]},
     ),
-    Asked(
+    IAMRequest(
         action="ec2:CreateTags",
         resource=_is(f"{_HERE}:snapshot/*"),
         context={**_TAGGED, "ec2:CreateAction": ["RunInstances"]},
     ),
-    Asked(
+    IAMRequest(
         action="ec2:CreateTags",
         resource=_is(f"{_HERE}:volume/*"),
         context={**_TAGGED, "ec2:CreateAction": ["CreateVolume"]},
     ),
-    Asked(
+    IAMRequest(
         action="iam:PassRole",
-        resource=lambda made: made.cloud.deployed.outputs["NodeRoleArn"],
+        resource=lambda targets: targets.cloud.deployed.outputs["NodeRoleArn"],
         context={"iam:PassedToService": ["lambda.amazonaws.com"]},
     ),
-    Asked(
+    IAMRequest(
         action="iam:DeleteRole",
-        resource=lambda made: made.cloud.deployed.outputs["NodeRoleArn"],
+        resource=lambda targets: targets.cloud.deployed.outputs["NodeRoleArn"],
         context={"iam:PassedToService": ["ec2.amazonaws.com"]},
     ),
-    Asked(action="iam:DeleteRole", resource=_is("arn:aws:iam::123456789012:role/any")),
-    Asked(action="iam:DeleteInstanceProfile", resource=_is("arn:aws:iam::123456789012:instance-profile/any")),
-    Asked(
+    IAMRequest(action="iam:DeleteRole", resource=_is("arn:aws:iam::123456789012:role/any")),
+    IAMRequest(action="iam:DeleteInstanceProfile", resource=_is("arn:aws:iam::123456789012:instance-profile/any")),
+    IAMRequest(
         action="iam:DeleteInstanceProfile",
         resource=_is("arn:aws:iam::123456789012:instance-profile/tenon-demo-1"),
         context=_TAGGED,
     ),
-    Asked(
+    IAMRequest(
         action="iam:CreateServiceLinkedRole",
         resource=_is(_SPOT_ROLE.replace("spot", "eks")),
         context={"iam:AWSServiceName": ["spot.amazonaws.com"]},
     ),
-    Asked(action="iam:CreateServiceLinkedRole", resource=_is(_SPOT_ROLE), context={"iam:AWSServiceName": ["eks"]}),
-    Asked(
+    IAMRequest(action="iam:CreateServiceLinkedRole", resource=_is(_SPOT_ROLE), context={"iam:AWSServiceName": ["eks"]}),
+    IAMRequest(
         action="iam:DeleteServiceLinkedRole",
         resource=_is(_SPOT_ROLE),
         context={"iam:AWSServiceName": ["spot.amazonaws.com"]},
     ),
-    Asked(
+    IAMRequest(
         action="events:DeleteEventBus",
         resource=_is("arn:aws:events:us-east-1:123456789012:event-bus/tenon-demo"),
         context={"events:source": ["tenon.functions"]},
     ),
-    Asked(
+    IAMRequest(
         action="events:DeleteEventBus",
         resource=_is("arn:aws:events:us-east-1:123456789012:event-bus/tenon-demo"),
         context={"events:source": ["tenon.relay"]},
     ),
-    Asked(action="s3:DeleteBucket", resource=lambda made: f"arn:aws:s3:::{made.bucket}"),
-    Asked(action="ssm:DeleteParameter", resource=_is("arn:aws:ssm:us-east-1::parameter/aws/service/eks/x")),
-    Asked(action="logs:PutLogEvents", resource=_is(_LOGS.format("others"))),
-    Asked(action="sqs:SendMessage", resource=_is("arn:aws:sqs:us-east-1:123456789012:others")),
-    Asked(action="sqs:ReceiveMessage", resource=_is("arn:aws:sqs:us-east-1:123456789012:others")),
+    IAMRequest(action="s3:DeleteBucket", resource=lambda targets: f"arn:aws:s3:::{targets.bucket}"),
+    IAMRequest(action="ssm:DeleteParameter", resource=_is("arn:aws:ssm:us-east-1::parameter/aws/service/eks/x")),
+    IAMRequest(action="logs:PutLogEvents", resource=_is(_LOGS.format("others"))),
+    IAMRequest(action="sqs:SendMessage", resource=_is("arn:aws:sqs:us-east-1:123456789012:others")),
+    IAMRequest(action="sqs:ReceiveMessage", resource=_is("arn:aws:sqs:us-east-1:123456789012:others")),
     *(
-        Asked(
+        IAMRequest(
             action="logs:DeleteLogGroup",
-            resource=lambda made, name=name: _arn(made, f"Functions{name.capitalize()}Logs", _LOGS),  # type: ignore[misc]  # a bound default
+            resource=lambda targets, name=name: _arn(targets, f"Functions{name.capitalize()}Logs", _LOGS),  # type: ignore[misc]  # a bound default
         )
         for name in sorted(ALL - {"relay"})
     ),

@@ -25,14 +25,14 @@ def tag_list(tags: dict[str, str]) -> list[Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
-    """The cloud, and the ids of what tests call about."""
+class Targets:
+    """The cloud, and the ids of resources for calls."""
 
     cloud: Cloud
     node: str
-    """An instance of a pool of the cluster."""
+    """An instance of a NodePool of the cluster."""
     managed: str
-    """An instance of the cluster's own that belongs to no pool: a node group's."""
+    """An instance of the cluster in a managed node group, without NodePool."""
     others: str
     """An instance of another cluster."""
     untagged: str
@@ -40,9 +40,9 @@ class Made:
     own_template: str
     others_template: str
     bare_template: str
-    """The cluster's own, but it tags nothing that it makes."""
+    """A launch template of the cluster without tag specifications."""
     administrators_template: str
-    """The cluster's own, but with a profile whose role isn't the nodes'."""
+    """A launch template of the cluster with an instance profile of another role."""
 
     def queue(self, name: str) -> str:
         return self.cloud.deployed.outputs[name]
@@ -57,7 +57,7 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[Made]:
+def targets() -> Iterator[Targets]:
     clock = Clock(datetime(2026, 11, 21, 12, tzinfo=UTC))
     with Cloud(now=clock.now, sleep=clock.sleep) as cloud:
         account = cloud.prepare(cluster=CLUSTER, version="1.34", endpoint="https://127.0.0.1", certificate_authority="")
@@ -74,9 +74,9 @@ def made() -> Iterator[Made]:
         image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
 
         def instance(tags: dict[str, str]) -> str:
-            made: Any = {"TagSpecifications": [{"ResourceType": "instance", "Tags": tag_list(tags)}]} if tags else {}
+            targets: Any = {"TagSpecifications": [{"ResourceType": "instance", "Tags": tag_list(tags)}]} if tags else {}
             ran = ec2.run_instances(
-                ImageId=image, MinCount=1, MaxCount=1, SubnetId=next(iter(account.subnets.values())), **made
+                ImageId=image, MinCount=1, MaxCount=1, SubnetId=next(iter(account.subnets.values())), **targets
             )
             return ran["Instances"][0]["InstanceId"]
 
@@ -91,16 +91,16 @@ def made() -> Iterator[Made]:
                     if tagging
                 ],
             }
-            given: Any = [{"ResourceType": "launch-template", "Tags": tag_list(tags)}]
+            type_tags: Any = [{"ResourceType": "launch-template", "Tags": tag_list(tags)}]
             answer = ec2.create_launch_template(
-                LaunchTemplateName=name, LaunchTemplateData=data, TagSpecifications=given
+                LaunchTemplateName=name, LaunchTemplateData=data, TagSpecifications=type_tags
             )
             return answer["LaunchTemplate"]["LaunchTemplateId"]
 
         volume = ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
         ec2.create_tags(Resources=[volume], Tags=tag_list(OWNED))
         nodes_profile = cloud.deployed.outputs["NodeInstanceProfile"]
-        yield Made(
+        yield Targets(
             cloud=cloud,
             node=instance(OWNED),
             managed=instance({"kubernetes.io/cluster/demo": "owned"}),

@@ -18,19 +18,19 @@ from local.kubernetes.registry.store import Store
 from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
 from shared.cluster.connect import presign, to_server
 from shared.cluster.errors import ApiError
-from tests.integration.least_privilege.calls import ALL, LAUNCHES, NOBODY, RESOLVES
+from tests.integration.least_privilege.calls import ALL, LAUNCHES, NOBODY, RESOLVES_NODE_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from local.kubernetes.apiserver.auth import User
-    from tests.integration.least_privilege.conftest import Made
+    from tests.integration.least_privilege.conftest import Targets
 
 CLAIMS = Kind("karpenter.sh", "v1", "nodeclaims", "NodeClaim")
 POOLS = Kind("karpenter.sh", "v1", "nodepools", "NodePool")
 CLASSES = Kind("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass")
-WATCHES = RESOLVES | {"relay"}
-CLUSTER = RESOLVES | {"termination"}
+WATCHES = RESOLVES_NODE_CLASSES | {"relay"}
+CLUSTER = RESOLVES_NODE_CLASSES | {"termination"}
 
 
 class Right(NamedTuple):
@@ -122,10 +122,10 @@ class Cluster(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def cluster(made: Made) -> Iterator[Cluster]:
+def cluster(targets: Targets) -> Iterator[Cluster]:
     store = Store(now=lambda: datetime.now(UTC))
     identities, rbac = TokenAuthenticator(), Rbac(store)
-    identities.register(made.cloud.deployed)
+    identities.register(targets.cloud.deployed)
     store.create(kinds.NAMESPACES, {"metadata": {"name": cluster_manifests.NAMESPACE}})
     for obj in (*cluster_manifests.kinds(), *cluster_manifests.access()[1:], *cluster_manifests.relay_access()):
         kind = store.kind(obj["apiVersion"], obj["kind"])
