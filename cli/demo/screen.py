@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
+from cli import terminal
 from cli.nodes import rows, table
 from shared.api.kubernetes import Node, Pod
 from shared.api.nodeclaim import NodeClaim
@@ -40,7 +41,7 @@ def render(shown: NodeRows, *, start: datetime, step: str, width: int) -> Render
         (f" {step} ", "reverse"),
         f"  {int(seconds // 60)}:{seconds % 60:04.1f}  {shown.running} pods running, ",
         (f"{shown.pending} pending", "bold yellow" if shown.pending else ""),
-        f"  {len(shown.rows)} nodes  ",
+        f"  {terminal.plural(len(shown.rows), 'node')}  ",
         (f"${shown.cost:.4f}/h", "bold"),
     )
     if not shown.rows:
