@@ -22,6 +22,7 @@ from local.kubernetes.registry import (
     pod_strategy,
     scale,
     server_side_apply,
+    validation,
 )
 from local.kubernetes.registry.object_storage import FIRST_VERSION, ObjectStorage
 from local.kubernetes.registry.pod_disruption_budgets import PodDisruptionBudgets
@@ -101,7 +102,10 @@ class Store(ObjectStorage):
             self._check_valid(
                 served,
                 new,
-                [*object_meta.validate(served, new["metadata"]), *admission.validate(served, new, None, self)],
+                [
+                    *object_meta.validate(served, new["metadata"]),
+                    *validation.validate(served, new, None, self.definition(served)),
+                ],
             )
             return new if dry_run else self._write(served, "ADDED", new, None)
 
@@ -285,7 +289,9 @@ class Store(ObjectStorage):
         new["metadata"] = object_meta.without_empty_fields(new["metadata"])
         admission.on_update(kind, new, old, self)
         self._check_valid(
-            kind, new, [*object_meta.validate(kind, new["metadata"]), *admission.validate(kind, new, old, self)]
+            kind,
+            new,
+            [*object_meta.validate(kind, new["metadata"]), *validation.validate(kind, new, old, self.definition(kind))],
         )
         if kind.tracks_generation and object_meta.changes_generation(kind, new, old):
             new["metadata"]["generation"] = before.get("generation", 0) + 1

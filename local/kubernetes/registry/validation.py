@@ -1,0 +1,111 @@
+"""Validation of objects before they are stored, apart from their metadata.
+
+Built-in kinds get the checks that decisions and people rely on, custom kinds those of their schema. Source: the
+validation in kubernetes ``pkg/apis``. Pods: ``pod_strategy``; metadata: ``object_meta``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from local.kubernetes import kinds, selectors
+from local.kubernetes.errors import Cause
+from local.kubernetes.registry import custom_resources, pod_strategy
+from local.kubernetes.registry.defaults import WITH_TEMPLATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from local.kubernetes.kinds import Kind
+    from local.kubernetes.objects import Obj
+    from local.kubernetes.registry.custom_resources import Definition
+
+
+def validate(kind: Kind, new: Obj, old: Obj | None, definition: Definition | None) -> list[Cause]:
+    """The errors of the object other than those of its metadata; ``old`` is None for a new object."""
+    if definition is not None:
+        return definition.validate(new, old)
+    validator = _VALIDATORS.get(kind.resource)
+    causes = validator(new, old) if validator else []
+    if kind.resource in WITH_TEMPLATE:
+        causes = [*causes, *_validate_template(kind, new)]
+    return causes
+
+
+def _validate_pod(new: Obj, old: Obj | None) -> list[Cause]:
+    return pod_strategy.validate(new) if old is None else pod_strategy.validate_update(new, old)
+
+
+def _validate_node(new: Obj, old: Obj | None) -> list[Cause]:
+    causes: list[Cause] = []
+    before = ((old or {}).get("spec") or {}).get("providerID")
+    after = (new.get("spec") or {}).get("providerID")
+    if before and before != after:
+        text = 'Forbidden: node updates may not change providerID except from "" to valid'
+        causes.append(Cause("spec.providerID", "FieldValueForbidden", text))
+    for index, taint in enumerate((new.get("spec") or {}).get("taints") or []):
+        path = f"spec.taints[{index}]"
+        if not taint.get("key"):
+            causes.append(Cause(f"{path}.key", "FieldValueInvalid", 'Invalid value: "": name part must be non-empty'))
+        allowed = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+        if taint.get("effect") not in allowed:
+            text = f'Unsupported value: "{taint.get("effect", "")}": supported values: ' + ", ".join(
+                f'"{name}"' for name in sorted(allowed)
+            )
+            causes.append(Cause(f"{path}.effect", "FieldValueNotSupported", text))
+    for name in ("capacity", "allocatable"):
+        causes.extend(pod_strategy.validate_quantities((new.get("status") or {}).get(name), f"status.{name}"))
+    return causes
+
+
+def _validate_budget(new: Obj, _old: Obj | None) -> list[Cause]:
+    spec = new.get("spec") or {}
+    causes: list[Cause] = []
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        text = "Invalid value: minAvailable and maxUnavailable cannot be both set"
+        causes.append(Cause("spec", "FieldValueInvalid", text))
+    for name in ("minAvailable", "maxUnavailable"):
+        value = spec.get(name)
+        if value is not None and not _is_count_or_percent(value):
+            text = f"Invalid value: {_quoted(value)}: must be a non-negative integer or a percentage (e.g. '50%')"
+            causes.append(Cause(f"spec.{name}", "FieldValueInvalid", text))
+    return causes
+
+
+def _is_count_or_percent(value: Any) -> bool:  # noqa: ANN401 (JSON)
+    if isinstance(value, str):
+        return value.endswith("%") and value[:-1].isdigit()
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _quoted(value: Any) -> str:  # noqa: ANN401 (JSON)
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _validate_template(kind: Kind, obj: Obj) -> list[Cause]:
+    spec = obj["spec"]
+    causes: list[Cause] = []
+    template = spec.get("template") or {}
+    pod = {"spec": template.get("spec") or {}}
+    causes.extend(Cause(f"spec.template.{c.field}", c.reason, c.message) for c in pod_strategy.validate(pod))
+    if kind.resource == kinds.JOBS.resource:
+        return causes
+    if not spec.get("selector"):
+        return [*causes, Cause("spec.selector", "FieldValueRequired", "Required value")]
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if not selectors.matches(selectors.parse_label_selector(spec["selector"]) or (), labels):
+        text = f"Invalid value: {labels}: `selector` does not match template `labels`"
+        causes.append(Cause("spec.template.metadata.labels", "FieldValueInvalid", text))
+    replicas = spec.get("replicas", 1)
+    if not isinstance(replicas, int) or replicas < 0:
+        text = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        causes.append(Cause("spec.replicas", "FieldValueInvalid", text))
+    return causes
+
+
+_VALIDATORS: dict[str, Callable[[Obj, Obj | None], list[Cause]]] = {
+    kinds.PODS.resource: _validate_pod,
+    kinds.NODES.resource: _validate_node,
+    kinds.POD_DISRUPTION_BUDGETS.resource: _validate_budget,
+    kinds.CUSTOM_RESOURCE_DEFINITIONS.resource: custom_resources.validate_definition,
+}
