@@ -155,7 +155,7 @@ def test_delete_waits_until_the_object_is_gone(cluster: Cluster, kubectl: Callab
     assert "No resources found" in kubectl("get", "pods")
 
 
-def test_what_kubectl_sends_as_protobuf_is_understood(cluster: Cluster, kubectl: Callable[..., str]) -> None:
+def test_objects_that_kubectl_sends_as_protobuf_are_decoded(cluster: Cluster, kubectl: Callable[..., str]) -> None:
     kubectl("create", "namespace", "team")
     assert cluster.store.get(kinds.NAMESPACES, "team")["status"] == {"phase": "Active"}
     kubectl("create", "deployment", "web", "--image=web:1", "--replicas=3", "-n", "team")

@@ -75,7 +75,7 @@ def test_pages_of_a_list_are_one_consistent_state(cluster: Cluster) -> None:
     assert names == ["a", "b", "c", "d", "e"]
 
 
-def test_a_page_whose_history_is_gone_is_410(cluster: Cluster) -> None:
+def test_a_page_after_compaction_is_410(cluster: Cluster) -> None:
     for name in "abc":
         cluster.pod(name)
     core = k8s.CoreV1Api(cluster.client)
@@ -108,7 +108,7 @@ def test_a_watch_tells_changes_from_a_version_on(cluster: Cluster) -> None:
     ]
 
 
-def test_a_watch_without_a_version_begins_with_what_is_there(cluster: Cluster) -> None:
+def test_a_watch_without_a_version_begins_with_the_present_objects(cluster: Cluster) -> None:
     cluster.pod("a")
     watch = kubernetes.watch.Watch()
     seen: list[tuple[str, str]] = []
@@ -268,7 +268,7 @@ def test_an_unknown_token_is_401_and_a_forbidden_verb_403(cluster: Cluster, tmp_
         client.rest_client.pool_manager.clear()
 
 
-def test_faults_take_the_place_of_answers(cluster: Cluster) -> None:
+def test_an_intercept_replaces_responses(cluster: Cluster) -> None:
     failures = [Response(500, b"{}"), Response(drop=True)]
 
     def fail(request: Request) -> Response | None:
@@ -294,7 +294,7 @@ def test_faults_take_the_place_of_answers(cluster: Cluster) -> None:
         {"metadata": {"name": "a", "ownerReferences": "me"}},
     ],
 )
-def test_an_object_of_a_wrong_shape_is_refused_and_the_server_goes_on(cluster: Cluster, body: object) -> None:
+def test_a_malformed_object_is_refused_and_the_server_keeps_running(cluster: Cluster, body: object) -> None:
     url = f"{cluster.server.url}/api/v1/namespaces/default/pods"
     headers = {"Content-Type": "application/json", **_bearer(cluster)}
     answer = cluster.client.call_api("POST", url, headers, body)

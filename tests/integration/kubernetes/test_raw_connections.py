@@ -49,9 +49,7 @@ def test_one_connection_serves_many_requests_and_a_watch_among_them(
         assert [event["type"] for event in events(connection, "timeoutSeconds=1")] == ["ADDED"]
 
 
-def test_a_streamed_list_ends_with_a_bookmark_that_says_so(
-    cluster: Cluster, connection: http.client.HTTPSConnection
-) -> None:
+def test_a_streaming_list_ends_with_a_bookmark(cluster: Cluster, connection: http.client.HTTPSConnection) -> None:
     cluster.pod("a")
     query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1"
     first, marked, *_ = events(connection, query)
@@ -71,9 +69,7 @@ def test_a_watch_that_is_over_ends_with_a_bookmark_to_resume_from(
     assert received[1]["object"]["metadata"]["resourceVersion"] == str(cluster.store.version)
 
 
-def test_a_version_that_has_not_happened_yet_is_refused(
-    cluster: Cluster, connection: http.client.HTTPSConnection
-) -> None:
+def test_a_version_in_the_future_is_refused(cluster: Cluster, connection: http.client.HTTPSConnection) -> None:
     connection.request("GET", f"/api/v1/pods?resourceVersion={cluster.store.version + 99}", headers=_AUTHORIZED)
     answer = connection.getresponse()
     assert answer.status == 504
@@ -90,7 +86,7 @@ def test_a_version_that_has_not_happened_yet_is_refused(
         b"POST /api/v1/nodes HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_no_http_is_answered_and_the_connection_closed(cluster: Cluster, sent: bytes) -> None:
+def test_malformed_http_gets_an_error_and_closes_the_connection(cluster: Cluster, sent: bytes) -> None:
     host, port = cluster.server.url.removeprefix("https://").split(":")
     context = ssl.create_default_context(cadata=cluster.server.ca_pem)
     with (
@@ -103,7 +99,9 @@ def test_what_is_no_http_is_answered_and_the_connection_closed(cluster: Cluster,
             pass
 
 
-def test_a_client_that_speaks_no_tls_does_no_harm(cluster: Cluster, connection: http.client.HTTPSConnection) -> None:
+def test_a_client_without_tls_does_not_stop_the_server(
+    cluster: Cluster, connection: http.client.HTTPSConnection
+) -> None:
     host, port = cluster.server.url.removeprefix("https://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -122,7 +120,7 @@ def test_a_secret_is_kept_encoded(cluster: Cluster, connection: http.client.HTTP
     assert (secret["type"], secret["data"]) == ("Opaque", {"a": "Yg=="})
 
 
-def test_one_can_be_run_for_people(tmp_path: Path) -> None:
+def test_the_module_can_be_run_from_the_command_line(tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
     running = subprocess.Popen(
         [sys.executable, "-m", "local.kubernetes", "--kubeconfig", str(config)], stderr=subprocess.PIPE, text=True

@@ -42,7 +42,7 @@ def sizes(of: Machine, **settings: Any) -> tuple[dict[str, str], dict[str, str]]
     return format_resources(size), format_resources(allocatable(size, of, kubelet))
 
 
-def test_a_c7i_2xlarge_is_as_big_as_a_real_one() -> None:
+def test_a_c7i_2xlarge_has_the_resources_of_a_real_one() -> None:
     _, usable = sizes(machine())
     assert (usable["cpu"], usable["pods"], usable["ephemeral-storage"]) == ("7910m", "58", "17Gi")
     assert parse_quantity("memory", usable["memory"]) // 2**20 == 14162

@@ -51,7 +51,7 @@ def refusal(user_data: str) -> str:
 
 
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
-def test_what_tenon_launches_joins_with_its_labels_taints_and_limits(family: str) -> None:
+def test_machines_of_tenon_join_with_their_labels_taints_and_limits(family: str) -> None:
     boot = Bootstrap(
         cluster=CLUSTER,
         labels={"karpenter.sh/nodepool": "default", "team": "a"},
@@ -149,7 +149,7 @@ def test_invalid_user_data_gives_the_reason(user_data: str, reason: str) -> None
         ("example.k8s.io/team=a", False),
     ],
 )
-def test_a_kubelet_does_not_start_with_labels_that_are_kubernetes_own(label: str, *, joins: bool) -> None:
+def test_a_kubelet_does_not_start_with_reserved_labels(label: str, *, joins: bool) -> None:
     user_data = NODE_CONFIG + f'  kubelet:\n    flags: ["--node-labels={label}"]\n'
     if joins:
         assert settings(user_data).labels

@@ -34,7 +34,7 @@ _objects = st.dictionaries(_names, _json, max_size=4)
         (["a"], {"a": 1}, {"a": 1}),
     ],
 )
-def test_a_merge_patch_does_what_the_examples_of_rfc_7386_say(target: object, patch: object, result: object) -> None:
+def test_a_merge_patch_matches_the_examples_of_rfc_7386(target: object, patch: object, result: object) -> None:
     assert patches.merge(target, patch) == result
 
 
@@ -109,7 +109,7 @@ def test_a_strategic_patch_deletes_replaces_and_orders_by_its_directives() -> No
     }
 
 
-def test_a_strategic_patch_replaces_taints_and_tolerations_whole() -> None:
+def test_a_strategic_patch_replaces_taints_and_tolerations() -> None:
     node = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
     patch = {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}}
     assert patches.strategic(node, patch) == patch

@@ -30,12 +30,12 @@ _LABELS = {"app": "web", "tier": "front", "weight": "10"}
         ("app in (web),tier notin (back),!zone", True),
     ],
 )
-def test_a_label_selector_selects_as_kubernetes_says(text: str, selected: bool) -> None:  # noqa: FBT001 (a table's column)
+def test_label_selectors_select_as_in_kubernetes(text: str, selected: bool) -> None:  # noqa: FBT001 (a table's column)
     assert selectors.matches(selectors.parse_labels(text), _LABELS) is selected
 
 
 @pytest.mark.parametrize("text", ["app in web", "a=b=c", "==", "app in (a", "a b"])
-def test_a_label_selector_that_is_none_is_refused(text: str) -> None:
+def test_a_malformed_label_selector_is_refused(text: str) -> None:
     with pytest.raises(ApiError) as refused:
         selectors.parse_labels(text)
     assert refused.value.status == 400

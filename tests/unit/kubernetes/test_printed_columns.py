@@ -76,12 +76,12 @@ def test_a_printer_column_follows_its_path(path: str, values: list[Any]) -> None
         ),
     ],
 )
-def test_a_pods_status_is_the_reason_people_look_for(obj: dict[str, Any], text: str) -> None:
+def test_a_pods_status_column_shows_the_most_specific_reason(obj: dict[str, Any], text: str) -> None:
     status = next(column for column in printers.columns_of(kinds.PODS, None) if column.name == "Status")
     assert status.cell(obj, "") == text
 
 
-def test_a_cordoned_node_says_so() -> None:
+def test_a_cordoned_nodes_status_has_scheduling_disabled() -> None:
     node = {
         "metadata": {},
         "spec": {"unschedulable": True},

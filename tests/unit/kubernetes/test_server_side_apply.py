@@ -17,7 +17,7 @@ def applied(store: Store, config: dict[str, Any], manager: str, *, force: bool =
     return store.patch(kinds.NODES, "n", config, patch_type="apply", field_manager=manager, force=force)
 
 
-def test_applying_creates_what_is_not_there(store: Store) -> None:
+def test_apply_creates_a_missing_object(store: Store) -> None:
     node = applied(store, {"metadata": {"labels": {"a": "1"}}}, "me")
     assert node["metadata"]["labels"] == {"a": "1"}
     (entry,) = node["metadata"]["managedFields"]
@@ -25,12 +25,12 @@ def test_applying_creates_what_is_not_there(store: Store) -> None:
     assert entry["fieldsV1"] == {"f:metadata": {"f:labels": {"f:a": {}}}}
 
 
-def test_applying_the_same_again_changes_nothing(store: Store) -> None:
+def test_applying_the_same_configuration_again_changes_nothing(store: Store) -> None:
     first = applied(store, {"metadata": {"labels": {"a": "1"}}}, "me")
     assert applied(store, {"metadata": {"labels": {"a": "1"}}}, "me") == first
 
 
-def test_what_is_no_longer_applied_goes_and_what_others_set_stays(store: Store) -> None:
+def test_fields_no_longer_applied_are_removed_and_other_fields_stay(store: Store) -> None:
     applied(store, {"metadata": {"labels": {"a": "1", "b": "1"}}}, "me")
     store.patch(kinds.NODES, "n", {"metadata": {"labels": {"c": "1"}}})
     node = applied(store, {"metadata": {"labels": {"a": "2"}}}, "me")
@@ -54,7 +54,7 @@ def test_another_appliers_field_is_a_conflict_unless_it_is_forced(store: Store) 
     assert [entry["manager"] for entry in node["metadata"]["managedFields"]] == ["you"]
 
 
-def test_lists_with_keys_are_joined_and_others_replaced(store: Store) -> None:
+def test_lists_with_keys_are_merged_and_others_replaced(store: Store) -> None:
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     disk = {"status": {"conditions": [{"type": "DiskPressure", "status": "False"}]}}
     applied(store, {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, "me", force=True)

@@ -44,7 +44,7 @@ def evicted(store: Store, name: str) -> bool:
     return True
 
 
-def test_an_evicted_pod_terminates_and_says_why(cluster: Cluster) -> None:
+def test_an_evicted_pod_terminates_with_a_disruption_target_condition(cluster: Cluster) -> None:
     cluster.pod("a", node="n", ready=True)
     cluster.store.evict("default", "a")
     pod = cluster.store.get(kinds.PODS, "a", namespace="default")
@@ -64,7 +64,7 @@ def test_an_evicted_pod_terminates_and_says_why(cluster: Cluster) -> None:
         ({"minAvailable": "100%"}, (0, 4, 4, 4)),
     ],
 )
-def test_a_budgets_figures_are_the_disruption_controllers(
+def test_a_budgets_status_is_the_disruption_controllers(
     cluster: Cluster, spec: dict[str, Any], expected: tuple[int, int, int, int]
 ) -> None:
     web(cluster, 4)
@@ -87,7 +87,7 @@ def test_a_budget_is_used_up_and_recovers_when_a_pod_becomes_ready(cluster: Clus
     assert evicted(cluster.store, "web-1")
 
 
-def test_a_budgets_figures_follow_the_scale(cluster: Cluster) -> None:
+def test_a_budgets_status_follows_the_scale(cluster: Cluster) -> None:
     web(cluster, 3)
     cluster.budget(minAvailable="100%")
     cluster.store.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 2}}, namespace="default")
@@ -134,7 +134,7 @@ def test_evictions_never_leave_fewer_ready_pods_than_the_budget_asks_for(
     assert figures(cluster.store)[1] == replicas - gone
 
 
-def test_an_eviction_holds_its_preconditions_and_a_dry_run_only_asks(cluster: Cluster) -> None:
+def test_an_eviction_checks_preconditions_and_a_dry_run_changes_nothing(cluster: Cluster) -> None:
     cluster.pod("a", node="n", ready=True)
     with pytest.raises(ApiError) as refused:
         cluster.store.evict("default", "a", options={"preconditions": {"uid": "other"}})

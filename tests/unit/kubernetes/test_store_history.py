@@ -34,7 +34,7 @@ def carried_out(store: Store, steps: list[tuple[str, str, int]]) -> dict[int, li
 
 
 @given(_steps)
-def test_a_list_at_any_remembered_version_is_what_it_was(steps: list[tuple[str, str, int]]) -> None:
+def test_a_list_at_any_version_of_the_history_has_the_state_of_that_version(steps: list[tuple[str, str, int]]) -> None:
     store = Store(now=lambda: _NOW, rng=random.Random(1))  # noqa: S311 (names and uids of a test)
     states = carried_out(store, steps)
     assert {version: store.list(kinds.CONFIG_MAPS, version=version) for version in states} == states

@@ -23,7 +23,7 @@ def names(cluster: Cluster) -> list[str]:
     return [obj["metadata"]["name"] for kind in every for obj in cluster.store.list(kind)]
 
 
-def test_dependents_go_with_their_owner(cluster: Cluster) -> None:
+def test_dependents_are_deleted_with_their_owner(cluster: Cluster) -> None:
     family(cluster)
     cluster.store.delete(kinds.DEPLOYMENTS, "web", namespace="default")
     assert names(cluster) == []
@@ -37,14 +37,14 @@ def test_a_bound_pod_is_left_terminating(cluster: Cluster) -> None:
     assert "deletionTimestamp" in cluster.store.get(kinds.PODS, "web-1-a", namespace="default")["metadata"]
 
 
-def test_orphans_stay(cluster: Cluster) -> None:
+def test_orphaned_dependents_are_kept(cluster: Cluster) -> None:
     family(cluster)
     cluster.store.delete(kinds.DEPLOYMENTS, "web", namespace="default", propagation="Orphan")
     assert names(cluster) == ["web-1", "web-1-a"]
     assert "ownerReferences" not in cluster.store.get(kinds.REPLICA_SETS, "web-1", namespace="default")["metadata"]
 
 
-def test_in_the_foreground_the_owner_goes_last(cluster: Cluster) -> None:
+def test_foreground_deletion_removes_the_owner_last(cluster: Cluster) -> None:
     family(cluster)
     cluster.store.bind("default", "web-1-a", "n")
     cluster.store.delete(kinds.DEPLOYMENTS, "web", namespace="default", propagation="Foreground")
@@ -61,7 +61,7 @@ def test_a_dependent_with_another_owner_left_stays(cluster: Cluster) -> None:
     assert [reference["name"] for reference in pod["metadata"]["ownerReferences"]] == ["b"]
 
 
-def test_what_was_created_for_an_owner_that_is_gone_is_swept(cluster: Cluster) -> None:
+def test_objects_created_with_a_missing_owner_are_garbage_collected(cluster: Cluster) -> None:
     deployment = cluster.deployment("web", 1)
     cluster.store.delete(kinds.DEPLOYMENTS, "web", namespace="default")
     cluster.pod("late", ownerReferences=[owner(deployment)])

@@ -37,7 +37,7 @@ def test_an_object_without_a_name_gets_one_from_generate_name(store: Store) -> N
     assert all(name.startswith("s-") and len(name) == 7 for name in names)
 
 
-def test_a_name_is_taken_once(store: Store) -> None:
+def test_a_name_can_be_used_once(store: Store) -> None:
     store.create(kinds.SECRETS, {"metadata": {"name": "s"}})
     with refusal(409, "AlreadyExists"):
         store.create(kinds.SECRETS, {"metadata": {"name": "s"}})
@@ -59,7 +59,7 @@ def test_a_label_value_has_to_be_one(store: Store) -> None:
         store.create(kinds.SECRETS, {"metadata": {"name": "s", "labels": {"a": "not a label"}}})
 
 
-def test_what_was_handed_in_or_out_is_not_the_stored_object(store: Store) -> None:
+def test_stored_objects_are_copies(store: Store) -> None:
     mine: dict[str, Any] = {"metadata": {"name": "s"}, "data": {"a": "1"}}
     store.create(kinds.SECRETS, mine)
     mine["data"]["a"] = "2"
@@ -76,7 +76,7 @@ def test_a_write_that_carries_an_old_version_conflicts(store: Store) -> None:
         store.patch(kinds.LEASES, "l", stale, namespace="default")
 
 
-def test_a_lease_is_never_replaced_blindly(store: Store) -> None:
+def test_replacing_a_lease_needs_a_resource_version(store: Store) -> None:
     store.create(kinds.LEASES, {"metadata": {"name": "l"}})
     with refusal(422, "Invalid"):
         store.replace(kinds.LEASES, {"metadata": {"name": "l", "namespace": "default"}, "spec": {}})
@@ -97,7 +97,7 @@ def test_no_client_changes_uid_generation_or_creation_time(cluster: Cluster) -> 
         cluster.store.patch(kinds.PODS, "a", {"metadata": {"uid": "other"}}, namespace="default")
 
 
-def test_status_is_written_apart_from_the_rest(cluster: Cluster) -> None:
+def test_status_is_a_subresource(cluster: Cluster) -> None:
     cluster.deployment("web", 2)
     both = {"spec": {"replicas": 5}, "status": {"readyReplicas": 1}}
     main = cluster.store.patch(kinds.DEPLOYMENTS, "web", both, namespace="default")
@@ -107,7 +107,7 @@ def test_status_is_written_apart_from_the_rest(cluster: Cluster) -> None:
     assert (status["spec"]["replicas"], status["status"]) == (5, {"readyReplicas": 1})
 
 
-def test_the_generation_moves_with_the_spec_alone(cluster: Cluster) -> None:
+def test_the_generation_changes_with_the_spec_only(cluster: Cluster) -> None:
     store = cluster.store
     assert cluster.deployment("web", 2)["metadata"]["generation"] == 1
     store.patch(kinds.DEPLOYMENTS, "web", {"metadata": {"labels": {"a": "b"}}}, namespace="default")
@@ -143,7 +143,7 @@ def test_an_object_with_finalizers_lingers_until_the_last_is_removed(cluster: Cl
     assert store.find(kinds.NODES, "n") is None
 
 
-def test_a_delete_holds_its_preconditions(cluster: Cluster) -> None:
+def test_a_delete_checks_its_preconditions(cluster: Cluster) -> None:
     pod = cluster.pod("a")
     with refusal(409, "Conflict"):
         cluster.store.delete(kinds.PODS, "a", namespace="default", preconditions={"uid": "other"})
@@ -163,7 +163,7 @@ def test_a_pod_on_a_node_stays_terminating_until_its_kubelet_confirms(cluster: C
     assert cluster.store.delete(kinds.PODS, "a", namespace="default", grace_period_seconds=0) is None
 
 
-def test_a_pod_that_no_node_has_goes_at_once(cluster: Cluster) -> None:
+def test_a_pod_without_a_node_is_removed_at_once(cluster: Cluster) -> None:
     cluster.pod("a")
     assert cluster.store.delete(kinds.PODS, "a", namespace="default") is None
 
@@ -211,7 +211,7 @@ def test_a_new_node_is_not_ready_and_keeps_the_status_it_registers_with(store: S
     assert node["status"]["allocatable"] == {"cpu": "2"}
 
 
-def test_a_deleted_namespace_takes_its_objects_along(cluster: Cluster) -> None:
+def test_deleting_a_namespace_deletes_its_objects(cluster: Cluster) -> None:
     store = cluster.store
     store.create(kinds.NAMESPACES, {"metadata": {"name": "team"}})
     store.create(kinds.SECRETS, {"metadata": {"name": "s", "finalizers": ["a/b"]}}, namespace="team")
@@ -250,7 +250,7 @@ def test_changes_come_in_order_and_only_newer_ones(cluster: Cluster) -> None:
     )
 
 
-def test_history_that_is_gone_is_expired(cluster: Cluster) -> None:
+def test_versions_before_the_history_are_expired(cluster: Cluster) -> None:
     begin = cluster.store.version
     with refusal(410, "Expired"):
         cluster.store.changes_since(kinds.PODS, 1)
@@ -261,7 +261,7 @@ def test_history_that_is_gone_is_expired(cluster: Cluster) -> None:
     assert cluster.store.changes_since(kinds.PODS, cluster.store.version) == []
 
 
-def test_a_list_of_an_older_version_is_as_it_was_then(cluster: Cluster) -> None:
+def test_a_list_of_an_older_version_has_the_state_of_that_version(cluster: Cluster) -> None:
     store = cluster.store
     for name in ("a", "b", "c"):
         cluster.pod(name)
@@ -272,7 +272,7 @@ def test_a_list_of_an_older_version_is_as_it_was_then(cluster: Cluster) -> None:
     assert store.list(kinds.PODS, version=version) == then
 
 
-def test_a_kind_that_nothing_happened_to_is_watched_from_any_version(cluster: Cluster) -> None:
+def test_a_kind_without_changes_can_be_watched_from_any_version(cluster: Cluster) -> None:
     begin = cluster.store.version
     cluster.pod("a")
     assert cluster.store.changes_since(kinds.LEASES, begin) == []

@@ -23,19 +23,19 @@ def may(*statements: dict[str, Any], action: str = "sqs:SendMessage", resource: 
     return allows(request, identity=parse({"Statement": list(statements)}))
 
 
-def test_what_nothing_allows_is_denied() -> None:
+def test_requests_are_denied_by_default() -> None:
     assert not may()
     assert may(statement())
     assert not may(statement(), action="sqs:DeleteQueue")
     assert not may(statement(), resource=f"{QUEUE}2")
 
 
-def test_a_denial_wins_whatever_else_allows() -> None:
+def test_a_deny_statement_takes_precedence() -> None:
     assert not may(statement(), statement("Deny"))
     assert not may(statement("Deny"), statement())
 
 
-def test_actions_know_no_case_and_resources_do() -> None:
+def test_actions_are_case_insensitive_and_resources_are_not() -> None:
     assert may(statement(Action="SQS:sendmessage"))
     assert not may(statement(Resource=QUEUE.upper()))
 
@@ -50,11 +50,11 @@ def test_actions_know_no_case_and_resources_do() -> None:
         (f"{QUEUE[:-1]}[k]", False),
     ],
 )
-def test_wildcards_are_iams_and_no_others(pattern: str, fits: bool) -> None:  # noqa: FBT001 - a table's column
+def test_only_iams_wildcards_are_supported(pattern: str, fits: bool) -> None:  # noqa: FBT001 - a table's column
     assert may(statement(Resource=pattern)) == fits
 
 
-def test_a_key_that_the_request_lacks_fails_a_condition() -> None:
+def test_a_condition_fails_for_a_missing_key() -> None:
     condition = {"StringEquals": {"aws:RequestTag/team": "a"}}
     assert not may(statement(Condition=condition))
     assert may(statement(Condition=condition), **{"aws_RequestTag/team": "a"})
@@ -80,7 +80,7 @@ def test_for_all_values_holds_for_none_and_for_any_value_does_not() -> None:
     assert may(statement(Condition=some), aws_TagKeys="Name,Owner")
 
 
-def test_what_is_not_understood_is_an_error_not_a_yes() -> None:
+def test_unsupported_policy_elements_are_errors() -> None:
     with pytest.raises(PolicyError, match="DateLessThan"):
         may(statement(Condition={"DateLessThan": {"aws:CurrentTime": "2026"}}))
     with pytest.raises(PolicyError, match="NotAction"):
@@ -95,7 +95,7 @@ def test_what_is_not_understood_is_an_error_not_a_yes() -> None:
         ("arn:aws:iam::999999999999:root", False, False),
     ],
 )
-def test_a_resources_policy_names_who_is_let_in(principal: str, same_account: bool, let_in: bool) -> None:  # noqa: FBT001 - a table's columns
+def test_a_resource_policy_allows_its_principals(principal: str, same_account: bool, let_in: bool) -> None:  # noqa: FBT001 - a table's columns
     policy = parse({"Statement": [statement(Principal={"Service": "events.amazonaws.com"})]})
     request = Request(action="sqs:SendMessage", resource=QUEUE, principal=principal)
     own = parse({"Statement": [statement()]}) if not principal.startswith("service") else ()

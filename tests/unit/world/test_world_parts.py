@@ -43,11 +43,11 @@ def test_the_clock_counts_what_work_takes_and_what_is_skipped() -> None:
     assert clock.now() == NOW + timedelta(seconds=6)
 
 
-def test_an_empty_cluster_is_at_rest_after_two_and_a_half_minutes() -> None:
+def test_an_empty_cluster_is_idle_after_two_and_a_half_minutes() -> None:
     assert required_quiet_time(Store(now=lambda: NOW)) == MIN_QUIET_TIME == timedelta(seconds=150)
 
 
-def test_a_pod_that_waits_untold_is_unfinished_and_one_that_was_told_is_not() -> None:
+def test_a_pending_pod_is_unfinished_until_an_event_explains_it() -> None:
     store = Store(now=lambda: NOW)
     pod = store.create(kinds.PODS, POD)
     assert unfinished(store).pending == ("Pod default/web",)
@@ -74,7 +74,7 @@ def test_leases_and_heartbeats_are_not_activity_and_a_new_pod_is() -> None:
     assert activity.last == clock[0]
 
 
-def test_the_timeline_tells_a_pods_life() -> None:
+def test_the_timeline_has_the_events_of_a_pod() -> None:
     store = Store(now=lambda: NOW)
     timeline = Timeline(now=lambda: NOW)
     store.subscribe(timeline.change)
@@ -93,7 +93,7 @@ def test_the_timeline_tells_a_pods_life() -> None:
     ]
 
 
-def test_a_fault_goes_off_where_it_matches_and_as_often_as_it_was_armed() -> None:
+def test_a_fault_occurs_where_it_matches_and_as_often_as_injected() -> None:
     faults = Faults()
     faults.inject_aws("ec2", "CreateFleet", Fault(code="Boom"), times=2, caller="provisioner")
     assert faults.next_fault(InjectionPoint(service="ec2", operation="CreateFleet", caller="disruption")) is None
@@ -104,7 +104,7 @@ def test_a_fault_goes_off_where_it_matches_and_as_often_as_it_was_armed() -> Non
     assert [action is not None for action in struck] == [True, True, False]
 
 
-def test_a_crash_at_a_line_is_seen_by_no_handler_of_exceptions() -> None:
+def test_no_exception_handler_sees_a_crash_at_a_line() -> None:
     faults = Faults()
     faults.crash_after_lines("probe", 2, path="test_world_parts")
     reached: list[int] = []
@@ -124,7 +124,7 @@ def test_a_crash_at_a_line_is_seen_by_no_handler_of_exceptions() -> None:
     assert reached == [1]
 
 
-def test_the_most_specific_number_of_a_pool_counts() -> None:
+def test_the_most_specific_capacity_setting_applies() -> None:
     capacity = CapacityPools()
     pool = ("spot", "m5.large", "us-east-1a")
     assert capacity.take(pool, 5) == 5

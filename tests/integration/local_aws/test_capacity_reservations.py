@@ -89,7 +89,7 @@ def test_a_reservation_is_for_its_own_type_and_zone(account: Account, rig: Rig) 
         assert not ids(launch(account, instance_type, zone, CapacityReservationSpecification=into(made)))
 
 
-def test_a_machine_that_cannot_start_ends_before_it_runs(account: Account, rig: Rig) -> None:
+def test_an_instance_that_fails_to_start_is_terminated(account: Account, rig: Rig) -> None:
     rig.deploy()
     rig.cloud.instances.fail_starts("m5.large", "*", 1)
     broken, whole = ids(launch(account, "m5.large", "us-east-1a", count=2))
@@ -99,7 +99,7 @@ def test_a_machine_that_cannot_start_ends_before_it_runs(account: Account, rig: 
     assert states == {broken: "terminated", whole: "running"}
 
 
-def test_an_instance_profile_that_is_not_there_is_refused_by_name(account: Account) -> None:
+def test_a_missing_instance_profile_is_refused_by_name(account: Account) -> None:
     answer = launch(account, "m5.large", "us-east-1a", IamInstanceProfile={"Name": "nobody"})
     assert "nobody" in answer["Errors"][0]["ErrorMessage"]
     assert ids(launch(account, "m5.large", "us-east-1a", IamInstanceProfile={"Name": "KarpenterInstanceProfile"}))

@@ -43,7 +43,7 @@ class TestJoining:
         rig.run(seconds=0.3)
         assert rig.taints(NODE) == set()
 
-    def test_it_says_where_and_what_it_is(self, rig: Rig) -> None:
+    def test_it_has_the_labels_of_its_instance(self, rig: Rig) -> None:
         rig.machine("n1", zone="us-east-1b", architecture="arm64", instance_type="m7g.large")
         rig.settle()
         node = rig.get(kinds.NODES, NODE)
@@ -69,7 +69,7 @@ class TestJoining:
         assert rig.get(kinds.NODES, NODE)["metadata"]["labels"]["karpenter.sh/nodepool"] == "default"
         assert rig.taints(NODE) == {("karpenter.sh/unregistered", "NoExecute")}
 
-    def test_user_data_of_another_cluster_leaves_the_machine_outside(self, rig: Rig) -> None:
+    def test_a_machine_with_another_clusters_user_data_does_not_join(self, rig: Rig) -> None:
         rig.machine("n1", user_data=node_config(name="other"))
         rig.settle()
         assert not rig.exists(kinds.NODES, NODE)
@@ -83,7 +83,7 @@ class TestJoining:
         rig.settle()
         assert rig.get(kinds.NODES, NODE)["status"]["allocatable"]["nvidia.com/gpu"] == "1"
 
-    def test_a_machine_that_goes_while_it_boots_never_joins(self, rig: Rig) -> None:
+    def test_a_machine_terminated_during_boot_never_joins(self, rig: Rig) -> None:
         rig.machine("n1")
         rig.run(seconds=5)
         rig.stop("n1")
@@ -158,7 +158,7 @@ class TestPods:
         assert status["podIP"]
         assert status["startTime"]
 
-    def test_a_deleted_pod_goes_when_it_has_stopped(self, rig: Rig) -> None:
+    def test_a_deleted_pod_is_removed_when_it_has_stopped(self, rig: Rig) -> None:
         rig.machine("n1")
         rig.pod("web")
         rig.settle()
@@ -237,7 +237,7 @@ class TestLosingNodes:
         rig.run(seconds=1)
         assert rig.taints(NODE) == {("node.kubernetes.io/unschedulable", "NoSchedule")}
 
-    def test_a_no_execute_taint_sends_away_who_does_not_tolerate_it(self, rig: Rig) -> None:
+    def test_a_no_execute_taint_evicts_pods_that_do_not_tolerate_it(self, rig: Rig) -> None:
         rig.machine("n1")
         rig.pod("stays", tolerations=[{"key": "team", "operator": "Exists"}])
         rig.pod("waits", tolerations=[{"key": "team", "operator": "Exists", "tolerationSeconds": 60}])

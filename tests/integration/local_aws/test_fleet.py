@@ -122,7 +122,7 @@ def test_two_subnets_of_one_zone_are_refused(account: Account) -> None:
     assert refused.value.response["Error"]["Code"] == "InvalidFleetConfig"
 
 
-def test_a_missing_launch_template_is_said_to_be_missing(account: Account) -> None:
+def test_a_missing_launch_template_is_an_error(account: Account) -> None:
     params = request(account, "m5.large")
     params["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]["LaunchTemplateName"] = "gone"
     with pytest.raises(ClientError) as refused:
@@ -136,7 +136,7 @@ def test_a_type_that_the_image_does_not_run_on_is_an_error(account: Account) -> 
     assert {error["ErrorCode"] for error in answer["Errors"]} == {"InvalidParameterValue"}
 
 
-def test_an_instance_is_what_its_launch_template_says(account: Account, rig: Rig) -> None:
+def test_an_instance_has_the_attributes_of_its_launch_template(account: Account, rig: Rig) -> None:
     (instance_id,) = ids(create(request(account, "m5.large", kind="spot")))
     ec2 = boto3.client("ec2")
 
@@ -184,7 +184,7 @@ def test_amazon_linux_2_ended_with_kubernetes_1_32() -> None:
     assert refused.value.response["Error"]["Code"] == "ParameterNotFound"
 
 
-def test_the_price_list_is_answered_as_aws_does(rig: Rig) -> None:
+def test_the_price_list_has_awss_format(rig: Rig) -> None:
     assert rig.cloud.region == "us-east-1"
     filters = [
         {"Type": "TERM_MATCH", "Field": field, "Value": value}
@@ -198,7 +198,7 @@ def test_the_price_list_is_answered_as_aws_does(rig: Rig) -> None:
     assert dimension["unit"] == "Hrs"
 
 
-def test_spot_prices_differ_by_zone_and_are_dated_on_the_worlds_clock(rig: Rig) -> None:
+def test_spot_prices_differ_by_zone_and_have_the_clocks_time(rig: Rig) -> None:
     history = boto3.client("ec2").describe_spot_price_history(
         InstanceTypes=["m5.large"], ProductDescriptions=["Linux/UNIX"]
     )["SpotPriceHistory"]
@@ -208,7 +208,7 @@ def test_spot_prices_differ_by_zone_and_are_dated_on_the_worlds_clock(rig: Rig) 
     assert all(rig.clock.now() - item["Timestamp"] < timedelta(hours=1) for item in history)
 
 
-def test_prices_have_the_order_that_people_know() -> None:
+def test_prices_have_a_realistic_order() -> None:
     assert on_demand("t3.large") < on_demand("m5.large") < on_demand("m5.xlarge")
     assert on_demand("c5.large") < on_demand("m5.large") < on_demand("r5.large")
     assert on_demand("m6g.large") < on_demand("m5.large")

@@ -218,7 +218,7 @@ def test_a_refused_pod_is_tried_again_until_it_is_taken(big: Rig) -> None:
     assert [p["spec"]["priority"] for p in big.pods("web")] == [1000]
 
 
-def test_everything_of_a_namespace_goes_with_it_for_good(big: Rig) -> None:
+def test_a_deleted_namespace_and_its_objects_do_not_come_back(big: Rig) -> None:
     big.store.create(kinds.NAMESPACES, {"metadata": {"name": "team"}})
     template = {
         "metadata": {"labels": {"app": "web"}},

@@ -52,7 +52,7 @@ def test_a_message_reaches_the_function_at_once_and_is_gone_afterwards(rig: Rig)
     assert record["attributes"]["ApproximateReceiveCount"] == "1"
 
 
-def test_a_delayed_message_comes_when_its_delay_is_over_on_the_turned_clock(rig: Rig) -> None:
+def test_a_delayed_message_is_delivered_after_its_delay(rig: Rig) -> None:
     deploy(rig)
     sent = rig.clock.now()
     rig.send("Work", "later", DelaySeconds=900)
@@ -66,7 +66,7 @@ def test_a_delayed_message_comes_when_its_delay_is_over_on_the_turned_clock(rig:
     assert rig.probe.bodies == ["later"]
 
 
-def test_only_what_failed_comes_again_and_not_before_its_visibility_timeout(rig: Rig) -> None:
+def test_only_failed_messages_are_redelivered_after_their_visibility_timeout(rig: Rig) -> None:
     deploy(rig)
     rig.probe.answer = refuse("bad")
     rig.send("Work", "good")

@@ -60,7 +60,7 @@ def test_no_node_ever_holds_more_than_it_can(steps: list[tuple[str, int]]) -> No
 
 @settings(max_examples=60, deadline=None)
 @given(steps=events)
-def test_no_pod_waits_while_a_node_has_room_for_it(steps: list[tuple[str, int]]) -> None:
+def test_no_pod_is_pending_while_a_node_is_feasible(steps: list[tuple[str, int]]) -> None:
     rig = Rig()
     play(rig, steps)
     free: Counter[str] = Counter()
@@ -81,9 +81,7 @@ def test_no_pod_waits_while_a_node_has_room_for_it(steps: list[tuple[str, int]])
 
 @settings(max_examples=40, deadline=None)
 @given(steps=st.lists(st.sampled_from([("pod", 100), ("node", 1000)]), min_size=1, max_size=25), skew=st.integers(1, 3))
-def test_pods_that_come_one_by_one_never_stand_more_unevenly_than_allowed(
-    steps: list[tuple[str, int]], skew: int
-) -> None:
+def test_pods_created_one_by_one_never_exceed_max_skew(steps: list[tuple[str, int]], skew: int) -> None:
     rig = Rig()
     # all zones exist from the start, for a zone that comes later is emptier than any rule allows
     for zone in "abc":
@@ -102,7 +100,7 @@ def test_pods_that_come_one_by_one_never_stand_more_unevenly_than_allowed(
 
 @settings(max_examples=40, deadline=None)
 @given(steps=events)
-def test_pods_that_keep_apart_are_never_together(steps: list[tuple[str, int]]) -> None:
+def test_pods_with_anti_affinity_never_share_a_domain(steps: list[tuple[str, int]]) -> None:
     rig = Rig()
     term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -139,7 +137,7 @@ turns = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(steps=turns)
-def test_a_scheduler_that_has_seen_everything_knows_no_less_than_one_that_looks_afresh(
+def test_an_old_scheduler_decides_as_a_new_one(
     steps: list[tuple[str, int]],
 ) -> None:
     rig = Rig()

@@ -66,7 +66,7 @@ def test_a_claim_that_waits_gets_its_volume_in_the_zone_of_its_first_pod(zones: 
     assert term == {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["b"]}]}
 
 
-def test_a_pod_goes_where_its_volume_is(zones: Rig) -> None:
+def test_a_pod_is_scheduled_in_the_zone_of_its_volume(zones: Rig) -> None:
     storage_class(zones)
     claim(zones, "data")
     zones.pod("db", volumes=mounting("data"), nodeSelector={ZONE: "b"})
@@ -82,7 +82,7 @@ def test_a_pod_goes_where_its_volume_is(zones: Rig) -> None:
     assert zones.node_of("db2") == "n-b2"
 
 
-def test_the_class_says_in_which_zones_volumes_can_be(zones: Rig) -> None:
+def test_allowed_topologies_limit_the_zones_of_volumes(zones: Rig) -> None:
     storage_class(zones, zones=("b",))
     claim(zones, "data")
     zones.pod("db", volumes=mounting("data"))
@@ -115,7 +115,7 @@ def test_a_claim_without_a_volume_makes_its_pod_unschedulable(zones: Rig, reason
     assert zones.refusal("db")[1] == f"0/2 nodes are available: {reason}"
 
 
-def test_a_node_takes_only_so_many_volumes(rig: Rig) -> None:
+def test_a_nodes_volume_limit_holds(rig: Rig) -> None:
     storage_class(rig)
     rig.machine("n1", max_volumes=2)
     for i in range(3):
@@ -127,7 +127,7 @@ def test_a_node_takes_only_so_many_volumes(rig: Rig) -> None:
     assert rig.refusal(waiting)[0] == "Unschedulable"
 
 
-def test_a_volume_is_attached_while_pods_mount_it_and_a_moment_longer(zones: Rig) -> None:
+def test_a_volume_is_detached_some_time_after_its_last_pod(zones: Rig) -> None:
     storage_class(zones)
     claim(zones, "data")
     zones.pod("db", volumes=mounting("data"))

@@ -88,7 +88,7 @@ def refused(store: Store, kind: Kind, spec: dict[str, Any]) -> str:
     return error.value.message.removeprefix('Widget.example.com "w" is invalid: ')
 
 
-def test_a_definition_is_established_at_once_and_gone_with_its_objects(store: Store, widgets: Kind) -> None:
+def test_a_definition_is_established_at_once_and_deleted_with_its_objects(store: Store, widgets: Kind) -> None:
     store.create(widgets, widget(weight=1))
     crd = store.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, "widgets.example.com")
     assert [(c["type"], c["status"]) for c in crd["status"]["conditions"]] == [
@@ -141,7 +141,7 @@ def test_a_definition_is_established_at_once_and_gone_with_its_objects(store: St
         ({"zones": [{"name": "a"}, {"name": "a"}]}, 'spec.zones[1]: Duplicate value: {"name":"a"}'),
     ],
 )
-def test_a_fault_names_the_field_the_value_and_what_is_allowed(
+def test_a_validation_error_has_the_field_the_value_and_the_allowed_values(
     store: Store, widgets: Kind, spec: dict[str, Any], message: str
 ) -> None:
     assert refused(store, widgets, spec) == message
@@ -161,16 +161,14 @@ def test_unknown_fields_are_dropped_defaults_filled_in_and_open_objects_kept(sto
     assert "other" not in created
 
 
-def test_a_rule_about_the_old_value_holds_on_changes_alone(store: Store, widgets: Kind) -> None:
+def test_a_transition_rule_applies_to_updates_only(store: Store, widgets: Kind) -> None:
     store.create(widgets, widget(role="a"))
     store.patch(widgets, "w", {"spec": {"weight": 2}})
     with pytest.raises(ApiError, match=r'spec\.role: Invalid value: "string": is fixed'):
         store.patch(widgets, "w", {"spec": {"role": "b"}})
 
 
-def test_a_fault_from_before_the_schema_was_tightened_is_let_pass_while_it_is_left_alone(
-    store: Store, widgets: Kind
-) -> None:
+def test_errors_in_unchanged_values_are_ignored_after_the_schema_was_tightened(store: Store, widgets: Kind) -> None:
     store.create(widgets, widget(weight=50))
     tighter = {"spec": {"versions": definition()["spec"]["versions"]}}
     tighter["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
@@ -183,7 +181,7 @@ def test_a_fault_from_before_the_schema_was_tightened_is_let_pass_while_it_is_le
         store.patch(widgets, "w", {"spec": {"weight": 51}})
 
 
-def test_status_is_kept_out_of_the_main_resource_and_moves_no_generation(store: Store, widgets: Kind) -> None:
+def test_status_is_not_written_by_the_main_resource_and_changes_no_generation(store: Store, widgets: Kind) -> None:
     assert "status" not in store.create(widgets, {**widget(weight=1), "status": {"ready": True}})
     both = {"status": {"ready": True}, "spec": {"weight": 9}, "metadata": {"labels": {"a": "b"}}}
     after = store.patch(widgets, "w", both, subresource="status")
@@ -197,14 +195,14 @@ def test_an_update_needs_the_version_it_is_based_on(store: Store, widgets: Kind)
         store.replace(widgets, widget(weight=2))
 
 
-def test_a_strategic_patch_is_not_known_to_custom_kinds(store: Store, widgets: Kind) -> None:
+def test_custom_kinds_do_not_support_strategic_merge_patches(store: Store, widgets: Kind) -> None:
     store.create(widgets, widget(weight=1))
     with pytest.raises(ApiError) as error:
         store.patch(widgets, "w", {"spec": {"weight": 2}}, patch_type="strategic")
     assert error.value.status == 415
 
 
-def test_two_versions_show_the_same_objects(store: Store) -> None:
+def test_two_versions_have_the_same_objects(store: Store) -> None:
     crd = definition()
     crd["spec"]["versions"].append({**crd["spec"]["versions"][0], "name": "v1beta1", "storage": False})
     store.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, crd)
@@ -225,6 +223,6 @@ def test_two_versions_show_the_same_objects(store: Store) -> None:
         ),
     ],
 )
-def test_a_definition_that_cannot_work_is_refused(store: Store, version: dict[str, Any], message: str) -> None:
+def test_an_invalid_definition_is_refused(store: Store, version: dict[str, Any], message: str) -> None:
     with pytest.raises(ApiError, match=message):
         store.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition(**version))

@@ -38,7 +38,7 @@ def put(source: str, about: str, *, bus: str = "own") -> None:
     boto3.client("events").put_events(Entries=[entry])
 
 
-def test_an_event_reaches_the_function_as_eventbridge_gives_it(rig: Rig) -> None:
+def test_an_event_reaches_the_function_in_eventbridges_format(rig: Rig) -> None:
     deploy(rig, EventBusName={"Fn::GetAtt": ["Bus", "Name"]}, EventPattern={"source": ["tenon.relay"]})
     put("tenon.relay", "Nodes Changed")
     put("somebody.else", "Nodes Changed")
@@ -59,7 +59,7 @@ def test_a_disabled_rule_delivers_nothing(rig: Rig) -> None:
     assert rig.probe.events == []
 
 
-def test_a_schedule_ticks_by_the_turned_clock_and_matches_no_event(rig: Rig) -> None:
+def test_a_schedule_runs_by_the_clock_and_matches_no_event(rig: Rig) -> None:
     deploy(rig, ScheduleExpression="rate(1 minute)")
     put("tenon.relay", "Nodes Changed", bus="default")
     rig.settle()
@@ -71,7 +71,7 @@ def test_a_schedule_ticks_by_the_turned_clock_and_matches_no_event(rig: Rig) -> 
     assert {later - earlier for earlier, later in pairwise(times)} == {timedelta(minutes=1)}
 
 
-def test_a_schedule_may_say_what_it_is_for(rig: Rig) -> None:
+def test_a_schedule_can_have_an_input(rig: Rig) -> None:
     rig.deploy(
         Function=function(),
         Rule=resource(

@@ -43,13 +43,13 @@ def test_a_pod_that_fits_is_bound(rig: Rig) -> None:
     assert rig.node_of("web") == "n1"
 
 
-def test_without_nodes_the_pod_says_so(rig: Rig) -> None:
+def test_without_nodes_a_pod_is_unschedulable(rig: Rig) -> None:
     rig.pod("web")
     rig.settle()
     assert rig.refusal("web") == ("Unschedulable", "no nodes available to schedule pods")
 
 
-def test_a_pod_that_fits_nowhere_says_why_in_kubernetes_words_and_as_an_event(rig: Rig) -> None:
+def test_an_unschedulable_pod_gets_kubernetes_message_and_an_event(rig: Rig) -> None:
     rig.node("n1")
     rig.node("n2", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
     rig.node("n3", taints=[{"key": "team", "value": "a", "effect": "NoExecute"}])
@@ -91,7 +91,7 @@ def test_the_pod_of_higher_priority_goes_first(rig: Rig) -> None:
     assert (rig.node_of("high"), rig.node_of("low")) == ("n1", "")
 
 
-def test_a_node_takes_no_more_pods_than_it_says(rig: Rig) -> None:
+def test_a_node_runs_at_most_its_allocatable_pods(rig: Rig) -> None:
     rig.node("n1", pods="2")
     for name in ("a", "b", "c"):
         rig.pod(name, cpu="0")
@@ -131,7 +131,7 @@ def test_required_node_affinity_chooses_the_node(rig: Rig, term: Json, node: str
     assert rig.node_of("web") == node
 
 
-def test_a_cordoned_node_takes_nothing(rig: Rig) -> None:
+def test_no_pod_is_bound_to_a_cordoned_node(rig: Rig) -> None:
     rig.node("n1")
     rig.patch(kinds.NODES, "n1", {"spec": {"unschedulable": True}})
     rig.pod("web")
@@ -140,7 +140,7 @@ def test_a_cordoned_node_takes_nothing(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("address", "fits"), [("", False), ("10.0.0.1", True)])
-def test_a_host_port_is_taken_once_an_address(rig: Rig, address: str, *, fits: bool) -> None:
+def test_a_host_port_is_used_once_per_address(rig: Rig, address: str, *, fits: bool) -> None:
     rig.node("n1")
     for name, host in (("a", address), ("b", "10.0.0.2")):
         rig.pod(name, container={"ports": [{"containerPort": 80, "hostPort": 80, "hostIP": host}]})
@@ -148,7 +148,7 @@ def test_a_host_port_is_taken_once_an_address(rig: Rig, address: str, *, fits: b
     assert bool(rig.node_of("b")) == fits
 
 
-def test_a_gated_pod_waits_until_its_gate_is_taken_away(rig: Rig) -> None:
+def test_a_gated_pod_waits_until_its_gate_is_removed(rig: Rig) -> None:
     rig.node("n1")
     rig.pod("web", schedulingGates=[{"name": "example.com/quota"}])
     rig.settle()
@@ -167,7 +167,7 @@ def test_pods_of_another_scheduler_are_left_alone(rig: Rig) -> None:
 
 
 class TestTopologySpread:
-    def test_pods_stand_evenly_over_zones(self, rig: Rig) -> None:
+    def test_pods_are_spread_evenly_over_zones(self, rig: Rig) -> None:
         for zone in "abc":
             rig.node(f"n-{zone}", zone=zone)
         for i in range(6):
@@ -219,7 +219,7 @@ class TestTopologySpread:
             rig.settle()
             assert sum(bool(p["spec"].get("nodeName")) for p in rig.pods(policy)) == bound
 
-    def test_pods_that_are_leaving_do_not_count(self, rig: Rig) -> None:
+    def test_terminating_pods_do_not_count(self, rig: Rig) -> None:
         rig.node("n-a", zone="a")
         rig.node("n-b", zone="b", cpu="100m")
         for name in ("one", "two"):
@@ -243,7 +243,7 @@ class TestTopologySpread:
 
 
 class TestPodAffinity:
-    def test_one_pod_a_node(self, rig: Rig) -> None:
+    def test_anti_affinity_allows_one_pod_per_node(self, rig: Rig) -> None:
         for i in range(2):
             rig.node(f"n{i}")
         for i in range(3):
@@ -252,7 +252,7 @@ class TestPodAffinity:
         assert sorted(rig.node_of(f"web-{i}") for i in range(3)) == ["", "n0", "n1"]
         assert rig.refusal("web-2")[1] == "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules"
 
-    def test_those_who_are_there_keep_others_away(self, rig: Rig) -> None:
+    def test_existing_pods_anti_affinity_keeps_other_pods_away(self, rig: Rig) -> None:
         rig.node("n1")
         rig.pod("lonely", labels={"app": "lonely"}, affinity={"podAntiAffinity": required(about("web"))})
         rig.settle()
@@ -270,7 +270,7 @@ class TestPodAffinity:
         assert len({rig.node_of(f"web-{i}") for i in range(4)}) == 1
         assert rig.node_of("web-0") != ""
 
-    def test_near_someone_who_is_not_there_is_nowhere(self, rig: Rig) -> None:
+    def test_affinity_to_missing_pods_is_unschedulable(self, rig: Rig) -> None:
         rig.node("n1")
         rig.pod("web", labels={"app": "web"}, affinity={"podAffinity": required(about("cache"))})
         rig.settle()
@@ -289,7 +289,7 @@ class TestPodAffinity:
             ({"namespaceSelector": {"matchLabels": {"team": "other"}}}, True),
         ],
     )
-    def test_namespaces_say_whose_pods_are_meant(self, rig: Rig, more: Json, *, fits: bool) -> None:
+    def test_affinity_selects_pods_by_namespace(self, rig: Rig, more: Json, *, fits: bool) -> None:
         rig.patch(kinds.NAMESPACES, "kube-system", {"metadata": {"labels": {"team": "core"}}})
         rig.node("n1")
         rig.pod("there", labels={"app": "db"}, namespace="kube-system")
@@ -298,7 +298,7 @@ class TestPodAffinity:
         rig.settle()
         assert bool(rig.node_of("web")) == fits
 
-    def test_a_preferred_neighbour_decides_between_equal_nodes(self, rig: Rig) -> None:
+    def test_preferred_affinity_decides_between_equal_nodes(self, rig: Rig) -> None:
         for i in range(3):
             rig.node(f"n{i}")
         rig.pod("cache", labels={"app": "cache"}, nodeSelector={HOST: "n2"})
@@ -309,7 +309,7 @@ class TestPodAffinity:
         assert rig.node_of("web") == "n2"
 
 
-def test_a_pod_that_waits_is_told_new_reasons_but_not_each_moment(rig: Rig) -> None:
+def test_a_pending_pod_gets_changed_messages_once_per_interval(rig: Rig) -> None:
     rig.pod("web", cpu="4")
     rig.settle()
     rig.run(seconds=30)
@@ -322,7 +322,7 @@ def test_a_pod_that_waits_is_told_new_reasons_but_not_each_moment(rig: Rig) -> N
     assert rig.refusal("web")[1] == "0/2 nodes are available: 2 Insufficient cpu"
 
 
-def test_what_preemption_could_do_is_said_too(rig: Rig) -> None:
+def test_the_message_tells_whether_preemption_could_help(rig: Rig) -> None:
     rig.node("n1")
     rig.node("n2", taints=[{"key": "team", "effect": "NoSchedule"}])
     rig.pod("web", cpu="4")
@@ -334,7 +334,7 @@ def test_what_preemption_could_do_is_said_too(rig: Rig) -> None:
     )
 
 
-def test_sidecars_and_overhead_take_room(rig: Rig) -> None:
+def test_sidecars_and_overhead_count_as_requests(rig: Rig) -> None:
     rig.node("n1", cpu="1")
     sidecar = {
         "name": "proxy",
@@ -357,7 +357,7 @@ def test_a_bad_expression_in_one_pod_does_not_stop_the_others(rig: Rig) -> None:
     assert (rig.node_of("bad"), rig.node_of("good")) == ("", "n1")
 
 
-def test_fields_given_as_null_are_fields_not_given(rig: Rig) -> None:
+def test_null_fields_count_as_absent(rig: Rig) -> None:
     rig.store.create(
         kinds.NODES,
         {"metadata": {"name": "n1"}, "spec": {"providerID": None}, "status": {"allocatable": {"cpu": "1", "pods": 9}}},
@@ -368,7 +368,7 @@ def test_fields_given_as_null_are_fields_not_given(rig: Rig) -> None:
     assert rig.node_of("web") == "n1"
 
 
-def test_a_node_that_can_not_be_read_takes_nothing_and_stops_nobody(rig: Rig) -> None:
+def test_a_malformed_node_gets_no_pods_and_stops_no_others(rig: Rig) -> None:
     rig.node("good")
     rig.node("bad")
     with rig.store.lock:

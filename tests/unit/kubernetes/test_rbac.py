@@ -48,7 +48,7 @@ def rule(*resources: str, verbs: str = "get", group: str = "", **more: Any) -> d
     return {"apiGroups": [group], "resources": list(resources), "verbs": verbs.split(","), **more}
 
 
-def test_nobody_may_anything_until_a_binding_says_so_but_administrators(store: Store) -> None:
+def test_only_administrators_are_authorized_without_a_binding(store: Store) -> None:
     rbac = Rbac(store)
     assert not rbac(ALICE, "get", kinds.PODS, "default", "web")
     assert [str(refused) for refused in rbac.denials] == ["alice cannot get pods web in default"]
@@ -57,7 +57,7 @@ def test_nobody_may_anything_until_a_binding_says_so_but_administrators(store: S
     assert rbac(ALICE, "get", kinds.PODS, "default", "web")
 
 
-def test_a_rule_is_about_its_verbs_resources_and_groups_only(store: Store) -> None:
+def test_a_rule_allows_only_its_verbs_resources_and_groups(store: Store) -> None:
     grant(store, rule("deployments", verbs="get,list", group="apps"))
     rbac = Rbac(store)
     assert rbac(ALICE, "list", kinds.DEPLOYMENTS, "default", "")
@@ -66,13 +66,13 @@ def test_a_rule_is_about_its_verbs_resources_and_groups_only(store: Store) -> No
     assert not rbac(ALICE, "list", kinds.JOBS, "default", "")
 
 
-def test_what_is_below_a_resource_is_another_resource(store: Store) -> None:
+def test_a_subresource_needs_a_rule_of_its_own(store: Store) -> None:
     grant(store, rule("pods", verbs="*"))
     below = kinds.Kind("", "v1", "pods/eviction", "Pod")
     assert not Rbac(store)(ALICE, "create", below, "default", "web")
 
 
-def test_a_binding_in_a_namespace_ends_there_even_of_a_cluster_role(store: Store) -> None:
+def test_a_role_binding_to_a_cluster_role_is_limited_to_its_namespace(store: Store) -> None:
     grant(store, rule("leases", group="coordination.k8s.io"), namespace="kube-system", role_namespace="")
     rbac = Rbac(store)
     assert rbac(ALICE, "get", kinds.LEASES, "kube-system", "tenon")
@@ -80,7 +80,7 @@ def test_a_binding_in_a_namespace_ends_there_even_of_a_cluster_role(store: Store
     assert not rbac(ALICE, "list", kinds.LEASES, "", "")
 
 
-def test_a_rule_can_name_objects(store: Store) -> None:
+def test_a_rule_can_be_limited_to_resource_names(store: Store) -> None:
     grant(store, rule("nodes", verbs="patch", resourceNames=["mine"]))
     rbac = Rbac(store)
     assert rbac(ALICE, "patch", kinds.NODES, "", "mine")
@@ -94,7 +94,7 @@ def test_a_service_account_is_known_by_namespace_and_name(store: Store) -> None:
     assert not rbac(User("system:serviceaccount:default:relay"), "get", kinds.NODES, "", "n")
 
 
-def test_rights_that_are_taken_away_are_gone_at_once(store: Store) -> None:
+def test_removed_permissions_end_at_once(store: Store) -> None:
     grant(store, rule("nodes"))
     rbac = Rbac(store)
     assert rbac(ALICE, "get", kinds.NODES, "", "n")
