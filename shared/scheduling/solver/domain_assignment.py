@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from shared.scheduling.rules.requirements import intersect
-from shared.scheduling.solver.lots import Item
+from shared.scheduling.solver.fit import Item
 from shared.scheduling.topology.host_counts import NO_CAP
 from shared.struct import Struct
 

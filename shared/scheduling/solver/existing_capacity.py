@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.solver.bins import Content
-    from shared.scheduling.solver.lots import Item
+    from shared.scheduling.solver.fit import Item
     from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.feasibility import Feasibility
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.scheduling.solver.domain_assignment import DomainAssignment
-from shared.scheduling.solver.fit import set_worth
+from shared.scheduling.solver.fit import Item, set_worth
 from shared.scheduling.solver.growing_bins import GrowingBins
-from shared.scheduling.solver.lots import Item
 from shared.scheduling.solver.node_pool_weight import NodePoolWeights
 from shared.scheduling.topology.preferences import relax
 from shared.struct import Struct

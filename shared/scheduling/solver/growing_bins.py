@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 
 from shared.scheduling.solver.bins import Bin
-from shared.scheduling.solver.fit import holds
-from shared.scheduling.solver.lots import Item
+from shared.scheduling.solver.fit import Item, holds
 from shared.scheduling.state.min_values import satisfies_min_values
 from shared.scheduling.topology.host_counts import NO_CAP
 from shared.struct import MutableStruct

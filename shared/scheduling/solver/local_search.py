@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from shared.scheduling.solver.lots import Item, lots_of
+from shared.scheduling.solver.fit import Item, lots_of
 from shared.scheduling.solver.node_pool_weight import NodePoolWeights
 from shared.scheduling.solver.pending_groups import PendingGroup
-from shared.scheduling.solver.price_bound import PriceBound
-from shared.scheduling.solver.repacking import MIN_GAIN, Repacker
+from shared.scheduling.solver.repacking import MIN_GAIN, PriceBound, Repacker
 from shared.scheduling.solver.residual import Residual
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.solver.bins import Bin, Bins
-    from shared.scheduling.solver.lots import Lot
+    from shared.scheduling.solver.fit import Lot
     from shared.scheduling.solver.option_sets import OptionSets
     from shared.scheduling.solver.repacking import Repacking
     from shared.scheduling.state.launch_options import LaunchOptions
@@ -130,15 +129,15 @@ class LocalSearch:
         """The bins after one, the first that saves money, was emptied into the others; None if there is none."""
         if len(bins) > 1:
             for bin_ in ranked:
-                others = [b for b in bins if b is not bin_]
-                rest = self._empty(bin_, others)
+                remaining = [b for b in bins if b is not bin_]
+                rest = self._empty(bin_, remaining)
                 if rest is not None:
-                    return others + rest
+                    return remaining + rest
         return None
 
-    def _empty(self, bin_: Bin, others: Sequence[Bin]) -> list[Bin] | None:
+    def _empty(self, bin_: Bin, remaining: Sequence[Bin]) -> list[Bin] | None:
         """Moves a bin's pods to the others' residual capacity, the rest to new bins; None if that saves nothing."""
-        receivers = [b for b in others if not self._bins.needs_min_values(b.option)]
+        receivers = [b for b in remaining if not self._bins.needs_min_values(b.option)]
         if self._repacker.steps <= 0 or not receivers:
             return None
         lots = lots_of([replace(item, pods=list(pods)) for item, pods in bin_.content], hosts=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.solver.lots import Lot
+    from shared.scheduling.solver.fit import Lot
     from shared.scheduling.state.launch_options import LaunchOptions
     from shared.scheduling.state.node_pool_limits import NodePoolLimits
     from shared.scheduling.topology.feasibility import Feasibility

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.solver.fit import Fill, RunFill, fill_options
+from shared.scheduling.solver.fit import Fill, RunFill, as_item, fill_options, lots_of
 from shared.scheduling.solver.host_anti_affinity import HostAntiAffinity
-from shared.scheduling.solver.lots import as_item, lots_of
 from shared.scheduling.solver.option_sets import OptionSets
 from shared.scheduling.solver.residual import Residual
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.solver.bins import Bins
-    from shared.scheduling.solver.lots import Item, Lot
+    from shared.scheduling.solver.fit import Item, Lot
     from shared.scheduling.solver.option_sets import OptionSet
     from shared.scheduling.topology.feasibility import Feasibility
 

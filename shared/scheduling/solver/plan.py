@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from shared.scheduling.decision import SchedulingPolicies
     from shared.scheduling.rules.pod_affinity import Namespaces
-    from shared.scheduling.solver.lots import Item
+    from shared.scheduling.solver.fit import Item
     from shared.scheduling.topology.feasibility import FeasibilityChecker
     from shared.scheduling.topology.pod_groups import PodGroup, SizedPods
 
@@ -101,5 +101,5 @@ class Plan:
         self.topology.domain_counts.take(group.rules, item.where, -len(pods))
         group.sizes.append((item.requests, list(pods)))
         owners = self.host_affinity.unbind([group]) or [group]
-        known = {id(g) for g in self.unscheduled}
-        self.unscheduled += [g for g in {id(g): g for g in owners}.values() if id(g) not in known]
+        listed = {id(g) for g in self.unscheduled}
+        self.unscheduled += [g for g in {id(g): g for g in owners}.values() if id(g) not in listed]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.solver.fit import fill_options, holds, holds_each, undominated
-from shared.scheduling.solver.lots import as_item
+from shared.scheduling.solver.fit import as_item, fill_options, holds, holds_each, undominated
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.solver.bins import Bins
-    from shared.scheduling.solver.lots import Lot
+    from shared.scheduling.solver.fit import Lot
     from shared.scheduling.solver.option_sets import OptionSet, OptionSets
-    from shared.scheduling.solver.price_bound import PriceBound
+    from shared.scheduling.state.launch_options import LaunchOptions
     from shared.scheduling.topology.feasibility import Feasibility
 
     Ints = NDArray[np.int64]
@@ -36,6 +35,61 @@ _FIRST_NODES = 6
 _STEPS_OF_FILL = 4
 """Steps that a fill takes beside those of its lots."""
 _TINY = 1e-9
+_SHARES_OF_CPU = (0.2, 0.35, 0.5, 0.65, 0.8)
+"""The mixes of cpu and memory in a price bound, by cpu's share, beside each resource alone."""
+
+
+class PriceBound:
+    """A lower bound of what pods cost on some launch options, whatever nodes hold them.
+
+    A node's price is shared among its pods by what they request of a mix of resources, as in the dual of the linear
+    relaxation. No pod can pay less than its cheapest launch option costs per unit of the mix, so these shares add up
+    to no more than the price of the nodes. The greatest of a few mixes is the bound.
+    """
+
+    def __init__(self, launch_options: LaunchOptions, options: Bools) -> None:
+        self.launch_options = launch_options
+        self._options = options
+        self._mixes = _mixes(launch_options)
+        self._size = launch_options.free @ self._mixes.T
+        self._by_mask: dict[int, tuple[Floats, Ints, Floats]] = {}
+        self._bounds: dict[tuple[int, bytes], tuple[Floats, float]] = {}
+
+    def of(self, feasibility: Feasibility, requests: Ints) -> tuple[Floats, float]:
+        """What one pod pays at least, by mix of resources; and the price of the cheapest node that holds it."""
+        key = (feasibility.mask_key, requests.tobytes())
+        bound = self._bounds.get(key)
+        if bound is None:
+            per_unit, free, price = self._cheapest(feasibility)
+            holding = (free >= requests).all(1)
+            least = float(price[holding.argmax()]) if holding.any() else np.inf
+            bound = self._bounds[key] = ((self._mixes @ requests) * per_unit, least)
+        return bound
+
+    def _cheapest(self, feasibility: Feasibility) -> tuple[Floats, Ints, Floats]:
+        """The least price per unit of each mix, and the options with their prices, cheapest first."""
+        cheapest = self._by_mask.get(feasibility.mask_key)
+        if cheapest is None:
+            options = np.flatnonzero(feasibility.options & self._options)
+            price = self.launch_options.price[options][:, feasibility.offerings].min(1, initial=np.inf)
+            options, price = options[np.isfinite(price)], price[np.isfinite(price)]
+            order = np.argsort(price, kind="stable")
+            size = np.maximum(self._size[options], 1e-12)
+            per_unit = (price[:, None] / size).min(0, initial=np.inf) if len(options) else np.zeros(len(self._mixes))
+            cheapest = (per_unit, self.launch_options.free[options[order]], price[order])
+            self._by_mask[feasibility.mask_key] = cheapest
+        return cheapest
+
+
+def _mixes(launch_options: LaunchOptions) -> Floats:
+    """The mixes of resources, one a row, scaled to the largest amounts."""
+    largest = np.maximum(launch_options.free.max(0, initial=1), 1).astype(np.float64)
+    alone: Floats = np.eye(len(largest)) / largest
+    names = launch_options.resources
+    if "cpu" not in names or "memory" not in names:
+        return alone
+    cpu, memory = alone[names.index("cpu")], alone[names.index("memory")]
+    return np.vstack([alone, *[share * cpu + (1 - share) * memory for share in _SHARES_OF_CPU]])
 
 
 class Node(Struct, eq=False):
@@ -175,12 +229,12 @@ class _Search:
                 continue
             if first.price + self.lower_bound(rest) >= limit - MIN_GAIN:
                 continue
-            others = self.best(rest, limit, three_nodes=False)
-            if others is None or others.price + first.price >= limit:
+            rest_nodes = self.best(rest, limit, three_nodes=False)
+            if rest_nodes is None or rest_nodes.price + first.price >= limit:
                 continue
             if self._repacker.keeps_min_values(first.node, self._lots):
-                limit = others.price + first.price
-                best = Repacking(limit, (first.node, *others.nodes))
+                limit = rest_nodes.price + first.price
+                best = Repacking(limit, (first.node, *rest_nodes.nodes))
         return best
 
     def _fill(self, option_set: OptionSet, counts: Ints, *, reverse: bool) -> tuple[Ints, Floats]:

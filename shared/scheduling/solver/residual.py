@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shared.scheduling.solver.bins import Bin
-    from shared.scheduling.solver.lots import Lot
+    from shared.scheduling.solver.fit import Lot
     from shared.scheduling.state.launch_options import LaunchOptions
     from shared.scheduling.topology.feasibility import Feasibility
     from shared.scheduling.topology.host_counts import HostRules
