@@ -1,7 +1,7 @@
 """The launch options that are worth considering for pods that may share a node.
 
 Of launch options that the same pods may use, only those that no other dominates (at least as large, no dearer) can be
-the best. The choice is remembered, as packing and local search ask for the same again and again.
+the best. The choice is kept with the launch options, as all plans of a run need the same again and again.
 """
 
 from __future__ import annotations
@@ -64,25 +64,26 @@ class OptionSets:
     def __init__(self, launch_options: LaunchOptions, limits: NodePoolLimits) -> None:
         self._launch_options = launch_options
         self._limits = limits
-        self._chosen: dict[object, list[tuple[Ints, Floats, int]]] = {}
 
     def of(self, lots: Sequence[Lot], options: Bools) -> list[OptionSet]:
         """One set for each combination of lots that can share an offering and custom labels."""
         option_sets: list[OptionSet] = []
         allowed = options & self._limits.allowed_options()
         allowed_key = allowed.tobytes()
+        is_near = tuple([self._limits.is_near(t) for t in range(len(self._launch_options.templates))])
+        chosen_options = self._launch_options.undominated_options
         feasibilities = list({lot.feasibility.mask_key: lot.feasibility for lot in lots}.values())
         for offerings in _equal_columns(np.stack([f.offerings for f in feasibilities])):
             sharing = [f for f in feasibilities if f.offerings[offerings[0]]]
             if not sharing:
                 continue
             masks = frozenset(f.mask_key for f in sharing)
-            key = (allowed_key, masks, offerings.tobytes())
-            if key not in self._chosen:
-                self._chosen[key] = self._choose(sharing, allowed, offerings)
+            key = (allowed_key, is_near, masks, offerings.tobytes())
+            if key not in chosen_options:
+                chosen_options[key] = self._choose(sharing, allowed, offerings)
             sharing_lots = [lot for lot in lots if lot.feasibility.mask_key in masks]
             option_sets += [
-                OptionSet(sharing_lots, chosen, price, custom) for chosen, price, custom in self._chosen[key]
+                OptionSet(sharing_lots, chosen, price, custom) for chosen, price, custom in chosen_options[key]
             ]
         return option_sets
 
