@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cli.cluster import decoding, workloads
+from cli import decoding
+from cli.cluster import workloads
 from cli.cluster.observed_cluster import ObservedCluster, Workload
 from cli.cluster.offerings import CatalogOfferings, DocumentOfferings, has_status
 from cli.errors import UsageError
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from cli.cluster.decoding import Raw
     from cli.cluster.offerings import OfferingSource
+    from cli.decoding import Raw
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.scheduling.decision import UnschedulableReason
     from shared.snapshot import InvalidObject

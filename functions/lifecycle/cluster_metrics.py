@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from functions.lifecycle.context import ReconcileContext
+    from aws_lambda_powertools import Logger
+
+    from functions.lifecycle.settings import LifecycleSettings
     from shared.api.kubernetes import Node, Pod, PodSpec
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.metrics import Metric
@@ -53,16 +55,15 @@ class ClusterMetrics(Struct, kw_only=True):
     oldest_pending: float
 
 
-def report(context: ReconcileContext, snapshot: Snapshot) -> None:
-    """Measure the cluster, for the report and for one log line."""
-    settings = context.settings
+def report(settings: LifecycleSettings, snapshot: Snapshot, *, logger: Logger, now: datetime) -> ClusterMetrics:
+    """Measure the cluster, and log it in one line."""
     try:
         catalog = catalog_store.load(aws.s3(), settings.catalog_bucket, settings.cluster_name, max_age=None)
     except (CatalogMissingError, ClientError) as error:
-        context.logger.warning("The cost of nodes is unknown", extra={"why": str(error)})
+        logger.warning("The cost of nodes is unknown", extra={"why": str(error)})
         catalog = None
-    cluster = context.report.cluster_metrics = measure(snapshot, catalog, now=context.now)
-    context.logger.info(
+    cluster = measure(snapshot, catalog, now=now)
+    logger.info(
         "Cluster metrics",
         extra={
             "nodes": cluster.nodes,
@@ -73,6 +74,7 @@ def report(context: ReconcileContext, snapshot: Snapshot) -> None:
             "by_type": cluster.by_type,
         },
     )
+    return cluster
 
 
 def values(cluster: ClusterMetrics) -> dict[Metric, float]:

@@ -63,5 +63,7 @@ def reconcile(
         garbage_collection.collect(context, snapshot, instances)
         node_repair.repair_nodes(context, snapshot)
         unused_resources.delete_unused(context, snapshot, instances)
-        cluster_metrics.report(context, snapshot)
+        context.report.cluster_metrics = cluster_metrics.report(
+            context.settings, snapshot, logger=context.logger, now=context.now
+        )
     return context.report
