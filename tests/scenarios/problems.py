@@ -1,4 +1,4 @@
-"""Random clusters with pods that wait, as raw documents: for properties that hold of every decision."""
+"""Random clusters with pending pods, as raw documents: for properties that hold for every decision."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.scenarios.workloads import (
     TEAM,
     ZONE,
     ZONES,
+    affinity_rule,
     apps,
     expression,
-    near,
     pods,
     terms,
 )
@@ -137,31 +137,31 @@ def problems(
     weights: tuple[int, ...] = (0, 0, 10, 50),
     most_pods: int = 8,
 ) -> Raw:
-    """A whole document."""
+    """A document for ``tenon simulate``."""
     drawn = draw(apps(rules, most_pods))
     shapes = draw(st.lists(st.sampled_from(pools), min_size=1, max_size=3))
-    made: list[Raw] = [pool(f"pool-{i}", draw(st.sampled_from(weights)), s) for i, s in enumerate(shapes)]
-    made += [_daemon(i, d) for i, d in enumerate(draw(st.lists(st.sampled_from(DAEMONS), max_size=2)))]
-    made += _nodes(draw(nodes()), shapes)
+    cluster_objects: list[Raw] = [pool(f"pool-{i}", draw(st.sampled_from(weights)), s) for i, s in enumerate(shapes)]
+    cluster_objects += [_daemon(i, d) for i, d in enumerate(draw(st.lists(st.sampled_from(DAEMONS), max_size=2)))]
+    cluster_objects += _nodes(draw(nodes()), shapes)
     missing = draw(st.sets(st.integers(0, len(TYPES) - 1), max_size=4))
-    return document(made, drawn, [t for i, t in enumerate(TYPES) if i not in missing])
+    return document(cluster_objects, drawn, [t for i, t in enumerate(TYPES) if i not in missing])
 
 
 def document(objects: list[Raw], drawn: list[Raw], types: list[Raw]) -> Raw:
-    """The apps' pods and their claims, with whatever else there is."""
-    made = list(objects)
+    """The pods of apps and their claims, beside the other objects."""
+    cluster_objects = list(objects)
     for app in drawn:
-        made += pods(app)
-    made += [
+        cluster_objects += pods(app)
+    cluster_objects += [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n, "labels": {"team": n}}}
         for n in ("default", "blue")
     ]
-    made += STORAGE
-    return {"options": {}, "objects": made, "instanceTypes": types}
+    cluster_objects += STORAGE
+    return {"options": {}, "objects": cluster_objects, "instanceTypes": types}
 
 
 def _nodes(drawn: list[Raw], shapes: list[Raw]) -> list[Raw]:
-    found: list[Raw] = []
+    node_objects: list[Raw] = []
     guarded: set[tuple[int, str, str]] = set()
     standing: set[tuple[int, str, str]] = set()
     for i, node in enumerate(drawn):
@@ -187,20 +187,22 @@ def _nodes(drawn: list[Raw], shapes: list[Raw]) -> list[Raw]:
         spec: Raw = {"taints": [{"key": "k", "effect": node["taint"]}]} if node["taint"] else {}
         status = {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
         meta = {"name": name, "labels": labels}
-        found.append({"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec, "status": status})
+        node_objects.append({"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec, "status": status})
         here = ((ZONE, node["zone"]), (HOST, name))
         for j, app in enumerate(node["running"]):
             if all((app, *d) not in guarded for d in here):
                 standing |= {(app, *d) for d in here}
-                found.append(_running(f"run-{i}-{j}", name, {"app": f"app{app}", "version": "0"}, {}))
+                node_objects.append(_running(f"run-{i}-{j}", name, {"app": f"app{app}", "version": "0"}, {}))
         if node["guard"] is not None:
             app, key = node["guard"]
             if (app, key, dict(here)[key]) not in standing:
                 guarded.add((app, key, dict(here)[key]))
-                found.append(_running(f"guard-{i}", name, {"guard": "yes"}, near(ANTI, f"app{app}", key)))
+                node_objects.append(
+                    _running(f"guard-{i}", name, {"guard": "yes"}, affinity_rule(ANTI, f"app{app}", key))
+                )
         if node["volumes"] is not None:
             drivers = [{"name": "ebs.csi.aws.com", "nodeID": name, "allocatable": {"count": node["volumes"]}}]
-            found.append(
+            node_objects.append(
                 {
                     "apiVersion": "storage.k8s.io/v1",
                     "kind": "CSINode",
@@ -208,7 +210,7 @@ def _nodes(drawn: list[Raw], shapes: list[Raw]) -> list[Raw]:
                     "spec": {"drivers": drivers},
                 }
             )
-    return found
+    return node_objects
 
 
 def _running(name: str, node: str, labels: Raw, rules: Raw) -> Raw:

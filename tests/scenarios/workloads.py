@@ -1,4 +1,4 @@
-"""Apps whose pods wait, as raw objects: what a pod may ask of its node and of the pods around it.
+"""Apps with pending pods, as raw objects: the rules that a pod may have about its node and about other pods.
 
 Each app is drawn as small numbers: up to three of the rules below, each of which reads one number of its own, so that
 hypothesis shrinks a failure to the few objects that matter.
@@ -37,12 +37,12 @@ def terms(*expressions: Raw) -> Raw:
     return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}}}}
 
 
-def _either(*expressions: Raw) -> Raw:
+def _any_of(*expressions: Raw) -> Raw:
     terms = [{"matchExpressions": [e]} for e in expressions]
     return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
 
 
-def _likes(*expressions: Raw) -> Raw:
+def _preferred(*expressions: Raw) -> Raw:
     terms = [{"weight": 10 + i, "preference": {"matchExpressions": [e]}} for i, e in enumerate(expressions)]
     return {"affinity": {"nodeAffinity": {PREFERRED: terms}}}
 
@@ -53,12 +53,12 @@ def _spread(app: str, key: str, **more: object) -> Raw:
     return {"topologySpreadConstraints": [{**rule, **more}]}
 
 
-def near(kind: str, app: str, key: str, **more: object) -> Raw:
+def affinity_rule(kind: str, app: str, key: str, **more: object) -> Raw:
     term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **more}
     return {"affinity": {kind: {REQUIRED: [term]}}}
 
 
-def _liked(kind: str, app: str, key: str) -> Raw:
+def _preferred_affinity(kind: str, app: str, key: str) -> Raw:
     term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
     return {"affinity": {kind: {PREFERRED: [{"weight": 5, "podAffinityTerm": term}]}}}
 
@@ -93,12 +93,12 @@ RULES: dict[str, Callable[[str, int], Raw]] = {
         )
     ),
     "team or none": lambda _, n: terms(expression(TEAM, _pick(n, "Exists", "DoesNotExist"))),
-    "either zone": lambda _, n: _either(
+    "either zone": lambda _, n: _any_of(
         expression(ZONE, "In", _pick(n, *ZONES)), expression(ZONE, "In", _pick(n + 1, *ZONES))
     ),
-    "either kind": lambda _, n: _either(expression(ARCH, "In", _pick(n, "arm64", "s390x")), expression(TEAM, "Exists")),
-    "likes zone": lambda _, n: _likes(expression(ZONE, "In", _pick(n, *ZONES, "z-q"))),
-    "likes two things": lambda _, n: _likes(
+    "either kind": lambda _, n: _any_of(expression(ARCH, "In", _pick(n, "arm64", "s390x")), expression(TEAM, "Exists")),
+    "likes zone": lambda _, n: _preferred(expression(ZONE, "In", _pick(n, *ZONES, "z-q"))),
+    "likes two things": lambda _, n: _preferred(
         expression(CAPACITY_TYPE, "In", "on-demand"), expression(ARCH, "In", _pick(n, "arm64", "amd64"))
     ),
     "tolerates all": lambda *_: {"tolerations": [{"operator": "Exists"}]},
@@ -114,18 +114,20 @@ RULES: dict[str, Callable[[str, int], Raw]] = {
     "spread by version": lambda app, n: _spread(app, _pick(n, ZONE, HOST), matchLabelKeys=["version"]),
     "soft zonal spread": lambda app, n: _spread(app, ZONE, whenUnsatisfiable="ScheduleAnyway", maxSkew=_pick(n, 1, 3)),
     "soft host spread": lambda app, *_: _spread(app, HOST, whenUnsatisfiable="ScheduleAnyway"),
-    "together in a zone": lambda app, *_: near(AFFINITY, app, ZONE),
-    "together on a host": lambda app, *_: near(AFFINITY, app, HOST),
-    "apart in zones": lambda app, *_: near(ANTI, app, ZONE),
-    "apart on hosts": lambda app, *_: near(ANTI, app, HOST),
-    "near another": lambda app, n: near(AFFINITY, _other(app, n), _pick(n // 2, ZONE, HOST)),
-    "far from another": lambda app, n: near(ANTI, _other(app, n), _pick(n // 2, ZONE, HOST, CAPACITY_TYPE)),
-    "far in a namespace": lambda app, n: near(ANTI, _other(app, n), HOST, namespaces=[_pick(n, "default", "blue")]),
-    "near by namespace label": lambda app, n: near(
+    "together in a zone": lambda app, *_: affinity_rule(AFFINITY, app, ZONE),
+    "together on a host": lambda app, *_: affinity_rule(AFFINITY, app, HOST),
+    "apart in zones": lambda app, *_: affinity_rule(ANTI, app, ZONE),
+    "apart on hosts": lambda app, *_: affinity_rule(ANTI, app, HOST),
+    "near another": lambda app, n: affinity_rule(AFFINITY, _other(app, n), _pick(n // 2, ZONE, HOST)),
+    "far from another": lambda app, n: affinity_rule(ANTI, _other(app, n), _pick(n // 2, ZONE, HOST, CAPACITY_TYPE)),
+    "far in a namespace": lambda app, n: affinity_rule(
+        ANTI, _other(app, n), HOST, namespaces=[_pick(n, "default", "blue")]
+    ),
+    "near by namespace label": lambda app, n: affinity_rule(
         AFFINITY, app, ZONE, namespaceSelector=_pick(n, {}, {"matchLabels": {"team": "blue"}})
     ),
-    "likes being together": lambda app, n: _liked(AFFINITY, app, _pick(n, ZONE, HOST)),
-    "likes being apart": lambda app, n: _liked(ANTI, app, _pick(n, HOST, ZONE)),
+    "likes being together": lambda app, n: _preferred_affinity(AFFINITY, app, _pick(n, ZONE, HOST)),
+    "likes being apart": lambda app, n: _preferred_affinity(ANTI, app, _pick(n, HOST, ZONE)),
     "host port": lambda _, n: {"ports": [{"containerPort": 80, "hostPort": _pick(n, 80, 81)}]},
     "host port of an address": lambda _, n: {
         "ports": [{"containerPort": 80, "hostPort": 80, "hostIP": _pick(n, "10.0.0.1", "10.0.0.2")}]
@@ -161,7 +163,7 @@ def apps(draw: st.DrawFn, rules: tuple[str, ...], most: int) -> list[Raw]:
 
 
 def _storage(name: str, zones: tuple[str, ...]) -> Raw:
-    found: Raw = {
+    objects: Raw = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": name},
@@ -170,8 +172,8 @@ def _storage(name: str, zones: tuple[str, ...]) -> Raw:
     }
     if zones:
         terms = [{"key": "topology.ebs.csi.aws.com/zone", "values": list(zones)}]
-        found["allowedTopologies"] = [{"matchLabelExpressions": terms}]
-    return found
+        objects["allowedTopologies"] = [{"matchLabelExpressions": terms}]
+    return objects
 
 
 def _volume(name: str, zone: str) -> Raw:
@@ -203,7 +205,7 @@ def pods(app: Raw) -> list[Raw]:
     container: Raw = {"name": "app", "resources": {"requests": wanted}}
     if ports:
         container["ports"] = ports
-    found: list[Raw] = []
+    objects: list[Raw] = []
     for i in range(app["count"]):
         name = f"{app['app']}-{i:02d}"
         own = dict(spec, containers=[container])
@@ -215,12 +217,12 @@ def pods(app: Raw) -> list[Raw]:
             claimed = {"storageClassName": claims if claims in {"wait", "zonal"} else "wait"}
             if claims == "bound":
                 claimed["volumeName"] = f"pv-{name}"
-                found.append(_volume(f"pv-{name}", ZONES[i % 3]))
-            found.append(_claim(claim, app["namespace"], claimed))
+                objects.append(_volume(f"pv-{name}", ZONES[i % 3]))
+            objects.append(_claim(claim, app["namespace"], claimed))
         labels = {"app": app["app"], "version": str(i % 2)}
         meta = {"name": name, "namespace": app["namespace"], "labels": labels}
-        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": own})
-    return found
+        objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": own})
+    return objects
 
 
 def _spec(app: Raw) -> tuple[Raw, Raw, list[Raw], str, bool]:
