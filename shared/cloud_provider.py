@@ -15,8 +15,9 @@ Everything else (scheduling, disruption, eviction, conditions) works on the valu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 FailureKind = Literal["capacity", "configuration", "throttled", "gone"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResolvedNodePools:
+class ResolvedNodePools(Struct, kw_only=True):
     """By NodePool: the instance types that it can launch, or why it can't launch, and the node class it launches with.
 
     The node classes have the current status and, for Provisioners, the Provisioner's own kubelet settings.
@@ -43,8 +43,7 @@ class ResolvedNodePools:
     node_classes: Mapping[str, EC2NodeClass]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchRequest:
+class LaunchRequest(Struct, kw_only=True):
     """A NodeClaim to launch. The node class's status is resolved; the types are cheapest first, offerings as of now."""
 
     claim: NodeClaim
@@ -52,8 +51,7 @@ class LaunchRequest:
     instance_types: tuple[InstanceType, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchedInstance:
+class LaunchedInstance(Struct, kw_only=True):
     """The instance of a NodeClaim. ``price`` is USD per hour; ``labels`` are those of its type and offering.
 
     ``unavailable`` are offerings that turned out to have no capacity, although the launch succeeded with another.
@@ -73,8 +71,7 @@ class LaunchedInstance:
     unavailable: tuple[OfferingKey, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchFailure:
+class LaunchFailure(Struct, kw_only=True):
     """A NodeClaim without an instance. ``reason`` is CamelCase, ``message`` one sentence for users.
 
     ``kind`` says what to do. *capacity*: schedule its pods again without the ``unavailable`` offerings.
@@ -92,8 +89,7 @@ class LaunchFailure:
 LaunchResult = LaunchedInstance | LaunchFailure
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instance:
+class Instance(Struct, kw_only=True):
     """An instance; ``state`` is one of pending, running, stopping, stopped, shutting-down, terminated."""
 
     id: str
@@ -114,8 +110,7 @@ class Instance:
         return provider_id(self.zone, self.id)
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstanceNetwork:
+class InstanceNetwork(Struct, kw_only=True):
     """The ids of an instance's subnet and security groups; empty: not known."""
 
     subnet: str = ""

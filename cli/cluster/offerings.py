@@ -100,7 +100,7 @@ def _zones(snapshot: Snapshot, raw: InstanceTypeCatalog) -> tuple[str, ...]:
 
 def without(resolved_pools: ResolvedNodePools, words: Collection[str]) -> ResolvedNodePools:
     """The same with all offerings of these capacity types, zones, instance types or families unavailable."""
-    return replace(
+    return msgspec.structs.replace(
         resolved_pools,
         instance_types={pool: _without(types, words) for pool, types in resolved_pools.instance_types.items()},
     )

@@ -5,10 +5,10 @@ Source: Karpenter's AMI families (docs/facts/karpenter.md, section 4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api import labels
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
@@ -23,16 +23,14 @@ LAST_AL2 = (1, 32)
 """The last Kubernetes version that AWS publishes AL2 images for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Volume:
+class Volume(Struct, kw_only=True):
     """A volume of instances whose class has no block device mappings; size in GiB."""
 
     device: str
     size_gib: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Family:
+class Family(Struct, kw_only=True):
     """The defaults of an AMI family; the flags say whether its bootstrap honours a kubelet setting.
 
     ``ephemeral_device`` holds the pods' ephemeral storage; empty: unknown. ``pods_from_interfaces``: maxPods defaults

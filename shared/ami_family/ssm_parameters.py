@@ -5,11 +5,10 @@ Source: the EKS, Bottlerocket and Windows user guides; docs/facts/karpenter.md, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from shared.ami_family import families
 from shared.api import labels
 from shared.api.nodeclass import AMIRequirement
+from shared.struct import Struct
 
 _GPU = labels.INSTANCE_PREFIX + "gpu-count"
 _ACCELERATOR = labels.INSTANCE_PREFIX + "accelerator-count"
@@ -25,8 +24,7 @@ ARCHES = {"x86_64": "amd64", "arm64": "arm64"}
 """Kubernetes' name of an architecture, by EC2's."""
 
 
-@dataclass(frozen=True)
-class SSMParameter:
+class SSMParameter(Struct):
     """A parameter's name, its AMI's architecture ("amd64", "arm64"), and which instance types the AMI is for."""
 
     name: str

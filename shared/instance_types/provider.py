@@ -6,7 +6,6 @@ its zones) is left out here and nowhere else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +18,7 @@ from shared.instance_types.compatibility import ami_for
 from shared.instance_types.instance_type import InstanceType
 from shared.instance_types.labels import instance_type_labels
 from shared.instance_types.offerings import market_offerings, reserved_offerings
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -122,8 +122,7 @@ def _is_compatible(
     return not amis or ami_for(type_labels, amis) is not None
 
 
-@dataclass(frozen=True)
-class _CachedTypes:
+class _CachedTypes(Struct):
     catalog: InstanceTypeCatalog
     inputs: bytes
     instance_types: tuple[InstanceType, ...]

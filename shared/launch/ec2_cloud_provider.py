@@ -5,12 +5,12 @@ The rooms behind it are imported when a method needs them: a function that only 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared import aws
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import instances
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class EC2CloudProvider:
+class EC2CloudProvider(Struct, kw_only=True):
     """EC2 for one cluster: a :class:`shared.cloud_provider.CloudProvider`.
 
     ``table_name`` is DynamoDB's, which keeps the rate limit of CreateFleet and the unavailable offerings. It and

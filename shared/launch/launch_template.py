@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from shared.api import labels
 from shared.api.duration import DurationError, parse_duration
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
 from shared.aws import error_code
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,8 +66,7 @@ class OptionError(ValueError):
     """A field of the class that EC2 would reject; the message names it and what is allowed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchTemplate:
+class LaunchTemplate(Struct, kw_only=True):
     """The name of a template and its RequestLaunchTemplateData."""
 
     name: str

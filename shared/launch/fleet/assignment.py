@@ -6,10 +6,10 @@ instance id to NodeClaims in order of uid, and tagged then.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
+from msgspec.structs import replace
 
 from shared import aws
 from shared.api import labels

@@ -6,8 +6,9 @@ type. Otherwise the NodeClaims fail, and their pods are scheduled again without 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from shared.cloud_provider import LaunchFailure
 

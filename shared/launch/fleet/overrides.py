@@ -6,7 +6,6 @@ because these have the same requirements.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api import labels
@@ -14,6 +13,7 @@ from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
 from shared.instance_types.compatibility import ami_for, meets
 from shared.launch.fleet.capacity_types import LAUNCH_ORDER, launch_order
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _EXOTIC_RESOURCES = frozenset({*GPU_RESOURCES.values(), NEURON})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Override:
+class Override(Struct, kw_only=True):
     """An instance type in a zone, with the subnet and the AMI that it would be launched with."""
 
     instance_type: InstanceType
@@ -41,8 +40,7 @@ class Override:
         return (self.offering.capacity_type, self.instance_type.name, self.offering.zone)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FleetPlan:
+class FleetPlan(Struct, kw_only=True):
     """The overrides of one CreateFleet call, cheapest first, all of one capacity type."""
 
     capacity_type: str

@@ -6,7 +6,6 @@ A launch template holds nothing that belongs to one NodeClaim. The tags of each 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared import aws
@@ -19,6 +18,7 @@ from shared.instance_types.offerings import RESERVATION_ID
 from shared.instance_types.provider import RAID0
 from shared.launch import launch_template
 from shared.launch.fleet.allocation_strategy import allocation_options
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,8 +35,7 @@ TemplateKey = tuple[str, str, int]
 """What overrides of one launch template share: AMI id, capacity reservation id ("" for none), number of EFAs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FleetRequest:
+class FleetRequest(Struct, kw_only=True):
     """A launch group, its node class, and its NodeClaims in order of uid."""
 
     group: str

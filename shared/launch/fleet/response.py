@@ -6,10 +6,10 @@ that agrees with what they name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.launch.fleet import errors
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _FULL_SUBNET = "InsufficientFreeAddressesInSubnet"
 
 
-@dataclass(frozen=True)
-class FleetError:
+class FleetError(Struct):
     """One error of the response: EC2's code and message, and the offerings that it shows to have no capacity."""
 
     code: str
@@ -29,8 +28,7 @@ class FleetError:
     unavailable: tuple[OfferingKey, ...] = ()
 
 
-@dataclass(frozen=True)
-class FleetResponse:
+class FleetResponse(Struct):
     """Instance ids, each with the override it was launched by, and the errors."""
 
     launched: tuple[tuple[str, Override], ...] = ()

@@ -7,7 +7,6 @@ every second.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,6 +36,7 @@ from shared.launch import launch_template
 from shared.launch.launch_template import OptionError
 from shared.launch.node_class import amis, capacity_reservations, instance_profile, security_groups, subnets
 from shared.launch.node_class.selector_terms import NotFoundError
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,7 @@ CACHE_TTL = timedelta(minutes=1)
 """How long lookups without a problem are cached."""
 
 
-@dataclass(frozen=True)
-class _Lookups:
+class _Lookups(Struct):
     """The status without its conditions, and by condition type the problem (reason, message)."""
 
     subnets: tuple[ResolvedSubnet, ...]

@@ -6,7 +6,6 @@ that launches of the same run have reserved.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -19,6 +18,7 @@ from shared.launch.node_class.selector_terms import (
     raise_denied,
     tag_filters,
 )
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +32,7 @@ _PERMISSION = "ec2:DescribeSubnets"
 _TERMS = "subnetSelectorTerms"
 
 
-@dataclass(frozen=True)
-class Subnet:
+class Subnet(Struct):
     """A subnet and its number of free addresses."""
 
     id: str

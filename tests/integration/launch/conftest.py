@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -155,7 +155,7 @@ class Account:
         return subnet
 
     def status(self, node_class: EC2NodeClass, *, version: str = "1.34", profile: str = "nodes") -> EC2NodeClassStatus:
-        cluster = replace(CLUSTER, version=version)
+        cluster = msgspec.structs.replace(CLUSTER, version=version)
         return resolve(node_class, cluster, default_instance_profile=profile, now=NOW)
 
     def node_class(self, *, kind: str = "EC2NodeClass", **spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field)
