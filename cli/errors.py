@@ -72,7 +72,7 @@ def _message(error: Exception) -> str | None:
 
     match error:
         case ClientError():
-            return _aws_refusal(error)
+            return _aws_error_message(error)
         case BotoCoreError():
             return _aws_unreachable(error)
     return _cluster_error(error)
@@ -103,7 +103,7 @@ def _cluster_error(error: Exception) -> str | None:
     return None
 
 
-def _aws_refusal(error: Exception) -> str:
+def _aws_error_message(error: Exception) -> str:
     response = getattr(error, "response", {}).get("Error", {})
     code, message = str(response.get("Code", "")), str(response.get("Message", ""))
     operation = getattr(error, "operation_name", "")

@@ -79,8 +79,8 @@ def plural(count: int, noun: str) -> str:
     """``1 node``, ``2 nodes``, ``2 matches``."""
     if count == 1:
         return f"1 {noun}"
-    ending = "es" if noun.endswith(("ch", "s", "x")) else "s"
-    return f"{count:,} {noun}{ending}"
+    suffix = "es" if noun.endswith(("ch", "s", "x")) else "s"
+    return f"{count:,} {noun}{suffix}"
 
 
 def bar(share: float | None, *, width: int = 10) -> RenderableType:

@@ -70,7 +70,7 @@ def check_node_pool(
     if pool.name in resolved_pools.not_ready or not resolved_pools.instance_types.get(pool.name):
         blocked = resolved_pools.not_ready.get(pool.name) or "it has no instance types"
     trial = SchedulingTrial(observed, resolved_pools, pool)
-    blocked = blocked or trial.refusal(unconstrained(pod)) or ""
+    blocked = blocked or trial.unschedulable_reason(unconstrained(pod)) or ""
     if blocked:
         checks = (Check(name="can launch nodes", ok=False, detail=blocked),)
         return NodePoolResult(pool=pool.name, checks=checks, blocked=blocked)
@@ -95,7 +95,7 @@ class _NodePoolChecks:
     def check_each_constraint(self) -> None:
         """Each constraint alone."""
         for constraint in self.constraints:
-            reason = self.trial.refusal(constraint.alone, other_pods=constraint.criterion in INTER_POD)
+            reason = self.trial.unschedulable_reason(constraint.alone, other_pods=constraint.criterion in INTER_POD)
             self._add(constraint.criterion, constraint.name, reason)
 
     def check_resources(self) -> None:
@@ -105,24 +105,24 @@ class _NodePoolChecks:
             return
         sized = with_requests(unconstrained(self.pod), amounts)
         if len(amounts) > 1:
-            reason = self.trial.refusal(sized)
+            reason = self.trial.unschedulable_reason(sized)
             if reason is not None:
                 self._add(RESOURCES, "all resources on one node", reason)
                 return
         if self.trial.pool.spec.limits:
-            self._add(LIMITS, "limits", self.trial.refusal(sized, limits=True))
+            self._add(LIMITS, "limits", self.trial.unschedulable_reason(sized, limits=True))
 
     def check_together(self) -> None:
         """The pod with all its constraints; only the first failed check is kept."""
         single = _without_inter_pod_constraints(self.pod)
-        if (reason := self.trial.refusal(single)) is not None:
+        if (reason := self.trial.unschedulable_reason(single)) is not None:
             self._add(TOGETHER, "all constraints together", reason)
-        elif self.trial.refusal(single, all_available=False) is not None:
+        elif self.trial.unschedulable_reason(single, all_available=False) is not None:
             self._add(CAPACITY, "available capacity", self.trial.no_capacity())
-        elif (reason := self.trial.refusal(single, limits=True)) is not None:
+        elif (reason := self.trial.unschedulable_reason(single, limits=True)) is not None:
             self._add(LIMITS, "limits", reason)
         else:
-            reason = self.trial.refusal(self.pod, other_pods=True, limits=True, all_available=False)
+            reason = self.trial.unschedulable_reason(self.pod, other_pods=True, limits=True, all_available=False)
             if reason is not None:
                 self._add(OTHER_PODS, "other pods", reason)
 
@@ -166,13 +166,13 @@ class SchedulingTrial:
         pool = self.pool
         if not limits:
             pool = msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, limits={}))
-        others = [p for p in snapshot.pods if p.key != pod.key] if other_pods else []
+        running_pods = [p for p in snapshot.pods if p.key != pod.key] if other_pods else []
         types = self.resolved_pools.instance_types[pool.name]
         return schedule(
             Problem(
                 snapshot=replace(
                     snapshot,
-                    pods=(*others, pod),
+                    pods=(*running_pods, pod),
                     nodes=snapshot.nodes if other_pods or limits else (),
                     node_claims=snapshot.node_claims if other_pods or limits else (),
                     node_pools=(pool,),
@@ -207,7 +207,7 @@ class SchedulingTrial:
         column = launch_options.resources.index(resource)
         return int(launch_options.free[:, column].max(initial=0))
 
-    def refusal(
+    def unschedulable_reason(
         self, pod: Pod, *, other_pods: bool = False, limits: bool = False, all_available: bool = True
     ) -> str | None:
         """Why the pod can't be scheduled, without the NodePool's name; None if it can."""

@@ -108,8 +108,8 @@ def _schedulable(observed: ObservedCluster, pod: Pod, decision: Decision) -> Exp
         return Explanation(subject=subject, state="waits for kube-scheduler", reason=reason, criterion="room")
     claim = next(c for c in decision.new_node_claims if pod.key in c.pods)
     reason = f"it is schedulable: the next decision launches {_new_node(claim)}"
-    others = len(claim.pods) - 1
-    for_others = f" for it and {terminal.plural(others, 'other pod')}" if others else ""
+    other_pods = len(claim.pods) - 1
+    for_others = f" for it and {terminal.plural(other_pods, 'other pod')}" if other_pods else ""
     return Explanation(subject=subject, state="waits for a new node", reason=reason + for_others, criterion="launch")
 
 

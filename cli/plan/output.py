@@ -121,13 +121,11 @@ def _unplaced(console: Console, plan: Plan) -> None:
     console.print()
     console.print(terminal.title(f"Can't schedule {terminal.plural(len(errors), 'pod')}", style="bold red"))
     by_reason: dict[str, list[str]] = {}
-    for key, refusal in errors.items():
-        by_reason.setdefault(refusal.message, []).append(key)
+    for key, error in errors.items():
+        by_reason.setdefault(error.message, []).append(key)
     for message, keys in list(by_reason.items())[:_MAX_ROWS]:
-        others = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-        console.print(
-            Padding(Text.assemble((keys[0], "bold"), (f"{others}: ", ""), message), (0, 0, 0, 2), expand=False)
-        )
+        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        console.print(Padding(Text.assemble((keys[0], "bold"), (f"{more}: ", ""), message), (0, 0, 0, 2), expand=False))
     _more(console, len(by_reason))
     console.print(Text(f"  details: tenon explain pod {next(iter(errors))}", style=terminal.QUIET))
 

@@ -23,7 +23,7 @@ PRICE_DIVISOR = 10_000_000
 """The price of a reserved offering is the on-demand price divided by this: its money is spent, but types keep order."""
 
 
-def market_offerings(
+def zonal_offerings(
     catalog: InstanceTypeCatalog,
     hardware: Hardware,
     zones: Collection[str],

@@ -17,7 +17,7 @@ from shared.instance_types import allocatable
 from shared.instance_types.compatibility import ami_for
 from shared.instance_types.instance_type import InstanceType
 from shared.instance_types.labels import instance_type_labels
-from shared.instance_types.offerings import market_offerings, reserved_offerings
+from shared.instance_types.offerings import reserved_offerings, zonal_offerings
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _offerings(
     zone_labels: Mapping[str, Mapping[str, str]],
     unavailable: Collection[OfferingKey],
 ) -> tuple[Offering, ...]:
-    offerings = market_offerings(catalog, hardware, zones, zone_labels, unavailable)
+    offerings = zonal_offerings(catalog, hardware, zones, zone_labels, unavailable)
     reservations = node_class.status.capacity_reservations
     if reservations and hardware.name in catalog.on_demand:
         offerings += reserved_offerings(

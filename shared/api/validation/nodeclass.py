@@ -91,10 +91,10 @@ def _needed(path: str, count: int) -> Iterator[str]:
     yield from fields.at_most(path, count, MAX_TERMS)
 
 
-def _term(at: str, prefix: str, id_: str, tags: Mapping[str, str], others: Mapping[str, str]) -> Iterator[str]:
+def _term(at: str, prefix: str, id_: str, tags: Mapping[str, str], further_fields: Mapping[str, str]) -> Iterator[str]:
     """What applies to all terms: they select by something, an id excludes other fields, tags have keys and values."""
-    selectors = ["tags", "id", *others]
-    beside = [*(["tags"] if tags else []), *(name for name, value in others.items() if value)]
+    selectors = ["tags", "id", *further_fields]
+    beside = [*(["tags"] if tags else []), *(name for name, value in further_fields.items() if value)]
     if not id_ and not beside:
         yield f"{at}: selects nothing; one of {', '.join(selectors)} is needed"
     if id_ and beside:
@@ -124,15 +124,15 @@ def _images(spec: EC2NodeClassSpec) -> Iterator[str]:
 
 
 def _image(at: str, term: AMISelectorTerm, family: str) -> Iterator[str]:
-    others = {"name": term.name, "alias": term.alias, "ssmParameter": term.ssm_parameter}
-    yield from _term(at, "ami-", term.id, term.tags, others)
+    further_fields = {"name": term.name, "alias": term.alias, "ssmParameter": term.ssm_parameter}
+    yield from _term(at, "ami-", term.id, term.tags, further_fields)
     if term.owner and (term.id or term.alias or term.ssm_parameter):
         yield f"{at}.owner: {quoted(term.owner)} is not allowed here; it goes with tags or name"
     for name in ("alias", "ssmParameter"):
-        beside = [other for other, value in others.items() if value and other != name]
-        if others[name] and (term.tags or beside):
+        beside = [field for field, value in further_fields.items() if value and field != name]
+        if further_fields[name] and (term.tags or beside):
             named = ", ".join([*(["tags"] if term.tags else []), *beside])
-            yield f"{at}.{name}: {quoted(others[name])} is not allowed beside {named}; it stands alone"
+            yield f"{at}.{name}: {quoted(further_fields[name])} is not allowed beside {named}; it stands alone"
     if term.alias:
         yield from _alias(f"{at}.alias", term.alias, family)
 
@@ -158,8 +158,8 @@ def _reservations(terms: Sequence[CapacityReservationSelectorTerm]) -> Iterator[
     yield from fields.at_most(path, len(terms), MAX_TERMS)
     for i, term in enumerate(terms):
         at = f"{path}[{i}]"
-        others = {"instanceMatchCriteria": term.instance_match_criteria}
-        yield from _term(at, "cr-", term.id, term.tags, others)
+        further_fields = {"instanceMatchCriteria": term.instance_match_criteria}
+        yield from _term(at, "cr-", term.id, term.tags, further_fields)
         if term.owner_id and not _ACCOUNT.fullmatch(term.owner_id):
             yield f"{at}.ownerID: {quoted(term.owner_id)} is not allowed; allowed is an account's 12 digits"
         if term.owner_id and term.id:

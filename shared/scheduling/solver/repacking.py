@@ -198,7 +198,7 @@ class _Search:
 
     def best(self, counts: Ints, below: float, *, three_nodes: bool) -> Repacking | None:
         """The cheapest of one node, two nodes, and a good first node with one or two others."""
-        best = self._one(counts)
+        best = self._single_node(counts)
         firsts: list[_First] = []
         fills = [
             (option_set, *self._fill(option_set, counts, reverse=reverse))
@@ -251,7 +251,7 @@ class _Search:
             filled[i] = row
         return filled, fill.worth
 
-    def _one(self, counts: Ints) -> Repacking | None:
+    def _single_node(self, counts: Ints) -> Repacking | None:
         """The cheapest node that holds everything."""
         present = np.flatnonzero(counts).tolist()
         options, price, custom = self._repacker.common_options(

@@ -24,12 +24,12 @@ class TopologySpread(Struct):
     min_domains: int
     eligible_domains: tuple[str, ...]
 
-    def strictest(self, other: TopologySpread | None) -> TopologySpread:
+    def strictest(self, spread: TopologySpread | None) -> TopologySpread:
         """Both constraints in one, for a group with two over the same pods and domains."""
-        if other is None:
+        if spread is None:
             return self
-        eligible = tuple(sorted({*self.eligible_domains, *other.eligible_domains}))
-        return TopologySpread(min(self.max_skew, other.max_skew), max(self.min_domains, other.min_domains), eligible)
+        eligible = tuple(sorted({*self.eligible_domains, *spread.eligible_domains}))
+        return TopologySpread(min(self.max_skew, spread.max_skew), max(self.min_domains, spread.min_domains), eligible)
 
 
 class DomainRules(Struct, eq=False):

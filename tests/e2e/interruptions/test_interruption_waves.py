@@ -26,7 +26,38 @@ from tests.e2e.interruptions.rig import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from local.world import World
+    from local.world.timeline import TimelineEvent
+
+
+def pod_times(events: list[TimelineEvent], kind: str, warned: datetime) -> dict[str, float]:
+    """By pod: seconds from the warning to the event of that kind."""
+    return {h.name.removeprefix("default/"): since(warned, h) for h in events if h.type == kind}
+
+
+def assert_launched_soon(events: list[TimelineEvent], warned: datetime, calls: int) -> None:
+    """All replacements are launched within 15 s, by at most 20 calls; each call is on the timeline."""
+    fleet_calls = [since(warned, h) for h in events if h.type == "call" and h.name == "ec2 CreateFleet"]
+    assert fleet_calls
+    assert len(fleet_calls) <= 20
+    assert max(fleet_calls) <= 15
+    assert calls == len(fleet_calls)
+
+
+def storm(world: World, ours: list[str]) -> list[str]:
+    """Ten thousand messages in any order: foreign instances', our own 16 times, malformed ones, and duplicates."""
+    rng = random.Random(0)  # noqa: S311 - a test's
+    foreign = [
+        event(world, kind, {"instance-id": f"i-{rng.getrandbits(64):016x}", "state": "terminated"})
+        for kind in rng.choices([SPOT, STATE], k=8480)
+    ]
+    own = [event(world, SPOT, {"instance-id": i}) for i in ours] * 16
+    malformed = [rng.choice(["{", "[]", "null", "{}", '{"source": "aws.ec2"}']) for _ in range(200)]
+    messages = [*foreign, *own, *malformed, *rng.choices(foreign, k=1000)]
+    rng.shuffle(messages)
+    return messages
 
 
 @pytest.mark.long
@@ -55,16 +86,8 @@ def test_two_hundred_of_four_hundred_nodes_interrupted_in_one_second_are_drained
     tainted = {h.name: since(warned, h) for h in events_ if h.type == "node cordoned" and h.name in nodes}
     assert set(tainted) == nodes
     assert max(tainted.values()) <= 10
-    fleet_calls = [since(warned, h) for h in events_ if h.type == "call" and h.name == "ec2 CreateFleet"]
-    assert fleet_calls
-    assert len(fleet_calls) <= 20
-    assert max(fleet_calls) <= 15
-    assert world.aws.calls.count()["ec2", "CreateFleet"] - calls == len(fleet_calls)
-    gone = {
-        h.name.removeprefix("default/"): since(warned, h)
-        for h in events_
-        if h.type == "pod deleted" and h.name.removeprefix("default/") in pods_on_nodes
-    }
+    assert_launched_soon(events_, warned, world.aws.calls.count()["ec2", "CreateFleet"] - calls)
+    gone = {pod: at for pod, at in pod_times(events_, "pod deleted", warned).items() if pod in pods_on_nodes}
     assert set(gone) == pods_on_nodes
     assert max(gone.values()) <= 110
     # No budget is violated until the deadline leaves the pods that it blocks only their own grace period. A budget that
@@ -73,7 +96,7 @@ def test_two_hundred_of_four_hundred_nodes_interrupted_in_one_second_are_drained
     assert healthy.states > 100
     assert {app for at, app, _ in healthy.violations if (at - warned).total_seconds() < last} == set()
     assert {app for _, app, _ in healthy.violations} == {"held"}
-    leaving = {h.name.removeprefix("default/"): since(warned, h) for h in events_ if h.type == "pod terminating"}
+    leaving = pod_times(events_, "pod terminating", warned)
     assert guarded <= set(leaving)
     assert min(leaving[pod] for pod in held & pods_on_nodes) >= last
     assert not (held - pods_on_nodes) & set(leaving)
@@ -89,21 +112,12 @@ def test_ten_thousand_messages_are_handled_and_no_managed_instance_is_missed(wor
     fill(world, 40)
     ours = [i.id for i in world.instances()]
     assert len(ours) == 20
-    rng = random.Random(0)  # noqa: S311 - a test's
-    foreign = [
-        event(world, kind, {"instance-id": f"i-{rng.getrandbits(64):016x}", "state": "terminated"})
-        for kind in rng.choices([SPOT, STATE], k=8480)
-    ]
-    own = [event(world, SPOT, {"instance-id": i}) for i in ours] * 16
-    garbage = [rng.choice(["{", "[]", "null", "{}", '{"source": "aws.ec2"}']) for _ in range(200)]
-    doubled = rng.choices(foreign, k=1000)
-    storm = [*foreign, *own, *garbage, *doubled]
-    assert len(storm) == 10_000
-    rng.shuffle(storm)
+    messages = storm(world, ours)
+    assert len(messages) == 10_000
     began = world.clock.now()
     with world.aws.lock:
         world.aws.instances.reclaim(ours)
-    send(world, *storm)
+    send(world, *messages)
     world.run_until(lambda: world.aws.queues.empty() and not world.aws.functions.running)
     received = [m for m in world.aws.queues.delivered if "nterruption" in m.queue]
     last = max(i.at + timedelta(seconds=i.latency) for i in interruptions(world) if i.at >= began)

@@ -41,6 +41,7 @@ ALONE = Affinity(
         ]
     )
 )
+CAPACITY_TYPES = {"on-demand": names.ON_DEMAND, "spot": names.SPOT}
 AGES = (timedelta(minutes=5), timedelta(hours=6), timedelta(hours=30))
 
 pods = st.tuples(
@@ -59,9 +60,8 @@ nodes = st.lists(
 def build(cluster: Cluster, given_nodes: list[tuple[int, bool, list[tuple[int, str]], bool, timedelta]]) -> None:
     """Nodes with as many of their pods as fit; some expired, some with do-not-disrupt, some empty for an hour."""
     for i, (cpu, spot, pod_specs, protected, age) in enumerate(given_nodes):
-        node = f"n{i}"
         cluster.node(
-            node,
+            f"n{i}",
             cpu,
             spot=spot,
             age=age,
@@ -70,37 +70,41 @@ def build(cluster: Cluster, given_nodes: list[tuple[int, bool, list[tuple[int, s
         )
         free, alone = cpu * 1000, False
         for k, (request, constraint) in enumerate(pod_specs):
-            fits = request <= free and not (constraint == "alone" and alone)
-            node_capacity_type = {"on-demand": names.ON_DEMAND, "spot": names.SPOT}.get(constraint)
-            if not fits or (
-                node_capacity_type is not None and node_capacity_type != (names.SPOT if spot else names.ON_DEMAND)
-            ):
-                continue
-            if constraint == "small" and cpu > 2:
-                continue
-            free -= request
-            alone |= constraint == "alone"
-            selector = {names.CAPACITY_TYPE: node_capacity_type} if node_capacity_type else {}
-            if constraint == "small":
-                selector = {names.INSTANCE_TYPE: f"m.{cpu}x"}
-            cluster.pod(
-                f"p{i}-{k}",
-                node,
-                request,
-                annotations={names.DO_NOT_DISRUPT: "true"} if constraint == "protected" else {},
-                node_selector=selector,
-                affinity=ALONE if constraint == "alone" else None,
-            )
-            if constraint == "alone":
-                last = cluster.pods[-1]
-                labels = {**last.metadata.labels, "app": "alone"}
-                cluster.pods[-1] = replace(last, metadata=replace(last.metadata, labels=labels))
+            if request <= free and not (constraint == "alone" and alone) and allows(cpu, constraint, spot=spot):
+                free -= request
+                alone |= constraint == "alone"
+                add_pod(cluster, f"p{i}-{k}", f"n{i}", request, constraint, cpu=cpu)
     cluster.claims = [
         emptiness.with_empty_condition(c, is_empty=True, now=cluster.state().now - timedelta(hours=1))
         if not any(p.spec.node_name == c.status.node_name for p in cluster.pods)
         else c
         for c in cluster.claims
     ]
+
+
+def allows(cpu: int, constraint: str, *, spot: bool) -> bool:
+    """Whether a node of that size and capacity type may run a pod with the constraint."""
+    if constraint in CAPACITY_TYPES:
+        return CAPACITY_TYPES[constraint] == (names.SPOT if spot else names.ON_DEMAND)
+    return constraint != "small" or cpu <= 2
+
+
+def add_pod(cluster: Cluster, name: str, node: str, request: int, constraint: str, *, cpu: int) -> None:
+    selector = {names.CAPACITY_TYPE: CAPACITY_TYPES[constraint]} if constraint in CAPACITY_TYPES else {}
+    if constraint == "small":
+        selector = {names.INSTANCE_TYPE: f"m.{cpu}x"}
+    cluster.pod(
+        name,
+        node,
+        request,
+        annotations={names.DO_NOT_DISRUPT: "true"} if constraint == "protected" else {},
+        node_selector=selector,
+        affinity=ALONE if constraint == "alone" else None,
+    )
+    if constraint == "alone":
+        pod = cluster.pods[-1]
+        labels = {**pod.metadata.labels, "app": "alone"}
+        cluster.pods[-1] = replace(pod, metadata=replace(pod.metadata, labels=labels))
 
 
 def compute_all(cluster: Cluster, methods: Sequence[Method]) -> list[Command]:
@@ -178,50 +182,73 @@ def test_no_decision_breaks_a_rule(
     for command in commands:
         event(command.reason)
 
-    # Disruption budgets hold for all methods together.
+    check_budgets_and_protection(cluster, commands)
+    for command in commands:
+        decision = decision_for(cluster, command)
+        check_evictions(cluster, command, evictable)
+        check_limit(cluster, command, limit)
+        check_pods_are_scheduled(cluster, command, decision)
+        check_constraints(cluster, command, decision)
+        check_price(cluster, command, decision)
+
+
+def check_budgets_and_protection(cluster: Cluster, commands: Sequence[Command]) -> None:
+    """Disruption budgets hold for all methods together; do-not-disrupt holds on nodes and pods."""
     removed = [node for c in commands for node in c.nodes]
     assert len(removed) == len(set(removed))
     assert len(removed) <= cluster.budget_tracker().remaining("default", UNDERUTILIZED)
-    # do-not-disrupt, on nodes and pods
     protected = {n.metadata.name for n in cluster.nodes if names.DO_NOT_DISRUPT in n.metadata.annotations}
     protected |= {p.spec.node_name for p in cluster.pods if names.DO_NOT_DISRUPT in p.metadata.annotations}
     assert not protected & set(removed)
 
-    state = cluster.state()
-    prices = {c.status.node_name: state.price(c) or 0.0 for c in cluster.claims}
+
+def check_evictions(cluster: Cluster, command: Command, evictable: int) -> None:
+    """PodDisruptionBudgets: pods of several nodes are evicted together, so all count; a single node's one by one."""
+    budgeted_pods = [p for p in cluster.pods if p.spec.node_name in command.nodes and p.metadata.labels["app"] == "web"]
+    assert not budgeted_pods or evictable > 0
+    assert len({p.spec.node_name for p in budgeted_pods}) <= 1 or len(budgeted_pods) <= evictable
+
+
+def check_limit(cluster: Cluster, command: Command, limit: int) -> None:
+    """Limits hold while old nodes and replacements run together, each replacement as its largest type."""
     capacity = {t.name: t.capacity["cpu"] for t in cluster.types}
     current_cpu = sum(parse_quantity("cpu", str(n.status.capacity["cpu"])) for n in cluster.nodes)
-    for command in commands:
-        # PodDisruptionBudgets: pods of several nodes are evicted together, so all count; a single node's one by one.
-        budgeted_pods = [
-            p for p in cluster.pods if p.spec.node_name in command.nodes and p.metadata.labels["app"] == "web"
-        ]
-        assert not budgeted_pods or evictable > 0
-        assert len({p.spec.node_name for p in budgeted_pods}) <= 1 or len(budgeted_pods) <= evictable
-        # Every pod of a removed node is scheduled elsewhere.
-        decision = decision_for(cluster, command)
-        moved = {p.key for p in cluster.pods if p.spec.node_name in command.nodes}
-        assert moved == {key for r in command.removals for key in r.pods}
-        assert decision.pod_errors == {}
-        assert len(decision.new_node_claims) <= len(command.replacements)
-        # Limits hold while old nodes and replacements run together, each replacement as its largest type.
-        largest = sum(max(capacity[t] for t in r.instance_types) for r in command.replacements)
-        assert not limit or not command.replacements or current_cpu + largest <= limit * 1000
-        # Pods' constraints: capacity type, instance type, anti-affinity, and resources.
-        labels = labels_of(cluster, decision)
-        for node, pods in pods_by_node(cluster, command, decision).items():
-            for pod in pods:
-                assert all(labels[node].get(k) == v for k, v in pod.spec.node_selector.items())
-            assert sum(1 for p in pods if p.metadata.labels["app"] == "alone") <= 1
-            types = [labels[node][names.INSTANCE_TYPE]] if not node.startswith("new-") else []
-            if node.startswith("new-"):
-                types = list(decision.new_node_claims[int(node.removeprefix("new-"))].instance_types)
-            assert all(sum(cpu_of(p) for p in pods) <= capacity[t] for t in types)
-        # Consolidation never costs more, whichever of the listed types is launched.
-        if command.reason in (EMPTY, UNDERUTILIZED):
-            before = sum(prices[n] for n in command.nodes)
-            assert sum(c.cheapest.price for c in decision.new_node_claims) < before
-            assert sum(highest_price(cluster, command, i) for i in range(len(command.replacements))) < before
+    largest = sum(max(capacity[t] for t in r.instance_types) for r in command.replacements)
+    assert not limit or not command.replacements or current_cpu + largest <= limit * 1000
+
+
+def check_pods_are_scheduled(cluster: Cluster, command: Command, decision: Decision) -> None:
+    """Every pod of a removed node is scheduled elsewhere."""
+    moved = {p.key for p in cluster.pods if p.spec.node_name in command.nodes}
+    assert moved == {key for r in command.removals for key in r.pods}
+    assert decision.pod_errors == {}
+    assert len(decision.new_node_claims) <= len(command.replacements)
+
+
+def check_constraints(cluster: Cluster, command: Command, decision: Decision) -> None:
+    """Pods' constraints: capacity type, instance type, anti-affinity, and resources."""
+    capacity = {t.name: t.capacity["cpu"] for t in cluster.types}
+    labels = labels_of(cluster, decision)
+    for node, pods in pods_by_node(cluster, command, decision).items():
+        for pod in pods:
+            assert all(labels[node].get(k) == v for k, v in pod.spec.node_selector.items())
+        assert sum(1 for p in pods if p.metadata.labels["app"] == "alone") <= 1
+        if node.startswith("new-"):
+            types = list(decision.new_node_claims[int(node.removeprefix("new-"))].instance_types)
+        else:
+            types = [labels[node][names.INSTANCE_TYPE]]
+        assert all(sum(cpu_of(p) for p in pods) <= capacity[t] for t in types)
+
+
+def check_price(cluster: Cluster, command: Command, decision: Decision) -> None:
+    """Consolidation never costs more, whichever of the listed types is launched."""
+    if command.reason not in (EMPTY, UNDERUTILIZED):
+        return
+    state = cluster.state()
+    prices = {c.status.node_name: state.price(c) or 0.0 for c in cluster.claims}
+    before = sum(prices[n] for n in command.nodes)
+    assert sum(c.cheapest.price for c in decision.new_node_claims) < before
+    assert sum(highest_price(cluster, command, i) for i in range(len(command.replacements))) < before
 
 
 def highest_price(cluster: Cluster, command: Command, index: int) -> float:
