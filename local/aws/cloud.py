@@ -124,7 +124,15 @@ class Cloud:
                 reservations=self.reservations,
                 launched=self.instances.launched,
             )
-            moto_patches.install(stack, self, self._now)
+            moto_patches.install(
+                stack,
+                now=self._now,
+                fleets=self.fleets,
+                instances=self.instances,
+                reservations=self.reservations,
+                prices=self.prices,
+                event_buses=lambda: self.event_buses,  # they exist once the stack is deployed
+            )
             self._stack = stack.pop_all()
         return self
 

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from local.aws.cloud import Cloud
+    from local.aws.capacity_reservations import CapacityReservations
+    from local.aws.ec2_instances import Ec2Instances
+    from local.aws.event_buses import EventBuses
+    from local.aws.fleet import Fleets
+    from local.aws.prices import Prices
 
 _FLEET_PARAMETERS = (
     "ClientToken",
@@ -32,14 +36,35 @@ _FLEET_PARAMETERS = (
 )
 
 
-def install(stack: contextlib.ExitStack, cloud: Cloud, now: Callable[[], datetime]) -> None:
-    """Replace moto's answers by the cloud's until the stack is closed."""
-    for owner, name, value in (*_ec2(cloud, now), *_iam(), *_messaging(cloud, now)):
+def install(
+    stack: contextlib.ExitStack,
+    *,
+    now: Callable[[], datetime],
+    fleets: Fleets,
+    instances: Ec2Instances,
+    reservations: CapacityReservations,
+    prices: Prices,
+    event_buses: Callable[[], EventBuses],
+) -> None:
+    """Replace moto's answers until the stack is closed. ``event_buses`` is called for each event to deliver."""
+    replacements = (
+        *_ec2(now=now, fleets=fleets, instances=instances, reservations=reservations, prices=prices),
+        *_iam(),
+        *_messaging(event_buses, now),
+    )
+    for owner, name, value in replacements:
         stack.enter_context(backends.replaced(owner, name, value))
     stack.enter_context(backends.on_clock(now))
 
 
-def _ec2(cloud: Cloud, now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
+def _ec2(
+    *,
+    now: Callable[[], datetime],
+    fleets: Fleets,
+    instances: Ec2Instances,
+    reservations: CapacityReservations,
+    prices: Prices,
+) -> list[tuple[object, str, object]]:
     from moto.ec2.models.instances import Instance  # noqa: PLC0415 - slow to import, and only a cloud needs it
     from moto.ec2.responses import EC2Response  # noqa: PLC0415 - the same
     from moto.ec2.responses.fleets import Fleets as FleetResponses  # noqa: PLC0415 - the same
@@ -50,7 +75,7 @@ def _ec2(cloud: Cloud, now: Callable[[], datetime]) -> list[tuple[object, str, o
     def create_fleet(response: Any) -> Any:  # noqa: ANN401 - moto's
         response.error_on_dryrun()
         params = {name: value for name in _FLEET_PARAMETERS if (value := response._get_param(name)) is not None}  # noqa: SLF001 - how moto's own read them
-        return ActionResult(cloud.fleets.create(params))
+        return ActionResult(fleets.create(params))
 
     def describe_spot_price_history(response: Any) -> Any:  # noqa: ANN401 - moto's
         filters = dict(response._filters_from_querystring())  # noqa: SLF001 - how moto's own read them
@@ -65,24 +90,24 @@ def _ec2(cloud: Cloud, now: Callable[[], datetime]) -> list[tuple[object, str, o
         )
         token = str(response._get_param("NextToken") or "")  # noqa: SLF001 - the same
         return ActionResult(
-            spot_price_history.page(offerings, prices=cloud.prices, now=now(), products=products, token=token)
+            spot_price_history.page(offerings, prices=prices, now=now(), products=products, token=token)
         )
 
     def describe_spot_instance_requests(response: Any) -> Any:  # noqa: ANN401 - moto's
         filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
-        return ActionResult({"SpotInstanceRequests": cloud.instances.spot_requests(filters)})
+        return ActionResult({"SpotInstanceRequests": instances.spot_requests(filters)})
 
     def describe_capacity_reservations(response: Any) -> Any:  # noqa: ANN401 - moto's
         filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
         ids = response._get_param("CapacityReservationIds", [])  # noqa: SLF001 - the same
-        return ActionResult({"CapacityReservations": cloud.reservations.describe(filters, ids)})
+        return ActionResult({"CapacityReservations": reservations.describe(filters, ids)})
 
     return [
         (FleetResponses, "create_fleet", create_fleet),
         (SpotInstances, "describe_spot_price_history", describe_spot_price_history),
         (SpotInstances, "describe_spot_instance_requests", describe_spot_instance_requests),
         (EC2Response, "describe_capacity_reservations", describe_capacity_reservations),
-        (Instance, "terminate", lambda instance: cloud.instances.terminate(terminate, instance)),
+        (Instance, "terminate", lambda instance: instances.terminate(terminate, instance)),
     ]
 
 
@@ -97,12 +122,12 @@ def _iam() -> list[tuple[object, str, object]]:
     return [(iam_models.IAMBackend, "get_instance_profiles_for_role", get_instance_profiles_for_role)]
 
 
-def _messaging(cloud: Cloud, now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
+def _messaging(event_buses: Callable[[], EventBuses], now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
     from moto.events.models import Rule  # noqa: PLC0415 - slow to import, and only a cloud needs it
     from moto.sqs.models import SQSBackend  # noqa: PLC0415 - the same
 
     def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
-        cloud.event_buses.deliver(rule, event, transform_input)
+        event_buses().deliver(rule, event, transform_input)
 
     def is_retained(backend: Any, queue_name: str, message: Any) -> bool:  # noqa: ANN401 - moto's own signature
         # moto counts the queue's messages several times for each received message.

@@ -20,10 +20,10 @@ from local.kubelets.node_resources import allocatable, capacity
 from local.kubelets.user_data import kubelet_configuration
 from local.kubernetes import kinds
 from local.kubernetes.conditions import condition_status
-from local.kubernetes.controllers.informer import Informer
 from local.kubernetes.controllers.node_lifecycle import RENEWED_CONTINUOUSLY
-from local.kubernetes.controllers.object_updates import delete, update
 from local.kubernetes.errors import ApiError
+from local.kubernetes.informer import Informer
+from local.kubernetes.object_updates import delete, update
 from shared.api.quantity import QuantityError, format_resources
 
 if TYPE_CHECKING:

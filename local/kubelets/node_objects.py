@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from local.kubernetes.controllers.node_lifecycle import RENEWED_CONTINUOUSLY
-from local.kubernetes.registry.object_meta import timestamp
+from local.kubernetes.objects import timestamp
 from shared.api import labels
 from shared.api.quantity import format_resources
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from local.kubernetes.conditions import with_condition
-from local.kubernetes.registry.object_meta import parse_timestamp, timestamp
+from local.kubernetes.objects import parse_timestamp, timestamp
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local.kubernetes.registry.object_meta import timestamp
+from local.kubernetes.objects import timestamp
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,8 +1,9 @@
-"""Objects as JSON, and changes of them."""
+"""Objects as JSON, their timestamps, and changes of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -24,3 +25,13 @@ class Change:
     version: int
     kind: Kind
     previous: Obj | None = None
+
+
+def timestamp(time: datetime) -> str:
+    """The time as ``metav1.Time`` writes it: RFC 3339 in UTC, whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """The time of a timestamp of the API (RFC 3339, UTC)."""
+    return datetime.fromisoformat(text)

@@ -8,7 +8,7 @@ import msgspec
 
 from local.kubernetes.apiserver import printers
 from local.kubernetes.apiserver.http import Response
-from local.kubernetes.registry.object_meta import timestamp
+from local.kubernetes.objects import timestamp
 
 if TYPE_CHECKING:
     from local.kubernetes.apiserver.http import Request

@@ -15,7 +15,7 @@ from local.kubernetes.apiserver import protobuf
 if TYPE_CHECKING:
     from local.kubernetes.apiserver.http import Request
     from local.kubernetes.objects import Key, Obj
-    from local.kubernetes.registry.store import Propagation
+    from local.kubernetes.registry.standard_storage import Propagation
 
 
 def parse_body(request: Request) -> Any:  # noqa: ANN401 (any JSON)

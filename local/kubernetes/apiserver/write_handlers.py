@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from local.kubernetes.apiserver.request_info import RequestInfo
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
-    from local.kubernetes.registry.store import PatchType, Store
+    from local.kubernetes.registry.standard_storage import PatchType
+    from local.kubernetes.registry.store import Store
 
 _PATCH_TYPES: dict[str, PatchType] = {
     "application/merge-patch+json": "merge",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
-from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import delete, update_status
 from local.kubernetes.controllers.owned_pods import ENDED, controller_of, create_pod, is_ready, is_terminating
 from local.kubernetes.conversion import convert
+from local.kubernetes.informer import Informer
+from local.kubernetes.object_updates import delete, update_status
 from local.kubernetes.registry.object_meta import generated_name
 from shared.api.kubernetes import Node, PodSpec, Toleration
 from shared.api.selectors import SelectorError, matches_node

@@ -9,9 +9,9 @@ import msgspec
 
 from local.kubernetes import kinds
 from local.kubernetes.conditions import with_condition
-from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import create, delete, update, update_status
 from local.kubernetes.controllers.owned_pods import controller_of, controller_reference, is_terminating
+from local.kubernetes.informer import Informer
+from local.kubernetes.object_updates import create, delete, update, update_status
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.conditions import condition_status, with_condition
-from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import delete, update_status
 from local.kubernetes.controllers.owned_pods import PodsByOwner, create_pod, is_terminating
-from local.kubernetes.registry.object_meta import generated_name, timestamp
+from local.kubernetes.informer import Informer
+from local.kubernetes.object_updates import delete, update_status
+from local.kubernetes.objects import timestamp
+from local.kubernetes.registry.object_meta import generated_name
 
 if TYPE_CHECKING:
     from datetime import datetime

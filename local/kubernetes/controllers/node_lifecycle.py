@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.conditions import condition_status, with_condition
-from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import delete, update
 from local.kubernetes.conversion import convert
-from local.kubernetes.registry.object_meta import parse_timestamp, timestamp
+from local.kubernetes.informer import Informer
+from local.kubernetes.object_updates import delete, update
+from local.kubernetes.objects import parse_timestamp, timestamp
 from shared.api.kubernetes import Taint, Toleration
 from shared.api.labels import NOT_READY_TAINT, UNSCHEDULABLE_TAINT
 from shared.api.taints import tolerated_by

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
 from local.kubernetes.conditions import condition_status
-from local.kubernetes.controllers.object_updates import create
+from local.kubernetes.object_updates import create
 
 if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind

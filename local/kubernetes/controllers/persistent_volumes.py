@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import create, delete, update
 from local.kubernetes.controllers.owned_pods import ENDED
 from local.kubernetes.conversion import convert
+from local.kubernetes.informer import Informer
+from local.kubernetes.object_updates import create, delete, update
 from local.kubernetes.scheduler.node_info import NodeInfo
 from local.kubernetes.scheduler.volume_plugins import (
     NO_PROVISIONER,

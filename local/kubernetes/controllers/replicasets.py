@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import delete, record_event, update_status
 from local.kubernetes.controllers.owned_pods import PodsByOwner, create_pod, is_ready, is_terminating
+from local.kubernetes.informer import Informer
+from local.kubernetes.object_updates import delete, record_event, update_status
 from local.kubernetes.registry.object_meta import generated_name
 from shared.api.labels import POD_DELETION_COST
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
-from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import create, delete, update_status
 from local.kubernetes.controllers.owned_pods import PodsByOwner, create_pod, is_ready, is_terminating
+from local.kubernetes.informer import Informer
+from local.kubernetes.object_updates import create, delete, update_status
 
 if TYPE_CHECKING:
     from datetime import datetime

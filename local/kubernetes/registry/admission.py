@@ -15,35 +15,35 @@ from local.kubernetes.registry.defaults import set_defaults, set_initial_status
 if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
-    from local.kubernetes.registry.store import Store
+    from local.kubernetes.registry.object_storage import ObjectStorage
 
 _PROTECTED_NAMESPACES = frozenset(("default", "kube-system", "kube-public"))
 _NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
-def on_create(kind: Kind, obj: Obj, store: Store) -> None:
+def on_create(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
     """Fill in the defaults of a new object and admit it, in place.
 
     Raises:
         ApiError: 403, it refers to an object that does not exist.
     """
-    definition = store.definition(kind)
+    definition = storage.definition(kind)
     if definition is not None:
         if kind.has_status:
             obj.pop("status", None)
         definition.prune_and_default(obj)
         return
     if kind.resource == kinds.PODS.resource:
-        pod_strategy.admit(obj, store.list(kinds.PRIORITY_CLASSES))
+        pod_strategy.admit(obj, storage.list(kinds.PRIORITY_CLASSES))
         return
     if kind.has_status and kind.resource != kinds.NODES.resource:
         obj.pop("status", None)
     set_defaults(kind, obj)
     set_initial_status(kind, obj)
-    _admit(kind, obj, store)
+    _admit(kind, obj, storage)
 
 
-def _admit(kind: Kind, obj: Obj, store: Store) -> None:
+def _admit(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
     """The admission of kinds that need more than defaults."""
     match kind.resource:
         case kinds.SECRETS.resource:
@@ -54,7 +54,7 @@ def _admit(kind: Kind, obj: Obj, store: Store) -> None:
         case kinds.NODES.resource:
             obj["spec"]["taints"] = _with_not_ready_taint(obj["spec"].get("taints") or [])
         case kinds.PERSISTENT_VOLUME_CLAIMS.resource if "storageClassName" not in obj["spec"]:
-            if name := _default_storage_class(store):
+            if name := _default_storage_class(storage):
                 obj["spec"]["storageClassName"] = name
         case kinds.CUSTOM_RESOURCE_DEFINITIONS.resource:
             custom_resources.default_definition(obj)
@@ -89,9 +89,9 @@ def prepare_for_update(kind: Kind, new: Obj, old: Obj, subresource: str) -> Obj:
     return new
 
 
-def on_update(kind: Kind, new: Obj, old: Obj, store: Store) -> None:
+def on_update(kind: Kind, new: Obj, old: Obj, storage: ObjectStorage) -> None:
     """Fill in the defaults of a changed object, in place."""
-    definition = store.definition(kind)
+    definition = storage.definition(kind)
     if definition is not None:
         definition.prune_and_default(new)
     elif kind.resource == kinds.PODS.resource:
@@ -120,9 +120,9 @@ def terminating(kind: Kind, obj: Obj) -> Obj:
     return obj
 
 
-def _default_storage_class(store: Store) -> str:
+def _default_storage_class(storage: ObjectStorage) -> str:
     annotation = "storageclass.kubernetes.io/is-default-class"
-    for storage_class in store.list(kinds.STORAGE_CLASSES):
+    for storage_class in storage.list(kinds.STORAGE_CLASSES):
         if (storage_class["metadata"].get("annotations") or {}).get(annotation) == "true":
             name: str = storage_class["metadata"]["name"]
             return name

@@ -9,91 +9,85 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
+from local.kubernetes.registry.standard_storage import FOREGROUND_FINALIZER
 
 if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
-    from local.kubernetes.registry.store import Store
-
-_FOREGROUND_FINALIZER = "foregroundDeletion"
+    from local.kubernetes.registry.standard_storage import StandardStorage
 
 
-def after_removal(store: Store, kind: Kind, removed: Obj) -> None:
+def after_removal(storage: StandardStorage, kind: Kind, removed: Obj) -> None:
     """Collect the dependents of a removed object, and finish owners and namespaces that waited for it."""
-    for dependent_kind, dependent in store.dependents(removed["metadata"]["uid"]):
-        _collect_dependent(store, dependent_kind, dependent)
+    for dependent_kind, dependent in storage.dependents(removed["metadata"]["uid"]):
+        _collect_dependent(storage, dependent_kind, dependent)
     for owner in removed["metadata"].get("ownerReferences") or []:
-        _finish_foreground(store, owner, removed["metadata"].get("namespace", ""))
+        _finish_foreground(storage, owner, removed["metadata"].get("namespace", ""))
     namespace = removed["metadata"].get("namespace")
     if namespace and kind.namespaced:
-        _finish_namespace(store, namespace)
+        _finish_namespace(storage, namespace)
 
 
-def _collect_dependent(store: Store, kind: Kind, dependent: Obj) -> None:
+def _collect_dependent(storage: StandardStorage, kind: Kind, dependent: Obj) -> None:
     """Delete the object in the background if it has no owner left, else remove the references to missing owners."""
     metadata = dependent["metadata"]
-    kept = [owner for owner in metadata["ownerReferences"] if _exists(store, owner, metadata.get("namespace", ""))]
+    kept = [owner for owner in metadata["ownerReferences"] if _exists(storage, owner, metadata.get("namespace", ""))]
     if kept:
-        store.write(kind, {**dependent, "metadata": {**metadata, "ownerReferences": kept}}, dependent)
+        storage.write(kind, {**dependent, "metadata": {**metadata, "ownerReferences": kept}}, dependent)
     elif "deletionTimestamp" not in metadata:
-        store.delete(kind, metadata["name"], namespace=metadata.get("namespace", ""), propagation="Background")
+        storage.delete(kind, metadata["name"], namespace=metadata.get("namespace", ""), propagation="Background")
 
 
-def _exists(store: Store, owner: Obj, namespace: str) -> bool:
-    return _owner(store, owner, namespace) is not None
+def _exists(storage: StandardStorage, owner: Obj, namespace: str) -> bool:
+    return _owner(storage, owner, namespace) is not None
 
 
-def _owner(store: Store, owner: Obj, namespace: str) -> tuple[Kind, Obj] | None:
+def _owner(storage: StandardStorage, owner: Obj, namespace: str) -> tuple[Kind, Obj] | None:
     group, _, version = owner["apiVersion"].rpartition("/")
-    for kind in store.served():
+    for kind in storage.served():
         if (kind.group, kind.kind) == (group, owner["kind"]) and version:
-            obj = store.find(kind, owner["name"], namespace=namespace if kind.namespaced else "")
+            obj = storage.find(kind, owner["name"], namespace=namespace if kind.namespaced else "")
             return (kind, obj) if obj is not None and obj["metadata"]["uid"] == owner["uid"] else None
     return None
 
 
-def orphan(store: Store, owner: Obj) -> None:
+def orphan(storage: StandardStorage, owner: Obj) -> None:
     """Remove the references to the owner from its dependents, so that they are kept."""
     uid = owner["metadata"]["uid"]
-    for kind, dependent in store.dependents(uid):
+    for kind, dependent in storage.dependents(uid):
         metadata = dict(dependent["metadata"])
         kept = [o for o in metadata["ownerReferences"] if o["uid"] != uid]
         metadata.pop("ownerReferences")
         if kept:
             metadata["ownerReferences"] = kept
-        store.write(kind, {**dependent, "metadata": metadata}, dependent)
+        storage.write(kind, {**dependent, "metadata": metadata}, dependent)
 
 
-def has_dependents(store: Store, owner: Obj) -> bool:
-    """Whether any object names it as an owner, so that a foreground deletion must wait."""
-    return bool(store.dependents(owner["metadata"]["uid"]))
-
-
-def after_deletion_began(store: Store, kind: Kind, obj: Obj) -> None:
+def after_deletion_began(storage: StandardStorage, kind: Kind, obj: Obj) -> None:
     """Continue a deletion that waits: delete a namespace's objects, or a foreground owner's dependents."""
     if kind.resource == kinds.NAMESPACES.resource:
         name = obj["metadata"]["name"]
-        for content_kind, content in store.objects_in(name):
-            if store.find(content_kind, content["metadata"]["name"], namespace=name) is not None:
-                store.delete(content_kind, content["metadata"]["name"], namespace=name)
-        _finish_namespace(store, name)
-    if _FOREGROUND_FINALIZER in obj["metadata"].get("finalizers", ()):
-        for dependent_kind, dependent in store.dependents(obj["metadata"]["uid"]):
+        for content_kind, content in storage.objects_in(name):
+            if storage.find(content_kind, content["metadata"]["name"], namespace=name) is not None:
+                storage.delete(content_kind, content["metadata"]["name"], namespace=name)
+        _finish_namespace(storage, name)
+    if FOREGROUND_FINALIZER in obj["metadata"].get("finalizers", ()):
+        for dependent_kind, dependent in storage.dependents(obj["metadata"]["uid"]):
             metadata = dependent["metadata"]
             namespace = metadata.get("namespace", "")
-            if store.find(dependent_kind, metadata["name"], namespace=namespace) is not None:
-                store.delete(dependent_kind, metadata["name"], namespace=namespace, propagation="Foreground")
+            if storage.find(dependent_kind, metadata["name"], namespace=namespace) is not None:
+                storage.delete(dependent_kind, metadata["name"], namespace=namespace, propagation="Foreground")
 
 
-def _finish_foreground(store: Store, owner: Obj, namespace: str) -> None:
-    located = _owner(store, owner, namespace)
-    if located is None or _FOREGROUND_FINALIZER not in located[1]["metadata"].get("finalizers", ()):
+def _finish_foreground(storage: StandardStorage, owner: Obj, namespace: str) -> None:
+    located = _owner(storage, owner, namespace)
+    if located is None or FOREGROUND_FINALIZER not in located[1]["metadata"].get("finalizers", ()):
         return
     kind, obj = located
-    if store.dependents(obj["metadata"]["uid"]):
+    if storage.dependents(obj["metadata"]["uid"]):
         return
-    finalizers = [name for name in obj["metadata"]["finalizers"] if name != _FOREGROUND_FINALIZER]
-    store.patch(
+    finalizers = [name for name in obj["metadata"]["finalizers"] if name != FOREGROUND_FINALIZER]
+    storage.patch(
         kind,
         obj["metadata"]["name"],
         {"metadata": {"finalizers": finalizers or None}},
@@ -101,21 +95,21 @@ def _finish_foreground(store: Store, owner: Obj, namespace: str) -> None:
     )
 
 
-def _finish_namespace(store: Store, name: str) -> None:
-    namespace = store.find(kinds.NAMESPACES, name)
-    if namespace is None or "deletionTimestamp" not in namespace["metadata"] or store.objects_in(name):
+def _finish_namespace(storage: StandardStorage, name: str) -> None:
+    namespace = storage.find(kinds.NAMESPACES, name)
+    if namespace is None or "deletionTimestamp" not in namespace["metadata"] or storage.objects_in(name):
         return
     if not namespace["metadata"].get("finalizers"):
-        store.remove(kinds.NAMESPACES, namespace)
+        storage.remove(kinds.NAMESPACES, namespace)
 
 
-def collect(store: Store) -> bool:
+def collect(storage: StandardStorage) -> bool:
     """Delete all objects whose owners don't exist. True if anything was done."""
-    before = store.version
-    for uid in store.owner_uids():
-        for kind, dependent in store.dependents(uid):
+    before = storage.version
+    for uid in storage.owner_uids():
+        for kind, dependent in storage.dependents(uid):
             metadata = dependent["metadata"]
-            present = [_exists(store, owner, metadata.get("namespace", "")) for owner in metadata["ownerReferences"]]
+            present = [_exists(storage, owner, metadata.get("namespace", "")) for owner in metadata["ownerReferences"]]
             if not all(present) and "deletionTimestamp" not in metadata:
-                _collect_dependent(store, kind, dependent)
-    return store.version != before
+                _collect_dependent(storage, kind, dependent)
+    return storage.version != before

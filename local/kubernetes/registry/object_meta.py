@@ -7,7 +7,6 @@ Clients can't set uids, versions or deletion times; names and labels have a synt
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import errors
@@ -44,16 +43,6 @@ _LABEL_RULE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
     "end with an alphanumeric character, of at most 63 characters"
 )
-
-
-def timestamp(time: datetime) -> str:
-    """The time as ``metav1.Time`` writes it: RFC 3339 in UTC, whole seconds."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def parse_timestamp(text: str) -> datetime:
-    """The time of a timestamp of the API (RFC 3339, UTC)."""
-    return datetime.fromisoformat(text)
 
 
 def generated_name(prefix: str, rng: random.Random) -> str:

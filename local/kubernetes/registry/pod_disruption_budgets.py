@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import errors, kinds, selectors
 from local.kubernetes.conditions import condition_status, replace_condition
-from local.kubernetes.registry.object_meta import timestamp
+from local.kubernetes.objects import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from local.kubernetes.objects import Change, Key, Obj
-    from local.kubernetes.registry.store import Store
+    from local.kubernetes.registry.standard_storage import StandardStorage
 
 _SCALABLE_OWNERS = {
     kind.kind: kind for kind in (kinds.REPLICA_SETS, kinds.STATEFUL_SETS, kinds.REPLICATION_CONTROLLERS)
@@ -52,8 +52,8 @@ class _Budget:
 class PodDisruptionBudgets:
     """Keeps the status of all budgets and carries out evictions. The store calls it with its lock held."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, storage: StandardStorage) -> None:
+        self._storage = storage
         self._budgets: dict[str, dict[str, _Budget]] = {}
 
     def update(self, change: Change) -> None:
@@ -83,7 +83,7 @@ class PodDisruptionBudgets:
         if change.previous is not None and change.previous.get("spec") == change.object.get("spec"):
             return
         budget = _Budget(selectors.parse_label_selector((change.object.get("spec") or {}).get("selector")))
-        for pod in self._store.list(kinds.PODS, namespace=namespace):
+        for pod in self._storage.list(kinds.PODS, namespace=namespace):
             if budget.covers(pod):
                 budget.count((namespace, pod["metadata"]["name"]), pod)
         self._budgets.setdefault(namespace, {})[name] = budget
@@ -100,7 +100,7 @@ class PodDisruptionBudgets:
 
     def _update_status(self, namespace: str, name: str) -> None:
         """Write the budget's status if it changed."""
-        obj = self._store.find(kinds.POD_DISRUPTION_BUDGETS, name, namespace=namespace)
+        obj = self._storage.find(kinds.POD_DISRUPTION_BUDGETS, name, namespace=namespace)
         if obj is None:
             return
         budget = self._budgets[namespace][name]
@@ -123,10 +123,10 @@ class PodDisruptionBudgets:
             "reason": "SufficientPods" if allowed else "InsufficientPods",
             "message": "",
             "observedGeneration": numbers["observedGeneration"],
-            "lastTransitionTime": timestamp(self._store.now()),
+            "lastTransitionTime": timestamp(self._storage.now()),
         }
         status = {**before, **numbers, "conditions": replace_condition(before.get("conditions") or [], condition)}
-        self._store.write(kinds.POD_DISRUPTION_BUDGETS, {**obj, "status": status}, obj)
+        self._storage.write(kinds.POD_DISRUPTION_BUDGETS, {**obj, "status": status}, obj)
 
     def _desired(self, namespace: str, spec: Obj, budget: _Budget) -> tuple[int, int]:
         """The numbers of desired healthy pods and of expected pods."""
@@ -147,12 +147,12 @@ class PodDisruptionBudgets:
             kind = _SCALABLE_OWNERS.get(controller[0]) if controller else None
             if kind is None or controller is None:
                 continue
-            obj = self._store.find(kind, controller[1], namespace=namespace)
+            obj = self._storage.find(kind, controller[1], namespace=namespace)
             owner = next(
                 (o for o in (obj or {}).get("metadata", {}).get("ownerReferences", ()) if o.get("controller")), None
             )
             if owner and owner["kind"] == kinds.DEPLOYMENTS.kind:
-                obj = self._store.find(kinds.DEPLOYMENTS, owner["name"], namespace=namespace)
+                obj = self._storage.find(kinds.DEPLOYMENTS, owner["name"], namespace=namespace)
             if obj is not None:
                 workloads[obj["metadata"]["uid"]] = _replicas(obj)
         return sum(workloads.values())
@@ -163,31 +163,31 @@ class PodDisruptionBudgets:
         Raises:
             ApiError: 404; 409 a precondition fails; 429 a budget does not allow it; 500 several budgets cover the pod.
         """
-        store = self._store
-        pod = store.get(kinds.PODS, name, namespace=namespace)
+        storage = self._storage
+        pod = storage.get(kinds.PODS, name, namespace=namespace)
         budgets = [name for name, budget in self._budgets.get(namespace, {}).items() if budget.covers(pod)]
         if not _ignores_budgets(pod) and budgets:
             if len(budgets) > 1:
                 raise errors.internal(
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
                 )
-            _check(store.get(kinds.POD_DISRUPTION_BUDGETS, budgets[0], namespace=namespace), pod)
+            _check(storage.get(kinds.POD_DISRUPTION_BUDGETS, budgets[0], namespace=namespace), pod)
         options = options or {}
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",
-            "lastTransitionTime": timestamp(store.now()),
+            "lastTransitionTime": timestamp(storage.now()),
         }
-        store.check_preconditions(kinds.PODS, pod, options.get("preconditions"))
+        storage.check_preconditions(kinds.PODS, pod, options.get("preconditions"))
         if options.get("dryRun"):
             return
         if condition_status(pod, "DisruptionTarget") != "True":
             conditions = replace_condition(pod["status"].get("conditions") or [], condition)
             status = {**pod["status"], "conditions": conditions}
-            pod = store.write(kinds.PODS, {**pod, "status": status}, pod)
-        store.delete(kinds.PODS, name, namespace=namespace, grace_period_seconds=options.get("gracePeriodSeconds"))
+            pod = storage.write(kinds.PODS, {**pod, "status": status}, pod)
+        storage.delete(kinds.PODS, name, namespace=namespace, grace_period_seconds=options.get("gracePeriodSeconds"))
 
 
 def _ignores_budgets(pod: Obj) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from local.kubernetes import errors, kinds
 from local.kubernetes.conditions import replace_condition
 from local.kubernetes.errors import Cause
-from local.kubernetes.registry.object_meta import timestamp
+from local.kubernetes.objects import timestamp
 from shared.api.quantity import QuantityError, parse_quantity
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import msgspec
 
 from local.kubernetes import kinds
 from local.kubernetes.conditions import with_condition
-from local.kubernetes.controllers.informer import Informer
-from local.kubernetes.controllers.object_updates import record_event, update
 from local.kubernetes.conversion import convert
 from local.kubernetes.errors import CONFLICT, NOT_FOUND, ApiError
+from local.kubernetes.informer import Informer
+from local.kubernetes.object_updates import record_event, update
 from local.kubernetes.scheduler.cache import Cache
 from local.kubernetes.scheduler.node_info import PodInfo
 from local.kubernetes.scheduler.pod_signature import PodSignature, signature_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from local.kubernetes.registry.object_meta import parse_timestamp
+from local.kubernetes.objects import parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

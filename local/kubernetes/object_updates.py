@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError
-from local.kubernetes.registry.object_meta import timestamp
+from local.kubernetes.objects import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
