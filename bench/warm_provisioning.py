@@ -17,7 +17,7 @@ from local.aws import backends
 from local.aws.interceptor import Interceptor
 from shared import runtime
 from shared.cluster.snapshot_reader import SnapshotReader
-from shared.provisioning import leased_scheduling
+from shared.provisioning import provisioner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,9 +78,9 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
     with stub_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
         for owner, name, part in (
             (SnapshotReader, "read", "snapshot"),
-            (leased_scheduling.LeasedScheduler, "_resolved_pools", "supply"),
-            (leased_scheduling, "schedule", "schedule"),
-            (leased_scheduling.LeasedScheduler, "_create_node_claims", "claims"),
+            (provisioner.LeasedScheduler, "_resolved_pools", "supply"),
+            (provisioner, "schedule", "schedule"),
+            (provisioner.LeasedScheduler, "_create_node_claims", "claims"),
         ):
             stack.enter_context(backends.replaced(owner, name, watch.measured(part, getattr(owner, name))))
         stack.enter_context(backends.replaced(Interceptor, "__call__", answer))

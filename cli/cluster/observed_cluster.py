@@ -13,7 +13,7 @@ from shared.api.nodepool import node_class_for
 from shared.disruption import disruption_queue
 from shared.disruption.disruption_state import DisruptionState
 from shared.launch.drift import node_class_drift
-from shared.launch.node_class.readiness import node_class_of
+from shared.launch.resolved_node_pools import node_class_of
 from shared.scheduling.decision import SchedulingPolicies
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.methods import BY_REASON, FAST_METHODS
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
-from shared.launch.node_class.readiness import node_class_of
+from shared.launch.resolved_node_pools import node_class_of
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 

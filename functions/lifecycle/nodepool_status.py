@@ -18,7 +18,7 @@ from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
 from shared.cluster import resources, writes
-from shared.launch.node_class.readiness import node_class_not_ready, node_class_of
+from shared.launch.resolved_node_pools import node_class_not_ready, node_class_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from shared.ami_family import mime
+from shared.ami_family import user_data
 from shared.ami_family.bootstrap import UserDataError, registration_flags
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def render(bootstrap: Bootstrap) -> str:
         UserDataError: the user's data is not MIME, a shell script or a NodeConfig.
     """
     node_config = yaml.safe_dump(_node_config(bootstrap), sort_keys=False, width=2**16)
-    return mime.write([mime.Part(_NODE_CONFIG, node_config), *_user_parts(bootstrap.user_data)])
+    return user_data.write([user_data.Part(_NODE_CONFIG, node_config), *_user_parts(bootstrap.user_data)])
 
 
 def _node_config(bootstrap: Bootstrap) -> dict[str, Any]:
@@ -70,20 +70,20 @@ def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None and value not in ({}, [])}
 
 
-def _user_parts(user_data: str) -> list[mime.Part]:
-    text = user_data.strip()
+def _user_parts(raw: str) -> list[user_data.Part]:
+    text = raw.strip()
     if not text:
         return []
-    if mime.is_mime(text):
-        return mime.parse(text)
+    if user_data.is_mime(text):
+        return user_data.parse(text)
     if text.startswith("#!"):
-        return [mime.Part(mime.SHELL, text)]
+        return [user_data.Part(user_data.SHELL, text)]
     try:
         documents = [d for d in yaml.safe_load_all(text) if d is not None]
     except yaml.YAMLError as error:
         raise UserDataError(f"spec.userData is not MIME, a shell script or a NodeConfig: {_location(error)}") from error
     if documents and all(isinstance(d, dict) and str(d.get("apiVersion", "")).startswith(_GROUP) for d in documents):
-        return [mime.Part(_NODE_CONFIG, text)]
+        return [user_data.Part(_NODE_CONFIG, text)]
     raise UserDataError(
         "spec.userData is not MIME (MIME-Version: …), a shell script (#!…) or a NodeConfig (node.eks.aws/v1alpha1)"
     )

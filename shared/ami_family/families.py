@@ -1,4 +1,4 @@
-"""The AMI families: their volumes, and which kubelet settings their bootstrap honours.
+"""The AMI families: their volumes, which kubelet settings their bootstrap honours, and their user data.
 
 Source: Karpenter's AMI families (docs/facts/karpenter.md, section 4).
 """
@@ -11,6 +11,7 @@ from shared.api import labels
 from shared.struct import Struct
 
 if TYPE_CHECKING:
+    from shared.ami_family.bootstrap import Bootstrap
     from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
 
 AL2 = "AL2"
@@ -124,3 +125,31 @@ def node_labels(family: Family) -> dict[str, str]:
     """The node labels that follow from the family."""
     build = {labels.WINDOWS_BUILD: family.windows_build} if family.windows_build else {}
     return {labels.OS: family.os, **build}
+
+
+def render_user_data(family: Family, bootstrap: Bootstrap) -> str:
+    """The family's bootstrap merged with the class's user data, as text; for the family Custom the user's, unchanged.
+
+    A family's module is imported when a launch needs it, because its parsers (YAML, TOML, MIME) would be a twentieth of
+    every cold start.
+
+    Raises:
+        UserDataError: the class's ``spec.userData`` can't be merged.
+    """
+    if family.os == "windows":
+        from shared.ami_family import windows  # noqa: PLC0415  (its parsers are slow to import)
+
+        return windows.render(bootstrap)
+    if family.name == AL2:
+        from shared.ami_family import al2  # noqa: PLC0415  (the same)
+
+        return al2.render(bootstrap)
+    if family.name == AL2023:
+        from shared.ami_family import al2023  # noqa: PLC0415  (the same)
+
+        return al2023.render(bootstrap)
+    if family.name == BOTTLEROCKET:
+        from shared.ami_family import bottlerocket  # noqa: PLC0415  (the same)
+
+        return bottlerocket.render(bootstrap)
+    return bootstrap.user_data

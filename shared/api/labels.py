@@ -5,6 +5,8 @@ Karpenter's names are unchanged, because they are its API. Names that Karpenter 
 
 from __future__ import annotations
 
+import re
+
 # --- Kubernetes ---
 ARCH = "kubernetes.io/arch"
 OS = "kubernetes.io/os"
@@ -125,3 +127,11 @@ CLUSTER_NAME_TAG = "eks:eks-cluster-name"
 def normalize_key(key: str) -> str:
     """The current key of an alias; other keys are unchanged."""
     return ALIASES.get(key, key)
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+def integer(value: str) -> int | None:
+    """The decimal integer of a label's value (64 bits are enough for any), or None."""
+    return int(value) if _INTEGER.fullmatch(value) else None

@@ -105,6 +105,11 @@ def controller(metadata: ObjectMeta) -> OwnerReference | None:
     return next((owner for owner in metadata.owner_references if owner.controller), None)
 
 
+def mounts_claims(spec: PodSpec) -> bool:
+    """Whether the pod mounts PersistentVolumeClaims, its own or those made for its ephemeral volumes."""
+    return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
+
+
 def _is_owned_by(metadata: ObjectMeta, kind: str, group: str) -> bool:
     return any(o.kind == kind and o.api_version.rpartition("/")[0] == group for o in metadata.owner_references)
 

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from shared.api import kubernetes
+from shared.api.labels import integer
 from shared.api.meta import LabelSelector, LabelSelectorRequirement
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ LTE = "Lte"
 OPERATORS = kubernetes.OPERATORS
 COMPARISONS = frozenset({GT, LT, GTE, LTE})
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _TOKEN = re.compile(r"\s*(?:([A-Za-z0-9][-A-Za-z0-9_./]*)|(==|!=|=|!|\(|\)|,|<|>))")
 _SYMBOLS = {"=": IN, "==": IN, "!=": NOT_IN, "in": IN, "notin": NOT_IN, ">": GT, "<": LT}
 _WORDS = {IN: "in", NOT_IN: "notin", GT: ">", LT: "<"}
@@ -107,11 +107,6 @@ def _compares(expression: Expression, value: str) -> bool:
     if expression.operator == LT:
         return actual < bound
     return actual >= bound if expression.operator == GTE else actual <= bound
-
-
-def integer(text: str) -> int | None:
-    """The decimal integer of a label's value (64 bits are enough for any), or None."""
-    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], *, name: str = "") -> bool:

@@ -2,6 +2,10 @@
 
 Source: docs/facts/karpenter.md, section 4 (AWS provider v1.14.1). The values must equal the kubelet's to the byte, or
 pods are scheduled to nodes that then reject them.
+
+The memory capacity that registered nodes report is more exact than the estimate of the hypervisor's overhead. As in
+Karpenter, the first node of an instance type and AMI shows the type's capacity. It is read from the existing nodes, so
+nothing is stored. Of several nodes the smallest counts, because a pod must fit on the next one too.
 """
 
 from __future__ import annotations
@@ -10,12 +14,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from shared.ami_family.families import CUSTOM, GIB
+from shared.api import labels
 from shared.api.nodeclass import Kubelet
 from shared.api.quantity import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
     PODS,
+    QuantityError,
     Resources,
     add,
     largest,
@@ -24,11 +30,14 @@ from shared.api.quantity import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from shared.ami_family.families import Family
-    from shared.api.nodeclass import BlockDeviceMapping
+    from shared.api.kubernetes import Node
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import BlockDeviceMapping, EC2NodeClass
     from shared.instance_types.catalog import Hardware
+
 
 MIB = 2**20
 VM_OVERHEAD = Fraction(75, 1000)
@@ -173,3 +182,34 @@ def _threshold(resource: str, text: str, amount: int) -> int:
         return parse_quantity(resource, text)
     percent = Fraction(parse_quantity(CPU, text[:-1]), 1000)
     return 0 if percent == 100 else -((-amount * percent / 100).__floor__())  # noqa: PLR2004 (percent)
+
+
+def discovered_memory(nodes: Iterable[Node], claims: Iterable[NodeClaim], node_class: EC2NodeClass) -> dict[str, int]:
+    """By instance type: the memory capacity in bytes that registered nodes of the class reported.
+
+    Only nodes with one of the class's current AMIs count, because another kernel reserves another amount.
+    """
+    amis = {ami.id for ami in node_class.status.amis}
+    provider_ids = {c.status.provider_id for c in claims if c.status.provider_id and c.status.image_id in amis}
+    smallest: dict[str, int] = {}
+    for node in nodes:
+        instance_type = node.metadata.labels.get(labels.INSTANCE_TYPE, "")
+        if node.spec.provider_id not in provider_ids or not instance_type or not _is_registered(node, node_class):
+            continue
+        reported = _reported(node)
+        if reported > 0:
+            smallest[instance_type] = min(reported, smallest.get(instance_type, reported))
+    return smallest
+
+
+def _is_registered(node: Node, node_class: EC2NodeClass) -> bool:
+    node_labels = node.metadata.labels
+    return node_labels.get(labels.REGISTERED) == "true" and node_labels.get(labels.NODECLASS) == node_class.name
+
+
+def _reported(node: Node) -> int:
+    """Bytes; 0 if the kubelet has reported nothing yet, or an invalid quantity."""
+    try:
+        return parse_quantity(MEMORY, node.status.capacity.get(MEMORY, 0))
+    except QuantityError:
+        return 0

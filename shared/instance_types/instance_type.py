@@ -1,15 +1,33 @@
-"""Instance types and their offerings: the values that the provider returns and scheduling reads. Pure."""
+"""Instance types, their labels and their offerings: what the provider returns and scheduling reads. Pure.
+
+Labels come from an instance type's name and hardware, with Karpenter's keys. Source: docs/facts/karpenter.md, section
+2; a test compares them with the labels that Karpenter publishes.
+
+Offerings are the zones and capacity types, each with its price and whether it is available. Capacity reservations are
+offerings of capacity type ``reserved``, as in Karpenter: one a reservation. They are paid for whether used or not, so
+their price only keeps the order of instance types.
+
+Requirements have the semantics of Kubernetes' NodeSelectorRequirement, and Karpenter's Gte and Lte. A missing label
+meets NotIn and DoesNotExist only.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from shared.api import labels
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from shared.api.kubernetes import NodeSelectorRequirement
+    from shared.api.nodeclass import ResolvedAMI, ResolvedCapacityReservation
     from shared.api.quantity import Resources
+    from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
+
 
 OfferingKey = tuple[str, str, str]
 """Capacity type, instance type, zone."""
@@ -46,3 +64,177 @@ class InstanceType:
     def allocatable(self) -> Resources:
         """The resources for pods, never below zero."""
         return {name: max(0, amount - self.overhead.get(name, 0)) for name, amount in self.capacity.items()}
+
+
+_TYPE_NAME = re.compile(r"^([a-z]+)(?:-[0-9]+tb)?([0-9]+).*\.")
+
+
+def instance_type_labels(hardware: Hardware) -> dict[str, str]:
+    """The labels of the hardware, without those of the operating system, the Region and the offering."""
+    family, _, size = hardware.name.partition(".")
+    attributes = {
+        "cpu": str(hardware.vcpus),
+        "memory": str(hardware.memory_mib),
+        "hypervisor": hardware.hypervisor,
+        "encryption-in-transit-supported": str(hardware.encryption_in_transit).lower(),
+        "capability-flex": str("flex" in family).lower(),
+        "cpu-sustained-clock-speed-mhz": str(hardware.clock_mhz),
+        "family": family,
+        "size": size,
+    }
+    if type_name := _TYPE_NAME.match(hardware.name):
+        attributes["category"], attributes["generation"] = type_name.groups()
+    if hardware.cpu_manufacturer:
+        attributes["cpu-manufacturer"] = hardware.cpu_manufacturer
+    for name, amount in (
+        ("ebs-bandwidth", hardware.ebs_mbps),
+        ("network-bandwidth", hardware.network_mbps),
+        ("local-nvme", hardware.nvme_gb),
+    ):
+        if amount:
+            attributes[name] = str(amount)
+    if len(hardware.gpus) == 1:
+        gpu = hardware.gpus[0]
+        attributes |= {
+            "gpu-name": gpu.name,
+            "gpu-manufacturer": gpu.manufacturer,
+            "gpu-count": str(gpu.count),
+            "gpu-memory": str(gpu.memory_mib),
+        }
+    accelerators = hardware.accelerators or hardware.neurons
+    if len(accelerators) == 1:
+        device = accelerators[0]
+        attributes |= {
+            "accelerator-name": device.name,
+            "accelerator-manufacturer": device.manufacturer,
+            "accelerator-count": str(device.count),
+        }
+    return {
+        labels.INSTANCE_TYPE: hardware.name,
+        labels.ARCH: hardware.arch,
+        **{labels.INSTANCE_PREFIX + name: value for name, value in attributes.items()},
+    }
+
+
+RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE = labels.RESERVATION_LABELS
+PRICE_DIVISOR = 10_000_000
+"""The price of a reserved offering is the on-demand price divided by this: its money is spent, but types keep order."""
+
+
+def zonal_offerings(
+    catalog: InstanceTypeCatalog,
+    hardware: Hardware,
+    zones: Collection[str],
+    zone_labels: Mapping[str, Mapping[str, str]],
+    unavailable: Collection[OfferingKey],
+) -> tuple[Offering, ...]:
+    """The spot and on-demand offerings with a known price, in those of the zones that have the type."""
+    name = hardware.name
+    offered = catalog.offered.get(name, ())
+    on_demand = catalog.on_demand.get(name)
+    spot = catalog.spot.get(name, {})
+    offerings = []
+    for zone in zones:
+        if zone not in offered:
+            continue
+        for capacity_type in hardware.capacity_types:
+            price = on_demand if capacity_type == labels.ON_DEMAND else spot.get(zone)
+            if price is not None:
+                offerings.append(
+                    Offering(
+                        zone=zone,
+                        capacity_type=capacity_type,
+                        price=price,
+                        available=(capacity_type, name, zone) not in unavailable,
+                        labels=zone_labels.get(zone, {}),
+                    )
+                )
+    return tuple(offerings)
+
+
+def reserved_offerings(
+    reservations: Iterable[ResolvedCapacityReservation],
+    instance_type: str,
+    *,
+    on_demand: float,
+    zones: Collection[str],
+    zone_labels: Mapping[str, Mapping[str, str]],
+    unavailable: Collection[OfferingKey],
+) -> tuple[Offering, ...]:
+    """An offering for each reservation of the type in the zones; full reservations are not available.
+
+    The reservation with the most available instances is first: a launch can use one reservation of a type and zone.
+    """
+    return tuple(
+        Offering(
+            zone=r.availability_zone,
+            capacity_type=labels.RESERVED,
+            price=on_demand / PRICE_DIVISOR,
+            available=r.available_instance_count > 0
+            and (labels.RESERVED, instance_type, r.availability_zone) not in unavailable,
+            labels={
+                **zone_labels.get(r.availability_zone, {}),
+                RESERVATION_ID: r.id,
+                RESERVATION_TYPE: r.reservation_type,
+                RESERVATION_INTERRUPTIBLE: str(r.interruptible).lower(),
+            },
+        )
+        for r in sorted(reservations, key=lambda r: (-r.available_instance_count, r.id))
+        if r.instance_type == instance_type and r.availability_zone in zones
+    )
+
+
+_INSTANCE_TYPE_KEYS = labels.WELL_KNOWN - {labels.HOSTNAME, labels.NODEPOOL}
+"""Keys that instance types and offerings define; others are defined by the NodePool."""
+
+
+def meets(offering_labels: Mapping[str, str], requirements: Iterable[NodeSelectorRequirement]) -> bool:
+    """Whether the labels of an instance type and offering meet the requirements on keys that these define."""
+    return all(
+        met(r.operator, r.values, offering_labels.get(labels.normalize_key(r.key)))
+        for r in requirements
+        if labels.normalize_key(r.key) in _INSTANCE_TYPE_KEYS
+    )
+
+
+def met(operator: str, values: list[str], value: str | None) -> bool:
+    """Whether a label's value (None: no such label) meets the operator with its values."""
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" | "Gte" | "Lte":
+            return value is not None and bool(values) and _compared(operator, value, values[0])
+        case _:
+            return False
+
+
+def _compared(operator: str, value: str, bound: str) -> bool:
+    try:
+        left, right = int(value), int(bound)
+    except ValueError:
+        return False
+    match operator:
+        case "Gt":
+            return left > right
+        case "Lt":
+            return left < right
+        case "Gte":
+            return left >= right
+        case _:
+            return left <= right
+
+
+def ami_for(instance_labels: Mapping[str, str], amis: Iterable[ResolvedAMI]) -> ResolvedAMI | None:
+    """The AMI for an instance type with those labels, or None if none of them runs on it.
+
+    The AMIs of a class's status are sorted newest first, so the first match is the one to use.
+    """
+    return next(
+        (a for a in amis if all(met(r.operator, r.values, instance_labels.get(r.key)) for r in a.requirements)), None
+    )

@@ -14,10 +14,13 @@ from shared import runtime
 from shared.ami_family.families import family_of, node_labels
 from shared.api import labels
 from shared.instance_types import allocatable
-from shared.instance_types.compatibility import ami_for
-from shared.instance_types.instance_type import InstanceType
-from shared.instance_types.labels import instance_type_labels
-from shared.instance_types.offerings import reserved_offerings, zonal_offerings
+from shared.instance_types.instance_type import (
+    InstanceType,
+    ami_for,
+    instance_type_labels,
+    reserved_offerings,
+    zonal_offerings,
+)
 from shared.struct import Struct
 
 if TYPE_CHECKING:

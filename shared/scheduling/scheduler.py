@@ -58,8 +58,8 @@ def schedule(problem: Problem) -> Decision:
     nominated = nominations.deferred.union(*nominations.pods_by_node.values())
     state_nodes = nominations.state_nodes
 
-    namespaces = Namespaces(snapshot.namespaces, {p.metadata.namespace or "default" for p in snapshot.pods})
-    storage = Storage.of(snapshot)
+    namespaces = Namespaces(snapshot.namespaces, snapshot.pods)
+    storage = Storage(snapshot)
     state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, storage))
     pending = (pod for key, pod in pods.items() if key in requested and key not in nominated)
     grouped = group_pods(pending, namespaces, storage)

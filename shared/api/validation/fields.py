@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from shared.api import labels
 from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import EFFECTS, MAX_MIN_VALUES, OPERATORS
+from shared.api.labels import integer
 from shared.api.nodepool import MAX_REQUIREMENTS
 from shared.api.quantity import QuantityError, parse_quantity
-from shared.api.selectors import COMPARISONS, IN, NOT_IN, integer
+from shared.api.selectors import COMPARISONS, IN, NOT_IN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

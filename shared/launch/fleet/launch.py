@@ -22,12 +22,23 @@ from shared.api.meta import EventReason, condition
 from shared.aws import error_code
 from shared.launch import instances, launch_template
 from shared.launch.fleet import errors
-from shared.launch.fleet.assignment import assign_existing, assign_response, failure
-from shared.launch.fleet.errors import IDEMPOTENT_PARAMETER_MISMATCH, CreateFleetError
-from shared.launch.fleet.insufficient_capacity import capacity_failures, is_plan_exhausted, with_retried
+from shared.launch.fleet.errors import (
+    IDEMPOTENT_PARAMETER_MISMATCH,
+    CreateFleetError,
+    capacity_failures,
+    is_plan_exhausted,
+    with_retried,
+)
 from shared.launch.fleet.overrides import plan_fleet
 from shared.launch.fleet.request import FleetRequest
-from shared.launch.fleet.response import FleetError, FleetResponse, read_response
+from shared.launch.fleet.response import (
+    FleetError,
+    FleetResponse,
+    assign_existing,
+    assign_response,
+    failure,
+    read_response,
+)
 from shared.launch.node_class import subnets
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels
 from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
-from shared.instance_types.compatibility import ami_for, meets
-from shared.launch.fleet.capacity_types import LAUNCH_ORDER, launch_order
+from shared.instance_types.instance_type import ami_for, meets
+from shared.launch.fleet.allocation_strategy import LAUNCH_ORDER, launch_order
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 from shared.struct import Struct
 

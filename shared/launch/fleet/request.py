@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from shared import aws
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
-from shared.ami_family.families import family_of
-from shared.ami_family.user_data import render
+from shared.ami_family.families import family_of, render_user_data
 from shared.api import labels
 from shared.instance_types.allocatable import EFA
-from shared.instance_types.offerings import RESERVATION_ID
+from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
 from shared.launch import launch_template
 from shared.launch.fleet.allocation_strategy import allocation_options
@@ -53,7 +52,7 @@ class FleetRequest(Struct, kw_only=True):
         spec = self.node_class.spec
         family = family_of(self.node_class, version=self.cluster.version)
         first = self.claims[0]
-        user_data = render(
+        user_data = render_user_data(
             family,
             Bootstrap(
                 cluster=self.cluster,

@@ -1,21 +1,41 @@
-"""CreateFleet's response, read by the plan that was requested.
+"""CreateFleet's response, read by the plan that was requested, and its instances assigned to NodeClaims.
 
 EC2 names the override that an instance or an error belongs to. Some errors name less, and then apply to every override
 that agrees with what they name.
+
+The ``karpenter.sh/nodeclaim`` tag says which NodeClaim of a launch group an instance belongs to. A call for one
+NodeClaim tags its instance at the launch. The instances of a call for several are assigned in order of
+instance id to NodeClaims in order of uid, and tagged then.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+from msgspec.structs import replace
+
+from shared import aws
+from shared.api import labels
+from shared.api.meta import EventReason
+from shared.api.nodeclass import ResolvedAMI
+from shared.aws import error_code
+from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
 from shared.launch.fleet import errors
+from shared.launch.fleet.overrides import Override, offering_labels
+from shared.launch.launch_template import tag_list
+from shared.launch.node_class.subnets import Subnet
 from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import FailureKind, Instance, LaunchRequest, LaunchResult
     from shared.instance_types.instance_type import OfferingKey
-    from shared.launch.fleet.overrides import FleetPlan, Override
+    from shared.launch.fleet.overrides import FleetPlan
+    from shared.launch.fleet.request import FleetRequest
+
 
 _FULL_SUBNET = "InsufficientFreeAddressesInSubnet"
 
@@ -88,3 +108,103 @@ def _unavailable(entry: Mapping[str, Any], plan: FleetPlan) -> tuple[OfferingKey
         full = {override.subnet.id for override in overrides}
         overrides = [override for override in plan.overrides if override.subnet.id in full]
     return tuple(override.offering_key for override in overrides)
+
+
+def assign_response(
+    fleet_request: FleetRequest, plan: FleetPlan, response: FleetResponse, requests: Sequence[LaunchRequest]
+) -> list[LaunchResult]:
+    """Assign the launched instances; NodeClaims beyond them failed. Errors' offerings are on every result."""
+    results: list[LaunchResult] = []
+    launched = sorted(response.launched, key=lambda pair: pair[0])[: len(requests)]
+    already_tagged = len(requests) == 1
+    for request, (instance_id, override) in zip(requests, launched, strict=False):
+        result = _assign(fleet_request, request.claim, instance_id, override, already_tagged=already_tagged)
+        if isinstance(result, LaunchedInstance):
+            result = replace(result, unavailable=response.unavailable)
+        results.append(result)
+    return results + [_not_launched(r.claim, response, plan) for r in requests[len(launched) :]]
+
+
+def assign_existing(fleet_request: FleetRequest, request: LaunchRequest, instance: Instance) -> LaunchResult:
+    """Assign an instance of the launch group that an earlier call launched."""
+    override = _override_of(request, instance)
+    if override is None:
+        message = f"instance {instance.id} is a {instance.type} in {instance.zone}, which the NodeClaim doesn't allow"
+        return failure(request.claim, "gone", EventReason("InstanceTypeUnknown"), message)
+    already_tagged = instance.tags.get(labels.NODECLAIM_TAG) == request.claim.name
+    return _assign(fleet_request, request.claim, instance.id, override, already_tagged=already_tagged)
+
+
+def failure(
+    claim: NodeClaim, kind: FailureKind, reason: str, message: str, unavailable: tuple[OfferingKey, ...] = ()
+) -> LaunchFailure:
+    """A failure whose reason is the last part of EC2's code, so that it can be an event's reason."""
+    camel_case = "".join(c for c in reason.rpartition(".")[2] if c.isalnum()) or EventReason("LaunchFailed")
+    return LaunchFailure(claim_name=claim.name, kind=kind, reason=camel_case, message=message, unavailable=unavailable)
+
+
+def _assign(
+    fleet_request: FleetRequest, claim: NodeClaim, instance_id: str, override: Override, *, already_tagged: bool
+) -> LaunchResult:
+    if not already_tagged:
+        try:
+            aws.ec2().create_tags(Resources=[instance_id], Tags=tag_list(fleet_request.nodeclaim_tags(claim)))
+        except ClientError as error:
+            message = f"instance {instance_id} can't be tagged: {error.response['Error'].get('Message', '')}"
+            kind = errors.kind(error_code(error))
+            return failure(claim, "throttled" if kind == "capacity" else kind, error_code(error), message)
+    offering, instance_type = override.offering, override.instance_type
+    return LaunchedInstance(
+        claim_name=claim.name,
+        instance_id=instance_id,
+        provider_id=provider_id(offering.zone, instance_id),
+        instance_type=instance_type.name,
+        zone=offering.zone,
+        capacity_type=offering.capacity_type,
+        image_id=override.ami.id,
+        price=offering.price,
+        capacity=dict(instance_type.capacity),
+        allocatable=dict(instance_type.allocatable),
+        labels=offering_labels(instance_type, offering),
+    )
+
+
+def _not_launched(claim: NodeClaim, response: FleetResponse, plan: FleetPlan) -> LaunchFailure:
+    """The failure of a NodeClaim without an instance: the first error that isn't about capacity, else capacity."""
+    for error in response.errors:
+        if (kind := errors.kind(error.code)) != "capacity":
+            return failure(claim, kind, error.code, errors.user_message(error.code, error.message))
+    unavailable = response.unavailable
+    if not response.launched and not unavailable:
+        unavailable = plan.offering_keys
+    error = response.errors[0] if response.errors else FleetError("UnfulfillableCapacity", "")
+    details = f": {errors.user_message(error.code, error.message)}" if error.message else ""
+    message = f"EC2 has no {plan.capacity_type} capacity for {_first_few(unavailable)}{details}"
+    return failure(claim, "capacity", error.code, message, unavailable)
+
+
+def _first_few(offerings: Sequence[OfferingKey]) -> str:
+    named = [f"{instance_type} in {zone}" for _, instance_type, zone in offerings[:3]]
+    return ", ".join(named) + (f" and {len(offerings) - len(named)} more" if len(offerings) > len(named) else "")
+
+
+def _override_of(request: LaunchRequest, instance: Instance) -> Override | None:
+    """The instance's type and offering, as the request knows them.
+
+    An open capacity reservation may have taken in an on-demand instance, so the capacity type is only preferred.
+    """
+    candidates = [
+        (t, o)
+        for t in request.instance_types
+        for o in t.offerings
+        if t.name == instance.type and o.zone == instance.zone
+    ]
+    if not candidates:
+        return None
+    instance_type, offering = min(candidates, key=lambda pair: pair[1].capacity_type != instance.capacity_type)
+    return Override(
+        instance_type=instance_type,
+        offering=offering,
+        subnet=Subnet(instance.subnet_id, instance.zone, "", 0),
+        ami=ResolvedAMI(id=instance.image_id),
+    )

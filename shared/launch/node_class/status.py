@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from shared import aws, runtime
 from shared.ami_family.bootstrap import Bootstrap, UserDataError
-from shared.ami_family.families import family_of
-from shared.ami_family.user_data import render
+from shared.ami_family.families import family_of, render_user_data
 from shared.api.meta import to_json, with_condition
 from shared.api.nodeclass import (
     AMIS_READY,
@@ -139,7 +138,7 @@ def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:
     spec = node_class.spec
     family = family_of(node_class, version=cluster.version)
     try:
-        render(family, Bootstrap(cluster=cluster, kubelet=spec.kubelet, user_data=spec.user_data))
+        render_user_data(family, Bootstrap(cluster=cluster, kubelet=spec.kubelet, user_data=spec.user_data))
         launch_template.block_devices(family, spec.block_device_mappings)
         capacity = allocatable.capacity(
             _SAMPLE_HARDWARE, family, spec.kubelet, block_devices=spec.block_device_mappings

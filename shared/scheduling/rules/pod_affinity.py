@@ -7,6 +7,7 @@ PodTopologySpread plugins.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shared.api.labels import normalize_key
@@ -15,7 +16,7 @@ from shared.api.selectors import SelectorError, matches
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from shared.api.kubernetes import Namespace, Pod, PodAffinityTerm, TopologySpreadConstraint
 
@@ -55,13 +56,20 @@ class SpreadConstraint(Struct):
     honor_taints: bool
 
 
-class Namespaces:
-    """The labels of all namespaces, for terms that select namespaces by label."""
+class Namespaces(Struct, eq=False, dict=True):
+    """The namespaces and the pods in them, for terms that select namespaces by label."""
 
-    def __init__(self, namespaces: Iterable[Namespace], names_of_pods: Iterable[str]) -> None:
-        self._labels: dict[str, Mapping[str, str]] = {name: {_NAMESPACE_NAME: name} for name in names_of_pods}
-        for n in namespaces:
-            self._labels[n.metadata.name] = {_NAMESPACE_NAME: n.metadata.name, **n.metadata.labels}
+    namespaces: Sequence[Namespace]
+    pods: Sequence[Pod]
+
+    @cached_property
+    def _labels(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels by name; a namespace that isn't known, but has pods, has its name only."""
+        names_of_pods = {pod.metadata.namespace or "default" for pod in self.pods}
+        return {
+            **{name: {_NAMESPACE_NAME: name} for name in names_of_pods},
+            **{n.metadata.name: {_NAMESPACE_NAME: n.metadata.name, **n.metadata.labels} for n in self.namespaces},
+        }
 
     def selected(self, term: PodAffinityTerm, pod_namespace: str) -> frozenset[str] | None:
         """The namespaces that an affinity term selects; None for all."""

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from shared.api.kubernetes import NodeSelectorRequirement
-from shared.api.labels import normalize_key
-from shared.api.selectors import OPERATORS, integer
+from shared.api.labels import integer, normalize_key
+from shared.api.selectors import OPERATORS
 from shared.struct import Struct
 
 if TYPE_CHECKING:

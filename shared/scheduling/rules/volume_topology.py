@@ -7,6 +7,7 @@ Source: kube-scheduler's VolumeBinding plugin and Karpenter's volume topology.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shared.api.labels import normalize_key
@@ -40,25 +41,33 @@ class Volumes(Struct, kw_only=True):
     mounted_volumes: frozenset[MountedVolume] = frozenset()
 
 
-class Storage(Struct, eq=False):
-    """The cluster's storage objects by name, PersistentVolumeClaims by namespace/name."""
+class Storage(Struct, eq=False, dict=True):
+    """The cluster's storage objects; they are looked up only for pods that mount PersistentVolumeClaims."""
 
-    claims: Mapping[str, PersistentVolumeClaim]
-    volumes: Mapping[str, PersistentVolume]
-    classes: Mapping[str, StorageClass]
-    default_class: str = ""
+    snapshot: Snapshot
 
-    @staticmethod
-    def of(snapshot: Snapshot) -> Storage:
-        """The storage objects of a snapshot."""
-        classes = sorted(snapshot.storage_classes, key=lambda c: c.metadata.name)
-        defaults = [c.metadata.name for c in classes if c.metadata.annotations.get(_DEFAULT_CLASS) == "true"]
-        return Storage(
-            {f"{c.metadata.namespace or 'default'}/{c.metadata.name}": c for c in snapshot.persistent_volume_claims},
-            {v.metadata.name: v for v in snapshot.persistent_volumes},
-            {c.metadata.name: c for c in classes},
-            defaults[0] if defaults else "",
-        )
+    @cached_property
+    def claims(self) -> Mapping[str, PersistentVolumeClaim]:
+        """The PersistentVolumeClaims by namespace/name."""
+        return {
+            f"{c.metadata.namespace or 'default'}/{c.metadata.name}": c for c in self.snapshot.persistent_volume_claims
+        }
+
+    @cached_property
+    def volumes(self) -> Mapping[str, PersistentVolume]:
+        """The PersistentVolumes by name."""
+        return {v.metadata.name: v for v in self.snapshot.persistent_volumes}
+
+    @cached_property
+    def classes(self) -> Mapping[str, StorageClass]:
+        """The StorageClasses by name, in order."""
+        return {c.metadata.name: c for c in sorted(self.snapshot.storage_classes, key=lambda c: c.metadata.name)}
+
+    @cached_property
+    def default_class(self) -> str:
+        """The name of the default StorageClass, the first of several; empty: there is none."""
+        defaults = (n for n, c in self.classes.items() if c.metadata.annotations.get(_DEFAULT_CLASS) == "true")
+        return next(defaults, "")
 
     def volumes_of(self, pod: Pod) -> Volumes:
         """The topology and mounts of a pod's volumes.

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shared.scheduling.rules.requirements import intersect
 from shared.scheduling.solver.fit import Item
-from shared.scheduling.topology.host_counts import NO_CAP
+from shared.scheduling.topology.domain_counts import NO_CAP
 from shared.struct import Struct
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 
 from shared.scheduling.rules.host_ports import ports_conflict
 from shared.scheduling.solver.fit import pod_count
-from shared.scheduling.topology.host_counts import HostCounts
+from shared.scheduling.topology.domain_counts import HostCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from shared.scheduling.topology.host_counts import NO_CAP, HostCounts
+from shared.scheduling.topology.domain_counts import NO_CAP, HostCounts
 from shared.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 from shared.scheduling.solver.bins import Bin
 from shared.scheduling.solver.fit import Item, holds
 from shared.scheduling.state.min_values import satisfies_min_values
-from shared.scheduling.topology.host_counts import NO_CAP
+from shared.scheduling.topology.domain_counts import NO_CAP
 from shared.struct import MutableStruct
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.scheduling.solver.bins import Bins
     from shared.scheduling.solver.domain_assignment import DomainChoice
     from shared.scheduling.solver.pending_groups import PendingGroup
-    from shared.scheduling.topology.host_counts import HostRules
+    from shared.scheduling.topology.domain_counts import HostRules
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]

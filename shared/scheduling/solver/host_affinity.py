@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from shared.scheduling.rules.requirements import conflicting_key, intersect
 from shared.scheduling.solver.pending_groups import PendingGroup
-from shared.scheduling.topology.domain_counts import DomainRules
-from shared.scheduling.topology.host_counts import HostRules
+from shared.scheduling.topology.domain_counts import DomainRules, HostRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

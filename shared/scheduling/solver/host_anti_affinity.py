@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.scheduling.solver.fit import holds, holds_each, pod_count, undominated
-from shared.scheduling.topology.host_counts import HostCounts
+from shared.scheduling.topology.domain_counts import HostCounts
 from shared.struct import Struct
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from shared.scheduling.decision import SchedulingPolicies
     from shared.scheduling.rules.pod_affinity import SpreadConstraint, TopologyTerm
     from shared.scheduling.rules.requirements import Requirements
+    from shared.scheduling.topology.domain_counts import HostRules
     from shared.scheduling.topology.feasibility import Feasibility, FeasibilityChecker, Pins
-    from shared.scheduling.topology.host_counts import HostRules
     from shared.scheduling.topology.pod_groups import PodGroup, SizedPods
     from shared.scheduling.topology.preferences import Preferences
     from shared.scheduling.topology.topology import Topology

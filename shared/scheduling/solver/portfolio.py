@@ -1,4 +1,4 @@
-"""Chooses the plan of a run from a small portfolio.
+"""Chooses the plan of a run from a small portfolio, and fills each plan by counting or by first fit.
 
 Few heuristics serve every problem. The counted plan is nearly always the best, so local search improves that of the
 plans that starts best, and others are tried only where they have a chance:
@@ -6,6 +6,8 @@ plans that starts best, and others are tried only where they have a chance:
 - Where pods are few and their rules are about zones or other domains, counted plans that prefer one domain each.
 - Where hosts may run more replicas than is cheapest, a counted plan with fewer of them on each.
 - Where pods are left out, or rules meet that counting serves badly, first fit, as in Karpenter.
+
+Counting takes rounds, which relax one preference each.
 """
 
 from __future__ import annotations
@@ -15,9 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.labels import ZONE
+from shared.scheduling.solver.domain_assignment import DomainAssignment
+from shared.scheduling.solver.first_fit import FirstFit
+from shared.scheduling.solver.fit import set_worth
+from shared.scheduling.solver.local_search import LocalSearch
+from shared.scheduling.solver.node_pool_weight import NodePoolWeights
 from shared.scheduling.solver.pending_groups import PendingGroup
 from shared.scheduling.solver.plan import Plan
-from shared.scheduling.solver.rounds import improve, schedule_by_counting, schedule_by_first_fit
+from shared.scheduling.solver.settling import release_sizes, reserve_sizes, settle
+from shared.scheduling.solver.unscheduled_pods import remove_excess_pods, schedule_first_by_name
+from shared.scheduling.topology.preferences import relax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +35,80 @@ if TYPE_CHECKING:
     from shared.scheduling.rules.pod_affinity import Namespaces
     from shared.scheduling.topology.feasibility import FeasibilityChecker
     from shared.scheduling.topology.pod_groups import PodGroup, SizedPods
+
+
+def schedule_by_counting(plan: Plan) -> None:
+    """Schedules all pods; those that fit nowhere have their preferences relaxed one by one."""
+    pending = plan.pending_groups.initial()
+    while pending:
+        left = _round(plan, pending)
+        pending = []
+        for group in left:
+            preferences = relax(group.pod_group, group.preferences, group.tried)
+            if preferences is None:
+                plan.unscheduled.append(group)
+            else:
+                plan.relaxed += group.count
+                pending.append(plan.pending_groups.group(group.pod_group, preferences, group.sizes))
+    _finish(plan)
+
+
+def schedule_by_first_fit(plan: Plan, *, reserve_largest: bool) -> None:
+    """Schedules all pods one by one, the largest first."""
+    pending = plan.pending_groups.initial()
+    plan.count_rules_of(pending)
+    first_fit = FirstFit(
+        plan.checker,
+        plan.topology,
+        plan.existing_capacity,
+        plan.bins,
+        plan.pending_groups,
+        reserve_largest=reserve_largest,
+        preferred_domain=plan.preferred_domain,
+    )
+    plan.unscheduled = first_fit.run(pending)
+    plan.relaxed = first_fit.relaxed
+    _finish(plan)
+
+
+def improve(plan: Plan, steps: int) -> None:
+    """Improves the plan by local search; what becomes smaller may leave limits to unscheduled pods."""
+    release_sizes(plan.bins)
+    LocalSearch(plan.bins, plan.packer.option_sets, steps).run()
+    if plan.unscheduled:
+        settle(plan.bins)
+        plan.unscheduled = _round(plan, plan.unscheduled)
+    _finish(plan)
+
+
+def _round(plan: Plan, pending: list[PendingGroup]) -> list[PendingGroup]:
+    """Assigns domains, then packs, NodePools of the greatest weight first; returns groups with pods left."""
+    plan.count_rules_of(pending)
+    groups = plan.host_affinity.bind(pending, plan.present_host_terms())
+    assignment = DomainAssignment(plan.checker, plan.topology, plan.existing_capacity, plan.preferred_domain)
+    items = assignment.assign_all(groups)
+    set_worth(plan.bins.launch_options, items)
+    for options in NodePoolWeights(plan.bins.launch_options).options_by_weight():
+        plan.packer.pack(items, options)
+    for item in items:
+        if item.pods and isinstance(item.owner, PendingGroup):
+            plan.topology.domain_counts.take(item.owner.rules, item.where, -len(item.pods))
+            item.owner.sizes.append((item.requests, item.pods))
+    plan.host_affinity.unbind(groups)
+    return [group for group in pending if group.sizes]
+
+
+def _finish(plan: Plan) -> None:
+    """Settles launch options within limits, and unschedules pods of bins that exceed them."""
+    settle(plan.bins)
+    for bin_ in reserve_sizes(plan.bins):
+        for item, pods in bin_.content:
+            plan.unschedule(item, pods)
+        plan.bins.close(bin_)
+    if plan.unscheduled:
+        remove_excess_pods(plan)
+        schedule_first_by_name(plan)
+
 
 _FEW_PODS = 300
 """Up to so many pods, more than one plan is tried, and local search is thorough."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.scheduling.solver.fit import pod_count
-from shared.scheduling.topology.host_counts import HostCounts
+from shared.scheduling.topology.domain_counts import HostCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from shared.scheduling.solver.bins import Bin
     from shared.scheduling.solver.fit import Lot
     from shared.scheduling.state.launch_options import LaunchOptions
+    from shared.scheduling.topology.domain_counts import HostRules
     from shared.scheduling.topology.feasibility import Feasibility
-    from shared.scheduling.topology.host_counts import HostRules
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]

@@ -15,7 +15,7 @@ import numpy as np
 
 from shared.api import labels as names
 from shared.api.kubernetes import Taint
-from shared.api.pods import is_daemon, is_terminal, spec_requests
+from shared.api.pods import is_daemon, is_terminal, mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
 from shared.api.taints import same_taint
 from shared.scheduling.rules.host_ports import host_ports
@@ -237,6 +237,8 @@ def mounted_volumes(nodes: Iterable[StateNode], storage: Storage) -> dict[str, f
             continue
         mounted: set[MountedVolume] = set()
         for pod in node.pods:
+            if not mounts_claims(pod.spec):
+                continue
             try:
                 mounted |= storage.volumes_of(pod).mounted_volumes
             except (VolumeError, RequirementError):

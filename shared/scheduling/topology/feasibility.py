@@ -22,7 +22,7 @@ from shared.scheduling.rules.requirements import (
     only,
     signature,
 )
-from shared.scheduling.topology.host_counts import HostRules
+from shared.scheduling.topology.domain_counts import HostRules
 from shared.struct import Struct
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.api.pods import spec_requests
+from shared.api.pods import mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources
 from shared.api.selectors import SelectorError
 from shared.scheduling.decision import UnschedulableReason
@@ -18,7 +18,7 @@ from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.node_affinity import required_alternatives, term_requirements
 from shared.scheduling.rules.pod_affinity import affinity_term, spread_constraint
 from shared.scheduling.rules.requirements import RequirementError, Requirements, conflicting_key, intersect
-from shared.scheduling.rules.volume_topology import VolumeError
+from shared.scheduling.rules.volume_topology import VolumeError, Volumes
 from shared.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod, PodAffinity, PodSpec, Toleration
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint, TopologyTerm
-    from shared.scheduling.rules.volume_topology import MountedVolume, Storage, Volumes
+    from shared.scheduling.rules.volume_topology import MountedVolume, Storage
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -149,7 +149,7 @@ def _read_group(
 ) -> PodGroup | UnschedulableReason:
     try:
         required = required_alternatives(pod.spec)
-        volumes = storage.volumes_of(pod)
+        volumes = storage.volumes_of(pod) if mounts_claims(pod.spec) else Volumes()
         conflicts = [conflicting_key(r) for r in required]
         satisfiable = [r for r, conflict in zip(required, conflicts, strict=True) if conflict is None]
         if not satisfiable:

@@ -16,8 +16,7 @@ from shared.api.selectors import SelectorError
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.pod_affinity import TopologyTerm, affinity_term
 from shared.scheduling.rules.requirements import ANY, Requirements
-from shared.scheduling.topology.domain_counts import DomainCounts, TopologySpread
-from shared.scheduling.topology.host_counts import HostRules
+from shared.scheduling.topology.domain_counts import DomainCounts, HostRules, TopologySpread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint
     from shared.scheduling.state.state_nodes import StateNode, StateNodes
+    from shared.scheduling.topology.domain_counts import HostCounts
     from shared.scheduling.topology.feasibility import FeasibilityChecker
-    from shared.scheduling.topology.host_counts import HostCounts
     from shared.scheduling.topology.pod_groups import PodGroup
 
     Bools = NDArray[np.bool_]

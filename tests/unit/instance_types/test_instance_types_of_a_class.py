@@ -26,7 +26,7 @@ from shared.api.nodeclass import (
     Kubelet,
     ResolvedAMI,
 )
-from shared.instance_types import discovered_capacity
+from shared.instance_types import allocatable
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog, MalformedCatalogError, decode, encode
 from shared.instance_types.pricing import estimated_on_demand_price
 from shared.instance_types.provider import build_instance_types, list_instance_types
@@ -144,7 +144,7 @@ def test_the_smallest_memory_that_registered_nodes_with_a_current_ami_reported_c
         pair("i-4", "2Gi", "ami-arm", registered=""),
         pair("i-5", "nonsense", "ami-arm"),
     ]
-    found = discovered_capacity.memory([n for n, _ in pairs], [c for _, c in pairs], node_class(ARM))
+    found = allocatable.discovered_memory([n for n, _ in pairs], [c for _, c in pairs], node_class(ARM))
     assert found == {"m6g.large": 7890 * 2**20}
     (m6g,) = build_instance_types(RAW, node_class(ARM), None, zones={"a"}, unavailable=(), observed_memory=found)
     assert m6g.capacity["memory"] == 7890 * 2**20

@@ -8,8 +8,7 @@ import pytest
 from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration
 from local.kubelets.user_data import kubelet_configuration
 from shared.ami_family.bootstrap import Bootstrap
-from shared.ami_family.families import FAMILIES
-from shared.ami_family.user_data import render
+from shared.ami_family.families import FAMILIES, render_user_data
 from shared.api.kubernetes import Taint
 from shared.api.nodeclass import Kubelet
 from shared.cluster.connect import ClusterInfo
@@ -61,7 +60,7 @@ def test_machines_of_tenon_join_with_their_labels_taints_and_limits(family: str)
         ),
         kubelet=Kubelet(max_pods=42, kube_reserved={"cpu": "200m"}, eviction_hard={"memory.available": "5%"}),
     )
-    read = settings(render(FAMILIES[family], boot))
+    read = settings(render_user_data(FAMILIES[family], boot))
     assert read.labels == {"karpenter.sh/nodepool": "default", "team": "a"}
     assert sorted(read.taints, key=lambda t: t["key"]) == [
         {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
@@ -74,14 +73,14 @@ def test_machines_of_tenon_join_with_their_labels_taints_and_limits(family: str)
 
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
 def test_instance_storage_for_pods_is_recognised(family: str) -> None:
-    assert settings(render(FAMILIES[family], Bootstrap(cluster=CLUSTER, raid=True))).raid0
+    assert settings(render_user_data(FAMILIES[family], Bootstrap(cluster=CLUSTER, raid=True))).raid0
 
 
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
 @pytest.mark.parametrize("field", ["name", "endpoint", "certificate_authority"])
 def test_user_data_of_another_cluster_is_refused(family: str, field: str) -> None:
     other = msgspec.structs.replace(CLUSTER, **{field: "other"})
-    assert '"other", not' in refusal(render(FAMILIES[family], Bootstrap(cluster=other)))
+    assert '"other", not' in refusal(render_user_data(FAMILIES[family], Bootstrap(cluster=other)))
 
 
 def test_a_minimal_node_config_is_accepted() -> None:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.nodeclass import AMIRequirement, ResolvedAMI
-from shared.instance_types.compatibility import meets
-from shared.instance_types.instance_type import InstanceType, Offering
+from shared.instance_types.instance_type import InstanceType, Offering, meets
 from shared.launch.fleet.overrides import offering_labels, plan_fleet
 from shared.launch.node_class.subnets import Subnet, best
 

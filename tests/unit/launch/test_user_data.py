@@ -11,10 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.ami_family import bottlerocket, mime
+from shared.ami_family import bottlerocket, user_data
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap, UserDataError, registrable
-from shared.ami_family.families import FAMILIES
-from shared.ami_family.user_data import render
+from shared.ami_family.families import FAMILIES, render_user_data
 from shared.api.kubernetes import Taint
 from shared.api.nodeclass import Kubelet
 from shared.cluster.connect import ClusterInfo
@@ -54,7 +53,7 @@ def parts(text: str) -> list[tuple[str, str]]:
 
 
 def test_al2023_gets_its_cluster_kubelet_labels_and_taints() -> None:
-    ((kind, text),) = parts(render(FAMILIES["AL2023"], boot(raid=True)))
+    ((kind, text),) = parts(render_user_data(FAMILIES["AL2023"], boot(raid=True)))
     assert kind == "application/node.eks.aws"
     config = yaml.safe_load(text)
     assert config["kind"] == "NodeConfig"
@@ -83,11 +82,11 @@ def test_al2023_gets_its_cluster_kubelet_labels_and_taints() -> None:
     [
         ("#!/bin/bash\necho hello", ["text/x-shellscript"]),
         ("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {}", ["application/node.eks.aws"]),
-        (mime.write([mime.Part(mime.SHELL, "#!/bin/sh\n: --// :")]), ["text/x-shellscript"]),
+        (user_data.write([user_data.Part(user_data.SHELL, "#!/bin/sh\n: --// :")]), ["text/x-shellscript"]),
     ],
 )
 def test_al2023_keeps_the_users_part_after_ours(user_data: str, kinds: list[str]) -> None:
-    assert [kind for kind, _ in parts(render(FAMILIES["AL2023"], boot(user_data)))] == [
+    assert [kind for kind, _ in parts(render_user_data(FAMILIES["AL2023"], boot(user_data)))] == [
         "application/node.eks.aws",
         *kinds,
     ]
@@ -96,11 +95,11 @@ def test_al2023_keeps_the_users_part_after_ours(user_data: str, kinds: list[str]
 @pytest.mark.parametrize("user_data", ["just words", "a: [", "kind: Pod", "Content-Type: multipart/mixed\n\nx"])
 def test_al2023_rejects_what_nodeadm_could_not_read(user_data: str) -> None:
     with pytest.raises(UserDataError, match=r"^spec\.userData "):
-        render(FAMILIES["AL2023"], boot(user_data))
+        render_user_data(FAMILIES["AL2023"], boot(user_data))
 
 
 def test_al2_calls_bootstrap_after_the_users_script() -> None:
-    users, ours = parts(render(FAMILIES["AL2"], boot("#!/bin/sh\necho 'it''s mine'", raid=True)))
+    users, ours = parts(render_user_data(FAMILIES["AL2"], boot("#!/bin/sh\necho 'it''s mine'", raid=True)))
     assert "it''s mine" in users[1]
     words = shlex.split(ours[1].splitlines()[-1])
     assert words[:2] == ["/etc/eks/bootstrap.sh", "demo"]
@@ -130,7 +129,7 @@ def test_bottlerocket_merges_the_users_settings_under_ours() -> None:
     [settings.host-containers.admin]
     enabled = true
     """
-    settings = tomllib.loads(render(FAMILIES["Bottlerocket"], boot(users, raid=True)))["settings"]
+    settings = tomllib.loads(render_user_data(FAMILIES["Bottlerocket"], boot(users, raid=True)))["settings"]
     kubernetes = settings["kubernetes"]
     assert kubernetes["cluster-name"] == "demo"
     assert kubernetes["api-server"] == "https://demo.example"
@@ -159,17 +158,17 @@ def test_settings_are_written_as_toml_reads_them(settings: dict[str, object]) ->
 
 
 def test_windows_runs_the_bootstrap_script_after_the_users() -> None:
-    text = render(FAMILIES["Windows2022"], boot("<powershell>\nWrite-Host 'mine'\n</powershell>"))
+    text = render_user_data(FAMILIES["Windows2022"], boot("<powershell>\nWrite-Host 'mine'\n</powershell>"))
     assert text.startswith("<powershell>\nWrite-Host 'mine'\n")
     assert text.rstrip().endswith("</powershell>")
     assert "-EKSClusterName 'demo'" in text
     assert "-DNSClusterIP '10.100.0.10'" in text
     with pytest.raises(UserDataError, match="PowerShell"):
-        render(FAMILIES["Windows2022"], boot("<script>dir</script>"))
+        render_user_data(FAMILIES["Windows2022"], boot("<script>dir</script>"))
 
 
 def test_custom_user_data_is_unchanged() -> None:
-    assert render(FAMILIES["Custom"], boot("anything\n at all")) == "anything\n at all"
+    assert render_user_data(FAMILIES["Custom"], boot("anything\n at all")) == "anything\n at all"
 
 
 def test_labels_that_a_kubelet_may_not_set_are_left_to_registration() -> None:
@@ -184,5 +183,5 @@ def test_labels_that_a_kubelet_may_not_set_are_left_to_registration() -> None:
     )
 )
 def test_an_archive_comes_back_as_it_was_written(texts: list[str]) -> None:
-    written = mime.write([mime.Part(mime.SHELL, f"#!/bin/sh\n{text}") for text in texts])
-    assert [p.text.rstrip("\n") for p in mime.parse(written)] == [f"#!/bin/sh\n{text}" for text in texts]
+    written = user_data.write([user_data.Part(user_data.SHELL, f"#!/bin/sh\n{text}") for text in texts])
+    assert [p.text.rstrip("\n") for p in user_data.parse(written)] == [f"#!/bin/sh\n{text}" for text in texts]

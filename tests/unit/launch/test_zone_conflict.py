@@ -6,7 +6,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedSubnet
 from shared.api.nodepool import NodeClaimTemplate, NodePool, NodePoolSpec, TemplateSpec
-from shared.launch.node_class.readiness import zone_conflict
+from shared.launch.resolved_node_pools import zone_conflict
 
 CLASS = EC2NodeClass(
     metadata=ObjectMeta(name="general"),
