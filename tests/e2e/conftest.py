@@ -30,8 +30,8 @@ def load() -> Callable[[str], list[dict[str, Any]]]:
 @pytest.fixture
 def world() -> Iterator[World]:
     """A cluster with Tenon in it; afterwards, no function may have failed in a way that it didn't handle."""
-    with World(cluster=CLUSTER) as made:
-        yield made
+    with World(cluster=CLUSTER) as running_world:
+        yield running_world
 
 
 @pytest.fixture

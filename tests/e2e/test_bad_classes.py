@@ -1,4 +1,4 @@
-"""Node classes that ask for what isn't there, or what AWS forbids: each is told by field, and the others go on."""
+"""Bad node classes, for resources that don't exist or options that AWS forbids: each error names the field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINUTES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Bad:
-    """What is wrong with a class (``spec`` over a good one's) or its pool, and who must be told what.
+    """A mistake in a class (``spec`` over a good one's) or in its pool, and the condition that must report it.
 
     ``pool_says`` where its pool doesn't repeat it.
     """
@@ -129,13 +129,13 @@ CASES = {
 }
 
 
-def made(name: str, bad: Bad, pool: dict[str, Any], node_class: dict[str, Any]) -> list[dict[str, Any]]:
+def class_and_pool(name: str, bad: Bad, pool: dict[str, Any], node_class: dict[str, Any]) -> list[dict[str, Any]]:
     """A class with the mistake, and a pool of it that would be preferred."""
     spec = {key: value for key, value in node_class["spec"].items() if key not in bad.without}
     template = pool["spec"]["template"]
     reference = {**template["spec"]["nodeClassRef"], "name": name}
-    asked = [*template["spec"]["requirements"], *bad.pool]
-    of_pool = {**template, "spec": {**template["spec"], "nodeClassRef": reference, "requirements": asked}}
+    requirements = [*template["spec"]["requirements"], *bad.pool]
+    of_pool = {**template, "spec": {**template["spec"], "nodeClassRef": reference, "requirements": requirements}}
     return [
         {**node_class, "metadata": {"name": name}, "spec": {**spec, **bad.spec}},
         {**pool, "metadata": {"name": name}, "spec": {**pool["spec"], "weight": 100, "template": of_pool}},
@@ -143,11 +143,11 @@ def made(name: str, bad: Bad, pool: dict[str, Any], node_class: dict[str, Any]) 
 
 
 @pytest.fixture(scope="module")
-def told() -> Iterator[World]:
+def bad_world() -> Iterator[World]:
     """A cluster in which all these mistakes have been made at once, for a while, beside one good class."""
     with World(cluster="demo") as world:
         pool, node_class = _v1(world)
-        bad = [obj for name, case in CASES.items() for obj in made(name, case, pool, node_class)]
+        bad = [obj for name, case in CASES.items() for obj in class_and_pool(name, case, pool, node_class)]
         world.apply([pool, node_class, *bad])
         world.apply(_web(2))
         world.run_for(timedelta(minutes=MINUTES))
@@ -177,8 +177,8 @@ def _web(replicas: int) -> dict[str, Any]:
 
 def _of(world: World, kind: str, name: str) -> dict[str, Any]:
     group = "karpenter.sh/v1" if kind == "NodePool" else "karpenter.k8s.aws/v1"
-    found: dict[str, Any] = world.store.get(world.store.kind(group, kind), name)
-    return found
+    obj: dict[str, Any] = world.store.get(world.store.kind(group, kind), name)
+    return obj
 
 
 def _conditions(obj: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -186,21 +186,21 @@ def _conditions(obj: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_condition_and_an_event_name_the_field(told: World, name: str) -> None:
+def test_a_condition_and_an_event_name_the_field(bad_world: World, name: str) -> None:
     bad = CASES[name]
-    conditions = _conditions(_of(told, bad.on, name))
-    found = conditions[bad.condition]
-    assert (found["status"], found["reason"]) == ("False", bad.reason)
+    conditions = _conditions(_of(bad_world, bad.on, name))
+    condition = conditions[bad.condition]
+    assert (condition["status"], condition["reason"]) == ("False", bad.reason)
     assert conditions["Ready"]["status"] == "False"
     for part in bad.says:
-        assert part in found["message"]
+        assert part in condition["message"]
         assert part in conditions["Ready"]["message"]
     events = [
         e
-        for e in told.store.list(kinds.EVENTS)
+        for e in bad_world.store.list(kinds.EVENTS)
         if (e["involvedObject"]["kind"], e["involvedObject"]["name"]) == (bad.on, name)
     ]
-    # Said once, and again after five minutes by a count, though it is looked at each minute.
+    # Checked each minute, but the event is sent once and its count raised every five minutes.
     (event,) = [e for e in events if all(part in e["message"] for part in bad.says)]
     assert event["type"] == "Warning"
     assert 2 <= event["count"] <= 1 + MINUTES // 5
@@ -208,28 +208,28 @@ def test_a_condition_and_an_event_name_the_field(told: World, name: str) -> None
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_its_pool_says_so_and_launches_nothing(told: World, name: str) -> None:
-    ready = _conditions(_of(told, "NodePool", name))["Ready"]
+def test_its_pool_reports_it_and_launches_nothing(bad_world: World, name: str) -> None:
+    ready = _conditions(_of(bad_world, "NodePool", name))["Ready"]
     assert ready["status"] == "False"
     bad = CASES[name]
     assert all(part in ready["message"] for part in ((bad.pool_says,) if bad.pool_says else bad.says))
-    assert told.nodes(name) == []
+    assert bad_world.nodes(name) == []
 
 
-def test_the_good_class_goes_on(told: World) -> None:
-    assert len(told.pods(phase="Running")) == 2
-    assert {n["metadata"]["labels"]["karpenter.sh/nodepool"] for n in told.nodes()} == {"default"}
-    assert _conditions(_of(told, "EC2NodeClass", "default"))["Ready"]["status"] == "True"
-    assert told.failures() == []
-    assert told.dead_letters() == []
+def test_the_good_class_is_still_used(bad_world: World) -> None:
+    assert len(bad_world.pods(phase="Running")) == 2
+    assert {n["metadata"]["labels"]["karpenter.sh/nodepool"] for n in bad_world.nodes()} == {"default"}
+    assert _conditions(_of(bad_world, "EC2NodeClass", "default"))["Ready"]["status"] == "True"
+    assert bad_world.failures() == []
+    assert bad_world.dead_letters() == []
 
 
-def test_a_class_that_is_mended_is_used_at_once(told: World) -> None:
-    pool, node_class = _v1(told)
-    mended = made("toml", Bad(condition="", reason="", says=()), pool, node_class)
-    told.apply(mended)
-    told.run_for(timedelta(minutes=2))
-    assert _conditions(_of(told, "EC2NodeClass", "toml"))["Ready"]["status"] == "True"
-    told.scale("default", "web", 12)
-    told.run_until(lambda: len(told.pods(phase="Running")) == 12, limit=timedelta(minutes=5))
-    assert told.nodes("toml")
+def test_a_corrected_class_is_used_at_once(bad_world: World) -> None:
+    pool, node_class = _v1(bad_world)
+    mended = class_and_pool("toml", Bad(condition="", reason="", says=()), pool, node_class)
+    bad_world.apply(mended)
+    bad_world.run_for(timedelta(minutes=2))
+    assert _conditions(_of(bad_world, "EC2NodeClass", "toml"))["Ready"]["status"] == "True"
+    bad_world.scale("default", "web", 12)
+    bad_world.run_until(lambda: len(bad_world.pods(phase="Running")) == 12, limit=timedelta(minutes=5))
+    assert bad_world.nodes("toml")

@@ -27,7 +27,7 @@ def events_on(world: World, name: str) -> list[str]:
     return [e["message"] for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["name"] == name]
 
 
-def test_a_provisioner_with_an_unknown_operator_is_told_which(spot_default: World) -> None:
+def test_a_provisioner_with_an_unknown_operator_gets_an_error_that_names_it(spot_default: World) -> None:
     world = spot_default
     world.apply(
         {
@@ -49,7 +49,7 @@ def test_a_provisioner_with_an_unknown_operator_is_told_which(spot_default: Worl
     assert any('"Is"' in message for message in events_on(world, "broken"))
 
 
-def test_a_template_whose_selector_matches_no_subnet_is_told_so_and_its_pool_isnt_used(spot_default: World) -> None:
+def test_a_template_whose_selector_matches_no_subnet_is_reported_and_its_pool_is_not_used(spot_default: World) -> None:
     world = spot_default
     template = {
         "apiVersion": "karpenter.k8s.aws/v1alpha1",
@@ -78,7 +78,7 @@ def test_a_template_whose_selector_matches_no_subnet_is_told_so_and_its_pool_isn
     assert {n["metadata"]["labels"]["karpenter.sh/nodepool"] for n in world.nodes()} == {"default"}
 
 
-def test_a_pod_that_asks_for_a_thousand_cpus_is_told_why_it_gets_no_node(spot_default: World) -> None:
+def test_a_pod_that_requests_a_thousand_cpus_gets_an_event_with_the_reason(spot_default: World) -> None:
     world = spot_default
     world.apply(
         {
@@ -89,8 +89,8 @@ def test_a_pod_that_asks_for_a_thousand_cpus_is_told_why_it_gets_no_node(spot_de
         }
     )
     the_rest_goes_on(world)
-    said = events_on(world, "huge")
-    assert any("default" in message and "cpu" in message for message in said), said
+    messages = events_on(world, "huge")
+    assert any("default" in message and "cpu" in message for message in messages), messages
 
 
 @pytest.mark.parametrize("queue", ["provisioning", "termination", "disruption", "interruption"])

@@ -76,7 +76,7 @@ def test_few_types_are_shown_in_detail_and_more_as_a_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["m5.enormous"], 2, "us-east-1 has no instance type named m5.enormous"),
         (["--region", "mars"], 2, "is not an AWS Region"),
@@ -84,7 +84,7 @@ def test_few_types_are_shown_in_detail_and_more_as_a_table() -> None:
         (["--aws", "--region", "us-east-1"], 1, "AWS can't be called: Unable to locate credentials"),
     ],
 )
-def test_errors_are_reported(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:
+def test_errors_are_reported(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:
     nobody = {
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
@@ -92,4 +92,4 @@ def test_errors_are_reported(arguments: list[str], code: int, said: str, tmp_pat
     }
     done = catalog(*arguments, **nobody, AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
     assert done.returncode == code
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())

@@ -53,17 +53,17 @@ def test_the_text_shows_events_and_ends_with_the_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--manifest", "nowhere.yaml"], "spot-default.yaml"),
         (["--scale", "inflate"], "inflate=12,5,1"),
         (["--scale", "deflate=1"], "deflate"),
     ],
 )
-def test_usage_errors_name_what_is_allowed(arguments: list[str], said: str) -> None:
+def test_usage_errors_name_what_is_allowed(arguments: list[str], message: str) -> None:
     done = demo(*arguments)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -39,11 +39,11 @@ def pool(world: World, *requirements: dict[str, Any]) -> None:
 
 def claims_of_first_plan(world: World) -> int:
     """How many claims the first plan had; nothing more may have been bought while one of them was on its way."""
-    made = world.timeline.of("claim created")
+    created = world.timeline.of("claim created")
     launched = min(h.at for h in world.timeline.of("claim launched"))
-    first = {h.name for h in made if h.at < launched}
+    first = {h.name for h in created if h.at < launched}
     all_up = max((h.at for h in world.timeline.of("claim initialized") if h.name in first), default=launched)
-    assert all(h.name in first or h.at > all_up for h in made)
+    assert all(h.name in first or h.at > all_up for h in created)
     return len(first)
 
 

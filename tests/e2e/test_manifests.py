@@ -41,14 +41,14 @@ def all_run(world: World, pods: int) -> None:
 @pytest.fixture
 def seoul() -> Iterator[World]:
     """A cluster in Seoul, of the last version that has AL2."""
-    with World(cluster="demo", region=SEOUL, options=Options(version="1.32")) as made:
-        yield made
+    with World(cluster="demo", region=SEOUL, options=Options(version="1.32")) as world:
+        yield world
 
 
 def template_data(world: World) -> dict[str, Any]:
     ec2 = boto3.client("ec2", region_name=world.region)
-    (made,) = ec2.describe_launch_templates()["LaunchTemplates"]
-    versions = ec2.describe_launch_template_versions(LaunchTemplateName=made["LaunchTemplateName"])
+    (template,) = ec2.describe_launch_templates()["LaunchTemplates"]
+    versions = ec2.describe_launch_template_versions(LaunchTemplateName=template["LaunchTemplateName"])
     return dict(versions["LaunchTemplateVersions"][0]["LaunchTemplateData"])
 
 
@@ -122,8 +122,8 @@ def test_pods_with_their_own_security_groups_land_on_types_with_branch_interface
     assert node["metadata"]["labels"]["nodepool"] == "test-nodepool"
     allocatable = node["status"]["allocatable"]
     assert (allocatable["vpc.amazonaws.com/pod-eni"], allocatable["cpu"], allocatable["pods"]) == ("38", "7910m", "58")
-    said = events_on(world, "unlucky")
-    assert any("burstable" in text and "vpc.amazonaws.com/pod-eni" in text for text in said), said
+    messages = events_on(world, "unlucky")
+    assert any("burstable" in text and "vpc.amazonaws.com/pod-eni" in text for text in messages), messages
     assert world.failures() == []
 
 

@@ -28,12 +28,12 @@ KARPENTERS_CONDITIONS = {
 """Of NodeClaims: sigs.k8s.io/karpenter, pkg/apis/v1/nodeclaim_status.go (v1.14)."""
 OURS = "tenon.sh/"
 ROOT = Path(__file__).parents[2]
-SAID_BY_ACCOUNT = re.compile(r"(?<=\()\w+(?= is not)|(?<=:iam::)\d+(?=:)")
-"""What in a refusal is the account's own: who was refused, and the account's number."""
+ACCOUNT_SPECIFIC = re.compile(r"(?<=\()\w+(?= is not)|(?<=:iam::)\d+(?=:)")
+"""The parts of an access error that differ by account: the caller's name and the account id."""
 
 
-def names_of(found: list[Obj]) -> set[str]:
-    return {o["metadata"]["name"] for o in found}
+def names_of(objects: list[Obj]) -> set[str]:
+    return {o["metadata"]["name"] for o in objects}
 
 
 def tags_of_instances() -> dict[str, dict[str, str]]:
@@ -43,8 +43,8 @@ def tags_of_instances() -> dict[str, dict[str, str]]:
         .get_paginator("describe_instances")
         .paginate(Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}])
     )
-    found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
-    return {i["InstanceId"]: {t["Key"]: t["Value"] for t in i["Tags"]} for i in found}
+    instances = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
+    return {i["InstanceId"]: {t["Key"]: t["Value"] for t in i["Tags"]} for i in instances}
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def karpenters(spot_default: World) -> World:
     world.scale("default", "inflate", 5)
     world.run_until_idle()
     for kind in (world.store.kind("karpenter.sh/v1", "NodeClaim"), kinds.NODES):
-        for found in world.store.list(kind):
-            left = _as_karpenter_leaves_it(found)
+        for obj in world.store.list(kind):
+            left = _as_karpenter_leaves_it(obj)
             changed = world.store.replace(kind, left)
             if kind.plural == "nodeclaims":
                 changed["status"] = left["status"]
@@ -66,18 +66,18 @@ def karpenters(spot_default: World) -> World:
     return world
 
 
-def _as_karpenter_leaves_it(found: Obj) -> Obj:
-    meta = found["metadata"]
+def _as_karpenter_leaves_it(obj: Obj) -> Obj:
+    meta = obj["metadata"]
     kept = {k: v for k, v in meta.get("annotations", {}).items() if not k.startswith(OURS)}
-    for what in ("nodepool", "ec2nodeclass"):
-        group = "karpenter.sh" if what == "nodepool" else "karpenter.k8s.aws"
-        if f"{group}/{what}-hash" in kept:
-            kept |= {f"{group}/{what}-hash": "1234567890123456789", f"{group}/{what}-hash-version": "v2"}
-    conditions = [c for c in found.get("status", {}).get("conditions", []) if c["type"] != "Empty"]
+    for kind in ("nodepool", "ec2nodeclass"):
+        group = "karpenter.sh" if kind == "nodepool" else "karpenter.k8s.aws"
+        if f"{group}/{kind}-hash" in kept:
+            kept |= {f"{group}/{kind}-hash": "1234567890123456789", f"{group}/{kind}-hash-version": "v2"}
+    conditions = [c for c in obj.get("status", {}).get("conditions", []) if c["type"] != "Empty"]
     return {
-        **found,
+        **obj,
         "metadata": {**meta, "annotations": kept},
-        **({"status": {**found["status"], "conditions": conditions}} if conditions else {}),
+        **({"status": {**obj["status"], "conditions": conditions}} if conditions else {}),
     }
 
 
@@ -95,7 +95,7 @@ def test_karpenters_nodes_and_claims_are_taken_over_as_they_are(karpenters: Worl
     assert world.dead_letters() == []
 
 
-def test_pods_that_come_then_get_nodes_and_what_is_empty_goes(karpenters: World) -> None:
+def test_new_pods_get_nodes_and_empty_nodes_are_deleted(karpenters: World) -> None:
     world = karpenters
     world.scale("default", "inflate", 9)
     world.run_until_idle()
@@ -134,8 +134,8 @@ def test_the_cluster_can_be_handed_back(world: World, load: Callable[[str], list
         assert tags["karpenter.sh/nodeclaim"] in names_of(world.claims())
         assert tags["eks:eks-cluster-name"] == CLUSTER
     (pool,) = world.store.list(world.store.kind("karpenter.sh/v1", "NodePool"))
-    (asked,) = (o for o in load("v1.yaml") if o["kind"] == "NodePool")
-    assert pool["spec"]["template"]["spec"]["requirements"] == asked["spec"]["template"]["spec"]["requirements"]
+    (manifest,) = (o for o in load("v1.yaml") if o["kind"] == "NodePool")
+    assert pool["spec"]["template"]["spec"]["requirements"] == manifest["spec"]["template"]["spec"]["requirements"]
 
 
 def _group(world: World, count: int) -> None:
@@ -156,7 +156,7 @@ def _group(world: World, count: int) -> None:
     }
     ec2 = boto3.client("ec2")
     (like, *_) = world.instances()
-    made = ec2.run_instances(
+    instances = ec2.run_instances(
         ImageId=like.image_id,
         InstanceType="m5.xlarge",
         MinCount=count,
@@ -170,7 +170,7 @@ def _group(world: World, count: int) -> None:
             {"ResourceType": "instance", "Tags": [{"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}]}
         ],
     )["Instances"]
-    for instance in made:  # EC2's own course of things, which the local world knows of fleets alone
+    for instance in instances:  # EC2's own course of things, which the local world knows of fleets alone
         world.aws.instances.launched(backends.ec2(world.region).get_instance(instance["InstanceId"]))
 
 
@@ -201,7 +201,7 @@ def test_a_node_group_is_emptied_into_pools(spot_default: World) -> None:
 
 
 @pytest.mark.parametrize("has_profile", [True, False])
-def test_a_class_whose_role_the_deployment_does_not_name_says_so(
+def test_a_class_whose_role_the_deployment_does_not_name_is_reported(
     world: World, load: Callable[[str], list[dict[str, Any]]], *, has_profile: bool
 ) -> None:
     role, iam = "KarpenterNodeRole-NAME", boto3.client("iam")
@@ -233,12 +233,12 @@ def test_a_class_whose_role_the_deployment_does_not_name_says_so(
     world.scale("default", "inflate", 1)
     world.run_for(timedelta(minutes=2))
     about, reason = ("NodeClaim", "UnauthorizedOperation") if has_profile else ("EC2NodeClass", "Unauthorized")
-    (said,) = {
+    (message,) = {
         e["message"]
         for e in world.store.list(kinds.EVENTS)
         if (e["involvedObject"]["kind"], e["reason"]) == (about, reason)
     }
     page = " ".join((ROOT / "docs" / "migration.md").read_text(encoding="utf-8").split())
-    assert all(part in page for part in SAID_BY_ACCOUNT.split(said))
+    assert all(part in page for part in ACCOUNT_SPECIFIC.split(message))
     assert not world.instances()
     world.expect_denials()

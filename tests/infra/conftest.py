@@ -21,8 +21,8 @@ def cloud_assembly() -> Path:
 
 @pytest.fixture(scope="session")
 def template(cloud_assembly: Path) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads((cloud_assembly / "tenon-demo.template.json").read_text())
-    return made
+    document: dict[str, Any] = json.loads((cloud_assembly / "tenon-demo.template.json").read_text())
+    return document
 
 
 @pytest.fixture(scope="session")

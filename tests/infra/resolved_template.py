@@ -20,12 +20,12 @@ def resolved(value: Any) -> Any:  # noqa: ANN401 - any part of a template
         case {"Fn::Join": [separator, parts]}:
             return separator.join(str(resolved(part)) for part in parts)
         case {"Fn::Sub": text}:
-            for name, said in PSEUDO.items():
-                text = text.replace(f"${{{name}}}", said)
+            for name, replacement in PSEUDO.items():
+                text = text.replace(f"${{{name}}}", replacement)
         case dict():
-            text = {key: resolved(one) for key, one in value.items()}
+            text = {key: resolved(element) for key, element in value.items()}
         case list():
-            text = [resolved(one) for one in value]
+            text = [resolved(element) for element in value]
         case _:
             text = value
     return text

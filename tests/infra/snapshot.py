@@ -38,27 +38,27 @@ def _properties(properties: Mapping[str, Any]) -> Iterator[str]:
         if key in _SILENT:
             continue
         if isinstance(value, dict) and "Statement" in value:
-            yield from (f"{key}: {_statement(one)}" for one in value["Statement"])
-        elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-            yield from (f"{key}: {_short(one)}" for one in value)
+            yield from (f"{key}: {_statement(element)}" for element in value["Statement"])
+        elif isinstance(value, list) and value and all(isinstance(element, dict) for element in value):
+            yield from (f"{key}: {_short(element)}" for element in value)
         else:
             yield f"{key}: {_short(value)}"
 
 
-def _statement(one: Mapping[str, Any]) -> str:
-    parts = [one["Effect"].lower(), _short(one["Action"])]
-    if "Resource" in one:
-        parts += ["on", _short(one["Resource"])]
-    if "Principal" in one:
-        parts += ["by", _short(one["Principal"])]
-    if "Condition" in one:
-        parts += ["if", _short(one["Condition"])]
+def _statement(statement: Mapping[str, Any]) -> str:
+    parts = [statement["Effect"].lower(), _short(statement["Action"])]
+    if "Resource" in statement:
+        parts += ["on", _short(statement["Resource"])]
+    if "Principal" in statement:
+        parts += ["by", _short(statement["Principal"])]
+    if "Condition" in statement:
+        parts += ["if", _short(statement["Condition"])]
     return " ".join(parts)
 
 
 def _short(value: Any) -> str:  # noqa: ANN401 - any part of a template
-    said = resolved(value)
-    text = said if isinstance(said, str) else json.dumps(said, sort_keys=True)
+    resolved_value = resolved(value)
+    text = resolved_value if isinstance(resolved_value, str) else json.dumps(resolved_value, sort_keys=True)
     if len(text) > _LONGEST:
         return f"{len(text)} characters, {hashlib.sha256(text.encode()).hexdigest()[:12]}"
     return text

@@ -17,8 +17,8 @@ SOURCE = {"bundle": "source", "clusterSide": "printed"}
 
 def resources(folder: Path, cluster: str = "demo") -> dict[str, dict[str, Any]]:
     template = json.loads((folder / f"tenon-{cluster}.template.json").read_text())
-    made: dict[str, dict[str, Any]] = template["Resources"]
-    return made
+    by_logical_id: dict[str, dict[str, Any]] = template["Resources"]
+    return by_logical_id
 
 
 def of_type(folder: Path, kind: str, cluster: str = "demo") -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def test_invocations_are_traced_only_with_the_option(cloud_assembly: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("context", "said"),
+    ("context", "message"),
     [
         ({"tracing": "on"}, "-c tracing=on: must be off or active"),
         ({"bundle": "none"}, "-c bundle=none: must be full or source"),
@@ -107,9 +107,9 @@ def test_invocations_are_traced_only_with_the_option(cloud_assembly: Path, tmp_p
     ],
 )
 def test_an_invalid_option_is_rejected_with_its_value_and_the_allowed_ones(
-    context: dict[str, object], said: str
+    context: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(OptionError, match=re.escape(said)):
+    with pytest.raises(OptionError, match=re.escape(message)):
         parse(context, cluster="demo")
 
 

@@ -221,24 +221,24 @@ from kubernetes.client.configuration import Configuration
 from shared.cluster.client import Client
 class Answer(BaseHTTPRequestHandler):
     def do_PATCH(self):
-        said = [self.headers[name] for name in ("Content-Type", "Authorization", "User-Agent")]
-        asked.append((self.path, *said, self.rfile.read(int(self.headers["Content-Length"]))))
+        headers = [self.headers[name] for name in ("Content-Type", "Authorization", "User-Agent")]
+        requests.append((self.path, *headers, self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b"{}")
     def log_message(self, *_): pass
-asked = []
+requests = []
 with HTTPServer(("127.0.0.1", 0), Answer) as server:
     threading.Thread(target=server.handle_request).start()
-    made = Configuration(host=f"http://127.0.0.1:{server.server_port}")
-    made.api_key["authorization"] = "abc"
-    made.api_key_prefix["authorization"] = "Bearer"
-    client = Client(made)
+    configuration = Configuration(host=f"http://127.0.0.1:{server.server_port}")
+    configuration.api_key["authorization"] = "abc"
+    configuration.api_key_prefix["authorization"] = "Bearer"
+    client = Client(configuration)
     client.patch("/api/v1/nodes/a", {"metadata": {"labels": {"a": "b"}}})
     client.close()
-(one,) = asked
-assert one == ("/api/v1/nodes/a", "application/merge-patch+json", "Bearer abc", "tenon",
-               b'{"metadata": {"labels": {"a": "b"}}}'), one
+(request,) = requests
+assert request == ("/api/v1/nodes/a", "application/merge-patch+json", "Bearer abc", "tenon",
+               b'{"metadata": {"labels": {"a": "b"}}}'), request
 """
     run_as_bundled(program, tmp_path)
 
@@ -248,8 +248,8 @@ def test_bytecode_is_of_lambdas_version_and_unchecked(tmp_path: Path) -> None:
     bytecode.Compiler().compile(tmp_path)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["one.py"]
     bytecode.Compiler(executable=sys.executable, version="this").compile(tmp_path)
-    (made,) = tmp_path.glob("__pycache__/*.pyc")
-    data = made.read_bytes()
+    (compiled,) = tmp_path.glob("__pycache__/*.pyc")
+    data = compiled.read_bytes()
     assert data[:4] == MAGIC_NUMBER
     assert int.from_bytes(data[4:8], "little") == 0b01  # PEP 552: by hash, and not to be checked
     assert b"/var/task/one.py" in data

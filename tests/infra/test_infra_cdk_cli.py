@@ -27,7 +27,7 @@ SAID = ["-c", "cluster=demo", "-c", "bundle=source", "-c", "clusterSide=printed"
 
 @pytest.fixture(autouse=True)
 def fetched() -> None:
-    """npm has the command line, or can be asked for it; without either there is nothing to test."""
+    """Skips the tests unless npm has the command line or can download it."""
     try:
         done = subprocess.run([*CDK, "--version"], capture_output=True, text=True, check=False, timeout=180)
     except subprocess.TimeoutExpired:
@@ -47,11 +47,11 @@ def aws() -> Iterator[str]:
     with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             _wait_for(f"{address}/moto-api/data.json", server)
-            asked = urllib.request.Request(  # noqa: S310 - our own address
+            request = urllib.request.Request(  # noqa: S310 - our own address
                 f"{address}/moto-api/config", data=b'{"lambda": {"use_docker": false}}', method="POST"
             )
-            asked.add_header("Content-Type", "application/json")
-            urllib.request.urlopen(asked, timeout=30).close()  # noqa: S310 - the same
+            request.add_header("Content-Type", "application/json")
+            urllib.request.urlopen(request, timeout=30).close()  # noqa: S310 - the same
             yield address
         finally:
             server.send_signal(signal.SIGTERM)
@@ -69,7 +69,7 @@ def _wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
 
 
 def cdk(aws: str, *arguments: str) -> str:
-    """Run it; what it said."""
+    """Runs the command line and returns its output."""
     environ = {
         **os.environ,
         "PYTHONPATH": str(assembly.CHECKOUT),

@@ -29,27 +29,29 @@ Resources = dict[str, dict[str, Any]]
 @pytest.fixture(scope="module")
 def applying() -> Resources:
     folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=APPLYING)
-    made: Resources = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
-    return made
+    resources: Resources = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
+    return resources
 
 
 def manifest(resources: Resources, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The custom resource of that name, and the objects in it."""
-    (found,) = (r for id_, r in resources.items() if id_.startswith(f"ClusterSide{name}") and r["Type"] == MANIFEST)
-    objects: list[dict[str, Any]] = json.loads(resolved(found["Properties"]["Manifest"]))
-    return found, objects
+    (manifest_resource,) = (
+        r for id_, r in resources.items() if id_.startswith(f"ClusterSide{name}") and r["Type"] == MANIFEST
+    )
+    objects: list[dict[str, Any]] = json.loads(resolved(manifest_resource["Properties"]["Manifest"]))
+    return manifest_resource, objects
 
 
 def depends(resources: Resources, resource: dict[str, Any]) -> set[str]:
     """The logical ids of all that is made before it, at whatever distance."""
-    found: set[str] = set()
+    logical_ids: set[str] = set()
     left = [*resource.get("DependsOn", [])]
     while left:
         id_ = left.pop()
-        if id_ not in found:
-            found.add(id_)
+        if id_ not in logical_ids:
+            logical_ids.add(id_)
             left += resources[id_].get("DependsOn", [])
-    return found
+    return logical_ids
 
 
 def test_the_stack_applies_the_same_objects_as_tenon_manifests(applying: Resources) -> None:
@@ -116,12 +118,12 @@ def test_with_printed_manifests_there_is_no_cluster_administrator(template: dict
 
 def synthesise(out: Path, **context: str) -> Resources:
     folder = assembly.synthesise(cluster="demo", out=out, context={"bundle": "source", **context})
-    made: Resources = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
-    return made
+    resources: Resources = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
+    return resources
 
 
 def test_kubectl_runs_in_the_vpc_and_karpenters_definitions_can_be_kept(tmp_path: Path) -> None:
-    made = synthesise(
+    resources = synthesise(
         tmp_path,
         relayImage=IMAGE,
         kinds="kept",
@@ -130,21 +132,21 @@ def test_kubectl_runs_in_the_vpc_and_karpenters_definitions_can_be_kept(tmp_path
     )
     (handler,) = (
         r
-        for id_, r in made.items()
+        for id_, r in resources.items()
         if id_.startswith("ClusterSideKubectlHandler") and r["Type"] == "AWS::Lambda::Function"
     )
     assert handler["Properties"]["VpcConfig"] == {
         "SubnetIds": ["subnet-0123456789abcdef0"],
         "SecurityGroupIds": ["sg-0123456789abcdef0"],
     }
-    kinds = {obj["kind"] for name in ("Access", "Relay") for obj in manifest(made, name)[1]}
+    kinds = {obj["kind"] for name in ("Access", "Relay") for obj in manifest(resources, name)[1]}
     assert "CustomResourceDefinition" not in kinds
-    assert len([r for r in made.values() if r["Type"] == MANIFEST]) == 2
+    assert len([r for r in resources.values() if r["Type"] == MANIFEST]) == 2
 
 
 def test_the_relays_image_is_built_for_the_architecture_of_its_node_selector(tmp_path: Path) -> None:
-    made = synthesise(tmp_path)
-    (deployment,) = (obj for obj in manifest(made, "Relay")[1] if obj["kind"] == "Deployment")
+    resources = synthesise(tmp_path)
+    (deployment,) = (obj for obj in manifest(resources, "Relay")[1] if obj["kind"] == "Deployment")
     pod = deployment["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"kubernetes.io/arch": "arm64"}
     assets = json.loads((tmp_path / "tenon-demo.assets.json").read_text())["dockerImages"]
@@ -178,7 +180,7 @@ def test_kubectl_applies_it_twice_without_a_change_the_second_time(
     config = tmp_path / "config"
     with Server(Store(now=lambda: datetime.now(UTC))) as server:
         config.write_text(server.kubeconfig())
-        said = []
+        outputs = []
         for _ in range(2):
             for name in ("Kinds", "Access", "Relay"):
                 file = tmp_path / f"{name}.json"
@@ -187,9 +189,9 @@ def test_kubectl_applies_it_twice_without_a_change_the_second_time(
                     [kubectl, "apply", "--kubeconfig", config, "-f", file], capture_output=True, text=True, check=False
                 )
                 assert done.returncode == 0, done.stderr
-                said.append([line.rsplit(" ", 1) for line in done.stdout.splitlines()])
-        assert {word for lines in said[:3] for _, word in lines} == {"created"}
-        changed = {name for lines in said[3:] for name, word in lines if word != "unchanged"}
+                outputs.append([line.rsplit(" ", 1) for line in done.stdout.splitlines()])
+        assert {word for lines in outputs[:3] for _, word in lines} == {"created"}
+        changed = {name for lines in outputs[3:] for name, word in lines if word != "unchanged"}
         # kubectl replaces a budget's selector each time, by the very same one
         assert changed <= {"poddisruptionbudget.policy/tenon-relay"}
         rbac = Rbac(server.store)

@@ -13,22 +13,22 @@ from infra import assembly, bundling, stack_options
 from infra.stack import TenonStack
 
 
-@pytest.mark.parametrize("said", [{}, {"tracing": "active"}], ids=["by-default", "traced"])
-def test_every_finding_of_cdk_nag_is_acknowledged(said: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"tracing": "active"}], ids=["by-default", "traced"])
+def test_every_finding_of_cdk_nag_is_acknowledged(options: dict[str, str], tmp_path: Path) -> None:
     app = App(outdir=str(tmp_path), analytics_reporting=False)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     code = {name: str(path) for name, path in bundling.bundles(assembly.CHECKOUT, mode="source").items()}
-    TenonStack(app, options=stack_options.parse(said, cluster="demo"), code=code)
+    TenonStack(app, options=stack_options.parse(options, cluster="demo"), code=code)
     app.synth()
     reports = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
-    found = [
+    findings = [
         f"{violation['ruleName']}: {construct.get('constructPath')}"
         for report in reports
         for violation in report["violations"]
         for construct in violation["violatingConstructs"]
     ]
     assert {report["pluginName"] for report in reports} >= {"AwsSolutions", "Serverless"}
-    assert not found
+    assert not findings
 
 
 def test_cfn_lint_finds_nothing(cloud_assembly: Path) -> None:

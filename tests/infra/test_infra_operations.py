@@ -21,8 +21,8 @@ Resources = dict[str, dict[str, Any]]
 
 @pytest.fixture
 def alarms(of_type: Callable[[str], Resources]) -> dict[str, dict[str, Any]]:
-    found = of_type("AWS::CloudWatch::Alarm").values()
-    return {p["AlarmName"]: p for p in found}
+    resources = of_type("AWS::CloudWatch::Alarm").values()
+    return {p["AlarmName"]: p for p in resources}
 
 
 def test_every_alarm_links_to_an_entry_of_the_runbooks(alarms: dict[str, dict[str, Any]]) -> None:

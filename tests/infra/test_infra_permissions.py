@@ -57,8 +57,8 @@ def test_launched_resources_must_have_the_clusters_tag(granted: Granted) -> None
     for statement in granted[function_sizes.PROVISIONER]:
         if not {"ec2:RunInstances", "ec2:CreateLaunchTemplate"} & set(statement["Action"]):
             continue
-        made = [r for r in map(text, statement["Resource"]) if r.endswith(MADE)]
-        if made or "ec2:CreateLaunchTemplate" in statement["Action"]:
+        launched = [r for r in map(text, statement["Resource"]) if r.endswith(MADE)]
+        if launched or "ec2:CreateLaunchTemplate" in statement["Action"]:
             assert statement["Condition"]["StringEquals"] == REQUESTED
 
 

@@ -100,5 +100,5 @@ def test_names_have_a_valid_length_for_any_cluster(cluster: str) -> None:
 
 
 def test_long_cluster_names_with_the_same_prefix_have_different_queues() -> None:
-    one, other = (resource_names.queue("x" * 99 + end, "provisioning", fifo=True) for end in "12")
-    assert one != other
+    first, second = (resource_names.queue("x" * 99 + end, "provisioning", fifo=True) for end in "12")
+    assert first != second

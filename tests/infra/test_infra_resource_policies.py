@@ -20,11 +20,11 @@ EVERYTHING = iam_policies.parse({"Statement": [{"Effect": "Allow", "Action": "*"
 @pytest.fixture(scope="module")
 def queue_policies(of_type: Select) -> dict[str, tuple[Statement, ...]]:
     """Each queue's own policy, by its logical id."""
-    found: dict[str, tuple[Statement, ...]] = dict.fromkeys(of_type("AWS::SQS::Queue"), ())
+    statements: dict[str, tuple[Statement, ...]] = dict.fromkeys(of_type("AWS::SQS::Queue"), ())
     for policy in of_type("AWS::SQS::QueuePolicy").values():
         for queue in policy["Queues"]:
-            found[queue["Ref"]] += iam_policies.parse(resolved(policy["PolicyDocument"]))
-    return found
+            statements[queue["Ref"]] += iam_policies.parse(resolved(policy["PolicyDocument"]))
+    return statements
 
 
 def sent(queue: str, *, by: str, secure: bool = True, source: str = "") -> Request:

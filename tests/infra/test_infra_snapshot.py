@@ -17,10 +17,10 @@ def test_the_template_matches_its_snapshot(template: dict[str, Any]) -> None:
 def test_a_widened_permission_changes_one_line(template: dict[str, Any]) -> None:
     policies = [r for r in template["Resources"].values() if r["Type"] == "AWS::IAM::Policy"]
     (statement,) = (
-        one
+        candidate
         for policy in policies
-        for one in policy["Properties"]["PolicyDocument"]["Statement"]
-        if one.get("Sid") == "TerminateOwned"
+        for candidate in policy["Properties"]["PolicyDocument"]["Statement"]
+        if candidate.get("Sid") == "TerminateOwned"
     )
     before = snapshot.words(template)
     narrow = statement.pop("Condition")

@@ -113,7 +113,7 @@ class Checker:
                 self.say(f"{key_of(pod)} may not run on {name}")
             if repelled(pod["spec"], taints):
                 self.say(f"{key_of(pod)} doesn't tolerate the taints of {name}")
-            if any(ports_conflict(ports_of(pod["spec"]), other) for other in taken):
+            if any(ports_conflict(ports_of(pod["spec"]), taken_ports) for taken_ports in taken):
                 self.say(f"{key_of(pod)}: its host port is taken on {name}")
             taken.append(ports_of(pod["spec"]))
         self._check_attached(name, [*running, *pods])
@@ -242,7 +242,7 @@ class _ClaimCheck:
     def _check_host_ports(self) -> None:
         used = [ports_of(p["spec"]) for p in self._pods if ports_of(p["spec"])]
         for i, ports in enumerate(used):
-            if any(ports_conflict(ports, other) for other in used[:i]):
+            if any(ports_conflict(ports, earlier_ports) for earlier_ports in used[:i]):
                 self._say("host ports conflict")
 
     def _check_min_values(self) -> None:

@@ -18,13 +18,13 @@ _MEMORY = ("64Mi", "200Mi", "512Mi", "900Mi", "1Gi", "2Gi", "3500Mi", "6Gi", "10
 MOST = 160
 
 
-def mutated(document: Raw, seed: int, other: Raw | None = None) -> Raw:
+def mutated(document: Raw, seed: int, joined: Raw | None = None) -> Raw:
     """The document changed in a few ways, joined with ``other`` if there is one."""
     draw = random.Random(seed)  # noqa: S311 (a test's choices)
     variation = copy.deepcopy({k: v for k, v in document.items() if k != "instanceTypes"})
     variation["instanceTypes"] = copy.deepcopy(document["instanceTypes"])
-    if other is not None:
-        _join(variation, other)
+    if joined is not None:
+        _join(variation, joined)
     _change_counts(variation, draw)
     if draw.random() < 0.7:
         _change_sizes(variation, draw)
@@ -39,10 +39,10 @@ def mutated(document: Raw, seed: int, other: Raw | None = None) -> Raw:
     return variation
 
 
-def _join(document: Raw, other: Raw) -> None:
+def _join(document: Raw, joined: Raw) -> None:
     """Adds the other document's objects; objects of the same name are added once."""
     have = {_name(o) for o in document["objects"]}
-    for original in other["objects"]:
+    for original in joined["objects"]:
         raw = json.loads(re.sub(r'"app": "([^"]*)"', r'"app": "\1-b"', json.dumps(original)))
         if raw["kind"] == "Pod":
             raw["metadata"]["name"] += "-b"

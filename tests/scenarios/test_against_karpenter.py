@@ -48,8 +48,8 @@ def _outcome(raw: dict[str, Any], answer: dict[str, Any]) -> Outcome:
 
 def _case(seed: int) -> dict[str, Any]:
     draw = random.Random(seed)  # noqa: S311 (a test's choices)
-    row, other = draw.choice(INDEX), draw.choice(INDEX) if draw.random() < 0.25 else None
-    document: dict[str, Any] = mutations.mutated(recorded.raw(row), seed, recorded.raw(other) if other else None)
+    row, joined = draw.choice(INDEX), draw.choice(INDEX) if draw.random() < 0.25 else None
+    document: dict[str, Any] = mutations.mutated(recorded.raw(row), seed, recorded.raw(joined) if joined else None)
     return document
 
 

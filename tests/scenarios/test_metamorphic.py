@@ -35,8 +35,8 @@ def _rules_of(pod: Raw) -> list[Raw]:
     return rules
 
 
-def _is_selected_by(pod: Raw, other: Raw) -> bool:
-    return any(selector_matches(r.get("labelSelector"), pod["metadata"]["labels"]) for r in _rules_of(other))
+def _is_selected_by(pod: Raw, selecting: Raw) -> bool:
+    return any(selector_matches(r.get("labelSelector"), pod["metadata"]["labels"]) for r in _rules_of(selecting))
 
 
 def _remove_one_pod(raw: Raw, which: int) -> None:

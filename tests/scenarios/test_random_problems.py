@@ -48,10 +48,10 @@ def _assert_satisfies_rules(raw: Raw) -> None:
 
 def _assert_independent_of_order(raw: Raw, seed: int) -> None:
     order = random.Random(seed)  # noqa: S311 (a shuffle)
-    other = dict(raw, objects=list(raw["objects"]), instanceTypes=list(raw["instanceTypes"]))
-    order.shuffle(other["objects"])
-    order.shuffle(other["instanceTypes"])
-    assert json.dumps(decide(other)) == json.dumps(decide(raw))
+    shuffled = dict(raw, objects=list(raw["objects"]), instanceTypes=list(raw["instanceTypes"]))
+    order.shuffle(shuffled["objects"])
+    order.shuffle(shuffled["instanceTypes"])
+    assert json.dumps(decide(shuffled)) == json.dumps(decide(raw))
 
 
 def _assert_no_avoidable_errors(raw: Raw) -> None:

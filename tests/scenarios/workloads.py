@@ -63,7 +63,7 @@ def _preferred_affinity(kind: str, app: str, key: str) -> Raw:
     return {"affinity": {kind: {PREFERRED: [{"weight": 5, "podAffinityTerm": term}]}}}
 
 
-def _other(app: str, n: int) -> str:
+def _another_app(app: str, n: int) -> str:
     return f"app{(int(app[3:]) + 1 + n) % MOST_APPS}"
 
 
@@ -104,7 +104,7 @@ RULES: dict[str, Callable[[str, int], Raw]] = {
     "tolerates all": lambda *_: {"tolerations": [{"operator": "Exists"}]},
     "tolerates one": lambda *_: {"tolerations": [{"key": "k", "operator": "Exists"}]},
     "zonal spread": lambda app, n: _spread(app, ZONE, maxSkew=_pick(n, 1, 2, 5)),
-    "zonal spread of another": lambda app, n: _spread(_other(app, n), ZONE, maxSkew=2),
+    "zonal spread of another": lambda app, n: _spread(_another_app(app, n), ZONE, maxSkew=2),
     "minDomains": lambda app, n: _spread(app, ZONE, minDomains=_pick(n, 2, 3, 4)),
     "host spread": lambda app, n: _spread(app, HOST, maxSkew=_pick(n, 1, 2, 4)),
     "capacity type spread": lambda app, n: _spread(app, CAPACITY_TYPE, maxSkew=_pick(n, 1, 3)),
@@ -118,10 +118,12 @@ RULES: dict[str, Callable[[str, int], Raw]] = {
     "together on a host": lambda app, *_: affinity_rule(AFFINITY, app, HOST),
     "apart in zones": lambda app, *_: affinity_rule(ANTI, app, ZONE),
     "apart on hosts": lambda app, *_: affinity_rule(ANTI, app, HOST),
-    "near another": lambda app, n: affinity_rule(AFFINITY, _other(app, n), _pick(n // 2, ZONE, HOST)),
-    "far from another": lambda app, n: affinity_rule(ANTI, _other(app, n), _pick(n // 2, ZONE, HOST, CAPACITY_TYPE)),
+    "near another": lambda app, n: affinity_rule(AFFINITY, _another_app(app, n), _pick(n // 2, ZONE, HOST)),
+    "far from another": lambda app, n: affinity_rule(
+        ANTI, _another_app(app, n), _pick(n // 2, ZONE, HOST, CAPACITY_TYPE)
+    ),
     "far in a namespace": lambda app, n: affinity_rule(
-        ANTI, _other(app, n), HOST, namespaces=[_pick(n, "default", "blue")]
+        ANTI, _another_app(app, n), HOST, namespaces=[_pick(n, "default", "blue")]
     ),
     "near by namespace label": lambda app, n: affinity_rule(
         AFFINITY, app, ZONE, namespaceSelector=_pick(n, {}, {"matchLabels": {"team": "blue"}})

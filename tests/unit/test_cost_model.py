@@ -23,7 +23,7 @@ def test_the_phasees_of_a_month_are_the_whole_month() -> None:
     assert sum(PHASE_HOURS.values()) == HOURS
 
 
-def test_what_is_counted_in_a_quarter_of_an_hour_comes_four_times_an_hour() -> None:
+def test_counts_of_a_quarter_of_an_hour_are_multiplied_by_four() -> None:
     assert Month({100: _measured(15)}).count("provisioner invocations") == pytest.approx(15 * 4 * HOURS)
 
 
@@ -35,7 +35,7 @@ def test_a_phase_that_was_not_measured_lies_on_the_line_through_the_two_largest(
 
 
 def test_a_longer_measurement_of_the_same_costs_the_same() -> None:
-    longer = {phase: {name: 4 * value for name, value in found.items()} for phase, found in _measured(15).items()}
+    longer = {phase: {name: 4 * value for name, value in counts.items()} for phase, counts in _measured(15).items()}
     for_a_quarter, for_an_hour = Month({100: _measured(15)}), Month({100: longer})
     assert for_an_hour.count("provisioner invocations") == pytest.approx(for_a_quarter.count("provisioner invocations"))
 
@@ -60,7 +60,7 @@ def test_the_decision_about_snapshots_has_the_figures_that_follow_from_sizes_and
     assert kept.usd + restored.usd + saved.usd > total
 
 
-def test_every_price_names_aws_page_and_where_it_was_found_or_is_said_to_be_unverified() -> None:
+def test_every_price_names_aws_page_and_its_source_or_is_marked_as_unverified() -> None:
     page = (Path(__file__).parents[2] / "docs" / "cost-model.md").read_text(encoding="utf-8")
     for price in list_prices.ALL:
         assert price.page.startswith("aws.amazon.com/")

@@ -26,7 +26,7 @@ def test_a_schedule_fires_when_eventbridge_would(expression: str, expected: date
 
 
 @pytest.mark.parametrize("expression", ["rate(1 fortnight)", "cron(* * * *)", "cron(99 * * * ? *)", "every minute"])
-def test_what_is_no_schedule_is_refused(expression: str) -> None:
+def test_an_invalid_schedule_is_rejected(expression: str) -> None:
     with pytest.raises(ScheduleError):
         after(expression, NOON)
 

@@ -146,29 +146,29 @@ def test_a_denied_aws_action_is_named(desk: Desk) -> None:
 
 def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
-    for text, said in (
+    for text, message in (
         ("{", "not the JSON"),
         ("[1]", "not the JSON"),
         ("{}", "neither Kubernetes objects"),
         ("", "empty"),
     ):
         broken.write_text(text)
-        assert_one_line_error(call("plan", "-f", str(broken)), "plan", "broken.json", said, code=2)
+        assert_one_line_error(call("plan", "-f", str(broken)), "plan", "broken.json", message, code=2)
     assert_one_line_error(call("plan", "-f", str(tmp_path / "none.json")), "plan", "No such file", code=2)
     assert_one_line_error(call("explain", "thing", "x"), "explain", "is not pod, node, nodepool or nodeclaim", code=2)
 
 
 @pytest.mark.parametrize("command", ["plan", "explain", "nodes", "report", "simulate", "catalog", "manifests", "demo"])
 def test_every_command_has_help_with_examples(command: str) -> None:
-    said = call(command, "--help", env={"COLUMNS": "120"})
-    assert said.code == 0
+    result = call(command, "--help", env={"COLUMNS": "120"})
+    assert result.code == 0
     if command != "simulate":
-        assert f"tenon {command}" in said.out.split("For example:")[1]
+        assert f"tenon {command}" in result.out.split("For example:")[1]
 
 
 def test_the_exit_codes_are_in_the_help() -> None:
-    said = call("--help", env={"COLUMNS": "160"})
-    assert "Exit codes: 0 success; 1 failure; 2 usage error; 130 interrupted." in said.out
+    result = call("--help", env={"COLUMNS": "160"})
+    assert "Exit codes: 0 success; 1 failure; 2 usage error; 130 interrupted." in result.out
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def _node(desk: Desk) -> str:
     return name
 
 
-def _annotate(desk: Desk, what: Any, name: str, key: str) -> None:  # noqa: ANN401 (a kind of the store's)
-    desk.world.store.patch(what, name, {"metadata": {"annotations": {key: "true"}}})
+def _annotate(desk: Desk, kind: Any, name: str, key: str) -> None:  # noqa: ANN401 (a kind of the store's)
+    desk.world.store.patch(kind, name, {"metadata": {"annotations": {key: "true"}}})
 
 
 def test_a_used_node_is_kept_by_its_nodepools_policy(busy: Desk) -> None:

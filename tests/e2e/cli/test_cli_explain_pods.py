@@ -49,12 +49,16 @@ def pool(name: str = "default", *, limits: dict[str, str] | None = None, taint: 
 
 
 def pod(*, requests: dict[str, str] | None = None, volumes: list[Any] | None = None, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 (any fields of a pod)
-    asked = {"cpu": "500m"} if requests is None else requests
+    container_requests = {"cpu": "500m"} if requests is None else requests
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "main", "resources": {"requests": asked}}], "volumes": volumes or [], **spec},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"requests": container_requests}}],
+            "volumes": volumes or [],
+            **spec,
+        },
         "status": {
             "phase": "Pending",
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
@@ -136,9 +140,9 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]
 def test_the_reason_comes_first_and_then_the_nearest_match(
     case: str, tmp_path: Path, tenon: Callable[..., CommandResult]
 ) -> None:
-    asked, others, types, criterion, words, nearest = CASES[case]
+    pending, objects, types, criterion, words, nearest = CASES[case]
     file = tmp_path / "cluster.json"
-    file.write_text(json.dumps({"objects": [asked, *others], "instanceTypes": types}))
+    file.write_text(json.dumps({"objects": [pending, *objects], "instanceTypes": types}))
     result = tenon("explain", "pod", "web", "-n", "shop", "-f", str(file))
     assert result.code == 0, result.err
     assert result.lines[0] == "Pod shop/web is unschedulable"
@@ -153,10 +157,10 @@ def test_the_reason_comes_first_and_then_the_nearest_match(
 
 
 def test_of_several_nodepools_the_nearest_comes_first(tmp_path: Path, tenon: Callable[..., CommandResult]) -> None:
-    asked = pod(nodeSelector={"kubernetes.io/arch": "riscv64"})
+    pending = pod(nodeSelector={"kubernetes.io/arch": "riscv64"})
     file = tmp_path / "cluster.json"
     pools = [pool("a", taint="dedicated"), pool("b")]
-    file.write_text(json.dumps({"objects": [asked, *pools], "instanceTypes": TYPES}))
+    file.write_text(json.dumps({"objects": [pending, *pools], "instanceTypes": TYPES}))
     result = tenon("explain", "pod", "shop/web", "-f", str(file))
     assert result.lines[1].startswith("  NodePool b (the nearest of 2): ")
     assert result.out.index("NodePool b\n") < result.out.index("NodePool a\n")
@@ -167,9 +171,9 @@ def test_constraints_that_only_fail_together_have_their_own_criterion(
 ) -> None:
     big = machine("m5.xlarge", 4)
     big["offerings"] = [o for o in big["offerings"] if o["zone"] == "us-east-1a"]
-    asked = pod(requests={"cpu": "3"}, nodeSelector={"topology.kubernetes.io/zone": "us-east-1b"})
+    pending = pod(requests={"cpu": "3"}, nodeSelector={"topology.kubernetes.io/zone": "us-east-1b"})
     file = tmp_path / "cluster.json"
-    file.write_text(json.dumps({"objects": [asked, pool()], "instanceTypes": [machine("m5.large", 2), big]}))
+    file.write_text(json.dumps({"objects": [pending, pool()], "instanceTypes": [machine("m5.large", 2), big]}))
     plain = tenon("explain", "pod/shop/web", "-f", str(file), "--json").json
     assert plain["criterion"] == "together"
     assert any("without topology.kubernetes.io/zone=us-east-1b" in line for line in plain["nearest"])

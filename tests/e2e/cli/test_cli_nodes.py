@@ -49,12 +49,12 @@ def test_nodes_are_filtered_and_sorted(busy: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [(["--sort", "size"], "--sort"), (["-l", "a in"], "is not a label selector")]
+    ("arguments", "message"), [(["--sort", "size"], "--sort"), (["-l", "a in"], "is not a label selector")]
 )
-def test_invalid_options_are_reported_in_one_line(arguments: list[str], said: str) -> None:
+def test_invalid_options_are_reported_in_one_line(arguments: list[str], message: str) -> None:
     done = call("nodes", *arguments)
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
 
 

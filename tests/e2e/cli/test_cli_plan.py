@@ -51,9 +51,9 @@ def test_a_cluster_from_files_gets_disruptions_and_savings(
 def test_more_replicas_are_only_launched_in_the_plan(
     tenon: Callable[..., CommandResult], small: tuple[str, ...]
 ) -> None:
-    said = tenon("plan", *small, "--what-if", "replicaset/rs=2000", "--json")
-    assert said.code == 0, said.err
-    plain = said.json
+    result = tenon("plan", *small, "--what-if", "replicaset/rs=2000", "--json")
+    assert result.code == 0, result.err
+    plain = result.json
     placed = sum(len(c["pods"]) for c in plain["launches"]["nodeClaims"])
     room = sum(len(pods) for pods in plain["launches"]["existingNodes"].values())
     assert placed + room == 2000 - 150
@@ -97,7 +97,7 @@ def test_pods_of_a_lost_zone_are_rescheduled_to_other_zones(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--what-if", "web=50"], "is not of the form deployment/NAME=REPLICAS"),
         (["--what-if", "deployment/web=50"], "there is no deployment default/web"),
@@ -106,12 +106,12 @@ def test_pods_of_a_lost_zone_are_rescheduled_to_other_zones(
     ],
 )
 def test_invalid_changes_are_reported_in_one_line(
-    arguments: list[str], said: str, tenon: Callable[..., CommandResult], small: tuple[str, ...]
+    arguments: list[str], message: str, tenon: Callable[..., CommandResult], small: tuple[str, ...]
 ) -> None:
     done = tenon("plan", *small, *arguments)
     assert done.code == 2
     assert done.err.count("\n") == 1
-    assert said in done.err
+    assert message in done.err
 
 
 def _state(world: World) -> Any:  # noqa: ANN401 (plain values)
@@ -125,9 +125,9 @@ def test_in_a_live_cluster_it_plans_and_changes_nothing(desk: Desk) -> None:
     world.scale("default", "inflate", 5)
     world.run_until_idle()
     before, calls = _state(world), len(world.timeline.of("call"))
-    asked = desk.tenon("plan", "--what-if", "deployment/inflate=12", "--json")
-    assert asked.code == 0, asked.err
-    plain = asked.json
+    result = desk.tenon("plan", "--what-if", "deployment/inflate=12", "--json")
+    assert result.code == 0, result.err
+    plain = result.json
     assert plain["cluster"] == "demo in us-east-1"
     assert (
         sum(len(c["pods"]) for c in plain["launches"]["nodeClaims"])
@@ -151,11 +151,11 @@ def test_the_cluster_does_what_was_planned(desk: Desk) -> None:
     world.scale("default", "inflate", 5)
     world.run_until_idle()
     machines = sorted((c["cheapest"]["instanceType"], len(c["pods"])) for c in planned["launches"]["nodeClaims"])
-    labels = [n["metadata"]["labels"] for n in world.nodes()]
+    labels = [node["metadata"]["labels"] for node in world.nodes()]
     assert (
         sorted(
-            (one["node.kubernetes.io/instance-type"], len(world.pods(node=n["metadata"]["name"])))
-            for one, n in zip(labels, world.nodes(), strict=True)
+            (node_labels["node.kubernetes.io/instance-type"], len(world.pods(node=node["metadata"]["name"])))
+            for node_labels, node in zip(labels, world.nodes(), strict=True)
         )
         == machines
     )

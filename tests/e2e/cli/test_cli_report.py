@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).parent.parent.parent.parent
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed on this machine")
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -84,32 +84,32 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def look(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
-    """Opens a recording's page; afterwards, the browser may have said nothing and asked for nothing."""
-    said: list[str] = []
+def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Opens a recording's page; the browser must log no message and make no other request."""
+    messages: list[str] = []
     opened: list[Page] = []
 
-    def opens(recording: Recording = RUN, *, scheme: Any = "light", **options: Any) -> Page:  # noqa: ANN401 (playwright's)
+    def open_page(recording: Recording = RUN, *, scheme: Any = "light", **options: Any) -> Page:  # noqa: ANN401 (playwright's)
         path = tmp_path / "report.html"
         path.write_text(page(recording), encoding="utf-8")
         tab = browser.new_page(color_scheme=scheme, **options)
         opened.append(tab)
-        tab.on("console", lambda message: said.append(message.text))
-        tab.on("pageerror", lambda error: said.append(str(error)))
-        tab.on("request", lambda asked: said.append(asked.url) if asked.url != path.as_uri() else None)
+        tab.on("console", lambda message: messages.append(message.text))
+        tab.on("pageerror", lambda error: messages.append(str(error)))
+        tab.on("request", lambda request: messages.append(request.url) if request.url != path.as_uri() else None)
         tab.goto(path.as_uri())
         tab.wait_for_selector("body[data-ready]")
         return tab
 
-    yield opens
+    yield open_page
     for tab in opened:
         tab.close()
-    assert said == []
+    assert messages == []
 
 
 @needs_chromium
-def test_it_draws_charts_nodes_and_decisions(look: Callable[..., Page]) -> None:
-    tab = look()
+def test_it_draws_charts_nodes_and_decisions(open_report: Callable[..., Page]) -> None:
+    tab = open_report()
     assert tab.title() == "demo <&> {{data}}"
     assert tab.locator("canvas").count() == 2
     assert tab.locator("#timeline .row:not(.axis)").count() == 2
@@ -136,18 +136,18 @@ def test_it_draws_charts_nodes_and_decisions(look: Callable[..., Page]) -> None:
 
 
 @needs_chromium
-def test_hovering_a_node_shows_its_details(look: Callable[..., Page]) -> None:
-    tab = look()
+def test_hovering_a_node_shows_its_details(open_report: Callable[..., Page]) -> None:
+    tab = open_report()
     assert tab.locator("#detail").is_hidden()
     tab.locator("#timeline .row:not(.axis)").first.hover()
-    told = tab.locator("#detail").inner_text()
+    details = tab.locator("#detail").inner_text()
     for words in ("ip-10-0-1-1.ec2.internal", "m5.large, spot, us-east-1a", "$0.0400/h", "after 38 s", "Empty: empty"):
-        assert words in told
+        assert words in details
 
 
 @needs_chromium
-def test_everything_is_reachable_by_keyboard(look: Callable[..., Page]) -> None:
-    tab = look()
+def test_everything_is_reachable_by_keyboard(open_report: Callable[..., Page]) -> None:
+    tab = open_report()
     reached = []
     for _ in range(6):
         tab.keyboard.press("Tab")
@@ -168,37 +168,37 @@ def test_everything_is_reachable_by_keyboard(look: Callable[..., Page]) -> None:
 
 
 @needs_chromium
-def test_the_theme_follows_the_system_and_the_button(look: Callable[..., Page]) -> None:
-    def ground(tab: Page) -> str:
-        found: str = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-        return found
+def test_the_theme_follows_the_system_and_the_button(open_report: Callable[..., Page]) -> None:
+    def background(tab: Page) -> str:
+        color: str = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        return color
 
-    light = look()
-    assert ground(light) == "rgb(255, 255, 255)"
+    light = open_report()
+    assert background(light) == "rgb(255, 255, 255)"
     light.locator("#theme").press("Enter")
-    assert ground(light) == "rgb(18, 22, 29)"
-    assert ground(look(scheme="dark")) == "rgb(18, 22, 29)"
+    assert background(light) == "rgb(18, 22, 29)"
+    assert background(open_report(scheme="dark")) == "rgb(18, 22, 29)"
 
 
 @needs_chromium
-def test_an_empty_recording_is_a_page_too(look: Callable[..., Page]) -> None:
-    tab = look(Recording(title="quiet", start=START, end=0.0))
+def test_an_empty_recording_is_a_page_too(open_report: Callable[..., Page]) -> None:
+    tab = open_report(Recording(title="quiet", start=START, end=0.0))
     assert "No nodes." in tab.inner_text("#timeline")
     assert "There are no decisions." in tab.inner_text("main")
 
 
 @needs_chromium
-def test_it_fits_a_small_screen(look: Callable[..., Page]) -> None:
-    tab = look(viewport={"width": 390, "height": 800})
+def test_it_fits_a_small_screen(open_report: Callable[..., Page]) -> None:
+    tab = open_report(viewport={"width": 390, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_the_page_makes_no_network_requests() -> None:
-    made = page(RUN)
-    assert "default-src 'none'" in made
-    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", made)
-    assert len(made) < 100_000
-    assert "</script><b>" not in made
+    html = page(RUN)
+    assert "default-src 'none'" in html
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", html)
+    assert len(html) < 100_000
+    assert "</script><b>" not in html
 
 
 def test_the_total_cost_is_the_area_under_the_cost() -> None:
@@ -238,9 +238,9 @@ def test_a_live_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Pa
     world.scale("default", "inflate", 2)
     world.run_until_idle()
     html = tmp_path / "cluster.html"
-    said: CommandResult = desk.tenon("report", "-o", str(html), "--days", "0.1")
-    assert said.code == 0, said.err
-    assert "decisions" in said.out
+    result: CommandResult = desk.tenon("report", "-o", str(html), "--days", "0.1")
+    assert result.code == 0, result.err
+    assert "decisions" in result.out
     text = html.read_text()
     assert "The chart has no cost of terminated nodes" in text
     assert all(n["metadata"]["name"] in text for n in world.nodes())
@@ -248,13 +248,13 @@ def test_a_live_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "No such file"), ("{}", "not a recording"), ('{"version": 9}', "not a recording")]
+    ("content", "message"), [(None, "No such file"), ("{}", "not a recording"), ('{"version": 9}', "not a recording")]
 )
-def test_an_invalid_recording_is_reported_in_one_line(content: str | None, said: str, tmp_path: Path) -> None:
+def test_an_invalid_recording_is_reported_in_one_line(content: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     if content is not None:
         path.write_text(content)
     done = call("report", str(path))
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1

@@ -30,11 +30,11 @@ def test_a_dead_letter_is_shown_and_exits_with_1(desk: Desk) -> None:
     url = sqs.get_queue_url(QueueName=resource_names.queue(CLUSTER, "termination", fifo=False))["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="garbage")
     desk.world.run_until_idle()
-    found = desk.tenon("status", "--json")
-    assert found.code == 1
-    (queue,) = (q for q in found.json["queues"] if q["name"] == "termination")
+    result = desk.tenon("status", "--json")
+    assert result.code == 1
+    (queue,) = (q for q in result.json["queues"] if q["name"] == "termination")
     assert (queue["waiting"], queue["dead"]) == (0, 1)
-    assert found.json["well"] is False
+    assert result.json["well"] is False
 
 
 def test_an_active_alarm_is_shown_with_its_runbook(desk: Desk) -> None:
@@ -72,9 +72,9 @@ spec:
     )
     desk.world.apply(str(manifest))
     desk.world.run_until_idle()
-    found = desk.tenon("status", "--json")
-    assert found.code == 1
-    wrong = {u["condition"]: u for u in found.json["unready"] if u["name"] == "nowhere"}
+    result = desk.tenon("status", "--json")
+    assert result.code == 1
+    wrong = {u["condition"]: u for u in result.json["unready"] if u["name"] == "nowhere"}
     assert "SubnetsReady" in wrong
     assert "SecurityGroupsReady" in wrong
 

@@ -172,7 +172,7 @@ def test_the_deployed_rules_match_the_samples_and_not_similar_events(quiet_world
         ("aws.ec2", RESERVED, {"instance-id": "i-1"}),
         ("aws.health", "AWS Health Event", {"service": "EC2", "eventTypeCategory": "scheduledChange"}),
     ]
-    others = [
+    unmatched = [
         ("aws.ec2", STATE, {"instance-id": "i-1", "state": "running"}),
         ("aws.ec2", "EC2 Spot Instance Request Fulfillment", {"instance-id": "i-1"}),
         ("aws.health", "AWS Health Event", {"service": "RDS", "eventTypeCategory": "scheduledChange"}),
@@ -180,7 +180,7 @@ def test_the_deployed_rules_match_the_samples_and_not_similar_events(quiet_world
         ("my.app", SPOT, {"instance-id": "i-1"}),
     ]
     before = len(world.aws.event_buses.deliveries)
-    for source, about, detail in [*wanted, *others]:
+    for source, about, detail in [*wanted, *unmatched]:
         bus.put_events(Entries=[{"Source": source, "DetailType": about, "Detail": json.dumps(detail)}])
     came = [d for d in world.aws.event_buses.deliveries[before:] if "nterruption" in d.target_arn]
     assert [(d.event["source"], d.event["detail-type"], d.event["detail"]) for d in came] == wanted

@@ -86,12 +86,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    made = World()
+    catalog_world = World()
     environ = {"TENON_CLUSTER_NAME": CLUSTER, "TENON_CATALOG_BUCKET": BUCKET}
-    with mock_aws(), runtime.using(runtime.Runtime(environ=environ, now=lambda: made.now)):
+    with mock_aws(), runtime.using(runtime.Runtime(environ=environ, now=lambda: catalog_world.now)):
         aws.s3().create_bucket(Bucket=BUCKET)
-        made.watch()
-        yield made
+        catalog_world.watch()
+        yield catalog_world
 
 
 def missing() -> dict[str, Any]:

@@ -170,7 +170,7 @@ class Rig:
         name: str = self.get(kinds.PODS, pod)["spec"].get("nodeName", "")
         return name
 
-    def refusal(self, pod: str) -> tuple[str, str]:
+    def unschedulable_reason(self, pod: str) -> tuple[str, str]:
         """Reason and message of the pod's PodScheduled=False."""
         conditions = self.get(kinds.PODS, pod)["status"].get("conditions", [])
         condition = next(c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False")

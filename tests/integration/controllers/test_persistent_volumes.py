@@ -76,7 +76,7 @@ def test_a_pod_is_scheduled_in_the_zone_of_its_volume(zones: Rig) -> None:
     zones.pod("db2", volumes=mounting("data"))
     zones.settle()
     reason = "1 node(s) had volume node affinity conflict"
-    assert zones.refusal("db2")[1] == f"0/1 nodes are available: {reason}"
+    assert zones.unschedulable_reason("db2")[1] == f"0/1 nodes are available: {reason}"
     zones.node("n-b2", zone="b")
     zones.settle()
     assert zones.node_of("db2") == "n-b2"
@@ -112,7 +112,7 @@ def test_a_claim_without_a_volume_makes_its_pod_unschedulable(zones: Rig, reason
         claim(zones, "data", storageClassName="missing")
     zones.pod("db", volumes=mounting("data"))
     zones.settle()
-    assert zones.refusal("db")[1] == f"0/2 nodes are available: {reason}"
+    assert zones.unschedulable_reason("db")[1] == f"0/2 nodes are available: {reason}"
 
 
 def test_a_nodes_volume_limit_holds(rig: Rig) -> None:
@@ -124,7 +124,7 @@ def test_a_nodes_volume_limit_holds(rig: Rig) -> None:
     rig.settle()
     assert sum(bool(p["spec"].get("nodeName")) for p in rig.pods()) == 2
     waiting = next(p["metadata"]["name"] for p in rig.pods() if not p["spec"].get("nodeName"))
-    assert rig.refusal(waiting)[0] == "Unschedulable"
+    assert rig.unschedulable_reason(waiting)[0] == "Unschedulable"
 
 
 def test_a_volume_is_detached_some_time_after_its_last_pod(zones: Rig) -> None:

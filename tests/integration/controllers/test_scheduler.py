@@ -46,7 +46,7 @@ def test_a_pod_that_fits_is_bound(rig: Rig) -> None:
 def test_without_nodes_a_pod_is_unschedulable(rig: Rig) -> None:
     rig.pod("web")
     rig.settle()
-    assert rig.refusal("web") == ("Unschedulable", "no nodes available to schedule pods")
+    assert rig.unschedulable_reason("web") == ("Unschedulable", "no nodes available to schedule pods")
 
 
 def test_an_unschedulable_pod_gets_kubernetes_message_and_an_event(rig: Rig) -> None:
@@ -56,7 +56,7 @@ def test_an_unschedulable_pod_gets_kubernetes_message_and_an_event(rig: Rig) -> 
     rig.pod("web", cpu="4")
     rig.settle()
     message = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {team: a}"
-    assert rig.refusal("web") == ("Unschedulable", message)
+    assert rig.unschedulable_reason("web") == ("Unschedulable", message)
     events = [e for e in rig.store.list(kinds.EVENTS) if e["reason"] == "FailedScheduling"]
     assert [e["involvedObject"]["name"] for e in events] == ["web"]
     assert events[0]["message"].startswith(message)
@@ -97,7 +97,7 @@ def test_a_node_runs_at_most_its_allocatable_pods(rig: Rig) -> None:
         rig.pod(name, cpu="0")
     rig.settle()
     assert sum(bool(p["spec"].get("nodeName")) for p in rig.pods()) == 2
-    assert rig.refusal("c")[1] == "0/1 nodes are available: 1 Too many pods"
+    assert rig.unschedulable_reason("c")[1] == "0/1 nodes are available: 1 Too many pods"
 
 
 def test_extended_resources_count(rig: Rig) -> None:
@@ -107,7 +107,7 @@ def test_extended_resources_count(rig: Rig) -> None:
         rig.pod(name, container={"resources": {"limits": {"nvidia.com/gpu": "1"}}})
     rig.settle()
     assert rig.node_of("a") == "gpu"
-    assert rig.refusal("b")[1] == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
+    assert rig.unschedulable_reason("b")[1] == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_no_pod_is_bound_to_a_cordoned_node(rig: Rig) -> None:
     rig.patch(kinds.NODES, "n1", {"spec": {"unschedulable": True}})
     rig.pod("web")
     rig.settle()
-    assert rig.refusal("web")[1] == "0/1 nodes are available: 1 node(s) were unschedulable"
+    assert rig.unschedulable_reason("web")[1] == "0/1 nodes are available: 1 node(s) were unschedulable"
 
 
 @pytest.mark.parametrize(("address", "fits"), [("", False), ("10.0.0.1", True)])
@@ -152,7 +152,7 @@ def test_a_gated_pod_waits_until_its_gate_is_removed(rig: Rig) -> None:
     rig.node("n1")
     rig.pod("web", schedulingGates=[{"name": "example.com/quota"}])
     rig.settle()
-    assert rig.refusal("web")[0] == "SchedulingGated"
+    assert rig.unschedulable_reason("web")[0] == "SchedulingGated"
     rig.store.patch(kinds.PODS, "web", {"spec": {"schedulingGates": None}}, namespace="default")
     rig.settle()
     assert rig.node_of("web") == "n1"
@@ -184,7 +184,7 @@ class TestTopologySpread:
         rig.settle()
         assert sorted(p["spec"].get("nodeName", "") for p in rig.pods()).count("n-b") == 3
         reason = "1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints"
-        assert rig.refusal("web-5")[1] == f"0/2 nodes are available: {reason}"
+        assert rig.unschedulable_reason("web-5")[1] == f"0/2 nodes are available: {reason}"
 
     def test_too_few_domains_count_as_an_empty_one(self, rig: Rig) -> None:
         rig.node("n-a", zone="a")
@@ -250,7 +250,10 @@ class TestPodAffinity:
             rig.pod(f"web-{i}", labels={"app": "web"}, affinity={"podAntiAffinity": required(about("web"))})
         rig.settle()
         assert sorted(rig.node_of(f"web-{i}") for i in range(3)) == ["", "n0", "n1"]
-        assert rig.refusal("web-2")[1] == "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules"
+        assert (
+            rig.unschedulable_reason("web-2")[1]
+            == "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules"
+        )
 
     def test_existing_pods_anti_affinity_keeps_other_pods_away(self, rig: Rig) -> None:
         rig.node("n1")
@@ -259,7 +262,7 @@ class TestPodAffinity:
         rig.pod("web", labels={"app": "web"})
         rig.settle()
         reason = "1 node(s) didn't satisfy existing pods anti-affinity rules"
-        assert rig.refusal("web")[1] == f"0/1 nodes are available: {reason}"
+        assert rig.unschedulable_reason("web")[1] == f"0/1 nodes are available: {reason}"
 
     def test_the_first_of_a_group_may_go_anywhere_and_the_others_follow(self, rig: Rig) -> None:
         for zone in "ab":
@@ -274,7 +277,9 @@ class TestPodAffinity:
         rig.node("n1")
         rig.pod("web", labels={"app": "web"}, affinity={"podAffinity": required(about("cache"))})
         rig.settle()
-        assert rig.refusal("web")[1] == "0/1 nodes are available: 1 node(s) didn't match pod affinity rules"
+        assert (
+            rig.unschedulable_reason("web")[1] == "0/1 nodes are available: 1 node(s) didn't match pod affinity rules"
+        )
         rig.pod("cache", labels={"app": "cache"})
         rig.settle()
         assert rig.node_of("web") == "n1"
@@ -315,14 +320,14 @@ def test_a_pending_pod_gets_changed_messages_once_per_interval(rig: Rig) -> None
     rig.run(seconds=30)
     rig.node("n1")
     rig.settle()
-    assert rig.refusal("web")[1] == "no nodes available to schedule pods"
+    assert rig.unschedulable_reason("web")[1] == "no nodes available to schedule pods"
     rig.run(seconds=60)
     rig.node("n2")
     rig.settle()
-    assert rig.refusal("web")[1] == "0/2 nodes are available: 2 Insufficient cpu"
+    assert rig.unschedulable_reason("web")[1] == "0/2 nodes are available: 2 Insufficient cpu"
 
 
-def test_the_message_tells_whether_preemption_could_help(rig: Rig) -> None:
+def test_the_message_reports_whether_preemption_could_help(rig: Rig) -> None:
     rig.node("n1")
     rig.node("n2", taints=[{"key": "team", "effect": "NoSchedule"}])
     rig.pod("web", cpu="4")

@@ -93,7 +93,7 @@ def test_a_list_from_the_cache_ignores_the_limit(cluster: Cluster) -> None:
     assert len(fetched.items) == 3
 
 
-def test_a_watch_tells_changes_from_a_version_on(cluster: Cluster) -> None:
+def test_a_watch_reports_changes_since_a_version(cluster: Cluster) -> None:
     core = k8s.CoreV1Api(cluster.client)
     version = core.list_namespaced_pod("default").metadata.resource_version
     cluster.pod("a", node="n")

@@ -55,10 +55,10 @@ DISCOVERY = {"karpenter.sh/discovery": "demo"}
 
 @dataclass
 class Fleets:
-    """What CreateFleet does here: remembers tokens, lacks capacity, refuses, dies, as a test asks."""
+    """CreateFleet as a test configures it: it remembers tokens, lacks capacity, returns errors or fails."""
 
     without_capacity: set[tuple[str, str, str]] = field(default_factory=set)
-    refusals: list[tuple[str, str]] = field(default_factory=list)
+    errors_to_return: list[tuple[str, str]] = field(default_factory=list)
     room: int | None = None
     code: str = "UnfulfillableCapacity"
     calls: int = 0
@@ -97,8 +97,8 @@ class Fleets:
                     kept.append(override)
             config["Overrides"] = kept
         params["LaunchTemplateConfigs"] = [c for c in params["LaunchTemplateConfigs"] if c["Overrides"]]
-        asked = params["TargetCapacitySpecification"]["TotalTargetCapacity"]
-        if self.room is not None and self.room < asked:
+        capacity = params["TargetCapacitySpecification"]["TotalTargetCapacity"]
+        if self.room is not None and self.room < capacity:
             params["TargetCapacitySpecification"]["TotalTargetCapacity"] = self.room
             code = {"ErrorCode": self.code, "ErrorMessage": "There is no more."}
             errors.append({"Lifecycle": spot, **code})
@@ -109,8 +109,8 @@ class Fleets:
 
     def _before(self, context: dict[str, Any], **_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
         ok, bad = SimpleNamespace(status_code=200), SimpleNamespace(status_code=400)
-        if self.refusals:
-            code, message = self.refusals.pop(0)
+        if self.errors_to_return:
+            code, message = self.errors_to_return.pop(0)
             return bad, {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": 400}}
         if context["token"] in self.answers:
             printed, answer = self.answers[context["token"]]
@@ -167,8 +167,8 @@ class Account:
         return EC2NodeClass(metadata=metadata, spec=EC2NodeClassSpec(**given), kind=kind)
 
     def ready(self, **spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field of the spec)
-        made = self.node_class(**spec)
-        return msgspec.structs.replace(made, status=self.status(made))
+        node_class = self.node_class(**spec)
+        return msgspec.structs.replace(node_class, status=self.status(node_class))
 
     def launch(
         self,
@@ -225,16 +225,16 @@ class Account:
     def running(self) -> list[dict[str, Any]]:
         """The instances that are there, as EC2 describes them."""
         pages = aws.ec2().get_paginator("describe_instances").paginate()
-        found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
-        return [dict(i) for i in found if i["State"]["Name"] in {"pending", "running"}]
+        instances = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
+        return [dict(i) for i in instances if i["State"]["Name"] in {"pending", "running"}]
 
     def tags(self, instance_id: str) -> dict[str, str]:
         return next({t["Key"]: t["Value"] for t in i["Tags"]} for i in self.running() if i["InstanceId"] == instance_id)
 
     def template_data(self) -> dict[str, Any]:
         """The data of the only launch template that was made."""
-        (one,) = aws.ec2().describe_launch_templates()["LaunchTemplates"]
-        versions = aws.ec2().describe_launch_template_versions(LaunchTemplateName=one["LaunchTemplateName"])
+        (template,) = aws.ec2().describe_launch_templates()["LaunchTemplates"]
+        versions = aws.ec2().describe_launch_template_versions(LaunchTemplateName=template["LaunchTemplateName"])
         return dict(versions["LaunchTemplateVersions"][0]["LaunchTemplateData"])
 
 

@@ -225,7 +225,7 @@ def test_a_deleted_launch_template_is_created_again(account: Account, types: Typ
 
 
 def test_a_throttled_call_fails_as_throttled_and_is_not_repeated(account: Account, types: Types) -> None:
-    account.fleets.refusals = [("RequestLimitExceeded", "Request limit exceeded.")]
+    account.fleets.errors_to_return = [("RequestLimitExceeded", "Request limit exceeded.")]
     (failed,) = account.launch([account.claim("web")], types)
     assert (failed.kind, failed.reason) == ("throttled", "RequestLimitExceeded")
     assert account.fleets.calls == 1
@@ -245,7 +245,7 @@ def test_a_throttled_call_fails_as_throttled_and_is_not_repeated(account: Accoun
 def test_an_error_says_what_to_change(
     account: Account, types: Types, code: str, message: str, kind: str, says: str
 ) -> None:
-    account.fleets.refusals = [(code, message)]
+    account.fleets.errors_to_return = [(code, message)]
     (failed,) = account.launch([account.claim("web")], types)
     assert failed.kind == kind
     assert says in failed.message
@@ -285,12 +285,12 @@ def test_the_subnet_of_a_zone_with_more_free_addresses_is_used(account: Account,
 
 def test_the_clusters_instances_are_listed_and_terminated_by_id(account: Account, types: Types) -> None:
     results = account.launch([account.claim(f"web-{i}") for i in range(3)], types)
-    found = list_by_cluster("demo")
-    assert {i.id for i in found} == {r.instance_id for r in results}
-    assert {i.capacity_type for i in found} == {"spot"}
+    instances = list_by_cluster("demo")
+    assert {i.id for i in instances} == {r.instance_id for r in results}
+    assert {i.capacity_type for i in instances} == {"spot"}
     assert list_by_cluster("another") == ()
-    ids = [found[0].id, "i-00000000000000000", found[1].id]
-    assert set(terminate(ids)) == {found[0].id, found[1].id}
+    ids = [instances[0].id, "i-00000000000000000", instances[1].id]
+    assert set(terminate(ids)) == {instances[0].id, instances[1].id}
     assert len(account.running()) == 1
     assert terminate(["i-00000000000000000"]) == ()
 
@@ -321,8 +321,8 @@ def test_a_claim_whose_class_was_corrected_is_launched_although_its_token_failed
     assert failed.kind == "configuration"
     account.fleets.room = None
     conditions = [Condition(type="Launched", status="False", reason=failed.reason)]
-    told = msgspec.structs.replace(claim, status=NodeClaimStatus(conditions=conditions))
-    assert isinstance(account.launch([told], types)[0], LaunchedInstance)
+    failed = msgspec.structs.replace(claim, status=NodeClaimStatus(conditions=conditions))
+    assert isinstance(account.launch([failed], types)[0], LaunchedInstance)
 
 
 def test_a_response_with_only_throttling_is_not_repeated_forever(account: Account, types: Types) -> None:
@@ -340,11 +340,11 @@ def test_a_response_with_only_throttling_is_not_repeated_forever(account: Accoun
 def test_a_claim_that_requests_efa_gets_its_adapters(account: Account) -> None:
     efa = {"vpc.amazonaws.com__efa": 2}
     claim = account.claim("ml")
-    asking = msgspec.structs.replace(
+    efa_claim = msgspec.structs.replace(
         claim,
         spec=msgspec.structs.replace(claim.spec, resources=ResourceRequests(requests={"vpc.amazonaws.com/efa": 1})),
     )
-    account.launch([asking], [account.instance_type("c7i.48xlarge", on_demand=8.5, **efa)])
+    account.launch([efa_claim], [account.instance_type("c7i.48xlarge", on_demand=8.5, **efa)])
     data = account.template_data()
     assert [(i["NetworkCardIndex"], i["DeviceIndex"], i["InterfaceType"]) for i in data["NetworkInterfaces"]] == [
         (0, 0, "efa"),
@@ -354,7 +354,7 @@ def test_a_claim_that_requests_efa_gets_its_adapters(account: Account) -> None:
 
 
 def test_a_spot_quota_leaves_on_demand_available(account: Account, types: Types) -> None:
-    account.fleets.refusals = [("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")]
+    account.fleets.errors_to_return = [("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")]
     (failed,) = account.launch([account.claim("web", SPOT_OR_NOT)], types)
     assert {(capacity_type, name) for capacity_type, name, _ in failed.unavailable} == {
         ("spot", "m5.large"),

@@ -25,10 +25,10 @@ Account = Any
 """The fixture's class: tests can't import from conftest."""
 
 
-def said(status: EC2NodeClassStatus, type_: str) -> tuple[str, str, str]:
-    found = condition(status.conditions, type_)
-    assert found is not None
-    return found.status, found.reason, found.message
+def status_reason_message(status: EC2NodeClassStatus, type_: str) -> tuple[str, str, str]:
+    reported = condition(status.conditions, type_)
+    assert reported is not None
+    return reported.status, reported.reason, reported.message
 
 
 def test_a_class_without_ami_terms_gets_al2023_of_both_architectures(account: Account) -> None:
@@ -53,12 +53,12 @@ def test_a_class_without_ami_terms_gets_al2023_of_both_architectures(account: Ac
 def test_the_default_family_follows_the_clusters_version(
     account: Account, kind: str, version: str, expected: str
 ) -> None:
-    asked: list[str] = []
+    parameters: list[str] = []
     aws.ssm().meta.events.register(
-        "before-parameter-build.ssm.GetParameters", lambda params, **_: asked.extend(params["Names"])
+        "before-parameter-build.ssm.GetParameters", lambda params, **_: parameters.extend(params["Names"])
     )
     account.status(account.node_class(kind=kind), version=version)
-    assert {name.split("/")[6] for name in asked} >= {expected}
+    assert {name.split("/")[6] for name in parameters} >= {expected}
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,12 @@ def test_the_default_family_follows_the_clusters_version(
 def test_a_mistake_becomes_a_condition_that_names_the_field_and_value(
     account: Account, kind: str, spec: dict[str, Any], type_: str, message: str
 ) -> None:
-    made = account.node_class(kind=kind, **spec)
-    status = account.status(made)
-    truth, reason, text = said(status, type_)
+    node_class = account.node_class(kind=kind, **spec)
+    status = account.status(node_class)
+    truth, reason, text = status_reason_message(status, type_)
     assert (truth, reason.isalnum()) == ("False", True)
     assert text.startswith(message)
-    ready, _, why = said(status, "Ready")
+    ready, _, why = status_reason_message(status, "Ready")
     assert ready == "False"
     assert message in why
 
@@ -177,10 +177,10 @@ def test_a_corrected_class_is_ready_at_once_and_keeps_its_other_transition_times
 
 def test_lookups_are_cached_for_a_minute(account: Account) -> None:
     account.status(account.node_class())
-    asked: list[str] = []
-    aws.ec2().meta.events.register("before-call", lambda model, **_: asked.append(model.name))
+    calls: list[str] = []
+    aws.ec2().meta.events.register("before-call", lambda model, **_: calls.append(model.name))
     account.status(account.node_class())
-    assert asked == []
+    assert calls == []
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_denied_call_says_which_permission_is_missing(
     account: Account, call: str, type_: str, permission: str
 ) -> None:
     refuse(call, "UnauthorizedOperation")
-    status, reason, message = said(account.status(account.node_class()), type_)
+    status, reason, message = status_reason_message(account.status(account.node_class()), type_)
     assert (status, reason) == ("False", "Unauthorized")
     assert permission in message
 
@@ -234,18 +234,18 @@ def test_images_by_id_name_and_parameter_are_found(account: Account) -> None:
         AMISelectorTerm(name=described["Name"], owner="self"),
         AMISelectorTerm(ssm_parameter="/mine"),
     ):
-        made = account.node_class(ami_selector_terms=[term], ami_family="Custom")
-        assert [a.id for a in account.status(made).amis] == [image]
+        node_class = account.node_class(ami_selector_terms=[term], ami_family="Custom")
+        assert [a.id for a in account.status(node_class).amis] == [image]
 
 
 def test_the_template_carries_cpu_options_placement_interfaces_and_connection_tracking(account: Account) -> None:
-    made = account.ready(
+    node_class = account.ready(
         cpu_options={"coreCount": 1, "threadsPerCore": 1},
         placement_group_selector={"name": "near"},
         network_interfaces=[{"interfaceType": "interface"}, {"deviceIndex": 1, "interfaceType": "efa-only"}],
         connection_tracking={"tcpEstablishedTimeout": "1h", "udpTimeout": 45},
     )
-    account.launch([account.claim("a")], [account.instance_type("m5.large", spot=0.03)], node_class=made)
+    account.launch([account.claim("a")], [account.instance_type("m5.large", spot=0.03)], node_class=node_class)
     data = account.template_data()
     assert data["CpuOptions"] == {"CoreCount": 1, "ThreadsPerCore": 1}
     assert data["Placement"] == {"GroupName": "near"}
@@ -263,7 +263,7 @@ def test_the_template_carries_volume_key_monitoring_tags_and_profile(account: Ac
     aws.iam().create_role(RoleName="nodes", AssumeRolePolicyDocument=json.dumps({}), Path="/")
     aws.iam().create_instance_profile(InstanceProfileName="KarpenterInstanceProfile")
     aws.iam().add_role_to_instance_profile(InstanceProfileName="KarpenterInstanceProfile", RoleName="nodes")
-    made = account.ready(
+    node_class = account.ready(
         instance_profile="KarpenterInstanceProfile",
         detailed_monitoring=True,
         tags={"Name": "general", "auto-delete": "no"},
@@ -283,7 +283,7 @@ def test_the_template_carries_volume_key_monitoring_tags_and_profile(account: Ac
         ],
     )
     types = [account.instance_type("m5.large", spot=0.03)]
-    account.launch([account.claim("a"), account.claim("b")], types, node_class=made)
+    account.launch([account.claim("a"), account.claim("b")], types, node_class=node_class)
     data = account.template_data()
     assert data["BlockDeviceMappings"] == [
         {

@@ -103,7 +103,7 @@ def test_launches_wait_for_the_rate_limit_until_the_timeout_and_the_rest_is_thro
 
 def test_200_throttled_responses_stay_within_the_rate_limit_and_all_launch_in_the_end(table: Account) -> None:
     clock, node_class, types = Clock(), table.ready(), [table.instance_type("m5.large", spot=0.03)]
-    table.fleets.refusals = [("RequestLimitExceeded", "Request limit exceeded.")] * 200
+    table.fleets.errors_to_return = [("RequestLimitExceeded", "Request limit exceeded.")] * 200
     claims = [table.claim(f"web-{i}", group=f"group-{i % 20}") for i in range(100)]
     start = clock.now()
     done: dict[str, str] = {}

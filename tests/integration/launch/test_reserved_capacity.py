@@ -96,9 +96,9 @@ def test_on_demand_leaves_the_reservation_to_claims_that_are_planned_for_it(rese
 
 def test_a_full_reservation_is_not_available(reserved: Account) -> None:
     node_class = reserved.ready(capacity_reservation_selector_terms=[CapacityReservationSelectorTerm(id=ID)])
-    (found,) = node_class.status.capacity_reservations
+    (reservation,) = node_class.status.capacity_reservations
     status = msgspec.structs.replace(
-        node_class.status, capacity_reservations=[msgspec.structs.replace(found, available_instance_count=0)]
+        node_class.status, capacity_reservations=[msgspec.structs.replace(reservation, available_instance_count=0)]
     )
     full = msgspec.structs.replace(node_class, status=status)
     types = build_instance_types(raw(reserved), full, None, zones=reserved.subnets, unavailable=())
@@ -108,10 +108,10 @@ def test_a_full_reservation_is_not_available(reserved: Account) -> None:
 def test_terms_that_select_no_reservation_are_reported(reserved: Account) -> None:
     term = CapacityReservationSelectorTerm(id="cr-none")
     status = reserved.status(reserved.node_class(capacity_reservation_selector_terms=[term]))
-    found = condition(status.conditions, "CapacityReservationsReady")
-    assert found is not None
-    assert found.status == "False"
-    assert 'spec.capacityReservationSelectorTerms[0].id "cr-none"' in found.message
+    reported = condition(status.conditions, "CapacityReservationsReady")
+    assert reported is not None
+    assert reported.status == "False"
+    assert 'spec.capacityReservationSelectorTerms[0].id "cr-none"' in reported.message
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_terms_that_select_no_reservation_are_reported(reserved: Account) -> Non
 def test_an_unusable_reservation_is_reported_with_the_reason(reserved: Account, id_: str, why: str) -> None:
     term = CapacityReservationSelectorTerm(id=id_)
     status = reserved.status(reserved.node_class(capacity_reservation_selector_terms=[term]))
-    found = condition(status.conditions, "CapacityReservationsReady")
-    assert found is not None
-    assert found.status == "False"
-    assert f"{id_} is {why}" in found.message
+    reported = condition(status.conditions, "CapacityReservationsReady")
+    assert reported is not None
+    assert reported.status == "False"
+    assert f"{id_} is {why}" in reported.message

@@ -150,13 +150,13 @@ _TAGGING = (
     _ec2("tag an own volume", "CreateTags", _tag(lambda m: m.own_volume, {"Name": "n"})),
     _ec2("give an own instance to somebody", "CreateTags", _tag(lambda m: m.node, {"Owner": "me"})),
     _ec2("take an instance into the cluster", "CreateTags", _tag(lambda m: m.untagged, OWNED)),
-    _ec2("rename another's instance", "CreateTags", _tag(lambda m: m.others, {"Name": "n"})),
+    _ec2("rename another's instance", "CreateTags", _tag(lambda m: m.foreign_instance, {"Name": "n"})),
     _ec2("take tags off", "DeleteTags", _tag(lambda m: m.node, {"Name": "n"})),
 )
-_ENDING = (
+_TERMINATING = (
     _ec2("terminate a node", "TerminateInstances", _instances(lambda m: m.node), frozenset({"termination"})),
     _ec2("terminate a node group's node", "TerminateInstances", _instances(lambda m: m.managed)),
-    _ec2("terminate another cluster's node", "TerminateInstances", _instances(lambda m: m.others)),
+    _ec2("terminate another cluster's node", "TerminateInstances", _instances(lambda m: m.foreign_instance)),
     _ec2("terminate what is nobody's", "TerminateInstances", _instances(lambda m: m.untagged)),
     _ec2("stop a node", "StopInstances", _instances(lambda m: m.node)),
 )
@@ -277,7 +277,7 @@ _REST = (
          params=_event("tenon.relay", "default")),
 )  # fmt: skip
 
-CALLS: tuple[Call, ...] = (*_LAUNCHING, *_TAGGING, *_ENDING, *_READING, *_ROLES, *_QUEUES, *_KEEPING, *_REST)
+CALLS: tuple[Call, ...] = (*_LAUNCHING, *_TAGGING, *_TERMINATING, *_READING, *_ROLES, *_QUEUES, *_KEEPING, *_REST)
 
 
 _HERE = "arn:aws:ec2:us-east-1:123456789012"
@@ -289,7 +289,7 @@ _OWN = {"aws:ResourceTag/kubernetes.io/cluster/demo": ["owned"], "aws:ResourceTa
 
 @dataclass(frozen=True, kw_only=True)
 class IAMRequest:
-    """Something that nobody may, asked of IAM directly."""
+    """A request that every role must be denied, evaluated by IAM directly."""
 
     action: str
     resource: Callable[[Targets], str]

@@ -1,4 +1,4 @@
-"""An account with Tenon's stack and resources of others, in which every role is enforced."""
+"""An account with Tenon's stack and foreign resources, in which every role is enforced."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Targets:
     """An instance of a NodePool of the cluster."""
     managed: str
     """An instance of the cluster in a managed node group, without NodePool."""
-    others: str
+    foreign_instance: str
     """An instance of another cluster."""
     untagged: str
     own_volume: str
@@ -104,7 +104,7 @@ def targets() -> Iterator[Targets]:
             cloud=cloud,
             node=instance(OWNED),
             managed=instance({"kubernetes.io/cluster/demo": "owned"}),
-            others=instance({"kubernetes.io/cluster/other": "owned", "karpenter.sh/nodepool": "default"}),
+            foreign_instance=instance({"kubernetes.io/cluster/other": "owned", "karpenter.sh/nodepool": "default"}),
             untagged=instance({}),
             own_volume=volume,
             own_template=template("own", OWNED, nodes_profile),

@@ -96,8 +96,8 @@ def test_a_denied_call_fails_as_in_ec2_and_changes_nothing(targets: Targets) -> 
         ec2.terminate_instances(InstanceIds=[targets.node])
     assert refused.value.response["Error"]["Code"] == "UnauthorizedOperation"
     assert "ec2:TerminateInstances" in refused.value.response["Error"]["Message"]
-    (found,) = boto3.client("ec2").describe_instances(InstanceIds=[targets.node])["Reservations"][0]["Instances"]
-    assert found["State"]["Name"] in {"pending", "running"}
+    (instance,) = boto3.client("ec2").describe_instances(InstanceIds=[targets.node])["Reservations"][0]["Instances"]
+    assert instance["State"]["Name"] in {"pending", "running"}
 
 
 def test_allowed_calls_take_effect(targets: Targets) -> None:

@@ -59,11 +59,13 @@ def into(reservation: str) -> dict[str, Any]:
 
 
 def test_a_reservation_is_described_to_those_whose_filters_it_meets(rig: Rig) -> None:
-    made = rig.cloud.reservations.add("m5.large", "us-east-1b", total=2, now=rig.clock.now(), tags={"team": "web"})
+    reservation = rig.cloud.reservations.add(
+        "m5.large", "us-east-1b", total=2, now=rig.clock.now(), tags={"team": "web"}
+    )
     cases: list[tuple[Any, list[str]]] = [
-        ([], [made]),
-        ([{"Name": "tag:team", "Values": ["web"]}, {"Name": "state", "Values": ["active"]}], [made]),
-        ([{"Name": "tag-key", "Values": ["team"]}], [made]),
+        ([], [reservation]),
+        ([{"Name": "tag:team", "Values": ["web"]}, {"Name": "state", "Values": ["active"]}], [reservation]),
+        ([{"Name": "tag-key", "Values": ["team"]}], [reservation]),
         ([{"Name": "tag:team", "Values": ["other"]}], []),
         ([{"Name": "instance-match-criteria", "Values": ["open"]}], []),
     ]
@@ -74,8 +76,8 @@ def test_a_reservation_is_described_to_those_whose_filters_it_meets(rig: Rig) ->
 
 def test_launches_into_a_reservation_use_it_up_and_give_it_back(account: Account, rig: Rig) -> None:
     zone = "us-east-1b"
-    made = rig.cloud.reservations.add("m5.large", zone, total=2, now=rig.clock.now())
-    answer = launch(account, "m5.large", zone, count=3, CapacityReservationSpecification=into(made))
+    reservation = rig.cloud.reservations.add("m5.large", zone, total=2, now=rig.clock.now())
+    answer = launch(account, "m5.large", zone, count=3, CapacityReservationSpecification=into(reservation))
     assert len(ids(answer)) == 2
     assert [e["ErrorCode"] for e in answer["Errors"]] == ["ReservationCapacityExceeded"]
     assert free() == [0]
@@ -84,9 +86,9 @@ def test_launches_into_a_reservation_use_it_up_and_give_it_back(account: Account
 
 
 def test_a_reservation_is_for_its_own_type_and_zone(account: Account, rig: Rig) -> None:
-    made = rig.cloud.reservations.add("m5.large", "us-east-1b", total=2, now=rig.clock.now())
+    reservation = rig.cloud.reservations.add("m5.large", "us-east-1b", total=2, now=rig.clock.now())
     for instance_type, zone in (("m5.large", "us-east-1a"), ("c5.large", "us-east-1b")):
-        assert not ids(launch(account, instance_type, zone, CapacityReservationSpecification=into(made)))
+        assert not ids(launch(account, instance_type, zone, CapacityReservationSpecification=into(reservation)))
 
 
 def test_an_instance_that_fails_to_start_is_terminated(account: Account, rig: Rig) -> None:
@@ -136,7 +138,7 @@ def test_a_machine_has_the_devices_of_its_type_and_the_fabric_it_was_launched_wi
 def test_an_account_of_any_region_has_subnets_in_the_regions_own_zones(region: str, zones: str) -> None:
     clock = Clock(START)
     with Cloud(now=clock.now, sleep=clock.sleep, region=region) as cloud:
-        made = cloud.prepare(
+        prepared = cloud.prepare(
             cluster="demo", version="1.34", endpoint="https://127.0.0.1:1", certificate_authority="YQ=="
         )
-        assert list(made.subnets) == [f"{region}{letter}" for letter in zones]
+        assert list(prepared.subnets) == [f"{region}{letter}" for letter in zones]

@@ -179,13 +179,13 @@ def test_pending_hints_are_sent_when_the_relay_stops(world: World) -> None:
 
 
 def test_two_relays_send_hints_twice_and_lose_none(world: World) -> None:
-    other = given.World(world.server, world.store, world.bus, world.clock)
-    other.start()
+    second = given.World(world.server, world.store, world.bus, world.clock)
+    second.start()
     world.add_pod("web")
-    other.settle()
+    second.settle()
     assert world.sent_hints() == [UNSCHEDULABLE_WEB]
-    assert other.sent_hints() == [UNSCHEDULABLE_WEB]
-    other.close()
+    assert second.sent_hints() == [UNSCHEDULABLE_WEB]
+    second.close()
 
 
 def test_no_spec_leaves_the_cluster(world: World) -> None:

@@ -1,7 +1,7 @@
-"""What the kinds' schemas promise: each field's type, and every rule that could refuse an object.
+"""What the kinds' schemas require: each field's type, and every rule that could reject an object.
 
 ``python -m tests.unit.api.crd_facts`` writes crd_facts.txt anew, a line a field. Objects that are stored in clusters
-were accepted by it, so a change of it that does more than add lines is one that users have to be told of.
+were accepted by it, so a change of it that does more than add lines must be announced to users.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def now() -> Facts:
 
 def kept() -> Facts:
     """What was kept when the kinds were last released."""
-    found = (line.partition("\t") for line in KEPT.read_text(encoding="utf-8").splitlines())
-    return {path: json.loads(facts) for path, _, facts in found}
+    rows = (line.partition("\t") for line in KEPT.read_text(encoding="utf-8").splitlines())
+    return {path: json.loads(facts) for path, _, facts in rows}
 
 
 def broken(before: Facts, after: Facts) -> list[str]:
     """What the later schema could refuse of that which the earlier one accepted, a sentence each."""
-    found = [f"{path} is gone" for path in before if path not in after]
+    faults = [f"{path} is gone" for path in before if path not in after]
     for path in before.keys() & after.keys():
         old, new = before[path], after[path]
         if old.get("type") != new.get("type"):
-            found.append(f"{path} was {old.get('type')}, and is {new.get('type')}")
-        found += [f"{path} must have {name}" for name in set(new.get("required", [])) - set(old.get("required", []))]
+            faults.append(f"{path} was {old.get('type')}, and is {new.get('type')}")
+        faults += [f"{path} must have {name}" for name in set(new.get("required", [])) - set(old.get("required", []))]
         if "enum" in new and ("enum" not in old or set(old["enum"]) - set(new["enum"])):
-            found.append(f"{path} may only be {new['enum']}")
-        others = new.keys() - {"type", "required", "enum"}
-        found += [f"{path} has {rule} {new[rule]}" for rule in others if old.get(rule) != new[rule]]
-    return sorted(found)
+            faults.append(f"{path} may only be {new['enum']}")
+        constraints = new.keys() - {"type", "required", "enum"}
+        faults += [f"{path} has {rule} {new[rule]}" for rule in constraints if old.get(rule) != new[rule]]
+    return sorted(faults)
 
 
 def _fields(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

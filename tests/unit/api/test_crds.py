@@ -28,18 +28,18 @@ BY_KIND = {crd["spec"]["names"]["kind"]: crd for crd in crds.load()}
 
 
 def schema(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = BY_KIND[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return found
+    openapi_schema: dict[str, Any] = BY_KIND[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return openapi_schema
 
 
 def at(kind: str, path: str) -> dict[str, Any]:
-    found = schema(kind)
+    field_schema = schema(kind)
     for step in path.split("."):
-        found = found["items"] if step == "[]" else found["properties"][step]
-    return found
+        field_schema = field_schema["items"] if step == "[]" else field_schema["properties"][step]
+    return field_schema
 
 
-def refusals(obj: dict[str, Any]) -> list[str]:
+def invalid_paths(obj: dict[str, Any]) -> list[str]:
     errors = jsonschema.Draft4Validator(schema(obj["kind"])).iter_errors(obj)
     return sorted(".".join(str(step) for step in error.absolute_path) for error in errors)
 
@@ -147,7 +147,7 @@ def test_kubectl_get_shows_what_karpenters_users_know(kind: str, columns: list[s
 def test_every_manifest_is_admitted(file: Path) -> None:
     objects = [o for o in yaml.safe_load_all(file.read_text(encoding="utf-8")) if o["kind"] in BY_KIND]
     assert objects
-    assert [refusals(obj) for obj in objects] == [[]] * len(objects)
+    assert [invalid_paths(obj) for obj in objects] == [[]] * len(objects)
 
 
 def test_every_pool_of_the_recorded_scenarios_is_admitted_and_valid() -> None:
@@ -156,7 +156,7 @@ def test_every_pool_of_the_recorded_scenarios_is_admitted_and_valid() -> None:
     for file in files:
         for obj in json.loads(gzip.decompress(file.read_bytes()))["objects"]:
             if obj["kind"] == "NodePool":
-                assert (refusals(obj), node_pool(obj).problems) == ([], ()), file.name
+                assert (invalid_paths(obj), node_pool(obj).problems) == ([], ()), file.name
 
 
 @pytest.mark.parametrize(
@@ -174,25 +174,25 @@ def test_every_pool_of_the_recorded_scenarios_is_admitted_and_valid() -> None:
     ],
 )
 def test_what_karpenter_refuses_is_refused(spec: dict[str, Any], path: str) -> None:
-    assert refusals(pool(**spec)) == [path]
+    assert invalid_paths(pool(**spec)) == [path]
 
 
 @pytest.mark.parametrize(
     "requirement",
     [{"key": "a", "operator": "Like"}, {"key": "-", "operator": "In"}, {"key": "a", "operator": "In", "minValues": 99}],
 )
-def test_a_bad_requirement_is_refused_in_v1_but_admitted_and_told_in_a_legacy_provisioner(
+def test_a_bad_requirement_is_rejected_in_v1_but_admitted_and_reported_in_a_legacy_provisioner(
     requirement: dict[str, Any],
 ) -> None:
     template = {"spec": {"nodeClassRef": {"name": "default"}, "requirements": [requirement]}}
-    assert refusals(pool(template=template))
+    assert invalid_paths(pool(template=template))
     legacy = {
         "apiVersion": "karpenter.sh/v1alpha5",
         "kind": "Provisioner",
         "metadata": {"name": "p"},
         "spec": {"requirements": [requirement], "providerRef": {"name": "default"}, "weight": 1000},
     }
-    assert refusals(legacy) == []
+    assert invalid_paths(legacy) == []
     assert node_pool(legacy).problems
 
 
@@ -217,11 +217,11 @@ pools = st.builds(
 @given(pools)
 @settings(max_examples=50)
 def test_what_the_schema_admits_the_struct_holds_and_writes_back(raw: dict[str, Any]) -> None:
-    assert refusals(raw) == []
-    made = node_pool(raw)
-    assert isinstance(made.value, NodePool)
-    written = {**raw, **to_json(made.value)}
-    assert node_pool(written).value == made.value
+    assert invalid_paths(raw) == []
+    decoded = node_pool(raw)
+    assert isinstance(decoded.value, NodePool)
+    written = {**raw, **to_json(decoded.value)}
+    assert node_pool(written).value == decoded.value
 
 
 def test_what_karpenters_own_definitions_require_is_always_written() -> None:
@@ -255,7 +255,7 @@ def test_a_class_with_settings_that_tenon_passes_on_unread_is_admitted_and_keeps
             "cpuOptions": {"coreCount": 2},
         },
     }
-    assert refusals(raw) == []
-    made = node_class(raw)
-    assert isinstance(made.value, EC2NodeClass)
-    assert made.value.spec.cpu_options == {"coreCount": 2}
+    assert invalid_paths(raw) == []
+    decoded = node_class(raw)
+    assert isinstance(decoded.value, EC2NodeClass)
+    assert decoded.value.spec.cpu_options == {"coreCount": 2}

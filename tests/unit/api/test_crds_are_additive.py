@@ -13,7 +13,7 @@ POOL = "nodepools.karpenter.sh/v1 .spec"
 
 
 def test_what_was_accepted_is_still_accepted() -> None:
-    assert broken(kept(), now()) == [], "if users are told of it: python -m tests.unit.api.crd_facts"
+    assert broken(kept(), now()) == [], "announce the change to users, then run python -m tests.unit.api.crd_facts"
 
 
 def test_fields_that_are_new_are_kept_so_that_they_stay() -> None:
@@ -21,7 +21,7 @@ def test_fields_that_are_new_are_kept_so_that_they_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "change", "said"),
+    ("field", "change", "expected"),
     [
         (f"{POOL}.weight", None, "is gone"),
         (f"{POOL}.weight", {"type": "string"}, "was integer, and is string"),
@@ -30,13 +30,15 @@ def test_fields_that_are_new_are_kept_so_that_they_stay() -> None:
         (f"{POOL}.disruption.consolidationPolicy", {"enum": ["WhenEmpty"]}, "may only be ['WhenEmpty']"),
     ],
 )
-def test_a_change_that_could_refuse_an_object_is_found(field: str, change: dict[str, Any] | None, said: str) -> None:
+def test_a_change_that_could_refuse_an_object_is_found(
+    field: str, change: dict[str, Any] | None, expected: str
+) -> None:
     after: Any = copy.deepcopy(dict(now()))
     if change is None:
         del after[field]
     else:
         after[field] = {**after[field], **change}
-    assert [fault for fault in broken(now(), after) if fault == f"{field} {said}"]
+    assert [fault for fault in broken(now(), after) if fault == f"{field} {expected}"]
 
 
 def test_a_value_more_a_rule_less_and_a_new_field_are_fine() -> None:

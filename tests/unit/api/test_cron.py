@@ -80,7 +80,7 @@ def test_the_next_hit(schedule: str, after: datetime, expected: datetime) -> Non
         "TZ=UTC 0 9 * * *",
     ],
 )
-def test_what_is_no_schedule_is_refused_with_its_text(text: str) -> None:
+def test_an_invalid_schedule_is_rejected_with_its_text(text: str) -> None:
     with pytest.raises(CronError, match="is not a schedule"):
         active(text, timedelta(hours=1), MONDAY)
 

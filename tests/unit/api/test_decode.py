@@ -48,7 +48,7 @@ def raw_pool(**spec: object) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_field_of_the_wrong_type_is_told_with_path_value_and_what_is_allowed(
+def test_a_field_of_the_wrong_type_is_reported_with_path_value_and_allowed_type(
     spec: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(DecodeError) as caught:
@@ -57,20 +57,20 @@ def test_a_field_of_the_wrong_type_is_told_with_path_value_and_what_is_allowed(
     assert node_pool(msgspec.json.encode(raw_pool(**spec))).problems == (problem,)
 
 
-def test_a_time_that_is_none_is_told_with_an_example() -> None:
+def test_an_invalid_time_is_reported_with_an_example() -> None:
     with pytest.raises(DecodeError, match=r'metadata\.creationTimestamp: "now" is not a time such as 2026'):
         decode(b'{"metadata": {"creationTimestamp": "now"}}', Pod)
 
 
 def test_null_counts_as_absent() -> None:
     raw = raw_pool(template={"spec": {"taints": None, "requirements": [], "expireAfter": None}}, limits=None)
-    made = decode(raw, NodePool)
-    assert made.spec.template.spec.taints == []
-    assert made.spec.template.spec.expire_after == "720h"
+    decoded_pool = decode(raw, NodePool)
+    assert decoded_pool.spec.template.spec.taints == []
+    assert decoded_pool.spec.template.spec.expire_after == "720h"
 
 
 @pytest.mark.parametrize("text", [b"", b'{"a"', b"\xff\xfe", "not json"])
-def test_what_is_no_json_is_refused(text: bytes | str) -> None:
+def test_invalid_json_is_rejected(text: bytes | str) -> None:
     with pytest.raises(DecodeError, match="the object is not JSON"):
         decode(text, Pod)
     assert node_pool(text).value is None
@@ -82,15 +82,15 @@ def test_fields_that_are_not_ours_are_passed_over() -> None:
     )
 
 
-def test_another_kind_is_told_what_can_be_read() -> None:
-    found = node_pool({"apiVersion": "karpenter.sh/v1beta1", "kind": "NodePool", "metadata": {"name": "old"}})
-    assert found.ref.name == "old"
-    assert "allowed is karpenter.sh/v1 NodePool or karpenter.sh/v1alpha5 Provisioner" in found.problems[0]
+def test_another_kind_is_reported_with_the_allowed_kinds() -> None:
+    decoded = node_pool({"apiVersion": "karpenter.sh/v1beta1", "kind": "NodePool", "metadata": {"name": "old"}})
+    assert decoded.ref.name == "old"
+    assert "allowed is karpenter.sh/v1 NodePool or karpenter.sh/v1alpha5 Provisioner" in decoded.problems[0]
 
 
 def test_a_bad_object_is_still_named() -> None:
-    found = node_pool({**raw_pool(weight="x"), "metadata": {"name": "p", "uid": "u-1"}})
-    assert (found.ref.kind, found.ref.name, found.ref.uid) == ("NodePool", "p", "u-1")
+    decoded = node_pool({**raw_pool(weight="x"), "metadata": {"name": "p", "uid": "u-1"}})
+    assert (decoded.ref.kind, decoded.ref.name, decoded.ref.uid) == ("NodePool", "p", "u-1")
 
 
 @given(json_values)
@@ -105,8 +105,8 @@ def test_any_json_is_an_object_or_a_problem(value: object) -> None:
                 ("karpenter.sh/v1", "NodeClaim"),
             ):
                 raw = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, "spec": spec}
-                found = read(msgspec.json.encode(raw))
-                assert (found.value is None) == bool(found.problems)
+                decoded = read(msgspec.json.encode(raw))
+                assert (decoded.value is None) == bool(decoded.problems)
 
 
 def test_importing_it_brings_in_neither_aws_nor_kubernetes_nor_yaml() -> None:

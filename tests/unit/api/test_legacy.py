@@ -25,69 +25,69 @@ def template(**spec: object) -> dict[str, Any]:
 
 
 def pool(**spec: object) -> NodePool:
-    found = node_pool(provisioner(**spec))
-    assert found.problems == ()
-    assert found.value is not None
-    return found.value
+    decoded = node_pool(provisioner(**spec))
+    assert decoded.problems == ()
+    assert decoded.value is not None
+    return decoded.value
 
 
 def converted(**spec: object) -> EC2NodeClass:
-    found = node_class(template(**spec))
-    assert found.problems == ()
-    assert found.value is not None
-    return found.value
+    decoded = node_class(template(**spec))
+    assert decoded.problems == ()
+    assert decoded.value is not None
+    return decoded.value
 
 
 def test_old_label_keys_are_read_as_todays() -> None:
-    made = pool(
+    converted_pool = pool(
         labels={"failure-domain.beta.kubernetes.io/zone": "a"},
         requirements=[{"key": "beta.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large"]}],
     )
-    assert made.spec.template.metadata.labels["topology.kubernetes.io/zone"] == "a"
-    assert made.spec.template.spec.requirements[0].key == "node.kubernetes.io/instance-type"
+    assert converted_pool.spec.template.metadata.labels["topology.kubernetes.io/zone"] == "a"
+    assert converted_pool.spec.template.spec.requirements[0].key == "node.kubernetes.io/instance-type"
 
 
 def test_old_annotations_are_read_as_todays() -> None:
-    made = pool(annotations={"karpenter.sh/do-not-evict": "true", "x": "y"})
-    assert made.spec.template.metadata.annotations == {"karpenter.sh/do-not-disrupt": "true", "x": "y"}
+    converted_pool = pool(annotations={"karpenter.sh/do-not-evict": "true", "x": "y"})
+    assert converted_pool.spec.template.metadata.annotations == {"karpenter.sh/do-not-disrupt": "true", "x": "y"}
 
 
-def test_a_label_counts_as_said_so_that_no_default_contradicts_it() -> None:
-    made = pool(labels={"kubernetes.io/arch": "arm64"})
-    assert all(r.key != "kubernetes.io/arch" for r in made.spec.template.spec.requirements)
+def test_no_default_requirement_is_added_for_a_key_set_by_a_label() -> None:
+    converted_pool = pool(labels={"kubernetes.io/arch": "arm64"})
+    assert all(r.key != "kubernetes.io/arch" for r in converted_pool.spec.template.spec.requirements)
 
 
 def test_the_provisioners_kubelet_settings_stand_before_those_of_a_class() -> None:
-    made = pool(kubeletConfiguration={"maxPods": 20, "containerRuntime": "containerd"})
-    assert made.spec.template.spec.kubelet == Kubelet(max_pods=20)
-    assert node_class_for(made, converted()).spec.kubelet == Kubelet(max_pods=20)
+    converted_pool = pool(kubeletConfiguration={"maxPods": 20, "containerRuntime": "containerd"})
+    assert converted_pool.spec.template.spec.kubelet == Kubelet(max_pods=20)
+    assert node_class_for(converted_pool, converted()).spec.kubelet == Kubelet(max_pods=20)
     assert node_class_for(pool(), converted()).spec.kubelet is None
 
 
 def test_consolidation_switched_off_leaves_the_time_to_empty() -> None:
-    made = pool(consolidation={"enabled": False}, ttlSecondsAfterEmpty=0)
-    assert made.spec.disruption.consolidation_policy == "WhenEmpty"
-    assert made.spec.disruption.consolidate_after == "0s"
+    converted_pool = pool(consolidation={"enabled": False}, ttlSecondsAfterEmpty=0)
+    assert converted_pool.spec.disruption.consolidation_policy == "WhenEmpty"
+    assert converted_pool.spec.disruption.consolidate_after == "0s"
 
 
 @pytest.mark.parametrize("key", ["aws-ids", "aws::ids"])
 def test_selectors_by_id_become_a_term_an_id(key: str) -> None:
-    made = converted(subnetSelector={key: "subnet-1, subnet-2"}, securityGroupSelector={key: "sg-1"})
-    assert [t.id for t in made.spec.subnet_selector_terms] == ["subnet-1", "subnet-2"]
-    assert [t.id for t in made.spec.security_group_selector_terms] == ["sg-1"]
+    converted_class = converted(subnetSelector={key: "subnet-1, subnet-2"}, securityGroupSelector={key: "sg-1"})
+    assert [t.id for t in converted_class.spec.subnet_selector_terms] == ["subnet-1", "subnet-2"]
+    assert [t.id for t in converted_class.spec.security_group_selector_terms] == ["sg-1"]
 
 
 def test_a_tag_with_several_values_becomes_a_term_each() -> None:
-    made = converted(subnetSelector={"Name": "a,b", "tier": "private"})
-    assert [t.tags for t in made.spec.subnet_selector_terms] == [
+    converted_class = converted(subnetSelector={"Name": "a,b", "tier": "private"})
+    assert [t.tags for t in converted_class.spec.subnet_selector_terms] == [
         {"Name": "a", "tier": "private"},
         {"Name": "b", "tier": "private"},
     ]
 
 
 def test_an_empty_tag_value_means_any() -> None:
-    made = converted(subnetSelector={"kubernetes.io/cluster/c": ""})
-    assert [t.tags for t in made.spec.subnet_selector_terms] == [{"kubernetes.io/cluster/c": "*"}]
+    converted_class = converted(subnetSelector={"kubernetes.io/cluster/c": ""})
+    assert [t.tags for t in converted_class.spec.subnet_selector_terms] == [{"kubernetes.io/cluster/c": "*"}]
 
 
 @pytest.mark.parametrize(
@@ -102,20 +102,20 @@ def test_an_empty_tag_value_means_any() -> None:
     ],
 )
 def test_image_selectors_become_terms(selector: dict[str, str], expected: list[AMISelectorTerm]) -> None:
-    made = converted(amiSelector=selector)
-    assert made.spec.ami_selector_terms == expected
-    assert made.spec.ami_family == "AL2"
+    converted_class = converted(amiSelector=selector)
+    assert converted_class.spec.ami_selector_terms == expected
+    assert converted_class.spec.ami_family == "AL2"
 
 
 def test_a_family_without_a_selector_is_its_newest_image() -> None:
-    made = converted(amiFamily="Bottlerocket")
-    assert made.spec.ami_selector_terms == [AMISelectorTerm(alias="bottlerocket@latest")]
+    converted_class = converted(amiFamily="Bottlerocket")
+    assert converted_class.spec.ami_selector_terms == [AMISelectorTerm(alias="bottlerocket@latest")]
 
 
 def test_stated_metadata_options_stay() -> None:
-    made = converted(metadataOptions={"httpTokens": "optional", "httpPutResponseHopLimit": 3})
-    assert made.spec.metadata_options.http_tokens == "optional"
-    assert made.spec.metadata_options.http_put_response_hop_limit == 3
+    converted_class = converted(metadataOptions={"httpTokens": "optional", "httpPutResponseHopLimit": 3})
+    assert converted_class.spec.metadata_options.http_tokens == "optional"
+    assert converted_class.spec.metadata_options.http_put_response_hop_limit == 3
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ def test_stated_metadata_options_stay() -> None:
     ],
 )
 def test_a_provisioners_problem_names_the_users_own_field(spec: dict[str, Any], problem: str) -> None:
-    found = node_pool(provisioner(**spec))
-    assert found.value is None
-    assert len(found.problems) == 1
-    assert found.problems[0].startswith(problem)
+    decoded = node_pool(provisioner(**spec))
+    assert decoded.value is None
+    assert len(decoded.problems) == 1
+    assert decoded.problems[0].startswith(problem)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_provisioners_problem_names_the_users_own_field(spec: dict[str, Any], 
     ],
 )
 def test_a_node_templates_problem_names_the_users_own_field(spec: dict[str, Any], problem: str) -> None:
-    found = node_class(template(**spec))
-    assert found.value is None
-    assert len(found.problems) == 1
-    assert found.problems[0].startswith(problem)
+    decoded = node_class(template(**spec))
+    assert decoded.value is None
+    assert len(decoded.problems) == 1
+    assert decoded.problems[0].startswith(problem)

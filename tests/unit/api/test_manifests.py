@@ -26,18 +26,18 @@ def documents(file: Path) -> list[dict[str, Any]]:
 
 def pool(name: str, file: str) -> NodePool:
     raw = next(o for o in documents(HERE / file) if o["kind"] in POOLS and o["metadata"]["name"] == name)
-    found = node_pool(raw)
-    assert not found.problems
-    assert found.value is not None
-    return found.value
+    decoded = node_pool(raw)
+    assert not decoded.problems
+    assert decoded.value is not None
+    return decoded.value
 
 
 def template_class(name: str, file: str) -> EC2NodeClass:
     raw = next(o for o in documents(HERE / file) if o["kind"] in CLASSES and o["metadata"]["name"] == name)
-    found = node_class(raw)
-    assert not found.problems
-    assert found.value is not None
-    return found.value
+    decoded = node_class(raw)
+    assert not decoded.problems
+    assert decoded.value is not None
+    return decoded.value
 
 
 def requirement(key: str, operator: str, *values: str) -> NodeSelectorRequirement:
@@ -60,13 +60,13 @@ def test_every_manifest_is_valid(file: Path) -> None:
 
 
 def test_a_spot_provisioner_becomes_a_pool_that_empties_after_thirty_seconds() -> None:
-    made = pool("default", "spot-default.yaml")
-    assert made.spec.disruption.consolidation_policy == "WhenEmpty"
-    assert made.spec.disruption.consolidate_after == "30s"
-    assert made.spec.disruption.budgets == [Budget(nodes="100%")]
-    assert made.spec.template.spec.expire_after == "Never"
-    assert made.spec.limits == {"cpu": 1000}
-    assert made.spec.template.spec.requirements == [
+    decoded_pool = pool("default", "spot-default.yaml")
+    assert decoded_pool.spec.disruption.consolidation_policy == "WhenEmpty"
+    assert decoded_pool.spec.disruption.consolidate_after == "30s"
+    assert decoded_pool.spec.disruption.budgets == [Budget(nodes="100%")]
+    assert decoded_pool.spec.template.spec.expire_after == "Never"
+    assert decoded_pool.spec.limits == {"cpu": 1000}
+    assert decoded_pool.spec.template.spec.requirements == [
         requirement("karpenter.sh/capacity-type", "In", "spot"),
         LINUX,
         AMD64,
@@ -76,24 +76,24 @@ def test_a_spot_provisioner_becomes_a_pool_that_empties_after_thirty_seconds() -
 
 
 def test_a_converted_pool_is_still_known_as_the_object_that_the_user_wrote() -> None:
-    made = pool("default", "spot-default.yaml")
-    assert str(made.ref) == "Provisioner default"
-    assert made.api_version == "karpenter.sh/v1alpha5"
-    reference = made.spec.template.spec.node_class_ref
+    decoded_pool = pool("default", "spot-default.yaml")
+    assert str(decoded_pool.ref) == "Provisioner default"
+    assert decoded_pool.api_version == "karpenter.sh/v1alpha5"
+    reference = decoded_pool.spec.template.spec.node_class_ref
     assert (reference.group, reference.kind, reference.name) == ("karpenter.k8s.aws", "AWSNodeTemplate", "default")
     assert str(template_class("default", "spot-default.yaml").ref) == "AWSNodeTemplate default"
 
 
 def test_pods_that_select_by_the_old_label_find_it_on_the_nodes() -> None:
-    made = pool("default", "spot-default.yaml")
-    assert made.spec.template.metadata.labels == {labels.PROVISIONER_NAME: "default"}
+    decoded_pool = pool("default", "spot-default.yaml")
+    assert decoded_pool.spec.template.metadata.labels == {labels.PROVISIONER_NAME: "default"}
 
 
 def test_consolidation_becomes_when_empty_or_underutilized() -> None:
-    made = pool("default", "consolidation.yaml")
-    assert made.spec.disruption.consolidation_policy == "WhenEmptyOrUnderutilized"
-    assert made.spec.disruption.consolidate_after == "0s"
-    assert made.spec.template.metadata.labels["type"] == "karpenter"
+    decoded_pool = pool("default", "consolidation.yaml")
+    assert decoded_pool.spec.disruption.consolidation_policy == "WhenEmptyOrUnderutilized"
+    assert decoded_pool.spec.disruption.consolidate_after == "0s"
+    assert decoded_pool.spec.template.metadata.labels["type"] == "karpenter"
 
 
 def test_named_instance_types_get_no_category_or_generation() -> None:
@@ -106,11 +106,11 @@ def test_named_instance_types_get_no_category_or_generation() -> None:
 
 
 def test_without_a_rule_for_empty_nodes_they_stay() -> None:
-    made = pool("spot", "capacity-spread.yaml")
-    assert made.spec.disruption.consolidation_policy == "WhenEmpty"
-    assert made.spec.disruption.consolidate_after == "Never"
+    decoded_pool = pool("spot", "capacity-spread.yaml")
+    assert decoded_pool.spec.disruption.consolidation_policy == "WhenEmpty"
+    assert decoded_pool.spec.disruption.consolidate_after == "Never"
     spread = requirement("karpenter.sh/capacity-spread", "In", "spot-1", "spot-2", "spot-3")
-    assert spread in made.spec.template.spec.requirements
+    assert spread in decoded_pool.spec.template.spec.requirements
 
 
 def test_stated_architectures_stay() -> None:
@@ -120,11 +120,11 @@ def test_stated_architectures_stay() -> None:
 
 
 def test_the_custom_provisioner_keeps_all_of_it() -> None:
-    made = pool("general", "custom-template.yaml")
-    assert made.spec.weight == 50
-    assert made.spec.limits == {"cpu": "1000", "memory": "1000Gi"}
-    assert made.spec.disruption.consolidate_after == "60s"
-    template = made.spec.template.spec
+    decoded_pool = pool("general", "custom-template.yaml")
+    assert decoded_pool.spec.weight == 50
+    assert decoded_pool.spec.limits == {"cpu": "1000", "memory": "1000Gi"}
+    assert decoded_pool.spec.disruption.consolidate_after == "60s"
+    template = decoded_pool.spec.template.spec
     assert template.expire_after == "2592000s"
     assert template.taints == [Taint(key="example.com/special-taint", effect="NoSchedule")]
     assert len(template.requirements) == 7
@@ -162,15 +162,15 @@ def test_a_template_without_a_family_leaves_the_choice_to_the_launch() -> None:
 
 
 def test_a_v1_pool_is_taken_as_it_is() -> None:
-    made = pool("default", "v1.yaml")
-    assert str(made.ref) == "NodePool default"
-    assert made.spec.weight == 10
-    assert made.spec.template.spec.termination_grace_period == "1h"
-    assert made.spec.disruption.budgets[1] == Budget(
+    decoded_pool = pool("default", "v1.yaml")
+    assert str(decoded_pool.ref) == "NodePool default"
+    assert decoded_pool.spec.weight == 10
+    assert decoded_pool.spec.template.spec.termination_grace_period == "1h"
+    assert decoded_pool.spec.disruption.budgets[1] == Budget(
         nodes="0", schedule="0 9 * * mon-fri", duration="8h", reasons=["Underutilized"]
     )
-    assert made.spec.template.spec.requirements[1].min_values == 2
-    assert made.spec.template.spec.kubelet is None
+    assert decoded_pool.spec.template.spec.requirements[1].min_values == 2
+    assert decoded_pool.spec.template.spec.kubelet is None
     spec = template_class("default", "v1.yaml").spec
     assert spec.role == "TenonNodeRole-CLUSTER"
     assert spec.metadata_options.http_put_response_hop_limit == 1

@@ -81,12 +81,12 @@ def test_pod_level_requests_replace_the_containers_sum() -> None:
     assert requests(pod(spec)) == {"cpu": 5000, "pods": 1}
 
 
-def test_a_pod_level_limit_counts_only_for_what_no_container_asks_for() -> None:
+def test_a_pod_level_limit_counts_only_for_resources_that_no_container_requests() -> None:
     spec = {"containers": [container("1")], "resources": {"limits": {"cpu": "5", "memory": "1Gi"}}}
     assert requests(pod(spec)) == {"cpu": 1000, "memory": 2**30, "pods": 1}
 
 
-def test_a_bad_quantity_is_told_with_its_field() -> None:
+def test_a_bad_quantity_is_reported_with_its_field() -> None:
     spec = {"containers": [{}, {"resources": {"requests": {"memory": "1GB"}}}]}
     with pytest.raises(QuantityError, match=r'spec\.containers\[1\]\.resources\.requests\.memory: "1GB"'):
         requests(pod(spec))
@@ -181,5 +181,5 @@ def test_protection_for_a_time_ends() -> None:
 
 
 def test_requests_are_exact_integers() -> None:
-    found: Resources = requests(pod({"containers": [container("0.1"), container("0.2")]}))
-    assert found["cpu"] == 300
+    totals: Resources = requests(pod({"containers": [container("0.1"), container("0.2")]}))
+    assert totals["cpu"] == 300

@@ -51,12 +51,12 @@ def test_quantities_are_exact_integers(name: str, text: str | float, expected: i
 @pytest.mark.parametrize(
     "text", ["", "1GB", "Gi", "1 Gi", "one", "1e999", "0x10", "1\n", "\u0661", "1KI", "--1", "1" * 65, "inf"]
 )
-def test_what_is_no_quantity_is_refused_with_its_text(text: str) -> None:
+def test_an_invalid_quantity_is_rejected_with_its_text(text: str) -> None:
     with pytest.raises(QuantityError, match=r"quantity|exponent"):
         parse_quantity("memory", text)
 
 
-def test_a_bad_quantity_is_told_with_its_resource() -> None:
+def test_a_bad_quantity_is_reported_with_its_resource() -> None:
     with pytest.raises(QuantityError, match=r'^memory: "lots" is not a quantity'):
         parse_resources({"cpu": 1, "memory": "lots"})
 
@@ -69,12 +69,12 @@ def test_a_written_quantity_reads_back_the_same(name: str, amount: int) -> None:
 @given(names, st.integers(0, 10**6), st.integers(0, 999), st.sampled_from(sorted(SUFFIXES)))
 def test_quantities_are_rounded_up_and_by_less_than_one(name: str, whole: int, part: int, suffix: str) -> None:
     exact = (Fraction(whole) + Fraction(part, 1000)) * SUFFIXES[suffix] * (1000 if name == "cpu" else 1)
-    found = parse_quantity(name, f"{whole}.{part:03d}{suffix}")
-    assert exact <= found < exact + 1
+    rounded = parse_quantity(name, f"{whole}.{part:03d}{suffix}")
+    assert exact <= rounded < exact + 1
 
 
 @given(resources, resources)
-def test_what_is_added_can_be_taken_away(a: dict[str, int], b: dict[str, int]) -> None:
+def test_added_resources_can_be_subtracted(a: dict[str, int], b: dict[str, int]) -> None:
     assert {k: v for k, v in subtract(add(a, b), b).items() if v} == {k: v for k, v in a.items() if v}
     assert fits(a, add(a, b))
     assert fits(a, largest(a, b))
@@ -100,7 +100,7 @@ def test_durations_are_read_as_go_reads_them(text: str, expected: timedelta | No
 @pytest.mark.parametrize(
     "text", ["", "30", "1d", "never", "1h 30m", "-5m", "h", "1h5", "\u0663s", "5m\n", "9" * 30 + "h"]
 )
-def test_what_is_no_duration_is_refused_with_its_text(text: str) -> None:
+def test_an_invalid_duration_is_rejected_with_its_text(text: str) -> None:
     with pytest.raises(DurationError, match="duration"):
         parse_duration(text)
 

@@ -54,14 +54,14 @@ def test_numbers_are_compared_as_integers(operator: str, value: str, *, expected
     assert holds(requirement("generation", operator, "4"), {"generation": value}) is expected
 
 
-def test_what_is_no_integer_is_never_greater_or_less() -> None:
+def test_a_value_that_is_no_integer_is_never_greater_or_less() -> None:
     assert not holds(requirement("cpu", "Gt", "4"), {"cpu": "many"})
     assert not holds(requirement("cpu", "Gt", "many"), {"cpu": "4"})
     assert not holds(requirement("cpu", "Gt"), {"cpu": "4"})
     assert not holds(requirement("cpu", "Gt", "1"), {})
 
 
-def test_an_unknown_operator_is_told_with_those_that_are_allowed() -> None:
+def test_an_unknown_operator_is_reported_with_the_allowed_ones() -> None:
     with pytest.raises(SelectorError, match='"Like" is not an operator; allowed are In, NotIn'):
         matches(LabelSelector(match_expressions=[LabelSelectorRequirement(key="a", operator="Like")]), {})
 
@@ -126,5 +126,5 @@ def test_any_text_is_a_selector_or_refused(text: str) -> None:
 @given(expressions(), labels)
 def test_opposite_operators_never_agree(expression: LabelSelectorRequirement, given_labels: dict[str, str]) -> None:
     opposite = {"In": "NotIn", "NotIn": "In", "Exists": "DoesNotExist", "DoesNotExist": "Exists"}[expression.operator]
-    other = LabelSelectorRequirement(key=expression.key, operator=opposite, values=expression.values)
-    assert holds(expression, given_labels) != holds(other, given_labels)
+    negation = LabelSelectorRequirement(key=expression.key, operator=opposite, values=expression.values)
+    assert holds(expression, given_labels) != holds(negation, given_labels)

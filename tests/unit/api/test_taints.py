@@ -46,14 +46,14 @@ def test_a_taint_that_only_makes_nodes_less_liked_repels_nobody() -> None:
 
 
 def test_the_taint_that_repels_is_named() -> None:
-    other = Taint(key="b", effect="NoSchedule")
-    found = untolerated([Toleration(key="gpu", operator="Exists")], [GPU, other])
-    assert found == other
+    repelling = Taint(key="b", effect="NoSchedule")
+    untolerated_taint = untolerated([Toleration(key="gpu", operator="Exists")], [GPU, repelling])
+    assert untolerated_taint == repelling
     assert format_taint(GPU) == "gpu=true:NoSchedule"
-    assert format_taint(other) == "b:NoSchedule"
+    assert format_taint(repelling) == "b:NoSchedule"
 
 
-def test_only_the_asked_effects_count() -> None:
+def test_only_the_given_effects_count() -> None:
     assert tolerates_all([], [GPU], effects={NO_EXECUTE})
 
 

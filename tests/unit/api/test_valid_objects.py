@@ -57,20 +57,20 @@ def test_limits_of_a_valid_pool_are_quantities_of_zero_or_more(limits: dict[str,
 @given(requirements)
 def test_requirements_of_a_valid_pool_can_be_judged(requirement: dict[str, Any]) -> None:
     if pool := valid_pool({"requirements": [requirement]}):
-        (made,) = pool.spec.template.spec.requirements
-        holds(made, {made.key: "1"})
-        assert made.min_values is None or 1 <= made.min_values <= 50
+        (decoded,) = pool.spec.template.spec.requirements
+        holds(decoded, {decoded.key: "1"})
+        assert decoded.min_values is None or 1 <= decoded.min_values <= 50
 
 
 @given(budgets)
 def test_budgets_of_a_valid_pool_can_be_read(budget: dict[str, Any]) -> None:
     if pool := valid_pool(disruption={"budgets": [budget]}):
-        (made,) = pool.spec.disruption.budgets
-        assert int(made.nodes.removesuffix("%")) >= 0
-        assert (made.schedule is None) == (made.duration is None)
-        if made.schedule is not None and made.duration is not None:
-            parse_cron(made.schedule)
-            assert parse_duration(made.duration)
+        (decoded,) = pool.spec.disruption.budgets
+        assert int(decoded.nodes.removesuffix("%")) >= 0
+        assert (decoded.schedule is None) == (decoded.duration is None)
+        if decoded.schedule is not None and decoded.duration is not None:
+            parse_cron(decoded.schedule)
+            assert parse_duration(decoded.duration)
 
 
 @given(st.lists(requirements, max_size=3), quantities, st.none() | st.integers(0, 100), st.none() | st.integers(0, 100))
@@ -112,9 +112,9 @@ def test_every_term_of_a_converted_selector_selects_something(selector: dict[str
         "metadata": {"name": "t"},
         "spec": spec,
     }
-    made = node_class(raw).value
-    if made is None:
+    converted = node_class(raw).value
+    if converted is None:
         return
-    assert made.spec.subnet_selector_terms
-    assert all(term.id or term.tags for term in made.spec.subnet_selector_terms)
-    assert all(value for term in made.spec.subnet_selector_terms for value in term.tags.values())
+    assert converted.spec.subnet_selector_terms
+    assert all(term.id or term.tags for term in converted.spec.subnet_selector_terms)
+    assert all(value for term in converted.spec.subnet_selector_terms for value in term.tags.values())

@@ -77,7 +77,7 @@ def test_a_plain_pool_and_class_have_no_problems() -> None:
         ),
     ],
 )
-def test_a_bad_requirement_is_told_by_its_field(requirement: dict[str, Any], problem: str) -> None:
+def test_a_bad_requirement_is_reported_by_field(requirement: dict[str, Any], problem: str) -> None:
     given = {"key": "example.com/team", **requirement}
     assert only(requirement_problems(ZONE, given), f"spec.template.spec.requirements[1].{problem}")
 
@@ -105,7 +105,7 @@ def test_a_hundred_requirements_are_enough() -> None:
     assert only(requirement_problems(*[ZONE] * 101), "spec.template.spec.requirements: has 101 entries; allowed are at")
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     problems = pool_problems(
         {"requirements": [{"key": "a", "operator": "In"}], "expireAfter": "1d"}, weight=0, limits={"cpu": "-1"}
     )
@@ -136,7 +136,7 @@ def test_every_problem_is_told_at_once() -> None:
         ({"terminationGracePeriod": "Never"}, 'terminationGracePeriod: "Never" is not allowed'),
     ],
 )
-def test_a_bad_template_is_told_by_its_field(template: dict[str, Any], problem: str) -> None:
+def test_a_bad_template_is_reported_by_field(template: dict[str, Any], problem: str) -> None:
     assert only(pool_problems(template), f"spec.template.spec.{problem}")
 
 
@@ -164,7 +164,7 @@ def test_a_taint_can_not_be_there_twice() -> None:
         ({"budgets": [{"schedule": "@daily", "duration": "0s"}]}, 'budgets[0].duration: "0s" is not allowed'),
     ],
 )
-def test_bad_disruption_is_told_by_its_field(disruption: dict[str, Any], problem: str) -> None:
+def test_bad_disruption_is_reported_by_field(disruption: dict[str, Any], problem: str) -> None:
     assert only(pool_problems(disruption=disruption), f"spec.disruption.{problem}")
 
 
@@ -181,11 +181,11 @@ def test_the_three_policies_and_never_are_allowed(policy: str) -> None:
         ({"replicas": -1}, "spec.replicas: -1 is not allowed; allowed is 0 or more"),
     ],
 )
-def test_bad_limits_and_numbers_are_told(spec: dict[str, Any], problem: str) -> None:
+def test_bad_limits_and_numbers_are_reported(spec: dict[str, Any], problem: str) -> None:
     assert only(pool_problems(**spec), problem)
 
 
-def test_a_name_that_is_no_label_value_is_told() -> None:
+def test_a_name_that_is_no_label_value_is_reported() -> None:
     raw = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
@@ -253,7 +253,7 @@ def test_a_name_that_is_no_label_value_is_told() -> None:
         ({"metadataOptions": {"httpPutResponseHopLimit": 65}}, "spec.metadataOptions.httpPutResponseHopLimit: 65"),
     ],
 )
-def test_a_bad_class_is_told_by_its_field(spec: dict[str, Any], problem: str) -> None:
+def test_a_bad_class_is_reported_by_field(spec: dict[str, Any], problem: str) -> None:
     assert only(class_problems(**spec), problem)
 
 
@@ -274,7 +274,7 @@ def test_a_bad_class_is_told_by_its_field(spec: dict[str, Any], problem: str) ->
         ({"deviceName": "a", "rootVolume": True}, "rootVolume: true is there already at spec.blockDeviceMappings[0]"),
     ],
 )
-def test_a_bad_volume_is_told_by_its_field(device: dict[str, Any], problem: str) -> None:
+def test_a_bad_volume_is_reported_by_field(device: dict[str, Any], problem: str) -> None:
     root = {"deviceName": "/dev/xvda", "rootVolume": True, "ebs": {"volumeSize": "20Gi"}}
     assert only(class_problems(blockDeviceMappings=[root, device]), f"spec.blockDeviceMappings[1].{problem}")
 
@@ -300,7 +300,7 @@ def test_a_bad_volume_is_told_by_its_field(device: dict[str, Any], problem: str)
         ({"clusterDNS": ["dns"]}, 'clusterDNS[0]: "dns" is not an IP address'),
     ],
 )
-def test_bad_kubelet_settings_are_told_by_their_field(kubelet: dict[str, Any], problem: str) -> None:
+def test_bad_kubelet_settings_are_reported_by_field(kubelet: dict[str, Any], problem: str) -> None:
     assert only(class_problems(kubelet=kubelet), f"spec.kubelet.{problem}")
 
 

@@ -212,10 +212,10 @@ def test_no_command_breaks_a_rule_or_costs_more(
     for i, (cpu, spot, pods, kept) in enumerate(nodes):
         cluster.node(f"n{i}", cpu, spot=spot, annotations={names.DO_NOT_DISRUPT: "true"} if kept else {})
         room = cpu * 1000
-        for k, asked in enumerate(pods):
-            if asked <= room:
-                room -= asked
-                cluster.pod(f"p{i}-{k}", f"n{i}", asked)
+        for k, request in enumerate(pods):
+            if request <= room:
+                room -= request
+                cluster.pod(f"p{i}-{k}", f"n{i}", request)
     budgets = cluster.budget_tracker().remaining("default", "Underutilized")
     command = search(cluster.state(), cluster.budget_tracker(), never).command
     if command is None:

@@ -51,11 +51,11 @@ def test_short_term_savings_rank_above_long_term_ones() -> None:
 
 
 def test_the_blocker_of_an_option_without_net_savings_has_its_figures() -> None:
-    one = deal(0.1, 0.0, moving=1.0)
-    assert one.net_savings == NO_SAVINGS
+    option = deal(0.1, 0.0, moving=1.0)
+    assert option.net_savings == NO_SAVINGS
     for part in ("$0.1000/h", "4.0 h", "3 pods", "$1.0000"):
-        assert part in one.blocker.message
-    assert one.blocker.by == ""
+        assert part in option.blocker.message
+    assert option.blocker.by == ""
 
 
 def test_balanced_compares_the_share_of_savings_with_the_share_of_disruption_cost() -> None:
@@ -76,9 +76,9 @@ def test_balanced_compares_the_share_of_savings_with_the_share_of_disruption_cos
 def test_net_savings_need_savings_and_never_rise_with_the_disruption_cost(
     price: float, replacements: float, moving: float, more: float
 ) -> None:
-    one = deal(price, replacements, moving=moving)
-    assert one.net_savings == NO_SAVINGS or one.savings > 0
-    assert deal(price, replacements, moving=moving + more).net_savings <= one.net_savings
+    option = deal(price, replacements, moving=moving)
+    assert option.net_savings == NO_SAVINGS or option.savings > 0
+    assert deal(price, replacements, moving=moving + more).net_savings <= option.net_savings
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,17 @@ def test_tests_named_in_pages_exist() -> None:
 
 
 @cache
-def _said_in_code() -> tuple[str, ...]:
+def _texts_in_code() -> tuple[str, ...]:
     """Every text and class name in what is deployed and in the command."""
-    found: set[str] = set()
+    texts: set[str] = set()
     for folder in ("functions", "relay", "shared", "infra", "cli"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found.add(node.value)
+                    texts.add(node.value)
                 elif isinstance(node, ast.ClassDef):
-                    found.add(node.name)
-    return tuple(found)
+                    texts.add(node.name)
+    return tuple(texts)
 
 
 def _prose(page: str) -> str:
@@ -83,14 +83,14 @@ NAMED_BY_OTHERS = {
 def test_quoted_texts_of_a_page_are_in_the_code(page: str) -> None:
     quoted = {" ".join(text.split()) for text in re.findall(r'"([^"]+)"', _prose(page))} - AWS_SAYS
     assert len(quoted) > 3
-    assert {text for text in quoted if not any(text in said for said in _said_in_code())} == set()
+    assert {text for text in quoted if not any(text in text_in_code for text_in_code in _texts_in_code())} == set()
 
 
 @pytest.mark.parametrize("page", ["troubleshooting.md", "runbooks.md", "migration.md", "interruptions.md"])
 def test_reasons_conditions_and_errors_named_in_a_page_exist(page: str) -> None:
     """A reason is an event's, a condition or an error's name: in code it stands as a text of its own or as a class."""
-    known = set(_said_in_code()) | events_page.reasons() | NAMED_BY_OTHERS
-    known |= {text.partition(":")[2] for text in _said_in_code()}  # an action: ec2:DescribeInstances
+    known = set(_texts_in_code()) | events_page.reasons() | NAMED_BY_OTHERS
+    known |= {text.partition(":")[2] for text in _texts_in_code()}  # an action: ec2:DescribeInstances
     words = set(re.findall(r"(?<![/.\w-])[A-Z]+[a-z0-9]+(?:[A-Z][a-z]*)+(?![\w(])", _prose(page)))
     assert words
     assert {w for w in words if not {w, w.removesuffix("s"), w.replace("ies", "y")} & known} == set()

@@ -131,8 +131,8 @@ def test_accelerators_and_efa_are_counted() -> None:
         neurons=(Device("inferentia2", "aws", 2, cores=2),),
         efa=4,
     )
-    found = allocatable.capacity(machine, AL2023)
-    assert {name: found[name] for name in found if "/" in name or "." in name} == {
+    capacity = allocatable.capacity(machine, AL2023)
+    assert {name: capacity[name] for name in capacity if "/" in name or "." in name} == {
         "nvidia.com/gpu": 8,
         "habana.ai/gaudi": 2,
         "aws.amazon.com/neuron": 2,

@@ -74,8 +74,8 @@ def test_a_type_is_offered_where_the_class_has_subnets_and_a_price_is_known() ->
 
 def test_a_warm_process_caches_a_classes_types_until_an_input_changes() -> None:
     def ask(of: EC2NodeClass, raw: InstanceTypeCatalog = RAW, **changed: object) -> tuple[InstanceType, ...]:
-        asked: Any = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}} | changed
-        return list_instance_types(raw, of, **asked)
+        arguments: Any = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}} | changed
+        return list_instance_types(raw, of, **arguments)
 
     with runtime.using(runtime.Runtime(environ={})):
         first = ask(node_class())
@@ -144,9 +144,9 @@ def test_the_smallest_memory_that_registered_nodes_with_a_current_ami_reported_c
         pair("i-4", "2Gi", "ami-arm", registered=""),
         pair("i-5", "nonsense", "ami-arm"),
     ]
-    found = allocatable.discovered_memory([n for n, _ in pairs], [c for _, c in pairs], node_class(ARM))
-    assert found == {"m6g.large": 7890 * 2**20}
-    (m6g,) = build_instance_types(RAW, node_class(ARM), None, zones={"a"}, unavailable=(), observed_memory=found)
+    observed = allocatable.discovered_memory([n for n, _ in pairs], [c for _, c in pairs], node_class(ARM))
+    assert observed == {"m6g.large": 7890 * 2**20}
+    (m6g,) = build_instance_types(RAW, node_class(ARM), None, zones={"a"}, unavailable=(), observed_memory=observed)
     assert m6g.capacity["memory"] == 7890 * 2**20
 
 

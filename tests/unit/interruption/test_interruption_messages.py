@@ -107,7 +107,7 @@ def test_an_event_without_an_envelope_field_is_malformed(sample: Sample, kind: s
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "said"),
+    ("kind", "change", "message"),
     [
         ("spot_interruption", {"detail": {}}, "instance-id"),
         ("spot_interruption", {"detail": {"instance-id": 7}}, "instance-id"),
@@ -129,8 +129,8 @@ def test_an_event_without_an_envelope_field_is_malformed(sample: Sample, kind: s
         ),
     ],
 )
-def test_the_error_names_the_malformed_field(sample: Sample, kind: str, change: dict[str, Any], said: str) -> None:
-    with pytest.raises(MalformedEventError, match=said):
+def test_the_error_names_the_malformed_field(sample: Sample, kind: str, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(MalformedEventError, match=message):
         parse(json.dumps({**sample(kind), **change}))
 
 

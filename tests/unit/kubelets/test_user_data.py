@@ -43,7 +43,7 @@ def settings(user_data: str) -> KubeletConfiguration:
     return kubelet_configuration(user_data, CLUSTER)
 
 
-def refusal(user_data: str) -> str:
+def join_error(user_data: str) -> str:
     with pytest.raises(JoinError) as refused:
         settings(user_data)
     return str(refused.value)
@@ -79,8 +79,8 @@ def test_instance_storage_for_pods_is_recognised(family: str) -> None:
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
 @pytest.mark.parametrize("field", ["name", "endpoint", "certificate_authority"])
 def test_user_data_of_another_cluster_is_refused(family: str, field: str) -> None:
-    other = msgspec.structs.replace(CLUSTER, **{field: "other"})
-    assert '"other", not' in refusal(render_user_data(FAMILIES[family], Bootstrap(cluster=other)))
+    another_cluster = msgspec.structs.replace(CLUSTER, **{field: "other"})
+    assert '"other", not' in join_error(render_user_data(FAMILIES[family], Bootstrap(cluster=another_cluster)))
 
 
 def test_a_minimal_node_config_is_accepted() -> None:
@@ -89,7 +89,8 @@ def test_a_minimal_node_config_is_accepted() -> None:
 
 def test_nodeadm_needs_the_service_cidr() -> None:
     assert (
-        refusal(NODE_CONFIG.replace("    cidr: 10.100.0.0/16\n", "")) == "the service CIDR in the user data is missing"
+        join_error(NODE_CONFIG.replace("    cidr: 10.100.0.0/16\n", ""))
+        == "the service CIDR in the user data is missing"
     )
 
 
@@ -133,7 +134,7 @@ def test_bottlerocket_settings_are_accepted() -> None:
     ],
 )
 def test_invalid_user_data_gives_the_reason(user_data: str, reason: str) -> None:
-    assert reason in refusal(user_data)
+    assert reason in join_error(user_data)
 
 
 @pytest.mark.parametrize(
@@ -153,4 +154,4 @@ def test_a_kubelet_does_not_start_with_reserved_labels(label: str, *, joins: boo
     if joins:
         assert settings(user_data).labels
     else:
-        assert "unknown 'kubernetes.io' or 'k8s.io' labels" in refusal(user_data)
+        assert "unknown 'kubernetes.io' or 'k8s.io' labels" in join_error(user_data)

@@ -121,7 +121,7 @@ def test_two_budgets_over_one_pod_are_an_error(cluster: Cluster) -> None:
 
 
 @given(replicas=st.integers(1, 6), least=st.integers(0, 6), order=st.randoms(use_true_random=False))
-def test_evictions_never_leave_fewer_ready_pods_than_the_budget_asks_for(
+def test_evictions_never_leave_fewer_ready_pods_than_the_budget_requires(
     replicas: int, least: int, order: random.Random
 ) -> None:
     cluster = Cluster()

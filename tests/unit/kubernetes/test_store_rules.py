@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.unit.kubernetes.conftest import Cluster
 
 
-def refusal(status: int, reason: str) -> pytest.RaisesExc[ApiError]:
+def raises_api_error(status: int, reason: str) -> pytest.RaisesExc[ApiError]:
     return pytest.raises(ApiError, check=lambda error: (error.status, error.reason) == (status, reason))
 
 
@@ -39,46 +39,46 @@ def test_an_object_without_a_name_gets_one_from_generate_name(store: Store) -> N
 
 def test_a_name_can_be_used_once(store: Store) -> None:
     store.create(kinds.SECRETS, {"metadata": {"name": "s"}})
-    with refusal(409, "AlreadyExists"):
+    with raises_api_error(409, "AlreadyExists"):
         store.create(kinds.SECRETS, {"metadata": {"name": "s"}})
 
 
 def test_a_namespace_must_exist(store: Store) -> None:
-    with refusal(404, "NotFound"):
+    with raises_api_error(404, "NotFound"):
         store.create(kinds.SECRETS, {"metadata": {"name": "s"}}, namespace="nowhere")
 
 
 @pytest.mark.parametrize("name", ["Upper", "under_score", "-dash", "dot.", "x" * 254])
 def test_a_name_has_to_be_a_dns_name(store: Store, name: str) -> None:
-    with refusal(422, "Invalid"):
+    with raises_api_error(422, "Invalid"):
         store.create(kinds.SECRETS, {"metadata": {"name": name}})
 
 
 def test_a_label_value_has_to_be_one(store: Store) -> None:
-    with refusal(422, "Invalid"):
+    with raises_api_error(422, "Invalid"):
         store.create(kinds.SECRETS, {"metadata": {"name": "s", "labels": {"a": "not a label"}}})
 
 
 def test_stored_objects_are_copies(store: Store) -> None:
-    mine: dict[str, Any] = {"metadata": {"name": "s"}, "data": {"a": "1"}}
-    store.create(kinds.SECRETS, mine)
-    mine["data"]["a"] = "2"
+    secret: dict[str, Any] = {"metadata": {"name": "s"}, "data": {"a": "1"}}
+    store.create(kinds.SECRETS, secret)
+    secret["data"]["a"] = "2"
     assert store.get(kinds.SECRETS, "s", namespace="default")["data"] == {"a": "1"}
 
 
 def test_a_write_that_carries_an_old_version_conflicts(store: Store) -> None:
     old = store.create(kinds.LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}})
     store.replace(kinds.LEASES, {**old, "spec": {"holderIdentity": "b"}})
-    with refusal(409, "Conflict"):
+    with raises_api_error(409, "Conflict"):
         store.replace(kinds.LEASES, {**old, "spec": {"holderIdentity": "c"}})
     stale = {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"], "labels": {"a": "b"}}}
-    with refusal(409, "Conflict"):
+    with raises_api_error(409, "Conflict"):
         store.patch(kinds.LEASES, "l", stale, namespace="default")
 
 
 def test_replacing_a_lease_needs_a_resource_version(store: Store) -> None:
     store.create(kinds.LEASES, {"metadata": {"name": "l"}})
-    with refusal(422, "Invalid"):
+    with raises_api_error(422, "Invalid"):
         store.replace(kinds.LEASES, {"metadata": {"name": "l", "namespace": "default"}, "spec": {}})
 
 
@@ -93,7 +93,7 @@ def test_no_client_changes_uid_generation_or_creation_time(cluster: Cluster) -> 
     patch = {"metadata": {"creationTimestamp": None, "generation": 9, "deletionTimestamp": "2020-01-01T00:00:00Z"}}
     after = cluster.store.patch(kinds.PODS, "a", patch, namespace="default")
     assert after["metadata"] == pod["metadata"]
-    with refusal(409, "Conflict"):
+    with raises_api_error(409, "Conflict"):
         cluster.store.patch(kinds.PODS, "a", {"metadata": {"uid": "other"}}, namespace="default")
 
 
@@ -124,7 +124,7 @@ def test_the_scale_subresource_sets_replicas_and_conflicts_on_an_old_version(clu
     assert scale["spec"] == {"replicas": 2}
     after = store.replace(kinds.DEPLOYMENTS, {**scale, "spec": {"replicas": 4}}, subresource="scale")
     assert after["spec"]["replicas"] == 4
-    with refusal(409, "Conflict"):
+    with raises_api_error(409, "Conflict"):
         store.replace(kinds.DEPLOYMENTS, {**scale, "spec": {"replicas": 6}}, subresource="scale")
 
 
@@ -145,7 +145,7 @@ def test_an_object_with_finalizers_lingers_until_the_last_is_removed(cluster: Cl
 
 def test_a_delete_checks_its_preconditions(cluster: Cluster) -> None:
     pod = cluster.pod("a")
-    with refusal(409, "Conflict"):
+    with raises_api_error(409, "Conflict"):
         cluster.store.delete(kinds.PODS, "a", namespace="default", preconditions={"uid": "other"})
     right = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
     assert cluster.store.delete(kinds.PODS, "a", namespace="default", preconditions=right) is None
@@ -185,13 +185,13 @@ def test_a_pod_gets_the_defaults_that_decisions_read(store: Store) -> None:
 
 def test_a_pod_of_a_priority_class_that_does_not_exist_is_forbidden(store: Store) -> None:
     spec = {"containers": [{"name": "c", "image": "x"}], "priorityClassName": "none"}
-    with refusal(403, "Forbidden"):
+    with raises_api_error(403, "Forbidden"):
         store.create(kinds.PODS, {"metadata": {"name": "a"}, "spec": spec})
 
 
 def test_a_pods_spec_may_not_change_but_for_images_and_tolerations(cluster: Cluster) -> None:
     cluster.pod("a")
-    with refusal(422, "Invalid"):
+    with raises_api_error(422, "Invalid"):
         cluster.store.patch(kinds.PODS, "a", {"spec": {"nodeName": "n"}}, namespace="default")
     added = {"spec": {"tolerations": [{"operator": "Exists"}]}}
     assert cluster.store.patch(kinds.PODS, "a", added, namespace="default")["spec"]["tolerations"]
@@ -201,7 +201,7 @@ def test_a_pod_is_bound_once(cluster: Cluster) -> None:
     bound = cluster.pod("a", node="n")
     assert bound["spec"]["nodeName"] == "n"
     assert [(c["type"], c["status"]) for c in bound["status"]["conditions"]] == [("PodScheduled", "True")]
-    with refusal(409, "Conflict"):
+    with raises_api_error(409, "Conflict"):
         cluster.store.bind("default", "a", "m")
 
 
@@ -219,7 +219,7 @@ def test_deleting_a_namespace_deletes_its_objects(cluster: Cluster) -> None:
     store.delete(kinds.NAMESPACES, "team")
     assert store.get(kinds.NAMESPACES, "team")["status"]["phase"] == "Terminating"
     assert store.find(kinds.CONFIG_MAPS, "c", namespace="team") is None
-    with refusal(403, "Forbidden"):
+    with raises_api_error(403, "Forbidden"):
         store.create(kinds.CONFIG_MAPS, {"metadata": {"name": "c"}}, namespace="team")
     store.patch(kinds.SECRETS, "s", {"metadata": {"finalizers": None}}, namespace="team")
     assert store.find(kinds.NAMESPACES, "team") is None
@@ -252,11 +252,11 @@ def test_changes_come_in_order_and_only_newer_ones(cluster: Cluster) -> None:
 
 def test_versions_before_the_history_are_expired(cluster: Cluster) -> None:
     begin = cluster.store.version
-    with refusal(410, "Expired"):
+    with raises_api_error(410, "Expired"):
         cluster.store.changes_since(kinds.PODS, 1)
     cluster.pod("a")
     cluster.store.compact()
-    with refusal(410, "Expired"):
+    with raises_api_error(410, "Expired"):
         cluster.store.changes_since(kinds.PODS, begin)
     assert cluster.store.changes_since(kinds.PODS, cluster.store.version) == []
 
@@ -280,7 +280,7 @@ def test_a_kind_without_changes_can_be_watched_from_any_version(cluster: Cluster
 
 def test_a_subresource_can_only_be_what_the_kind_has(cluster: Cluster) -> None:
     cluster.pod("a")
-    with refusal(404, "NotFound"):
+    with raises_api_error(404, "NotFound"):
         cluster.store.patch(kinds.PODS, "a", {"spec": {"replicas": 1}}, namespace="default", subresource="scale")
 
 

@@ -53,10 +53,10 @@ def price(claims: tuple[PlannedNodeClaim, ...]) -> float:
 
 def test_a_different_node_at_the_end_of_many_is_launched_with_them() -> None:
     planned = (*(claim(64, at=i) for i in range(10)), claim(16), claim(8), claim(2))
-    made = merge_launch_groups(planned)
+    merged = merge_launch_groups(planned)
     assert groups(planned) == 4
-    assert groups(made) == FEW_CALLS
-    assert price(made) - price(planned) == 6  # the machine of 2 cores has become one of 8
+    assert groups(merged) == FEW_CALLS
+    assert price(merged) - price(planned) == 6  # the machine of 2 cores has become one of 8
 
 
 def of_types(*types: str, cpu: int, memory: int, least: int | None = None) -> PlannedNodeClaim:
@@ -77,11 +77,11 @@ def of_types(*types: str, cpu: int, memory: int, least: int | None = None) -> Pl
 
 def test_claims_that_differ_only_in_some_types_are_launched_together() -> None:
     planned = (of_types("c5", "c6", cpu=8, memory=1), of_types("c5", "m5", cpu=4, memory=2))
-    made = merge_launch_groups(planned)
-    assert groups(made) == 1
-    assert made[0].instance_types == ("c5", *planned[0].instance_types[2:])
-    assert made[0].requirements[0].values == list(made[0].instance_types)
-    assert [(c.requests, c.pods, c.cheapest) for c in made] == [(c.requests, c.pods, c.cheapest) for c in planned]
+    merged = merge_launch_groups(planned)
+    assert groups(merged) == 1
+    assert merged[0].instance_types == ("c5", *planned[0].instance_types[2:])
+    assert merged[0].requirements[0].values == list(merged[0].instance_types)
+    assert [(c.requests, c.pods, c.cheapest) for c in merged] == [(c.requests, c.pods, c.cheapest) for c in planned]
 
 
 def test_claims_with_few_common_types_or_min_values_are_not_merged() -> None:
@@ -114,23 +114,25 @@ def test_claims_of_a_pool_near_its_limits_stay_as_planned() -> None:
     largest = 13 * 64  # each claim may become the largest type
     for held, near in ((1000 - largest, set()), (1001 - largest, {"default"})):
         pools = [NodePool(metadata=ObjectMeta(name="default"), spec=NodePoolSpec(limits={"cpu": "1"}))]
-        found = pools_past_limits(planned, pools, held={"default": {"cpu": held}}, instance_types={"default": types})
-        assert found == near
+        past_limits = pools_past_limits(
+            planned, pools, held={"default": {"cpu": held}}, instance_types={"default": types}
+        )
+        assert past_limits == near
     assert merge_launch_groups(planned, limited={"default"}) == planned
 
 
 @given(st.lists(st.tuples(st.integers(1, 64), st.sampled_from("ab")), max_size=40))
 def test_every_claim_keeps_its_pods_and_gets_types_that_hold_them_at_a_bounded_price(
-    asked: list[tuple[int, str]],
+    cpus_and_zones: list[tuple[int, str]],
 ) -> None:
-    planned = tuple(claim(cpu, zone=zone, at=i) for i, (cpu, zone) in enumerate(asked))
-    made = merge_launch_groups(planned)
-    assert [c.pods for c in made] == [c.pods for c in planned]
-    for before, after in zip(planned, made, strict=True):
+    planned = tuple(claim(cpu, zone=zone, at=i) for i, (cpu, zone) in enumerate(cpus_and_zones))
+    merged = merge_launch_groups(planned)
+    assert [c.pods for c in merged] == [c.pods for c in planned]
+    for before, after in zip(planned, merged, strict=True):
         assert after.requests == before.requests
         assert after.requirements[0] == before.requirements[0]
         assert all(TYPES[name] >= before.requests["cpu"] for name in after.instance_types)
-    assert groups(made) <= groups(planned)
-    assert price(made) <= price(planned) * (1 + MANY_CALLS_MAX_COST) + 1e-9
+    assert groups(merged) <= groups(planned)
+    assert price(merged) <= price(planned) * (1 + MANY_CALLS_MAX_COST) + 1e-9
     if groups(planned) <= MANY_CALLS:
-        assert groups(made) in {groups(planned), FEW_CALLS}
+        assert groups(merged) in {groups(planned), FEW_CALLS}

@@ -31,15 +31,15 @@ offerings = st.lists(
     unique_by=lambda o: (o.zone, o.capacity_type),
 )
 types = st.lists(st.tuples(st.sampled_from(("amd64", "arm64", "s390x")), offerings, st.booleans()), max_size=90).map(
-    lambda made: tuple(
+    lambda drawn_types: tuple(
         InstanceType(
             name=f"m{i}.{'metal' if metal else 'large'}",
             labels={labels.INSTANCE_TYPE: f"m{i}.large", labels.ARCH: arch},
             capacity={"cpu": 2000},
             overhead={},
-            offerings=tuple(found),
+            offerings=tuple(type_offerings),
         )
-        for i, (arch, found, metal) in enumerate(made)
+        for i, (arch, type_offerings, metal) in enumerate(drawn_types)
     )
 )
 requirements = st.lists(
@@ -64,12 +64,12 @@ requirements = st.lists(
 
 @given(types, requirements)
 def test_every_override_is_allowed_available_and_has_an_ami(
-    made: tuple[InstanceType, ...], required: list[NodeSelectorRequirement]
+    instance_types: tuple[InstanceType, ...], required: list[NodeSelectorRequirement]
 ) -> None:
-    planned = plan_fleet(made, required, amis=IMAGES, subnets=SUBNETS)
+    planned = plan_fleet(instance_types, required, amis=IMAGES, subnets=SUBNETS)
     allowed = [
         (t, o)
-        for t in made
+        for t in instance_types
         for o in t.offerings
         if o.available
         and o.zone in SUBNETS
@@ -113,9 +113,11 @@ def test_numbers_are_compared_as_numbers() -> None:
 @given(st.lists(st.tuples(st.sampled_from(ZONES), st.integers(0, 300), st.integers(0, 300)), max_size=9))
 def test_the_subnet_with_the_most_free_addresses_is_used(given_: list[tuple[str, int, int]]) -> None:
     subnets = [Subnet(f"subnet-{i}", zone, "", free) for i, (zone, free, _) in enumerate(given_)]
-    promised = {f"subnet-{i}": taken for i, (_, _, taken) in enumerate(given_)}
-    chosen = best(subnets, promised)
+    reserved_addresses = {f"subnet-{i}": taken for i, (_, _, taken) in enumerate(given_)}
+    chosen = best(subnets, reserved_addresses)
     assert set(chosen) == {s.zone for s in subnets}
     for subnet in subnets:
         taken = chosen[subnet.zone]
-        assert taken.free_addresses - promised[taken.id] >= subnet.free_addresses - promised[subnet.id]
+        assert (
+            taken.free_addresses - reserved_addresses[taken.id] >= subnet.free_addresses - reserved_addresses[subnet.id]
+        )

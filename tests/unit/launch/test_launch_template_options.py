@@ -37,7 +37,7 @@ def test_interfaces_have_ec2s_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ([fabric(0)], "spec.networkInterfaces has none with networkCardIndex 0 and deviceIndex 0"),
         ([fabric(0, 0)], 'spec.networkInterfaces[0].interfaceType is "efa-only", but the primary'),
@@ -48,13 +48,13 @@ def test_interfaces_have_ec2s_form() -> None:
         ([{**ENA, "deviceIndex": "0"}], "spec.networkInterfaces[0].deviceIndex"),
     ],
 )
-def test_interfaces_that_ec2_would_reject_are_reported_by_field(given: list[dict[str, Any]], said: str) -> None:
-    with pytest.raises(OptionError, match=re.escape(said)):
+def test_interfaces_that_ec2_would_reject_are_reported_by_field(given: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(message)):
         interfaces(*given)
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (EC2NodeClassSpec(cpu_options={"cores": 2}), "spec.cpuOptions.cores is unknown; known are coreCount"),
         (EC2NodeClassSpec(cpu_options={"amdSevSnp": "on"}), 'spec.cpuOptions.amdSevSnp is "on", and must be one of'),
@@ -65,8 +65,8 @@ def test_interfaces_that_ec2_would_reject_are_reported_by_field(given: list[dict
         ),
     ],
 )
-def test_options_that_ec2_does_not_have_are_reported_by_field(spec: EC2NodeClassSpec, said: str) -> None:
-    with pytest.raises(OptionError, match=re.escape(said)):
+def test_options_that_ec2_does_not_have_are_reported_by_field(spec: EC2NodeClassSpec, message: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(message)):
         launch_template.cpu_and_placement(spec)
 
 
@@ -79,8 +79,8 @@ def test_options_that_ec2_has_go_into_the_template() -> None:
 
 
 def test_a_missing_placement_group_is_reported_by_field() -> None:
-    said = errors.user_message("InvalidPlacementGroup.Unknown", "The Placement Group 'near' is unknown.")
-    assert said == "The Placement Group 'near' is unknown: check spec.placementGroupSelector"
+    message = errors.user_message("InvalidPlacementGroup.Unknown", "The Placement Group 'near' is unknown.")
+    assert message == "The Placement Group 'near' is unknown: check spec.placementGroupSelector"
     assert errors.kind("InvalidPlacementGroup.Unknown") == "configuration"
 
 

@@ -21,8 +21,8 @@ def pool(*requirements: tuple[str, str, list[str]]) -> NodePool:
 
 
 def test_a_pool_whose_zones_have_no_subnet_names_both_fields() -> None:
-    said = zone_conflict(pool(("topology.kubernetes.io/zone", "In", ["ap-northeast-2a", "ap-northeast-2c"])), CLASS)
-    assert said == (
+    conflict = zone_conflict(pool(("topology.kubernetes.io/zone", "In", ["ap-northeast-2a", "ap-northeast-2c"])), CLASS)
+    assert conflict == (
         "spec.subnetSelectorTerms of EC2NodeClass general selects subnets in us-east-1a (use1-az1) only, "
         "but NodePool web requires topology.kubernetes.io/zone In ap-northeast-2a, ap-northeast-2c"
     )

@@ -75,9 +75,9 @@ def test_for_all_values_holds_for_none_and_for_any_value_does_not() -> None:
     assert may(statement(Condition=every))
     assert may(statement(Condition=every), aws_TagKeys="Name")
     assert not may(statement(Condition=every), aws_TagKeys="Name,Owner")
-    some = {"ForAnyValue:StringEquals": {"aws:TagKeys": "Name"}}
-    assert not may(statement(Condition=some))
-    assert may(statement(Condition=some), aws_TagKeys="Name,Owner")
+    any_value = {"ForAnyValue:StringEquals": {"aws:TagKeys": "Name"}}
+    assert not may(statement(Condition=any_value))
+    assert may(statement(Condition=any_value), aws_TagKeys="Name,Owner")
 
 
 def test_unsupported_policy_elements_are_errors() -> None:
@@ -107,10 +107,10 @@ values = st.lists(st.sampled_from(["a", "b", "c"]), max_size=3)
 
 @given(st.lists(st.tuples(st.sampled_from(["Allow", "Deny"]), values), max_size=5), values)
 def test_more_denials_never_allow_more(statements: list[tuple[str, list[str]]], held: list[str]) -> None:
-    def one(effect: str, wanted: list[str]) -> dict[str, Any]:
+    def statement_of(effect: str, wanted: list[str]) -> dict[str, Any]:
         return statement(effect, Condition={"ForAnyValue:StringEquals": {"a:x": wanted}})
 
     context: dict[str, str] = {"a_x": ",".join(held)} if held else {}
-    everything = may(*(one(*each) for each in statements), **context)
-    without = may(*(one(*each) for each in statements if each[0] == "Allow"), **context)
+    everything = may(*(statement_of(*each) for each in statements), **context)
+    without = may(*(statement_of(*each) for each in statements if each[0] == "Allow"), **context)
     assert without or not everything

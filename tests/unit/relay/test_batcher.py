@@ -80,12 +80,12 @@ def test_pending_keys_are_bounded_by_the_objects_while_the_bus_is_unreachable(st
 
 @given(st.dictionaries(st.sampled_from(["A", "B", "C"]), st.sets(st.text(min_size=1, max_size=250), max_size=350)))
 def test_every_key_is_in_one_entry_and_no_call_exceeds_the_limits(waiting: dict[str, set[str]]) -> None:
-    keys = {about: tuple(sorted(some)) for about, some in waiting.items()}
+    keys = {about: tuple(sorted(waiting_keys)) for about, waiting_keys in waiting.items()}
     packed = list(put_events_batches(entries(keys, cluster="demo", bus="tenon-demo", now=NOON)))
     for group in packed:
         assert 1 <= len(group) <= MAX_ENTRIES
-        assert sum(one.size for one in group) <= MAX_BYTES
-        assert all(1 <= len(one.keys) <= hints.MAX_KEYS for one in group)
+        assert sum(entry.size for entry in group) <= MAX_BYTES
+        assert all(1 <= len(entry.keys) <= hints.MAX_KEYS for entry in group)
     assert sorted((o.detail_type, key) for g in packed for o in g for key in o.keys) == sorted(
-        (about, key) for about, some in waiting.items() for key in some
+        (about, key) for about, waiting_keys in waiting.items() for key in waiting_keys
     )

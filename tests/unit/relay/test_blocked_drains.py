@@ -161,7 +161,7 @@ UNBLOCKING: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("change", [change for _, change in UNBLOCKING], ids=[what for what, _ in UNBLOCKING])
+@pytest.mark.parametrize("change", [change for _, change in UNBLOCKING], ids=[case for case, _ in UNBLOCKING])
 def test_a_change_that_may_allow_an_eviction_wakes_the_drain(change: Any) -> None:  # noqa: ANN401 (a lambda of the table)
     given_ = Given()
     change(given_)

@@ -122,7 +122,7 @@ def test_a_pod_is_unresolved_until_it_is_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
+    "ignored_pod",
     [
         pod(condition=GATED),
         pod(condition=NO_PLACE, owner="DaemonSet"),
@@ -132,8 +132,8 @@ def test_a_pod_is_unresolved_until_it_is_bound() -> None:
     ],
     ids=["gated", "daemon", "static", "deleting", "bound"],
 )
-def test_pods_that_need_no_new_node_are_not_reported(other: WatchedPod) -> None:
-    assert seen(ChangeDetector(), resources.PODS, other) == []
+def test_pods_that_need_no_new_node_are_not_reported(ignored_pod: WatchedPod) -> None:
+    assert seen(ChangeDetector(), resources.PODS, ignored_pod) == []
 
 
 def test_a_node_is_emptied_when_its_last_pod_that_is_not_a_daemonsets_leaves() -> None:

@@ -63,7 +63,7 @@ def pods(app: str, count: int, cpu: str = "500m", memory: str = "1Gi", **spec: o
 
 
 def node(name: str, cpu: int = 4, memory: int = 16, zone: str = "z-a", **more: object) -> dict[str, Any]:
-    """A node of no pool; ``labels`` and ``taints`` as asked."""
+    """A node of no pool, with these ``labels`` and ``taints``."""
     labels = {
         "kubernetes.io/hostname": name,
         "topology.kubernetes.io/zone": zone,

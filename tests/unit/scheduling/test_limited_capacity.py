@@ -140,9 +140,9 @@ def test_volumes_of_running_pods_count_against_the_nodes_attach_limit(
         "provisioner": "ebs.csi.aws.com",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
-    made = clusters.pods("db", 6, cpu="100m", memory="128Mi")
+    pods = clusters.pods("db", 6, cpu="100m", memory="128Mi")
     claims = []
-    for i, pod in enumerate(made):
+    for i, pod in enumerate(pods):
         name = f"data-{i}"
         pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
         claims.append(
@@ -155,7 +155,7 @@ def test_volumes_of_running_pods_count_against_the_nodes_attach_limit(
         )
         if i < running:
             pod["spec"]["nodeName"] = "n-1"
-    decision = decide(clusters.document(clusters.pool(), node, csi, storage, claims, made))
+    decision = decide(clusters.document(clusters.pool(), node, csi, storage, claims, pods))
     assert len(decision["existingNodes"].get("n-1", [])) == room
 
 
@@ -165,10 +165,10 @@ def test_min_values_of_several_labels_hold_together_in_sixty_instance_types(
     family, size = "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-size"
     types = []
     for i in range(120):
-        made = clusters.instance_type(f"f{i % 40}.s{i % 45}", 4, 16, 0.1 + i / 1000)
-        made["name"] += f"-{i}"
-        made["labels"] = {family: f"f{i % 40}", size: f"s{i % 45}"}
-        types.append(made)
+        instance_type = clusters.instance_type(f"f{i % 40}.s{i % 45}", 4, 16, 0.1 + i / 1000)
+        instance_type["name"] += f"-{i}"
+        instance_type["labels"] = {family: f"f{i % 40}", size: f"s{i % 45}"}
+        types.append(instance_type)
     requirements = [
         {"key": family, "operator": "Exists", "minValues": 40},
         {"key": size, "operator": "Exists", "minValues": 45},

@@ -112,8 +112,8 @@ def test_host_affinity_groups_as_many_pods_as_spread_allows(decide: Decide, clus
     assert [len(c["pods"]) for c in decision["nodeClaims"]] == [5]
 
 
-@pytest.mark.parametrize("others", range(6))
-def test_of_equal_pods_the_last_by_name_are_left_out(decide: Decide, clusters: ModuleType, others: int) -> None:
+@pytest.mark.parametrize("big_pods", range(6))
+def test_of_equal_pods_the_last_by_name_are_left_out(decide: Decide, clusters: ModuleType, big_pods: int) -> None:
     kind = clusters.instance_type("p1.2xlarge", 8, 32, 1.2, "ab")
     kind["capacity"]["nvidia.com/gpu"] = "1"
     learn = clusters.pods("learn", 6, cpu="250m", memory="3Gi", **spread_rule("learn", maxSkew=2))
@@ -123,7 +123,7 @@ def test_of_equal_pods_the_last_by_name_are_left_out(decide: Decide, clusters: M
         pod["spec"]["containers"] = [{"name": "app", "resources": {"requests": requests}}]
     team = [{"key": "example.com/team", "operator": "In", "values": ["red", "blue"]}]
     big, tiny = (
-        clusters.pods("big", others, cpu="7", memory="8Gi"),
+        clusters.pods("big", big_pods, cpu="7", memory="8Gi"),
         clusters.pods("tiny", 3, cpu="100m", memory="128Mi"),
     )
     raw = of_types(clusters.document(clusters.pool(requirements=team), big, learn, tiny), "g1.2xlarge", "g1.4xlarge")

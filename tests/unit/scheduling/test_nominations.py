@@ -142,13 +142,13 @@ def test_a_node_is_launched_for_a_pod_that_lost_its_node_if_no_coming_node_is_la
 def test_capacity_of_coming_nodes_is_kept_for_deferred_pods() -> None:
     taken = [pod("two", 2000, node="node-a"), pod("also-two", 2000, node="node-a")]
     up = claim("a", ["three"], up=timedelta(seconds=2))
-    seated = [pod("x", 2000), pod("y", 2000)]
+    deferred = [pod("x", 2000), pod("y", 2000)]
     coming = [claim("b", ["two", "x"]), claim("c", ["also-two", "y"])]
-    decision = decide([*taken, *seated, pod("three", 3000)], [up, *coming])
+    decision = decide([*taken, *deferred, pod("three", 3000)], [up, *coming])
     assert decision.deferred == {"default/three"}
     assert decision.new_node_claims == ()
     # Held or not, a pod that comes later gets none of that room.
-    later = decide([*taken, *seated, pod("three", 3000), pod("new", 1500)], [up, *coming])
+    later = decide([*taken, *deferred, pod("three", 3000), pod("new", 1500)], [up, *coming])
     assert later.deferred == {"default/three"}
     assert [c.pods for c in later.new_node_claims] == [("default/new",)]
 

@@ -148,8 +148,8 @@ def test_a_custom_label_keeps_a_ratio_of_capacity_types(decide: Decide, clusters
             {"key": CAPACITY_TYPE, "operator": "In", "values": [capacity_type]},
             {"key": SPREAD, "operator": "In", "values": list(shares)},
         ]
-        made: Raw = clusters.pool(name, requirements=wanted)
-        return made
+        node_pool: Raw = clusters.pool(name, requirements=wanted)
+        return node_pool
 
     pools = [pool("spot", "spot", "2", "3", "4", "5"), pool("on-demand", "on-demand", "1")]
     decision = decide(clusters.document(pools, clusters.pods("a", 20, **spread("a", SPREAD))))
@@ -181,9 +181,9 @@ def test_host_ports_conflict_by_protocol_and_address(decide: Decide, clusters: M
     anti_affinity = [listening("a", 1, hostPort=80), listening("b", 1, hostPort=80, protocol="UDP")]
     anti_affinity.append(listening("c", 1, hostPort=81))
     assert len(decide(clusters.document(clusters.pool(), *anti_affinity))["nodeClaims"]) == 1
-    one, other = (listening(f"ip{i}", 1, hostPort=80, hostIP=f"10.0.0.{i}") for i in (1, 2))
-    assert len(decide(clusters.document(clusters.pool(), one, other))["nodeClaims"]) == 1
-    assert len(decide(clusters.document(clusters.pool(), one, listening("all", 1, hostPort=80)))["nodeClaims"]) == 2
+    first, second = (listening(f"ip{i}", 1, hostPort=80, hostIP=f"10.0.0.{i}") for i in (1, 2))
+    assert len(decide(clusters.document(clusters.pool(), first, second))["nodeClaims"]) == 1
+    assert len(decide(clusters.document(clusters.pool(), first, listening("all", 1, hostPort=80)))["nodeClaims"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -234,13 +234,15 @@ def test_volume_limits_hold_and_a_shared_volume_counts_once(
     there: int,
 ) -> None:
     pods = clusters.pods("a", 4, "100m", "100Mi")
-    made = [o for i in range(claims) for o in claimed(f"data-{i}")[: 1 if i else 2]]
+    volume_objects = [o for i in range(claims) for o in claimed(f"data-{i}")[: 1 if i else 2]]
     for i, pod in enumerate(pods):
         pod["spec"].update(mounting(f"data-{i % claims}"))
     drivers = [{"name": "ebs.csi.aws.com", "nodeID": "old", "allocatable": {"count": 2}}]
     csi = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "old"}}
     decision = decide(
-        clusters.document(clusters.pool(), clusters.node("old"), {**csi, "spec": {"drivers": drivers}}, made, pods)
+        clusters.document(
+            clusters.pool(), clusters.node("old"), {**csi, "spec": {"drivers": drivers}}, volume_objects, pods
+        )
     )
     assert len(decision["existingNodes"]["old"]) == there
     assert not decision["errors"]

@@ -184,10 +184,10 @@ def _rules(app: str, rule: int) -> dict[str, Any]:
 def _document(
     clusters: ModuleType, apps: list[tuple[str, int, str, str, int]], order: random.Random | None = None
 ) -> dict[str, Any]:
-    made = [clusters.pool("a"), clusters.pool("b", weight=10, taints=[{"key": "k", "effect": "NoSchedule"}])]
+    objects = [clusters.pool("a"), clusters.pool("b", weight=10, taints=[{"key": "k", "effect": "NoSchedule"}])]
     for app, count, cpu, memory, rule in apps:
-        made += clusters.pods(app, count, cpu, memory, **_rules(app, rule))
-    document: dict[str, Any] = clusters.document(made)
+        objects += clusters.pods(app, count, cpu, memory, **_rules(app, rule))
+    document: dict[str, Any] = clusters.document(objects)
     if order is not None:
         order.shuffle(document["objects"])
         document["instanceTypes"] = order.sample(document["instanceTypes"], len(document["instanceTypes"]))
@@ -209,8 +209,8 @@ def test_any_mix_is_scheduled_correctly_and_independently_of_order(
 def test_never_more_expensive_than_first_fit(
     decide: Decide, clusters: ModuleType, sizes: list[tuple[int, int]]
 ) -> None:
-    made = [p for i, (cpu, memory) in enumerate(sizes) for p in clusters.pods(f"p{i}", 1, f"{cpu}m", f"{memory}Mi")]
-    decision = decide(clusters.document(clusters.pool(), made))
+    pods = [p for i, (cpu, memory) in enumerate(sizes) for p in clusters.pods(f"p{i}", 1, f"{cpu}m", f"{memory}Mi")]
+    decision = decide(clusters.document(clusters.pool(), pods))
     assert not decision["errors"]
     assert total(decision) <= _first_fit(clusters, sizes) + 1e-9
 

@@ -32,8 +32,8 @@ def plain(decision: Raw) -> Raw:
 
 @pytest.fixture
 def parts(clusters: ModuleType) -> Raw:
-    made: Raw = clusters.document(clusters.pool(), clusters.pods("web", 5))
-    return made
+    document: Raw = clusters.document(clusters.pool(), clusters.pods("web", 5))
+    return document
 
 
 def test_one_document_several_files_lists_yaml_and_gzip_are_equivalent(parts: Raw, tmp_path: Path) -> None:

@@ -81,14 +81,14 @@ def test_pods_that_cannot_be_drained_are_ignored() -> None:
     everything = [Toleration(operator="Exists")]
     static = pod("owned")
     node = OwnerReference(api_version="v1", kind="Node", name="n", uid="n")
-    staying = (
+    not_drained = (
         pod("static", annotations={names.MIRROR_POD: "x"}),
         replace(static, metadata=replace(static.metadata, owner_references=[node])),
         pod("agent", daemon=True, tolerations=everything),
         pod("done", phase="Succeeded"),
         pod("stuck", deleted=NOW - timedelta(minutes=2)),
     )
-    step = drain_step(claim(), staying, (), {}, now=NOW)
+    step = drain_step(claim(), not_drained, (), {}, now=NOW)
     assert step.drained
     assert step.terminate
 
@@ -135,8 +135,8 @@ def test_termination_waits_for_volumes_to_be_detached_except_those_of_pods_that_
     assert not step.terminate
     assert "pv-1" in step.waiting_for
     data = Volume(name="data", persistent_volume_claim=PersistentVolumeClaimSource(claim_name="data"))
-    staying = pod("agent", tolerations=[Toleration(operator="Exists")], volumes=[data])
-    assert drain_step(claim(), [staying], [attachment("pv-1")], {"default/data": "pv-1"}, now=NOW).terminate
+    agent = pod("agent", tolerations=[Toleration(operator="Exists")], volumes=[data])
+    assert drain_step(claim(), [agent], [attachment("pv-1")], {"default/data": "pv-1"}, now=NOW).terminate
 
 
 def test_a_termination_grace_period_leaves_each_pod_its_own_grace() -> None:

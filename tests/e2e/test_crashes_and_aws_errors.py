@@ -1,4 +1,4 @@
-"""Functions die between any two lines, EC2 has no capacity, throttles, fills partly: the work is done in the end."""
+"""Functions crash at any line; EC2 has no capacity, throttles or launches part of a fleet: pods still get nodes."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_without_any_capacity_calls_are_bounded_and_pods_run_soon_after_it_retur
     assert world.instances() == []
     # The pods' own hint and a sweep a minute; in each at most three rounds, in a round a call for each of two launches.
     assert world.aws.calls.count()["ec2", "CreateFleet"] <= (minutes + 1) * 3 * 2
-    told = [e["message"] for e in world.store.list(kinds.EVENTS) if e["source"].get("component") == "tenon"]
-    assert any("capacity" in message for message in told)
+    messages = [e["message"] for e in world.store.list(kinds.EVENTS) if e["source"].get("component") == "tenon"]
+    assert any("capacity" in message for message in messages)
     world.aws.capacity.set("spot", "*", "*", None)
     returned = world.clock.now()
     world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=6))

@@ -1,4 +1,4 @@
-"""``kubectl get nodepools,nodeclaims -o wide``, by the real kubectl, says what there is and how far it is."""
+"""``kubectl get nodepools,nodeclaims -o wide``, by the real kubectl, shows the state of pools and claims in columns."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ MANIFESTS = [
 ]
 
 
-def wide(world: World, folder: Path, what: str) -> list[dict[str, str]]:
+def wide(world: World, folder: Path, kind: str) -> list[dict[str, str]]:
     """The rows that kubectl prints of a kind, by column."""
     config = folder / "kubeconfig"
     config.write_text(world.kubectl_config())
     environ = {"KUBECONFIG": str(config), "HOME": str(folder), "PATH": os.environ["PATH"]}
-    command = ["kubectl", "get", what, "-o", "wide"]
+    command = ["kubectl", "get", kind, "-o", "wide"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     head, *lines = done.stdout.splitlines()
-    starts = [found.span() for found in re.finditer(r"\S+\s*", head)]
+    starts = [column.span() for column in re.finditer(r"\S+\s*", head)]
     return [{head[a:b].strip(): line[a : None if b == len(head) else b].strip() for a, b in starts} for line in lines]
 
 
-def test_pools_and_claims_tell_their_story_in_columns(world: World, tmp_path: Path) -> None:
+def test_columns_show_the_state_of_pools_and_claims(world: World, tmp_path: Path) -> None:
     world.apply(MANIFESTS)
     world.run_until(lambda: bool(world.claims()) and bool(world.instances()))
     assert {row["READY"] for row in wide(world, tmp_path, "nodeclaims")} == {"False"}
