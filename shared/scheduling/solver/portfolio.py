@@ -131,6 +131,8 @@ def best_plan(
     portfolio = _Portfolio(
         lambda domain, cheapest: Plan(checker, namespaces, groups, policies, domain, cheapest_per_pod=cheapest)
     )
+    if _is_single_pod_at_least_price(portfolio.counted):
+        return portfolio.counted
     improved = portfolio.plans_to_improve()
     for plan in improved:
         improve(plan, _SEARCH_STEPS if portfolio.few_pods else _SEARCH_STEPS_MANY_PODS)
@@ -142,23 +144,23 @@ class _Portfolio:
 
     def __init__(self, new_plan: Callable[[str, bool], Plan]) -> None:
         self._new_plan = new_plan
-        self._counted = self._counted_plan()
-        pods = self._counted.pending_groups.pod_count
+        self.counted = self._counted_plan()
+        pods = self.counted.pending_groups.pod_count
         self.few_pods = pods <= _FEW_PODS
-        self._domains = _domains_of_rules(self._counted) if self.few_pods else ()
-        self._has_limits = self._counted.limits.has_any()
-        self._leaves_pods_out = pods <= _FIRST_FIT_PODS and _leaves_feasible_pods_out(self._counted)
+        self._domains = _domains_of_rules(self.counted) if self.few_pods else ()
+        self._has_limits = self.counted.limits.has_any()
+        self._leaves_pods_out = pods <= _FIRST_FIT_PODS and _leaves_feasible_pods_out(self.counted)
 
     def plans_to_improve(self) -> list[Plan]:
         """The plans that start best."""
-        plans = [self._counted]
+        plans = [self.counted]
         if self.few_pods:
             plans += self._other_counted_plans()
-        if self._leaves_pods_out or (self.few_pods and _needs_first_fit(self._counted)):
+        if self._leaves_pods_out or (self.few_pods and _needs_first_fit(self.counted)):
             plans = _fair([*plans, *self._first_fit_plans()])
         limited = self.few_pods and self._leaves_pods_out and self._has_limits
         chosen = sorted(plans, key=Plan.rank)[: _IMPROVED_AT_LIMITS if limited else 1]
-        if self.few_pods and _has_two_spreads(self._counted) and plans[-1] not in chosen:
+        if self.few_pods and _has_two_spreads(self.counted) and plans[-1] not in chosen:
             chosen.append(plans[-1])
         return chosen
 
@@ -169,8 +171,8 @@ class _Portfolio:
 
     def _other_counted_plans(self) -> list[Plan]:
         plans = [self._counted_plan(domain) for domain in self._domains]
-        if any(plan.packer.replica_count_matters for plan in (self._counted, *plans)):
-            best_domain = min((self._counted, *plans), key=Plan.rank).preferred_domain
+        if any(plan.packer.replica_count_matters for plan in (self.counted, *plans)):
+            best_domain = min((self.counted, *plans), key=Plan.rank).preferred_domain
             plans.append(self._counted_plan(best_domain, cheapest_per_pod=True))
         return plans
 
@@ -183,6 +185,14 @@ class _Portfolio:
                 schedule_by_first_fit(plan, reserve_largest=reserve_largest)
                 plans.append(plan)
         return plans
+
+
+def _is_single_pod_at_least_price(plan: Plan) -> bool:
+    """Whether the plan is for one pod, on a new node, with its preferences and one alternative: none is cheaper."""
+    if plan.pending_groups.pod_count != 1 or plan.relaxed or not plan.bins.opened:
+        return False
+    item, _ = plan.bins.opened[0].content[0]
+    return isinstance(item.owner, PendingGroup) and len(item.owner.alternatives) == 1
 
 
 def _fair(plans: Sequence[Plan]) -> list[Plan]:
