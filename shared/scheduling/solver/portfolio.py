@@ -74,7 +74,8 @@ def schedule_by_first_fit(plan: Plan, *, reserve_largest: bool) -> None:
 def improve(plan: Plan, steps: int) -> None:
     """Improves the plan by local search; what becomes smaller may leave limits to unscheduled pods."""
     release_sizes(plan.bins)
-    LocalSearch(plan.bins, plan.packer.option_sets, steps).run()
+    if plan.bins.opened:
+        LocalSearch(plan.bins, plan.packer.option_sets, steps).run()
     if plan.unscheduled:
         settle(plan.bins)
         plan.unscheduled = _round(plan, plan.unscheduled)
