@@ -85,6 +85,17 @@ class ObjectMeta(Struct):
     owner_references: list[OwnerReference] = []
 
 
+class NamedObject(Struct):
+    """Base of the kinds with metadata whose objects are known by name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+        return self.metadata.name
+
+
 class Condition(Struct, omit_defaults=False):
     """A condition of an object; ``status`` is "True", "False" or "Unknown".
 

@@ -12,7 +12,7 @@ from shared.api.meta import (
     DURATION,
     DURATION_OR_NEVER,
     Condition,
-    ObjectMeta,
+    NamedObject,
     ObjectRef,
     RawQuantities,
     Struct,
@@ -96,10 +96,9 @@ class NodeClaimStatus(Struct):
     ] = None
 
 
-class NodeClaim(Struct):
+class NodeClaim(NamedObject):
     """The request for a node and its lifecycle, from creation to the last finalizer."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[
         NodeClaimSpec,
         describe(
@@ -109,11 +108,6 @@ class NodeClaim(Struct):
     status: Annotated[NodeClaimStatus, describe("The observed state of the NodeClaim.")] = NodeClaimStatus()
     kind: str = KIND
     api_version: str = API_VERSION
-
-    @property
-    def name(self) -> str:
-        """The name of the NodeClaim."""
-        return self.metadata.name
 
     @property
     def ref(self) -> ObjectRef:

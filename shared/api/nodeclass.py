@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from shared.api.meta import Condition, ObjectMeta, ObjectRef, RawQuantities, Struct, describe
+from shared.api.meta import Condition, NamedObject, ObjectRef, RawQuantities, Struct, describe
 
 API_VERSION = "karpenter.k8s.aws/v1"
 KIND = "EC2NodeClass"
@@ -317,13 +317,12 @@ class EC2NodeClassStatus(Struct):
     conditions: Annotated[list[Condition], describe("The conditions of the EC2NodeClass.")] = []
 
 
-class EC2NodeClass(Struct):
+class EC2NodeClass(NamedObject):
     """The AWS configuration of instances: subnets, AMIs, role, volumes and other settings.
 
     A class converted from an AWSNodeTemplate keeps that object's apiVersion and kind.
     """
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[
         EC2NodeClassSpec,
         describe(
@@ -340,11 +339,6 @@ class EC2NodeClass(Struct):
     status: Annotated[EC2NodeClassStatus, describe("The observed state of the EC2NodeClass.")] = EC2NodeClassStatus()
     kind: str = KIND
     api_version: str = API_VERSION
-
-    @property
-    def name(self) -> str:
-        """The name of the class."""
-        return self.metadata.name
 
     @property
     def ref(self) -> ObjectRef:

@@ -12,7 +12,7 @@ from shared.api.meta import (
     DURATION_OR_NEVER,
     LABEL_VALUE,
     Condition,
-    ObjectMeta,
+    NamedObject,
     ObjectRef,
     RawQuantities,
     Struct,
@@ -178,22 +178,16 @@ class NodePoolStatus(Struct):
     conditions: Annotated[list[Condition], describe("The conditions of the NodePool.")] = []
 
 
-class NodePool(Struct):
+class NodePool(NamedObject):
     """Nodes of one template: launched for pending pods, and disrupted when they are not needed.
 
     A NodePool converted from a Provisioner keeps that object's apiVersion and kind, for references.
     """
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[NodePoolSpec, describe("The desired state of the NodePool.", required=True)] = NodePoolSpec()
     status: Annotated[NodePoolStatus, describe("The observed state of the NodePool.")] = NodePoolStatus()
     kind: str = KIND
     api_version: str = API_VERSION
-
-    @property
-    def name(self) -> str:
-        """The name of the NodePool."""
-        return self.metadata.name
 
     @property
     def ref(self) -> ObjectRef:

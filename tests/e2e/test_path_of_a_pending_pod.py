@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from local.world import World
 
 ROOT = Path(__file__).parents[2]
-MOST_FILES = 91
+MOST_FILES = 90
 """As many as there are: more need a reason, and fewer are welcome."""
 
 
