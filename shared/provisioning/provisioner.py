@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
+MAX_ROUNDS = 3
+"""How often one run schedules pods while EC2 has insufficient capacity; the next run continues."""
+_MAX_EVENTS = 100
+"""How many unschedulable pods get an event in one run; the next run continues."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScheduledRound:
     """A decision whose NodeClaims are ``created``; ``unlaunched`` are older ones without an instance.
@@ -202,12 +208,6 @@ def _nominated_claims(decision: Decision, snapshot: Snapshot) -> dict[str, str]:
 
 def _is_unlaunched(claim: NodeClaim) -> bool:
     return claim.metadata.deletion_timestamp is None and not is_true(claim.status.conditions, nodeclaim.LAUNCHED)
-
-
-MAX_ROUNDS = 3
-"""How often one run schedules pods while EC2 has insufficient capacity; the next run continues."""
-_MAX_EVENTS = 100
-"""How many unschedulable pods get an event in one run; the next run continues."""
 
 
 @dataclass(kw_only=True)
