@@ -120,6 +120,8 @@ def _rules_key(pod: Pod) -> bytes:
         spec.tolerations,
         spec.topology_spread_constraints,
     )
+    if not spec.volumes:
+        return _encode(rules)
     volumes = [v for v in spec.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None]
     if volumes:
         # the claim of an ephemeral volume is named after its pod
