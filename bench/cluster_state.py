@@ -9,7 +9,6 @@ bytes in the same process, which shows other load on the machine.
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import resource
 import ssl
@@ -18,19 +17,16 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 import urllib3
 
 from bench.stub_api_server import CHANGED, PAGE, PENDING, stub_api_server
+from shared import runtime
 from shared.api.kubernetes import Pod
 from shared.cluster.connect import to_server
 from shared.cluster.listing import Page
 from shared.cluster.snapshot_reader import SnapshotReader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Row = dict[str, str]
 Figures = dict[str, float]
@@ -72,22 +68,13 @@ def _baseline(url: str, authority: str, pods: int) -> float:
     """Processor seconds of fetching and decoding the pods with urllib3 and msgspec only."""
     context = ssl.create_default_context(cadata=authority)
     decoder = msgspec.json.Decoder(Page[Pod])
-    with urllib3.PoolManager(ssl_context=context) as pool, _without_garbage_collector():
+    with urllib3.PoolManager(ssl_context=context) as pool, runtime.gc_paused():
         pool.request("GET", f"{url}/api/v1/namespaces")
         started = time.process_time()
         for number in range(-(-pods // PAGE)):
             answer = pool.request("GET", f"{url}/api/v1/pods?limit={PAGE}&continue={number or ''}")
             decoder.decode(answer.data)
         return time.process_time() - started
-
-
-@contextlib.contextmanager
-def _without_garbage_collector() -> Iterator[None]:
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _in_new_process(part: str, nodes: int, pods: int) -> list[Figures]:

@@ -7,6 +7,7 @@ gives each function its own :class:`Runtime`. Code calls :func:`current` when it
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import time
 from contextvars import ContextVar
@@ -58,3 +59,15 @@ def using(runtime: Runtime) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+@contextlib.contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause the cyclic garbage collector: traversing every pod repeatedly takes 5 times as long as decoding."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,7 +55,7 @@ def open_cluster(
     """
     from shared import runtime  # noqa: PLC0415 (slow to import, and --help doesn't need it)
 
-    with _without_garbage_collector():
+    with runtime.gc_paused():
         if files:
             from cli.cluster import manifest_reader  # noqa: PLC0415 (slow to import)
 
@@ -91,15 +90,3 @@ def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
     from local.world import catalog_cache  # noqa: PLC0415 (slow to import)
 
     return catalog_cache.load_or_fetch(region=region or DEFAULT_REGION, seed=0, now=now)
-
-
-@contextlib.contextmanager
-def _without_garbage_collector() -> Iterator[None]:
-    """The cyclic garbage collector is off inside: a large cluster is a million live objects to scan in vain."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

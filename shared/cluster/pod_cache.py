@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared import runtime
 from shared.api.kubernetes import Pod
 from shared.cluster import listing
 from shared.cluster.errors import ApiError
@@ -97,7 +98,7 @@ class PodCache:
     def _list(self) -> None:
         if self._is_frozen:
             gc.collect()  # frozen objects are never collected, so garbage created since must not be frozen with them
-        with listing.gc_paused():
+        with runtime.gc_paused():
             listed = listing.list_objects(self._client, PODS, Pod, fields=UNFINISHED)
             self._pods = {pod.key: pod for pod in listed.objects}
             self._unbound_versions = {
