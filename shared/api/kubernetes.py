@@ -183,6 +183,8 @@ class PersistentVolumeClaimSpec(Struct):
     storage_class_name: str | None = None
     access_modes: list[str] = []
     resources: ResourceRequirements = ResourceRequirements()
+    selector: LabelSelector | None = None
+    volume_mode: str = "Filesystem"
 
 
 class EphemeralTemplate(Struct):

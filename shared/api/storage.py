@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from shared.api.kubernetes import NodeSelector, PersistentVolumeClaimSpec
-from shared.api.meta import ObjectMeta, Struct
+from shared.api.meta import ObjectMeta, RawQuantities, Struct
 
 
 class PersistentVolumeClaimStatus(Struct):
@@ -46,6 +46,14 @@ class EBSVolumeSource(Struct):
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
+class ClaimReference(Struct):
+    """The claim that a volume is bound to, or reserved for while ``uid`` is empty."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class PersistentVolumeSpec(Struct):
     """The spec of a volume."""
 
@@ -53,6 +61,16 @@ class PersistentVolumeSpec(Struct):
     csi: CSIVolumeSource | None = None
     aws_elastic_block_store: EBSVolumeSource | None = None
     storage_class_name: str = ""
+    capacity: RawQuantities = {}
+    access_modes: list[str] = []
+    volume_mode: str = "Filesystem"
+    claim_ref: ClaimReference | None = None
+
+
+class PersistentVolumeStatus(Struct):
+    """Pending, Available, Bound, Released or Failed."""
+
+    phase: str = ""
 
 
 class PersistentVolume(Struct):
@@ -60,6 +78,7 @@ class PersistentVolume(Struct):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
     kind: str = "PersistentVolume"
     api_version: str = "v1"
 

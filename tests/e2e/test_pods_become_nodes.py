@@ -162,3 +162,47 @@ def test_pods_of_a_team_run_on_its_pools_nodes_alone(
     assert set(pools) == {"team1"}
     assert {n["metadata"]["labels"]["karpenter.sh/capacity-type"] for n in world.nodes()} == {"on-demand"}
     assert running(world) == 3
+
+
+def test_pods_of_a_class_without_a_provisioner_run_in_the_zones_of_its_volumes(spot_default: World) -> None:
+    world = spot_default
+    meta = {"namespace": "default"}
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"}}
+    world.apply({**kind, "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})
+    for i, zone in enumerate(("us-east-1b", "us-east-1c")):
+        term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]}
+        common = {"storageClassName": "local", "accessModes": ["ReadWriteOnce"]}
+        volume = {"capacity": {"storage": "5Gi"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+        claim = {"resources": {"requests": {"storage": "5Gi"}}}
+        container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+        mounted = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{i}"}}
+        world.apply(
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolume",
+                    "metadata": {"name": f"disk-{i}"},
+                    "spec": common | volume,
+                },
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {"name": f"data-{i}", **meta},
+                    "spec": common | claim,
+                },
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": f"db-{i}", **meta},
+                    "spec": {"containers": [container], "volumes": [mounted]},
+                },
+            ]
+        )
+    world.run_until_idle()
+    zone_of_node = {
+        n["metadata"]["name"]: n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in world.nodes()
+    }
+    zones = [
+        zone_of_node[pod["spec"]["nodeName"]] for pod in world.pods(phase="Running") if "db-" in str(pod["metadata"])
+    ]
+    assert sorted(zones) == ["us-east-1b", "us-east-1c"]

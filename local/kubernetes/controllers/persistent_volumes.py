@@ -99,10 +99,22 @@ class PersistentVolumes:
                 self._handle_pod(obj, now, deleted=deleted)
             case plural:
                 self._volumes.update(plural, obj, deleted=deleted)
+                if not deleted and plural == "persistentvolumes":
+                    self._set_available(obj)
                 if deleted and plural == "persistentvolumeclaims":
                     self._reclaim(obj)
                 elif plural == "persistentvolumeclaims":
                     self._attach_all(now)
+
+    def _set_available(self, volume: Obj) -> None:
+        """Set the phase of a new volume that no claim is bound to."""
+        if not volume["spec"].get("claimRef") and (volume.get("status") or {}).get("phase") == "Pending":
+            update(
+                self._store,
+                kinds.PERSISTENT_VOLUMES,
+                volume,
+                lambda latest: {**latest, "status": {**(latest.get("status") or {}), "phase": "Available"}},
+            )
 
     # Claims
 

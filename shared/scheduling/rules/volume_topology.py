@@ -1,7 +1,8 @@
 """The nodes that a pod's volumes allow, and the volumes of each CSI driver that it mounts.
 
-A bound volume restricts its pod to the volume's topology, an unbound claim to what its StorageClass allows. Several
-topologies are alternatives. A claim that can't be mounted makes the pod unschedulable, with the reason.
+A bound volume restricts its pod to the volume's topology. An unbound claim restricts it to the topologies of available
+volumes that satisfy the claim, and to what its StorageClass allows where it has a provisioner. Several topologies are
+alternatives. A claim that can't be mounted makes the pod unschedulable, with the reason.
 Source: kube-scheduler's VolumeBinding plugin and Karpenter's volume topology.
 """
 
@@ -10,7 +11,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from shared.api.kubernetes import PersistentVolumeClaimSpec
 from shared.api.labels import normalize_key
+from shared.api.quantity import QuantityError, parse_quantity
+from shared.api.selectors import matches
 from shared.scheduling.rules.node_affinity import term_requirements
 from shared.scheduling.rules.requirements import Requirements, conflicting_key, intersect, only
 from shared.struct import Struct
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.api.kubernetes import Pod, Volume
+    from shared.api.meta import RawQuantities
     from shared.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, TopologyLabelRequirement
     from shared.snapshot import Snapshot
 
@@ -28,6 +33,10 @@ if TYPE_CHECKING:
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _EBS = "ebs.csi.aws.com"
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_STORAGE = "storage"
+_AVAILABLE = frozenset({"Available", ""})
+"""The phases of a volume that a claim may be bound to; a manifest of a volume has no phase."""
 
 
 class VolumeError(ValueError):
@@ -99,7 +108,7 @@ class Storage(Struct, eq=False, dict=True):
             return self._claimed(key, ephemeral=True)
         template = volume.ephemeral.volume_claim_template if volume.ephemeral is not None else None
         spec = template.spec if template is not None else None
-        return self._unbound(key, spec.storage_class_name if spec is not None else None, ephemeral=True)
+        return self._unbound(key, spec or PersistentVolumeClaimSpec(), ephemeral=True)
 
     def _claimed(self, key: str, *, ephemeral: bool) -> tuple[Topologies, MountedVolume]:
         claim = self.claims.get(key)
@@ -110,19 +119,18 @@ class Storage(Struct, eq=False, dict=True):
         if claim.status.phase == "Lost":
             raise VolumeError(f"PersistentVolumeClaim {key} has lost its PersistentVolume")
         if not claim.spec.volume_name:
-            return self._unbound(key, claim.spec.storage_class_name, ephemeral=ephemeral)
+            return self._unbound(key, claim.spec, ephemeral=ephemeral)
         volume = self.volumes.get(claim.spec.volume_name)
         if volume is None:
             raise VolumeError(
                 f"PersistentVolumeClaim {key} is bound to PersistentVolume {claim.spec.volume_name}, not found"
             )
-        required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
-        terms = required.node_selector_terms if required is not None else []
-        topologies = tuple(term_requirements(t) for t in terms if t.match_expressions or t.match_fields) or ({},)
-        return topologies, _mounted_volume(volume)
+        return _volume_topologies(volume), _mounted_volume(volume)
 
-    def _unbound(self, key: str, class_name: str | None, *, ephemeral: bool) -> tuple[Topologies, MountedVolume]:
-        name = self.default_class if class_name is None else class_name
+    def _unbound(
+        self, key: str, spec: PersistentVolumeClaimSpec, *, ephemeral: bool
+    ) -> tuple[Topologies, MountedVolume]:
+        name = self.default_class if spec.storage_class_name is None else spec.storage_class_name
         if not name:
             raise VolumeError(f"PersistentVolumeClaim {key} is unbound and has no StorageClass")
         storage_class = self.classes.get(name)
@@ -132,9 +140,59 @@ class Storage(Struct, eq=False, dict=True):
             raise VolumeError(
                 f"PersistentVolumeClaim {key} is unbound, and StorageClass {name} binds it before the pod is scheduled"
             )
-        allowed = storage_class.allowed_topologies
-        topologies = tuple(_topology(term.match_label_expressions) for term in allowed) or ({},)
+        topologies = self._available_topologies(key, spec, name)
+        if storage_class.provisioner != _NO_PROVISIONER:
+            allowed = storage_class.allowed_topologies
+            provisioned = tuple(_topology(t.match_label_expressions) for t in allowed) or ({},)
+            topologies = (*topologies, *(t for t in provisioned if t not in topologies))
+        elif not topologies:
+            raise VolumeError(
+                f"PersistentVolumeClaim {key}: StorageClass {name} has no provisioner, and no available "
+                "PersistentVolume satisfies the claim"
+            )
         return topologies, (storage_class.provisioner, key)
+
+    def _available_topologies(self, key: str, spec: PersistentVolumeClaimSpec, class_name: str) -> Topologies:
+        """The distinct topologies of the available volumes that satisfy an unbound claim, in order of volume name."""
+        topologies: list[Requirements] = []
+        for _, volume in sorted(self.volumes.items()):
+            if _satisfies(volume, key, spec, class_name):
+                topologies += [t for t in _volume_topologies(volume) if t not in topologies]
+        return tuple(topologies)
+
+
+def _satisfies(volume: PersistentVolume, key: str, spec: PersistentVolumeClaimSpec, class_name: str) -> bool:
+    """Whether the volume can be bound to the claim. Source: FindMatchingVolume of k8s.io/component-helpers."""
+    offered, reserved_for = volume.spec, volume.spec.claim_ref
+    return (
+        volume.metadata.deletion_timestamp is None
+        and volume.status.phase in _AVAILABLE
+        and (reserved_for is None or f"{reserved_for.namespace}/{reserved_for.name}" == key)
+        and offered.storage_class_name == class_name
+        and offered.volume_mode == spec.volume_mode
+        and set(spec.access_modes) <= set(offered.access_modes)
+        and (spec.selector is None or matches(spec.selector, volume.metadata.labels))
+        and _storage(spec.resources.requests) <= _storage(offered.capacity)
+    )
+
+
+def _storage(quantities: RawQuantities) -> int:
+    """Bytes of storage.
+
+    Raises:
+        VolumeError: the quantity is invalid.
+    """
+    try:
+        return parse_quantity(_STORAGE, quantities.get(_STORAGE, "0"))
+    except QuantityError as error:
+        raise VolumeError(str(error)) from error
+
+
+def _volume_topologies(volume: PersistentVolume) -> Topologies:
+    """The alternatives of the volume's node affinity; one without requirements if it has none."""
+    required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    terms = required.node_selector_terms if required is not None else []
+    return tuple(term_requirements(t) for t in terms if t.match_expressions or t.match_fields) or ({},)
 
 
 def _mounted_volume(volume: PersistentVolume) -> MountedVolume:

@@ -248,6 +248,68 @@ def test_volume_limits_hold_and_a_shared_volume_counts_once(
     assert not decision["errors"]
 
 
+def local_volume(name: str, zone: str, size: str = "10Gi", **spec: object) -> Raw:
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "storageClassName": "local",
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            **spec,
+        },
+        "status": {"phase": "Available"},
+    }
+
+
+def local_claim(provisioner: str = "kubernetes.io/no-provisioner") -> list[Raw]:
+    requests = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    claim, storage_class = claimed("data", storageClassName="local", **requests)
+    return [claim, {**storage_class, "metadata": {"name": "local"}, "provisioner": provisioner}]
+
+
+UNSUITABLE_VOLUMES = [
+    local_volume("small", "z-a", "9Gi"),
+    local_volume("other-class", "z-a", storageClassName="gp3"),
+    local_volume("block", "z-a", volumeMode="Block"),
+    local_volume("read-only", "z-a", accessModes=["ReadOnlyMany"]),
+    local_volume("anothers", "z-a", claimRef={"namespace": "default", "name": "other", "uid": "u"}),
+    {**local_volume("released", "z-a"), "status": {"phase": "Released"}},
+]
+
+
+def test_a_class_without_a_provisioner_takes_the_zone_of_an_available_volume(
+    decide: Decide, clusters: ModuleType
+) -> None:
+    pods = clusters.pods("a", 1, **mounting("data"))
+    volumes = [*UNSUITABLE_VOLUMES, local_volume("suitable", "z-b")]
+    decision = decide(clusters.document(clusters.pool(), local_claim(), volumes, pods))
+    (claim,) = decision["nodeClaims"]
+    assert claim["cheapest"]["zone"] == "z-b"
+
+
+def test_without_an_available_volume_and_a_provisioner_the_pod_is_unschedulable(
+    decide: Decide, clusters: ModuleType
+) -> None:
+    pods = clusters.pods("a", 1, **mounting("data"))
+    decision = decide(clusters.document(clusters.pool(), local_claim(), UNSUITABLE_VOLUMES, pods))
+    (error,) = decision["errors"].values()
+    assert "StorageClass local has no provisioner, and no available PersistentVolume satisfies the claim" in str(error)
+    assert not decision["nodeClaims"]
+
+
+def test_a_class_with_a_provisioner_is_not_bound_to_the_zones_of_available_volumes(
+    decide: Decide, clusters: ModuleType
+) -> None:
+    pods = clusters.pods("a", 1, nodeSelector={ZONE: "z-a"}, **mounting("data"))
+    objects = [*local_claim("ebs.csi.aws.com"), local_volume("suitable", "z-b")]
+    (claim,) = decide(clusters.document(clusters.pool(), objects, pods))["nodeClaims"]
+    assert claim["cheapest"]["zone"] == "z-a"
+
+
 def test_reserved_capacity_is_used_first(decide: Decide, clusters: ModuleType) -> None:
     document = clusters.document(clusters.pool(), clusters.pods("a", 1))
     reserved = clusters.instance_type("m1.xlarge", 4, 16, 0.2)
