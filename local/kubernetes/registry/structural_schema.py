@@ -28,6 +28,8 @@ _PRESERVE_UNKNOWN, _INT_OR_STRING, _EMBEDDED_RESOURCE = (
     "x-kubernetes-int-or-string",
     "x-kubernetes-embedded-resource",
 )
+_ANY: Obj = {_PRESERVE_UNKNOWN: True}
+"""The schema of a field where any field is allowed."""
 _TYPE_AND_METADATA = frozenset(("apiVersion", "kind", "metadata"))
 _KEYWORDS = frozenset((
     "type", "enum", "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
@@ -61,7 +63,7 @@ class Schema:
         self._rules = CelRules(raw)
 
     def prune_and_default(self, obj: Obj) -> None:
-        """Remove unknown fields and fill in defaults, in place."""
+        """Remove unknown fields and nulls of fields that aren't nullable, and fill in defaults, in place."""
         kept = {name: value for name, value in obj.items() if name in _TYPE_AND_METADATA}
         rest = {name: value for name, value in obj.items() if name not in _TYPE_AND_METADATA}
         completed = _defaulted(_pruned(rest, self._body), self._body)
@@ -129,7 +131,7 @@ def _pruned(value: Any, schema: Obj) -> Any:  # noqa: ANN401 (JSON)
         if field_schema is None:
             if schema.get(_PRESERVE_UNKNOWN) or (schema.get(_EMBEDDED_RESOURCE) and name in _TYPE_AND_METADATA):
                 kept[name] = inner
-        elif inner is not None or field_schema.get("nullable") or "default" not in field_schema:
+        elif inner is not None or field_schema is _ANY or field_schema.get("nullable"):
             kept[name] = _pruned(inner, field_schema)
     return kept
 
@@ -143,7 +145,7 @@ def _field_schema(schema: Obj, name: str) -> Obj | None:
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict):
         return additional
-    return {_PRESERVE_UNKNOWN: True} if additional is True else None
+    return _ANY if additional is True else None
 
 
 def _defaulted(value: Any, schema: Obj) -> Any:  # noqa: ANN401 (JSON)

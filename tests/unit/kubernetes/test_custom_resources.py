@@ -147,9 +147,12 @@ def test_a_validation_error_has_the_field_the_value_and_the_allowed_values(
     assert refused(store, widgets, spec) == message
 
 
-def test_unknown_fields_are_dropped_defaults_filled_in_and_open_objects_kept(store: Store, widgets: Kind) -> None:
+def test_unknown_fields_and_nulls_are_dropped_defaults_filled_in_and_open_objects_kept(
+    store: Store, widgets: Kind
+) -> None:
     created = store.create(
-        widgets, widget(stray=1, open={"any": [1]}, limits={"cpu": "1"}, note=None, size="5%") | {"other": 1}
+        widgets,
+        widget(stray=1, open={"any": [1]}, limits={"cpu": "1", "memory": None}, note=None, size="5%") | {"other": 1},
     )
     assert created["spec"] == {
         "open": {"any": [1]},
