@@ -24,6 +24,7 @@ from local.aws.capacity_pools import CapacityPools
 from local.aws.capacity_reservations import CapacityReservations
 from local.aws.ec2_instances import Ec2Instances
 from local.aws.event_buses import EventBuses
+from local.aws.eventual_consistency import EventualConsistency
 from local.aws.fleet import Fleets
 from local.aws.iam_enforcement import IamEnforcement, function_credentials
 from local.aws.interceptor import Interceptor
@@ -77,6 +78,7 @@ class Cloud:
         self.prices = Prices(seed=seed)
         self.capacity = CapacityPools(seed=seed)
         self.reservations = CapacityReservations()
+        self.consistency = EventualConsistency(now=now, seed=seed)
         self._now = now
         self._sleep = sleep
         self._seed = seed
@@ -84,7 +86,13 @@ class Cloud:
         self._interceptor = Interceptor(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
         self._stack = contextlib.ExitStack()
         self.enforcement = IamEnforcement(region=region, lock=self._interceptor.lock)
-        self.instances = Ec2Instances(region=region, now=now, capacity=self.capacity, reservations=self.reservations)
+        self.instances = Ec2Instances(
+            region=region,
+            now=now,
+            capacity=self.capacity,
+            reservations=self.reservations,
+            consistency=self.consistency,
+        )
         self.account: account.Account
         self.deployed: stack.DeployedStack
         self.fleets: Fleets
@@ -129,6 +137,7 @@ class Cloud:
                 now=self._now,
                 fleets=self.fleets,
                 instances=self.instances,
+                consistency=self.consistency,
                 reservations=self.reservations,
                 prices=self.prices,
                 event_buses=lambda: self.event_buses,  # they exist once the stack is deployed

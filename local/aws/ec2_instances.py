@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from local.aws.capacity_pools import CapacityPools
     from local.aws.capacity_reservations import CapacityReservations
+    from local.aws.eventual_consistency import EventualConsistency
 
 PENDING, RUNNING, SHUTTING_DOWN, TERMINATED = "pending", "running", "shutting-down", "terminated"
 _CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48}
@@ -33,9 +34,16 @@ class Ec2Instances:
     """An actor that carries out the state changes that are due."""
 
     def __init__(
-        self, *, region: str, now: Callable[[], datetime], capacity: CapacityPools, reservations: CapacityReservations
+        self,
+        *,
+        region: str,
+        now: Callable[[], datetime],
+        capacity: CapacityPools,
+        reservations: CapacityReservations,
+        consistency: EventualConsistency,
     ) -> None:
         self._region = region
+        self._consistency = consistency
         self._now = now
         self._capacity = capacity
         self._reservations = reservations
@@ -163,6 +171,7 @@ class Ec2Instances:
 
     def _change(self, instance: Any, state: str) -> None:  # noqa: ANN401 - moto's instance
         instance._state = InstanceState(state, _CODES[state])  # noqa: SLF001 - moto offers no setter
+        self._consistency.changed(instance, instance._state)  # noqa: SLF001 - the same
         if state == RUNNING:
             self.running[instance.id] = instance
         else:

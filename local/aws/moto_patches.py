@@ -12,6 +12,7 @@ from moto.core.responses import ActionResult
 from moto.iam import models as iam_models
 
 from local.aws import backends, spot_price_history
+from local.aws.eventual_consistency import launch_time
 
 if TYPE_CHECKING:
     import contextlib
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from local.aws.capacity_reservations import CapacityReservations
     from local.aws.ec2_instances import Ec2Instances
     from local.aws.event_buses import EventBuses
+    from local.aws.eventual_consistency import EventualConsistency
     from local.aws.fleet import Fleets
     from local.aws.prices import Prices
 
@@ -42,6 +44,7 @@ def install(
     now: Callable[[], datetime],
     fleets: Fleets,
     instances: Ec2Instances,
+    consistency: EventualConsistency,
     reservations: CapacityReservations,
     prices: Prices,
     event_buses: Callable[[], EventBuses],
@@ -49,6 +52,7 @@ def install(
     """Replace moto's answers until the stack is closed. ``event_buses`` is called for each event to deliver."""
     replacements = (
         *_ec2(now=now, fleets=fleets, instances=instances, reservations=reservations, prices=prices),
+        *_consistency(consistency),
         *_iam(),
         *_messaging(event_buses, now),
     )
@@ -108,6 +112,35 @@ def _ec2(
         (SpotInstances, "describe_spot_instance_requests", describe_spot_instance_requests),
         (EC2Response, "describe_capacity_reservations", describe_capacity_reservations),
         (Instance, "terminate", lambda instance: instances.terminate(terminate, instance)),
+    ]
+
+
+def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, object]]:
+    from moto.ec2.models.instances import InstanceBackend  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.ec2.responses.tags import TagResponse  # noqa: PLC0415 - the same
+
+    create_tags = TagResponse.create_tags
+
+    def describe(backend: Any, filters: Any = None) -> list[Any]:  # noqa: ANN401 - moto's own signature
+        return consistency.described(backend.all_reservations(), filters, ())
+
+    def describe_by_id(backend: Any, instance_ids: list[str], filters: Any = None) -> list[Any]:  # noqa: ANN401 - the same
+        return consistency.described(backend.all_reservations(), filters, instance_ids)
+
+    def create_tags_if_known(response: Any) -> Any:  # noqa: ANN401 - moto's
+        backend = response.ec2_backend
+
+        def launched_at(instance_id: str) -> datetime | None:
+            instance = backend.get_instance_by_id(instance_id)
+            return launch_time(instance) if instance is not None else None
+
+        consistency.check_taggable(response._get_param("Resources", []), launched_at)  # noqa: SLF001 - how moto's own read them
+        return create_tags(response)
+
+    return [
+        (InstanceBackend, "describe_instances", describe),
+        (InstanceBackend, "get_reservations_by_instance_ids", describe_by_id),
+        (TagResponse, "create_tags", create_tags_if_known),
     ]
 
 

@@ -1,0 +1,88 @@
+"""EC2's eventual consistency: answers about instances that lag, or that leave instances out.
+
+EC2 makes a change at once and shows it later: "changes ... might not be immediately visible to subsequent commands"
+(EC2 Developer Guide, "Eventual consistency in the Amazon EC2 API"). moto's answers are always current. Here the answers
+of DescribeInstances can lag, and leave out a share of the instances; CreateTags doesn't know an instance at first.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from moto.ec2.exceptions import InvalidInstanceIdError
+from moto.ec2.utils import filter_reservations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from moto.ec2.models.instances import InstanceState
+
+
+class EventualConsistency:
+    """What EC2 shows of its instances. At first everything, at once."""
+
+    def __init__(self, *, now: Callable[[], datetime], seed: int = 0) -> None:
+        self.lag = timedelta()
+        """How old DescribeInstances' answers are: younger instances are unknown, newer states not shown."""
+        self.left_out = 0.0
+        """The share of the instances that each answer of DescribeInstances leaves out; 1: answers are empty."""
+        self.tag_lag = timedelta()
+        """How long CreateTags doesn't know a new instance."""
+        self._now = now
+        self._random = random.Random(seed)  # noqa: S311 - not for security: which instances an answer leaves out
+        self._states: dict[str, list[tuple[datetime, InstanceState]]] = {}
+
+    def changed(self, instance: Any, state: InstanceState) -> None:  # noqa: ANN401 - moto's instance
+        """Remember when an instance got its state."""
+        # moto changes the object in place.
+        self._states.setdefault(instance.id, []).append((self._now(), copy.copy(state)))
+
+    def described(self, reservations: Sequence[Any], filters: Any, ids: Sequence[str]) -> list[Any]:  # noqa: ANN401 - moto's
+        """DescribeInstances' answer: the reservations with what EC2 shows of their instances; ``ids``: only those.
+
+        Raises:
+            InvalidInstanceIdError: EC2 shows no instance with one of the ids.
+        """
+        shown = []
+        for reservation in reservations:
+            answer = copy.copy(reservation)
+            answer.instances = [
+                self._as_shown(i) for i in reservation.instances if (not ids or i.id in ids) and self._is_shown(i)
+            ]
+            if answer.instances:
+                shown.append(answer)
+        unknown = set(ids) - {i.id for answer in shown for i in answer.instances}
+        if unknown:
+            raise InvalidInstanceIdError(sorted(unknown))
+        return list(filter_reservations(shown, filters)) if filters else shown
+
+    def check_taggable(self, resource_ids: Sequence[str], launch_times: Callable[[str], datetime | None]) -> None:
+        """Raise InvalidInstanceIdError for an instance that CreateTags doesn't know yet."""
+        for resource_id in resource_ids:
+            launched_at = launch_times(resource_id) if resource_id.startswith("i-") else None
+            if launched_at is not None and self._now() - launched_at < self.tag_lag:
+                raise InvalidInstanceIdError(resource_id)
+
+    def _is_shown(self, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
+        is_known = not self.lag or self._now() - launch_time(instance) >= self.lag
+        return is_known and (not self.left_out or self._random.random() >= self.left_out)
+
+    def _as_shown(self, instance: Any) -> Any:  # noqa: ANN401 - moto's instance
+        """The instance in its state of ``lag`` ago."""
+        if not self.lag:
+            return instance
+        states = [state for at, state in self._states.get(instance.id, []) if at <= self._now() - self.lag]
+        if not states or states[-1].name == instance._state.name:  # noqa: SLF001 - moto offers no setter
+            return instance
+        shown = copy.copy(instance)
+        shown._state = states[-1]  # noqa: SLF001 - the same
+        return shown
+
+
+def launch_time(instance: Any) -> datetime:  # noqa: ANN401 - moto's instance
+    """When the instance was launched (UTC)."""
+    launched_at: datetime = instance.launch_time
+    return launched_at.replace(tzinfo=UTC)

@@ -1,0 +1,60 @@
+"""The local EC2's answers can lag, be partial or empty, as AWS's can."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.integration.local_aws.test_fleet import account, create, ids, request
+
+if TYPE_CHECKING:
+    from local.aws.account import Account
+    from tests.integration.local_aws.rig import Rig
+
+__all__ = ["account"]
+
+
+def described(**params: object) -> dict[str, str]:
+    pages = boto3.client("ec2").describe_instances(**params)["Reservations"]  # type: ignore[arg-type]  # tests' own
+    return {i["InstanceId"]: i["State"]["Name"] for r in pages for i in r["Instances"]}
+
+
+def test_a_new_instance_and_a_new_state_are_shown_after_the_lag(rig: Rig, account: Account) -> None:
+    rig.cloud.consistency.lag = timedelta(seconds=60)
+    (instance,) = ids(create(request(account, "m5.large")))
+    assert described() == {}
+    with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
+        described(InstanceIds=[instance])
+    rig.clock.sleep(61)
+    assert described(InstanceIds=[instance]) == {instance: "pending"}
+    boto3.client("ec2").terminate_instances(InstanceIds=[instance])
+    assert described() == {instance: "pending"}
+    rig.clock.sleep(61)
+    by_state = [{"Name": "instance-state-name", "Values": ["shutting-down"]}]
+    assert described(Filters=by_state) == {instance: "shutting-down"}
+
+
+def test_answers_can_be_empty_or_leave_out_some_instances(rig: Rig, account: Account) -> None:
+    launched = set(ids(create(request(account, "m5.large", count=40))))
+    assert set(described()) == launched
+    rig.cloud.consistency.left_out = 0.5
+    first, second = set(described()), set(described())
+    assert first < launched
+    assert second < launched
+    assert first != second
+    rig.cloud.consistency.left_out = 1.0
+    assert described() == {}
+
+
+def test_tags_can_be_created_once_ec2_knows_the_instance(rig: Rig, account: Account) -> None:
+    rig.cloud.consistency.tag_lag = timedelta(seconds=5)
+    (instance,) = ids(create(request(account, "m5.large")))
+    tags = [{"Key": "who", "Value": "me"}]
+    with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
+        boto3.client("ec2").create_tags(Resources=[instance], Tags=tags)  # type: ignore[arg-type]  # plain dicts
+    rig.clock.sleep(6)
+    boto3.client("ec2").create_tags(Resources=[instance], Tags=tags)  # type: ignore[arg-type]  # plain dicts
