@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
+from shared.api.decode import node_claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,7 @@ def test_every_node_carries_what_its_pool_and_class_ask_for(spot_default: World)
     assert node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
     assert node["metadata"]["ownerReferences"][0]["uid"] == claim["metadata"]["uid"]
     assert not node["spec"].get("taints")
+    assert node_claim(claim).problems == ()
     conditions = {c["type"]: c["status"] for c in claim["status"]["conditions"]}
     assert {conditions[t] for t in ("Launched", "Registered", "Initialized", "Ready")} == {"True"}
     assert claim["status"]["providerID"] == node["spec"]["providerID"]

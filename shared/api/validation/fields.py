@@ -34,6 +34,7 @@ MAX_NAME = 63
 _RESTRICTED_DOMAINS = ("kubernetes.io", "k8s.io", labels.GROUP, labels.AWS_GROUP)
 _OPEN_DOMAINS = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
 _OPEN_KEYS = labels.WELL_KNOWN | labels.ALIASES.keys() | {"karpenter.sh/capacity-spread"}
+_NODE_CLAIM_KEYS = frozenset({labels.NODEPOOL, labels.NODECLASS})
 _KNOWN_VALUES = {
     labels.CAPACITY_TYPE: (labels.SPOT, labels.ON_DEMAND, labels.RESERVED),
     labels.ARCH: ("amd64", "arm64"),
@@ -129,10 +130,12 @@ def _in_domain(domain: str, parent: str) -> bool:
     return domain == parent or domain.endswith(f".{parent}")
 
 
-def restricted(path: str, key: str, *, nodepool_allowed: bool = False) -> Iterator[str]:
-    """A label key that users can't set."""
+def restricted(path: str, key: str, *, of_node_claim: bool = False) -> Iterator[str]:
+    """A label key that users can't set; a NodeClaim has the labels of its NodePool and node class."""
     normalized = labels.normalize_key(key)
-    if normalized == labels.HOSTNAME or (normalized == labels.NODEPOOL and not nodepool_allowed):
+    if of_node_claim and normalized in _NODE_CLAIM_KEYS:
+        return
+    if normalized in {labels.HOSTNAME, labels.NODEPOOL}:
         yield f"{path}: {quoted(key)} is restricted: its value is set for each node; allowed are other labels"
         return
     if key in _OPEN_KEYS:
@@ -163,15 +166,13 @@ def template_annotations(path: str, given: Mapping[str, str]) -> Iterator[str]:
         yield from label_key(f"{path}.{key}", key)
 
 
-def requirements(
-    path: str, given: Sequence[NodeSelectorRequirement], *, nodepool_allowed: bool = False
-) -> Iterator[str]:
+def requirements(path: str, given: Sequence[NodeSelectorRequirement], *, of_node_claim: bool = False) -> Iterator[str]:
     """Requirements on the nodes' labels."""
     yield from at_most(path, len(given), MAX_REQUIREMENTS)
     for i, req in enumerate(given):
         at = f"{path}[{i}]"
         yield from label_key(f"{at}.key", req.key)
-        yield from restricted(f"{at}.key", req.key, nodepool_allowed=nodepool_allowed)
+        yield from restricted(f"{at}.key", req.key, of_node_claim=of_node_claim)
         yield from _values(at, req)
         yield from _min_values(at, req)
 

@@ -102,7 +102,7 @@ def validate_node_claim(claim: NodeClaim) -> Iterator[str]:
         yield "metadata.name: is missing"
     kinds = (nodeclass.KIND, legacy.TEMPLATE_KIND)
     yield from fields.node_class_ref("spec.nodeClassRef", spec.node_class_ref, kinds)
-    yield from fields.requirements("spec.requirements", spec.requirements, nodepool_allowed=True)
+    yield from fields.requirements("spec.requirements", spec.requirements, of_node_claim=True)
     yield from fields.quantities("spec.resources.requests", spec.resources.requests)
     yield from fields.both_taints("spec", spec.taints, spec.startup_taints)
     yield from fields.duration("spec.expireAfter", spec.expire_after, never=True)
