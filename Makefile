@@ -38,7 +38,12 @@ test: .venv/ready ## every test (ARGS="-k name" picks some)
 
 .PHONY: test-all
 test-all: .venv/ready ## the long tests too: large clusters, every crash, hundreds of interleavings
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "long or not long" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "(long or not long) and not real" $(ARGS)
+
+.PHONY: test-real
+test-real: .venv/ready ## the tests on a real control plane, built by Go, or on a throw-away cluster (KUBECONFIG=file)
+	@TENON_TEST_KUBECONFIG="$(if $(filter command line,$(origin KUBECONFIG)),$(KUBECONFIG))" \
+		$(BIN)/python -m pytest -n 0 -m real tests/real $(ARGS)
 
 .PHONY: lint
 lint: .venv/ready ## format, lint, types, layers

@@ -46,3 +46,18 @@ class Clock:
 
     def _now(self) -> datetime:
         return self._start + timedelta(seconds=self._elapsed() - self._origin) + self._skipped
+
+
+class RealTimeClock(Clock):
+    """Real time: nothing is skipped, and sleeping waits."""
+
+    def __init__(self) -> None:
+        super().__init__(elapsed=time.monotonic)
+
+    def skip_to(self, time: datetime) -> timedelta:  # noqa: ARG002 - as in the base class
+        """Skip nothing."""
+        return timedelta()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait that long."""
+        time.sleep(seconds)

@@ -39,6 +39,8 @@ INITIALIZATION_DELAY = timedelta(seconds=0.5)
 """How long the cloud provider takes to initialize a new node."""
 NODE_DELETION_DELAY = timedelta(seconds=5)
 """How long the cloud provider takes to delete an unreachable node without an instance."""
+HEARTBEAT = timedelta(seconds=10)
+"""How often a kubelet renews its node's lease."""
 _MEMORY_OVERHEAD = (0.05, 0.07)
 _NODE_LEASES = "kube-node-lease"
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -49,6 +51,7 @@ class _Kubelet:
     """A machine's kubelet. ``pods`` are those bound to its node, by uid; ``started`` those it has begun to start."""
 
     machine: Machine
+    store: Store
     index: int
     rng: random.Random
     behavior: MachineBehavior
@@ -77,8 +80,14 @@ class Kubelets:
         seed: int = 0,
         timing: Timing | None = None,
         behavior: Callable[[Machine], MachineBehavior] = lambda _machine: NORMAL,
+        store_of_node: Callable[[str], Store] | None = None,
+        heartbeat: timedelta | None = None,
     ) -> None:
-        """``behavior`` is called once for each machine."""
+        """``behavior`` is called once for each machine.
+
+        ``store_of_node`` gives the store that the kubelet of a node writes to, if that is another. ``heartbeat`` is
+        the interval at which leases are renewed; without one they count as renewed until a kubelet stops.
+        """
         self.failures: dict[str, str] = {}
         self._store = store
         self._machines = machines
@@ -86,6 +95,8 @@ class Kubelets:
         self._seed = seed
         self._timing = timing or Timing()
         self._behavior = behavior
+        self._store_of_node = store_of_node or (lambda _node: store)
+        self._heartbeat = heartbeat
         self._informer = Informer(store, kinds.NODES, kinds.PODS)
         self._by_instance: dict[str, _Kubelet] = {}
         self._by_node: dict[str, _Kubelet] = {}
@@ -139,7 +150,8 @@ class Kubelets:
             if machine.instance_id not in self._by_instance:
                 self._machines_seen += 1
                 rng = random.Random(f"{self._seed}/{self._machines_seen}")  # noqa: S311 (durations of a simulation)
-                kubelet = _Kubelet(machine, self._machines_seen, rng, self._behavior(machine))
+                store = self._store_of_node(machine.private_dns_name)
+                kubelet = _Kubelet(machine, store, self._machines_seen, rng, self._behavior(machine))
                 self._by_instance[machine.instance_id] = kubelet
                 self._boot(kubelet, now)
 
@@ -170,6 +182,8 @@ class Kubelets:
                 "spec": {**lease["spec"], "renewTime": node_objects.micro_time(now)},
             }
 
+        if self._heartbeat is not None:
+            return
         lease = self._store.find(kinds.LEASES, kubelet.name, namespace=_NODE_LEASES)
         if lease is not None and self._by_node.get(kubelet.name) is kubelet:
             update(self._store, kinds.LEASES, lease, change)
@@ -184,7 +198,7 @@ class Kubelets:
         node_capacity = capacity(machine, configuration, memory_overhead=drawn + kubelet.behavior.missing_memory)
         try:
             node_allocatable = allocatable(node_capacity, machine, configuration)
-            node = self._store.create(
+            node = kubelet.store.create(
                 kinds.NODES,
                 node_objects.registration(
                     machine,
@@ -198,8 +212,14 @@ class Kubelets:
         except (ApiError, QuantityError) as error:
             self.failures[machine.instance_id] = f"the node can't register: {error}"
             return
-        self._store.create(kinds.LEASES, node_objects.lease(node, now), namespace=_NODE_LEASES)
-        self._store.create(kinds.CSI_NODES, node_objects.csi_node(machine, node))
+        kubelet.store.create(
+            kinds.LEASES,
+            node_objects.lease(node, now, continuously=self._heartbeat is None),
+            namespace=_NODE_LEASES,
+        )
+        kubelet.store.create(kinds.CSI_NODES, node_objects.csi_node(machine, node))
+        if self._heartbeat is not None:
+            self._at(now + self._heartbeat, lambda at: self._renew_lease(kubelet, at))
         self._by_node[kubelet.name] = kubelet
         for pod in self._pods_of_unknown_nodes.pop(kubelet.name, {}).values():
             self._sync_pod(kubelet, pod, now)
@@ -207,6 +227,14 @@ class Kubelets:
         if not kubelet.behavior.never_ready:
             ready = Timing.draw(self._timing.ready, kubelet.rng)
             self._at(now + ready, lambda at: self._set_ready(kubelet, at, ready=True))
+
+    def _renew_lease(self, kubelet: _Kubelet, now: datetime) -> None:
+        lease = self._store.find(kinds.LEASES, kubelet.name, namespace=_NODE_LEASES)
+        if kubelet.stopped or lease is None or self._heartbeat is None:
+            return
+        spec = {**lease["spec"], "renewTime": node_objects.micro_time(now)}
+        update(kubelet.store, kinds.LEASES, lease, lambda latest: {**latest, "spec": spec})
+        self._at(now + self._heartbeat, lambda at: self._renew_lease(kubelet, at))
 
     def _initialize(self, node: Obj) -> None:
         """Remove the taint of nodes that the cloud provider has not initialized."""
@@ -241,7 +269,7 @@ class Kubelets:
                 },
             }
 
-        update(self._store, kinds.NODES, node, change)
+        update(kubelet.store, kinds.NODES, node, change)
         kubelet.ready = ready
         for pod in list(kubelet.pods.values()):
             self._sync_pod(kubelet, pod, now)
@@ -312,7 +340,7 @@ class Kubelets:
         kubelet.addresses += 1
         pod_ip = host_ip if not pod_status.needs_network(pod) else self._pod_ip(kubelet)
         update(
-            self._store,
+            kubelet.store,
             kinds.PODS,
             pod,
             lambda latest: pod_status.running(latest, host_ip=host_ip, pod_ip=pod_ip, started=arrived, now=now),
@@ -329,7 +357,7 @@ class Kubelets:
 
     def _complete(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
         if not kubelet.stopped and pod["metadata"]["uid"] in kubelet.pods:
-            update(self._store, kinds.PODS, pod, lambda latest: pod_status.succeeded(latest, now=now))
+            update(kubelet.store, kinds.PODS, pod, lambda latest: pod_status.succeeded(latest, now=now))
 
     def _stop(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
         """Remove the pod once its containers have stopped, at the latest at the end of its grace period."""
@@ -346,4 +374,4 @@ class Kubelets:
 
     def _remove_pod(self, kubelet: _Kubelet, pod: Obj) -> None:
         if not kubelet.stopped and pod["metadata"]["uid"] in kubelet.stopping:
-            delete(self._store, kinds.PODS, pod, grace_period=0)
+            delete(kubelet.store, kinds.PODS, pod, grace_period=0)

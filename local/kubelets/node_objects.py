@@ -135,15 +135,12 @@ def csi_node(machine: Machine, node: Obj) -> Obj:
     return {"metadata": meta, "spec": {"drivers": [driver]}}
 
 
-def lease(node: Obj, now: datetime) -> Obj:
-    """The node's lease; it counts as renewed until its annotation is removed."""
+def lease(node: Obj, now: datetime, *, continuously: bool) -> Obj:
+    """The node's lease; with ``continuously`` it counts as renewed until its annotation is removed."""
     name = node["metadata"]["name"]
+    annotations = {"annotations": {RENEWED_CONTINUOUSLY: CONTINUOUSLY}} if continuously else {}
     return {
-        "metadata": {
-            "name": name,
-            "ownerReferences": owned_by(node),
-            "annotations": {RENEWED_CONTINUOUSLY: CONTINUOUSLY},
-        },
+        "metadata": {"name": name, "ownerReferences": owned_by(node), **annotations},
         "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": micro_time(now)},
     }
 

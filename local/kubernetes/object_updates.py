@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from local.kubernetes.registry.store import Store
 
 
+_ATTEMPTS = 5
+
+
 def create(store: Store, kind: Kind, obj: Obj, namespace: str) -> Obj | None:
     """Create the object; None when the API refuses it (a terminating namespace, a name that exists)."""
     try:
@@ -35,10 +38,19 @@ def update(store: Store, kind: Kind, obj: Obj, change: Callable[[Obj], Obj]) -> 
     """Write ``change(latest state)`` of the object with this uid unless it is equal; None if the object is gone."""
     meta = obj["metadata"]
     with store.lock:
-        latest = store.find(kind, meta["name"], namespace=meta.get("namespace", ""))
-        if latest is None or latest["metadata"]["uid"] != meta["uid"]:
-            return None
-        return store.write(kind, change(latest), latest)
+        for attempt in range(_ATTEMPTS):
+            latest = store.find(kind, meta["name"], namespace=meta.get("namespace", ""))
+            if latest is None or latest["metadata"]["uid"] != meta["uid"]:
+                return None
+            try:
+                return store.write(kind, change(latest), latest)
+            except ApiError as error:
+                # Only a real cluster has other writers; its store has the present state now.
+                if error.status == NOT_FOUND:
+                    return None
+                if error.status != CONFLICT or attempt == _ATTEMPTS - 1:
+                    raise
+    return None
 
 
 def update_status(store: Store, kind: Kind, obj: Obj, **fields: object) -> Obj | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,18 +39,19 @@ class EventLoop:
         is_busy: Callable[[], bool],
         after_step: Callable[[], None],
         unfinished: Callable[[], object],
+        skips_waiting: bool = True,
     ) -> None:
         """The loop over these actors.
 
         ``is_busy`` tells whether another thread works, ``after_step`` is called when all actors were stepped, and
-        ``unfinished`` describes what is unfinished, for the text of an error.
+        ``unfinished`` describes what is unfinished, for the text of an error. Without ``skips_waiting`` time is real.
         """
         self._clock = clock
         self._actors = actors
         self._is_busy = is_busy
         self._after_step = after_step
         self._unfinished = unfinished
-        self._skips_waiting = True
+        self._skips_waiting = skips_waiting
         self._woken = threading.Event()
 
     def wake(self) -> None:
@@ -114,3 +115,47 @@ class EventLoop:
     def _wait(self, seconds: float) -> None:
         self._woken.wait(seconds)
         self._woken.clear()
+
+
+class BackgroundLoop:
+    """A context manager that steps actors in real time in a thread of its own."""
+
+    def __init__(self, clock: Clock, actors: Sequence[Actor]) -> None:
+        self._loop = EventLoop(
+            clock, actors, is_busy=lambda: False, after_step=self._check, unfinished=lambda: "", skips_waiting=False
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="background loop", daemon=True)
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the thread.
+
+        Raises:
+            Exception: what an actor raised, if the body raised nothing.
+        """
+        self._stopping.set()
+        self._loop.wake()
+        self._thread.join()
+        if self._error is not None and kind is None:
+            raise self._error
+
+    def _check(self) -> None:
+        if self._stopping.is_set():
+            raise _StoppedError
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_in_real_time()
+        except _StoppedError:
+            pass
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that ends the loop
+            self._error = error
+
+
+class _StoppedError(Exception):
+    """The loop's context has ended."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import gc
-import random
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,26 +20,22 @@ from infra import assembly, cluster_manifests
 from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
 from local.aws.iam_enforcement import credentials
-from local.clock import Clock
+from local.clock import Clock, RealTimeClock
 from local.faults import Faults
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
-from local.kubelets.kubelets import Kubelets
+from local.kubelets.kubelets import HEARTBEAT, Kubelets
 from local.kubernetes import kinds
-from local.kubernetes.apiserver.rbac import Rbac
-from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
-from local.kubernetes.control_plane import controllers
 from local.kubernetes.errors import ApiError
-from local.kubernetes.registry.store import Store
 from local.world import catalog_cache
 from local.world.apply import apply_object, read_objects
-from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
+from local.world.control_plane import ControlPlane, EmbeddedControlPlane
 from local.world.ec2_machines import Ec2Machines
-from local.world.event_loop import DEFAULT_LIMIT, EventLoop
-from local.world.kubernetes_faults import ServerFaults, kubernetes_client_crashes
+from local.world.event_loop import DEFAULT_LIMIT, BackgroundLoop, EventLoop
+from local.world.kubernetes_faults import kubernetes_client_crashes
 from local.world.quiescence import ActivityMonitor, required_quiet_time, unfinished
 from local.world.timeline import Timeline
 from relay.relay import Relay
-from shared.cluster.connect import ClusterInfo, to_server
+from shared.cluster.connect import ClusterInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,8 +44,8 @@ if TYPE_CHECKING:
 
     from local.aws.sqs_queues import Message
     from local.kubelets.machine import Machine
-    from local.kubernetes.apiserver.http import Request, Response
     from local.kubernetes.objects import Obj
+    from local.kubernetes.registry.store import Store
     from shared.cluster.resources import Resource
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -68,7 +63,7 @@ class Options:
 
     ``version`` is that of Kubernetes. ``start`` is the first time of the world's clock, ``elapsed`` the seconds that
     work takes on it (:class:`local.clock.Clock`). ``catalog`` tells whether the instance type catalog is filled at the
-    start, ``context`` is the CDK's.
+    start, ``context`` is the CDK's. ``control_plane`` makes a control plane other than the embedded one.
     """
 
     version: str = "1.34"
@@ -80,6 +75,7 @@ class Options:
     port: int = 0
     catalog: bool = True
     context: Mapping[str, str] = field(default_factory=dict)
+    control_plane: Callable[[], ControlPlane] | None = None
 
 
 class World:
@@ -92,18 +88,22 @@ class World:
         self.region = region
         self.seed = seed
         self.options = options or Options()
-        self.clock = Clock(self.options.start, elapsed=self.options.elapsed)
         self.faults = Faults(seed=seed)
+        self.clock: Clock
+        self.control_plane: ControlPlane
+        if self.options.control_plane is None:
+            self.clock = Clock(self.options.start, elapsed=self.options.elapsed)
+            self.control_plane = EmbeddedControlPlane(self.clock, self.faults, seed=seed, port=self.options.port)
+        else:
+            self.control_plane = self.options.control_plane()
+            self.clock = RealTimeClock() if self.control_plane.in_real_time else Clock(self.options.start)
         self.timeline = Timeline(now=self.clock.now)
-        self.store = Store(now=self.clock.now, rng=random.Random(seed))  # noqa: S311 - names of simulated objects
-        self.rbac = Rbac(self.store)
-        self._authenticator = TokenAuthenticator()
+        self.store: Store
         self._activity = ActivityMonitor(now=self.clock.now)
         self._stack = contextlib.ExitStack()
         self._seen_dead_letters: set[str] = set()
         self._expected_denials: set[str] = set()
         self._loop: EventLoop
-        self.server: Server
         self.aws: Cloud
         self.relay: Relay
         self.kubelets: Kubelets
@@ -112,17 +112,10 @@ class World:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(self.control_plane)
+            self.store = self.control_plane.store
             self.store.subscribe(self.timeline.change)
             self.store.subscribe(self._activity.change)
-            self.server = stack.enter_context(
-                Server(
-                    self.store,
-                    port=self.options.port,
-                    authenticate=self._authenticator,
-                    authorize=self.rbac,
-                    intercept=ServerFaults(self.faults, sleep=self.clock.sleep, respond=self._respond),
-                )
-            )
             self.aws = stack.enter_context(
                 Cloud(
                     now=self.clock.now,
@@ -148,14 +141,11 @@ class World:
         if error is None and unexpected:
             raise DeniedRequestsError("\n".join(unexpected))
 
-    def _respond(self, request: Request) -> Response:
-        return self.server.api.respond(request)
-
     def _deploy(self) -> None:
         self.aws.prepare(
             cluster=self.cluster,
             version=self.options.version,
-            endpoint=self.server.url,
+            endpoint=self.control_plane.url,
             certificate_authority=self._certificate_authority(),
         )
         context = {
@@ -165,7 +155,7 @@ class World:
             **self.options.context,
         }
         stack = self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context))
-        self._authenticator.register(stack)
+        self.control_plane.authenticate_functions(stack)
         self.aws.calls.observe(self.timeline.call)
         self.aws.calls.observe(self._activity.call)
         self.aws.functions.observe(self.timeline.invocation)
@@ -174,7 +164,7 @@ class World:
             self._fill_catalog()
 
     def _certificate_authority(self) -> str:
-        return base64.b64encode(self.server.ca_pem.encode()).decode()
+        return base64.b64encode(self.control_plane.certificate_authority.encode()).decode()
 
     def _fill_catalog(self) -> None:
         bucket = self.aws.deployed.function("catalog").environ["TENON_CATALOG_BUCKET"]
@@ -186,7 +176,7 @@ class World:
     def _start_loop(self, stack: contextlib.ExitStack) -> None:
         cluster = ClusterInfo(
             name=self.cluster,
-            endpoint=self.server.url,
+            endpoint=self.control_plane.url,
             certificate_authority=self._certificate_authority(),
             version=self.options.version,
             service_cidr=SERVICE_CIDR,
@@ -199,8 +189,10 @@ class World:
             seed=self.seed,
             timing=self.options.timing,
             behavior=self.options.behavior,
+            store_of_node=self.control_plane.store_of_node,
+            heartbeat=HEARTBEAT if self.control_plane.in_real_time else None,
         )
-        client = to_server(self.server.url, self.server.ca_pem, lambda: RELAY_TOKEN)
+        client = self.control_plane.relay_client()
         stack.callback(client.close)
         key = credentials("relay")
         self.relay = Relay(
@@ -212,12 +204,18 @@ class World:
             max_backoff=_RELAY_MAX_BACKOFF,
             on_change=self._wake_loop,
         )
+        actors = [*self.control_plane.controllers(), self.kubelets, self.relay, *self.aws.actors()]
+        if self.control_plane.in_real_time:
+            # Nodes don't wait for each other, and no queue waits for what a kubelet writes.
+            actors.remove(self.kubelets)
+            stack.enter_context(BackgroundLoop(self.clock, [self.kubelets]))
         self._loop = EventLoop(
             self.clock,
-            [*controllers(self.store, seed=self.seed), self.kubelets, self.relay, *self.aws.actors()],
+            actors,
             is_busy=self._is_busy,
             after_step=self._record_dead_letters,
             unfinished=lambda: unfinished(self.store),
+            skips_waiting=not self.control_plane.in_real_time,
         )
         self.relay.start()
         stack.callback(self.relay.stop)
@@ -261,6 +259,8 @@ class World:
         self._loop.wake()
 
     def _is_busy(self) -> bool:
+        if self.control_plane.in_real_time:
+            return False  # the loop doesn't need to know that nothing can happen before it skips time
         return bool(self.aws.functions.running) or not self.relay.has_observed(self._version_of)
 
     def _version_of(self, resource: Resource) -> int:
@@ -291,7 +291,7 @@ class World:
 
     def kubectl_config(self) -> str:
         """The text of a kubeconfig, for kubectl while the world runs."""
-        return self.server.kubeconfig(ADMIN_TOKEN)
+        return self.control_plane.kubeconfig()
 
     def refresh_catalog(self) -> None:
         """Run the catalog function now, as after a deployment.
@@ -338,7 +338,8 @@ class World:
 
     def denied_requests(self) -> list[str]:
         """The requests to AWS and Kubernetes that IAM or RBAC denied, one text each."""
-        return list(dict.fromkeys(map(str, [*self.aws.enforcement.denied, *self.rbac.denials])))
+        denied = [*map(str, self.aws.enforcement.denied), *self.control_plane.denied_requests()]
+        return list(dict.fromkeys(denied))
 
     def failures(self) -> list[str]:
         """The failed invocations, one text each: function, trigger, time, error and traceback."""
