@@ -121,6 +121,13 @@ class Alarms(Construct):
             minutes=2,
         )
         self._alarm(
+            "garbage-kept",
+            "garbage-kept",
+            "More instances, nodes or NodeClaims look like garbage than one sweep may give up.",
+            custom(metrics.GARBAGE_KEPT),
+            above=0,
+        )
+        self._alarm(
             "catalog-stale",
             "catalog-stale",
             "Instance types or prices could not be fetched for an hour; the last ones are used.",

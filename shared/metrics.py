@@ -101,6 +101,12 @@ TO_READY_SECONDS = Metric(
 )
 REGISTERED = _counter("karpenter_nodes_created_total", "lifecycle", "Nodes that registered.")
 REPAIRED = _counter("tenon_nodes_repaired_total", "lifecycle", "Unhealthy nodes that were replaced by node repair.")
+GARBAGE_KEPT = _counter(
+    "tenon_garbage_kept_total",
+    "lifecycle",
+    "Instances, nodes and NodeClaims that look like garbage and were kept, because one sweep gives up at most the "
+    "larger of 5 and a tenth of the cluster's NodeClaims.",
+)
 LIFECYCLE_FAILURES = _counter("tenon_lifecycle_failures_total", "lifecycle", "Objects whose reconcile failed.")
 DISRUPTED = _counter(
     "karpenter_nodeclaims_disrupted_total",

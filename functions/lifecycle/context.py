@@ -38,6 +38,8 @@ class Report:
     slowest_ready: float = 0.0
     """Seconds from creation to Initialized, of the slowest NodeClaim that was initialized."""
     repaired: int = 0
+    kept_garbage: int = 0
+    """Objects that look like garbage and were kept, because they exceed the limit of one sweep."""
     failures: int = 0
     cluster_metrics: ClusterMetrics | None = None
 

@@ -36,6 +36,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     values: dict[Metric, float] = {
         metrics.REGISTERED: report.registered,
         metrics.REPAIRED: report.repaired,
+        metrics.GARBAGE_KEPT: report.kept_garbage,
         metrics.LIFECYCLE_FAILURES: report.failures,
     }
     if report.initialized:

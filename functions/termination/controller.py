@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from functions.termination.settings import TerminationSettings
+    from shared.cloud_provider import Instance
 
 
 class TerminationController:
@@ -155,17 +156,25 @@ class TerminationController:
         """Whether the node's instance is gone, so that its pods can be neither evicted nor waited for."""
         if is_true(node.status.conditions, "Ready"):
             return False
-        known_id = instance_id(claim.status.provider_id)
-        if known_id and any(garbage.is_alive(i) for i in self._cloud_provider.get([known_id])):
+        instance = self._describe(claim.status.provider_id)
+        if not garbage.is_node_lost(node, instance, now=runtime.current().now()):
             return False
+        known_id = instance_id(claim.status.provider_id)
         message = f"instance {known_id} is gone; removing node {node.metadata.name} without draining it"
         self._recorder.record(node.ref, "Warning", "InstanceGone", message)
         return True
 
+    def _describe(self, provider_id: str) -> Instance | None:
+        """The instance as EC2 describes it by id; None if EC2 doesn't know it."""
+        known_id = instance_id(provider_id)
+        return next(iter(self._cloud_provider.get([known_id])), None) if known_id else None
+
     def _reconcile_node_without_nodeclaim(self, node: Node) -> None:
         """Remove a node whose instance is gone, and drain one whose instance lives; other nodes are not Tenon's."""
         now, cache = runtime.current().now(), self._cache
-        if garbage.nodes_without_nodeclaim_and_instance([node], cache.nodeclaims(), cache.instances(), now=now):
+        if garbage.nodes_without_nodeclaim_and_instance(
+            [node], cache.nodeclaims(), cache.instances(), now=now
+        ) and garbage.is_node_lost(node, self._describe(node.spec.provider_id), now=now):
             message = "removing the node: its NodeClaim and its instance are gone"
             self._recorder.record(node.ref, "Warning", "NodeGarbageCollected", message)
             self._logger.info("Removing a node", extra={"node": node.metadata.name, "why": message})

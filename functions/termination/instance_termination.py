@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
 
 _TERMINATED = "terminated"
-_TERMINATING = frozenset({"shutting-down", _TERMINATED})
+_SHUTTING_DOWN = "shutting-down"
+_TERMINATING = frozenset({_SHUTTING_DOWN, _TERMINATED})
 
 
 class InstanceTermination:
@@ -48,14 +49,19 @@ class InstanceTermination:
     def terminate_all(self) -> None:
         """Terminate living instances with one call, finalize NodeClaims without one, and requeue the others.
 
+        An instance that the description leaves out is terminated too, because the description may be incomplete.
+        Only if TerminateInstances doesn't know it either, it is gone.
+
         Raises:
             ClientError: EC2 returned an error; nothing was finalized.
         """
         instance_ids = {name: instance_id(claim.status.provider_id) for name, (claim, _) in self._drained.items()}
-        states = self._states(sorted({i for i in instance_ids.values() if i}))
-        living = [i for i, state in states.items() if state not in _TERMINATING]
+        known_ids = sorted({i for i in instance_ids.values() if i})
+        states = self._states(known_ids)
+        living = [i for i in known_ids if states.get(i) not in _TERMINATING]
         if living:
-            self._cloud_provider.delete(living)
+            living = list(self._cloud_provider.delete(living))
+            states |= dict.fromkeys(living, _SHUTTING_DOWN)
             self._logger.info("Terminated instances", extra={"instances": living, "nodeclaims": sorted(instance_ids)})
         for name, (claim, node) in self._drained.items():
             if states.get(instance_ids[name], _TERMINATED) == _TERMINATED:

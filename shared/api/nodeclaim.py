@@ -37,6 +37,8 @@ DISRUPTION_REASON = "DisruptionReason"
 DRAINED = "Drained"
 VOLUMES_DETACHED = "VolumesDetached"
 INSTANCE_TERMINATING = "InstanceTerminating"
+GARBAGE_COLLECTABLE = "GarbageCollectable"
+"""The NodeClaim's instance or node is missing; garbage collection deletes it once that is confirmed."""
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
 """A NodeClaim that is not Launched within this time of its creation is deleted (Karpenter's liveness)."""

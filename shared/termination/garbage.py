@@ -33,7 +33,7 @@ from shared.api.nodeclaim import REGISTRATION_TIMEOUT
 from shared.cloud_provider import instance_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from shared.api.kubernetes import Node
@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 
 GRACE_PERIOD = timedelta(seconds=30)
 """Younger instances and NodeClaims are left alone: EC2 and the cluster are eventually consistent."""
+UNKNOWN_TIMEOUT = timedelta(minutes=5)
+"""How long a node must have been not Ready before EC2's not knowing its instance means that the instance is gone.
+
+EC2 describes a terminated instance for about an hour."""
+MIN_COLLECTION_LIMIT = 5
+_COLLECTION_LIMIT_DIVISOR = 10
 _ALIVE = frozenset({"pending", "running", "stopping", "stopped"})
 """States in which an instance costs money, or may again. An instance that is shutting down does not come back."""
 
@@ -49,6 +55,52 @@ _ALIVE = frozenset({"pending", "running", "stopping", "stopped"})
 def is_alive(instance: Instance) -> bool:
     """Whether the instance costs money, or may again."""
     return instance.state in _ALIVE
+
+
+def collection_limit(claims: Collection[NodeClaim]) -> int:
+    """How many objects one sweep may give up: 5, or a tenth of the cluster's NodeClaims if that is more.
+
+    If far more look like garbage, the answers are probably wrong.
+    """
+    return max(MIN_COLLECTION_LIMIT, len(claims) // _COLLECTION_LIMIT_DIVISOR)
+
+
+def why_gone(claim: NodeClaim, described: Mapping[str, Instance]) -> tuple[str, str] | None:
+    """Why the NodeClaim's instance counts as gone (reason, message), or None.
+
+    ``described`` is EC2's answer, by id, to a question that named the instance's id. An instance that EC2 doesn't know
+    may be too new to be known, so a NodeClaim that isn't registered is left to its registration time-out.
+    """
+    known_id = instance_id(claim.status.provider_id)
+    if not known_id:
+        provider_id = claim.status.provider_id
+        message = f'status.providerID "{provider_id}" is no instance, and no instance is tagged with this NodeClaim'
+        return "InstanceNotFound", message
+    instance = described.get(known_id)
+    if instance is not None:
+        return (
+            None
+            if is_alive(instance)
+            else ("InstanceTerminated", f"instance {known_id} is {instance.state}, but not by Tenon")
+        )
+    if not is_true(claim.status.conditions, nodeclaim.REGISTERED):
+        return None
+    return "InstanceNotFound", f"EC2 doesn't know instance {known_id}"
+
+
+def is_node_lost(node: Node, instance: Instance | None, *, now: datetime) -> bool:
+    """Whether the node can't be drained, because it isn't Ready and its instance is gone.
+
+    ``instance`` is what EC2 describes by its id; None: EC2 doesn't know it, which counts once the node has not been
+    Ready for :data:`UNKNOWN_TIMEOUT`.
+    """
+    ready = condition(node.status.conditions, "Ready")
+    if ready is not None and ready.status == "True":
+        return False
+    if instance is not None or not instance_id(node.spec.provider_id):
+        return instance is None or not is_alive(instance)
+    since = (ready.last_transition_time if ready is not None else None) or node.metadata.creation_timestamp
+    return since is not None and now - since >= UNKNOWN_TIMEOUT
 
 
 def without_undecoded_nodeclaims(instances: Iterable[Instance], undecoded: Collection[str]) -> tuple[Instance, ...]:
@@ -78,15 +130,14 @@ def nodes_without_nodeclaim_and_instance(
 ) -> tuple[Node, ...]:
     """Nodes whose NodeClaim and instance are both gone.
 
-    A node without the termination finalizer may still be registering, so it gets the registration time-out. If its
-    providerID is no EC2 instance, its instance counts as gone when the node is not Ready.
+    A node that is Ready has an instance. A node without the termination finalizer may still be registering, so it gets
+    the registration time-out.
     """
     claimed = {c.status.provider_id for c in claims}
     living = {i.id for i in instances if is_alive(i)}
 
     def has_instance(node: Node) -> bool:
-        known_id = instance_id(node.spec.provider_id)
-        return known_id in living if known_id else is_true(node.status.conditions, "Ready")
+        return instance_id(node.spec.provider_id) in living or is_true(node.status.conditions, "Ready")
 
     def may_be_registering(node: Node) -> bool:
         age = now - (node.metadata.creation_timestamp or now)
@@ -120,15 +171,21 @@ def nodeclaims_with_wrong_instance(
 
 
 def nodeclaims_without_instance(
-    claims: Iterable[NodeClaim], instances: Iterable[Instance], *, now: datetime
+    claims: Iterable[NodeClaim], instances: Iterable[Instance], nodes: Iterable[Node] = (), *, now: datetime
 ) -> tuple[NodeClaim, ...]:
-    """Launched NodeClaims whose status names no living instance: it was terminated, but not by Tenon."""
+    """Launched NodeClaims whose status names no living instance, and whose node, if there is one, isn't Ready.
+
+    The instance was terminated, but not by Tenon; or the answer is wrong.
+    """
     living = {i.id for i in instances if is_alive(i)}
+    ready_nodes = [n for n in nodes if is_true(n.status.conditions, "Ready")]
+    ready = {n.spec.provider_id for n in ready_nodes} | {n.metadata.name for n in ready_nodes}
     return tuple(
         c
         for c in claims
         if _is_live_and(c, nodeclaim.LAUNCHED)
         and instance_id(c.status.provider_id) not in living
+        and not ready & {c.status.provider_id, c.status.node_name}
         and now - _launched_at(c, now) >= GRACE_PERIOD
     )
 

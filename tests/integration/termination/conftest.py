@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from moto import mock_aws
+from moto.ec2.models.instances import InstanceBackend
 
 from functions.lifecycle.handler import handle as lifecycle
 from functions.termination.handler import handle as termination
@@ -94,6 +96,19 @@ class Rig:
         with runtime.using(self.host):
             pages = aws.ec2().describe_instances()["Reservations"]
         return {i["InstanceId"]: i["State"]["Name"] for r in pages for i in r["Instances"]}
+
+    @contextlib.contextmanager
+    def unknown_instances(self, *ids: str) -> Iterator[None]:
+        """While entered, DescribeInstances leaves these instances out."""
+
+        def describe(backend: Any, filters: Any = None) -> list[Any]:  # noqa: ANN401 (moto's own signature)
+            reservations = backend.all_reservations(filters=filters)
+            for reservation in reservations:
+                reservation.instances = [i for i in reservation.instances if i.id not in ids]
+            return [r for r in reservations if r.instances]
+
+        with backends.replaced(InstanceBackend, "describe_instances", describe):
+            yield
 
     def terminate_from_outside(self, instance_id: str) -> None:
         with runtime.using(self.host):

@@ -90,7 +90,9 @@ def test_a_force_deleted_nodeclaim_has_its_node_drained_before_its_instance_is_t
     assert event["involvedObject"]["name"] == "old"
     for pod in ("web-1", "web-2"):
         rig.stop(pod)
-    rig.settle(minutes=4)
+    rig.settle(minutes=2)
+    rig.set_ready("old", "Unknown")
+    rig.settle(minutes=2)
     assert_all_removed(rig, instance)
 
 
@@ -294,3 +296,105 @@ def _tag_template(template: str) -> None:
     ec2 = backends.ec2("us-east-1")
     for instance in (i for r in ec2.reservations.values() for i in r.instances):
         ec2.create_tags([instance.id], {"aws:ec2launchtemplate:id": template})
+
+
+def collectable(rig: Rig, claim: str) -> tuple[str, str, str]:
+    """Status, reason and message of the condition GarbageCollectable; empty without it."""
+    conditions = rig.stored_claim(claim)["status"]["conditions"]
+    written: dict[str, str] = next((c for c in conditions if c["type"] == "GarbageCollectable"), {})
+    return written.get("status", ""), written.get("reason", ""), written.get("message", "")
+
+
+def test_a_nodeclaim_whose_node_is_ready_is_kept_whatever_ec2_answers(rig: Rig) -> None:
+    instance = rig.a_node("old")
+    rig.turn(60)
+    with rig.unknown_instances(instance):
+        rig.settle(minutes=10)
+    assert "deletionTimestamp" not in rig.stored_claim("claim-old")["metadata"]
+    assert collectable(rig, "claim-old") == ("", "", "")
+    assert rig.states()[instance] == "running"
+
+
+def test_a_nodeclaim_is_deleted_when_ec2_says_twice_that_its_instance_is_gone(rig: Rig) -> None:
+    instance = rig.a_node("old")
+    rig.set_ready("old", "Unknown")
+    rig.turn(360)
+    with rig.unknown_instances(instance):
+        rig.reconcile()
+    assert collectable(rig, "claim-old")[:2] == ("True", "InstanceNotFound")
+    rig.turn(60)
+    rig.reconcile()
+    assert collectable(rig, "claim-old")[:2] == ("False", "InstanceExists")
+    assert "deletionTimestamp" not in rig.stored_claim("claim-old")["metadata"]
+    with rig.unknown_instances(instance):
+        for _ in range(2):
+            rig.turn(60)
+            rig.reconcile()
+    assert "deletionTimestamp" in rig.stored_claim("claim-old")["metadata"]
+    (event,) = rig.events("InstanceGone")
+    assert instance in event["message"]
+    assert rig.states()[instance] == "running"
+    rig.settle(minutes=3)
+    assert_all_removed(rig, instance)
+
+
+def test_a_new_nodeclaim_whose_instance_ec2_does_not_know_has_the_registration_timeout(rig: Rig) -> None:
+    instance, provider_id = rig.instance(**{names.NODECLAIM_TAG: "new"})
+    rig.claim("new", provider_id, registered=False)
+    with rig.unknown_instances(instance):
+        rig.settle(minutes=14)
+    assert "deletionTimestamp" not in rig.stored_claim("new")["metadata"]
+
+
+def test_one_sweep_deletes_at_most_five_nodeclaims_and_marks_the_others(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instances = [rig.a_node(f"n{i}") for i in range(8)]
+    for i, instance in enumerate(instances):
+        rig.terminate_from_outside(instance)
+        rig.set_ready(f"n{i}", "Unknown")
+    rig.turn(60)
+    rig.reconcile()
+    rig.turn(60)
+    rig.reconcile()
+    deleting = [c["metadata"]["name"] for c in rig.claims() if "deletionTimestamp" in c["metadata"]]
+    assert deleting == [f"claim-n{i}" for i in range(5)]
+    status, _, message = collectable(rig, "claim-n7")
+    assert status == "True"
+    assert "kept: one sweep deletes at most 5 NodeClaims" in message
+    assert '"tenon_garbage_kept_total":[3.0]' in capsys.readouterr().out.replace(" ", "")
+    rig.settle(minutes=3)
+    assert rig.claims() == rig.nodes() == []
+
+
+def test_one_sweep_terminates_at_most_five_instances_without_a_nodeclaim(rig: Rig) -> None:
+    for _ in range(8):
+        rig.instance()
+    rig.turn(60)
+    rig.reconcile()
+    rig.run(limit=timedelta(seconds=1))
+    assert sorted(rig.states().values()) == ["running"] * 3 + ["terminated"] * 5
+    rig.settle(minutes=2)
+    assert set(rig.states().values()) == {"terminated"}
+
+
+def test_an_instance_that_ec2_does_not_describe_is_terminated_before_its_nodeclaim_is_removed(rig: Rig) -> None:
+    instance = rig.a_node("old")
+    with rig.unknown_instances(instance):
+        rig.delete("claim-old")
+        rig.run(limit=timedelta(minutes=1))
+    assert rig.states()[instance] == "terminated"
+    rig.run()
+    assert_all_removed(rig, instance)
+
+
+def test_a_node_that_is_not_ready_for_a_moment_is_drained_while_ec2_does_not_know_its_instance(rig: Rig) -> None:
+    instance = rig.a_node("old")
+    rig.pod("web", "old")
+    rig.budget("web", 1)
+    rig.set_ready("old", "Unknown")
+    with rig.unknown_instances(instance):
+        rig.delete("claim-old")
+        rig.run(limit=timedelta(minutes=3))
+    assert [p["metadata"]["name"] for p in rig.pods()] == ["web"]
+    assert rig.states()[instance] == "running"
