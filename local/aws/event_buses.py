@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from moto.events.utils import EventTemplateParser
 
-from local.aws import backends, schedule_expressions
+from local.aws import backends, recursive_loops, schedule_expressions
 from local.aws.lambda_functions import send_dead_letter
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ class EventBuses:
         backend = backends.sqs(self._region)
         body = json.dumps(delivery.event)
         if name in backend.queues:
-            backend.send_message(queue_name=name, message_body=body, group_id=delivery.group_id or None)
+            with recursive_loops.new_chain():
+                backend.send_message(queue_name=name, message_body=body, group_id=delivery.group_id or None)
         elif delivery.dead_letter_arn:
             send_dead_letter(self._region, delivery.dead_letter_arn, body, reason=f"no queue {name}")
 

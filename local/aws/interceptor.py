@@ -17,7 +17,9 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError
 from moto.core.models import botocore_stubber
 
+from local.aws import invocation_timeout
 from local.aws.calls import CALLER, Call, Calls
+from local.aws.invocation_timeout import TIMEOUT
 from local.faults import Crash, Fault, Faults, InjectionPoint
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class Interceptor:
 
     def __call__(self, event_name: str, request: Any, **kwargs: object) -> AWSResponse:  # noqa: ANN401, ARG002 - botocore's request, and what else it passes
         """Serve one request, as botocore's handler of ``before-send.SERVICE.OPERATION``."""
+        invocation_timeout.check()
         service, operation = event_name.split(".")[1:]
         service = service.lower()
         point = InjectionPoint(service=service, operation=operation, caller=CALLER.get())
@@ -78,7 +81,7 @@ class Interceptor:
         started = time.perf_counter()
         fault = self._faults.next_fault(point) or Fault()
         if fault.delay:
-            self._sleep(fault.delay)
+            (timeout.wait if (timeout := TIMEOUT.get()) else self._sleep)(fault.delay)
         if fault.crash == "before":
             raise Crash(f"before {service} {operation}")
         if fault.disconnect == "before":

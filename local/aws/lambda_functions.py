@@ -1,8 +1,8 @@
 """Lambda on this machine: invokes the handlers of the deployed functions and records each invocation.
 
-An execution environment serves one invocation at a time and keeps its warm state; a crash discards it. EventBridge
-invokes asynchronously: failures are retried after one and two minutes, then sent to the dead-letter queue. A function's
-output, with its logs and metrics, is part of the record.
+An execution environment serves one invocation at a time and keeps its warm state; a crash or a timeout discards it.
+EventBridge invokes asynchronously: failures are retried after one and two minutes, then sent to the dead-letter queue.
+A function's output, with its logs and metrics, is part of the record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextvars
 import importlib
 import io
 import json
-import sys
 import threading
 import time
 import traceback
@@ -21,66 +20,27 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from local.aws import backends
+from local.aws import backends, recursive_loops
 from local.aws.calls import CALLER
+from local.aws.captured_output import OUTPUT, captured_output
+from local.aws.invocation_timeout import TIMEOUT, TimedOut, Timeout
 from local.faults import Crash
 from shared import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from local.aws.recursive_loops import Lineage
     from local.aws.stack import DeployedFunction
     from local.faults import Faults
 
 _RETRY_DELAYS = (timedelta(minutes=1), timedelta(minutes=2))
 """Lambda's delays before it retries a failed asynchronous invocation."""
-_OUTPUT: contextvars.ContextVar[io.StringIO | None] = contextvars.ContextVar("output", default=None)
-
-
-class _Output:
-    """Replaces standard output while functions run, and separates what each invocation prints, in any thread.
-
-    It is installed for each invocation, because test runners replace standard output between them.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._outside: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._users:
-                self._outside = sys.stdout
-                sys.stdout = self
-            self._users += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                sys.stdout = self._outside
-
-    def write(self, text: str) -> int:
-        return int(self._target().write(text))
-
-    def flush(self) -> None:
-        self._target().flush()
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a stream has
-        return getattr(self._target(), name)
-
-    def _target(self) -> Any:  # noqa: ANN401 - a text stream of any kind
-        captured = _OUTPUT.get()
-        if captured is not None:
-            return captured
-        # A function's logger keeps this stream; outside invocations it writes to standard output.
-        return self._outside if self._users else sys.stdout
-
-
-_output = _Output()
+_ENDS_OF_ENVIRONMENT = (Crash.__name__, TimedOut.__name__)
+"""Errors after which Lambda starts a new execution environment."""
 
 
 class LambdaContext:
@@ -184,6 +144,8 @@ class LambdaFunctions:
         self._internal_errors: list[BaseException] = []
         self._observers: list[Callable[[Invocation], None]] = []
         self.invocations: list[Invocation] = []
+        self.recursive_invocations_dropped: list[Invocation] = []
+        """Invocations that recursive loop detection dropped, CloudWatch's RecursiveInvocationsDropped."""
 
     @property
     def running(self) -> int:
@@ -214,15 +176,31 @@ class LambdaFunctions:
             free = sum(self._running.values()) < self._concurrency
             return free and (reserved is None or self._running[name] < reserved)
 
-    def start(self, function: str, event: Any, *, trigger: str, done: Callable[[Invocation], None]) -> None:  # noqa: ANN401 - an event is any JSON
-        """Invoke, in this thread or (with concurrency above 1) in another; ``done`` is called there with the record."""
+    def start(
+        self,
+        function: str,
+        event: Any,  # noqa: ANN401 - an event is any JSON
+        *,
+        trigger: str,
+        done: Callable[[Invocation], None],
+        lineage: Lineage = MappingProxyType({}),
+    ) -> None:
+        """Invoke, in this thread or (with concurrency above 1) in another; ``done`` is called there with the record.
+
+        The record is that of a failure if the function is in a recursive loop, and the function doesn't run.
+        """
         name = self.named(function).name
+        if not self._functions[name].allows_recursion and recursive_loops.is_loop(name, lineage):
+            done(self._drop(name, event, trigger))
+            return
         with self._lock:
             self._running[name] += 1
+        own_lineage = recursive_loops.extended(name, lineage)
         if self._pool is None:
-            self._run(name, event, trigger, done)
+            self._run(name, event, trigger, done, own_lineage)
         else:
-            self._pool.submit(self._run, name, event, trigger, done).add_done_callback(self._collect_error)
+            future = self._pool.submit(self._run, name, event, trigger, done, own_lineage)
+            future.add_done_callback(self._collect_error)
 
     def invoke(self, function: str, event: Any, *, trigger: str = "test") -> Invocation:  # noqa: ANN401 - the same
         """Invoke synchronously."""
@@ -306,13 +284,36 @@ class LambdaFunctions:
         if error is not None:
             self._internal_errors.append(error)
 
-    def _run(self, name: str, event: Any, trigger: str, done: Callable[[Invocation], None]) -> None:  # noqa: ANN401 - the same
+    def _drop(self, name: str, event: Any, trigger: str) -> Invocation:  # noqa: ANN401 - the same
+        dropped = Invocation(
+            function=self._functions[name].short_name,
+            trigger=trigger,
+            at=self._now(),
+            latency=0.0,
+            request_id="",
+            ok=False,
+            error=f"{recursive_loops.ERROR}: more than {recursive_loops.MAX_INVOCATIONS} invocations in one chain",
+            event=event,
+        )
+        self.recursive_invocations_dropped.append(dropped)
+        return dropped
+
+    def _run(
+        self,
+        name: str,
+        event: Any,  # noqa: ANN401 - the same
+        trigger: str,
+        done: Callable[[Invocation], None],
+        lineage: Lineage,
+    ) -> None:
         with self._lock:
             environment = self._idle[name].pop() if self._idle[name] else _ExecutionEnvironment()
         try:
             # A context of its own: context variables that are set for a handler end with it.
-            record = contextvars.copy_context().run(self._handle, self._functions[name], environment, event, trigger)
-            if record.ok or not record.error.startswith("Crash"):
+            context = contextvars.copy_context()
+            context.run(recursive_loops.LINEAGE.set, lineage)
+            record = context.run(self._handle, self._functions[name], environment, event, trigger)
+            if record.ok or not record.error.startswith(_ENDS_OF_ENVIRONMENT):
                 with self._lock:
                     self._idle[name].append(environment)
             self.invocations.append(record)
@@ -331,17 +332,18 @@ class LambdaFunctions:
         trigger: str,
     ) -> Invocation:
         at = self._now()
-        deadline = at + timedelta(seconds=function.timeout)
+        timeout = Timeout(seconds=function.timeout, at=at, now=self._now, sleep=self._sleep)
         request_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{function.name}/{len(self.invocations)}/{at.isoformat()}"))
         context = LambdaContext(
             function,
             request_id=request_id,
-            remaining=lambda: (deadline - self._now()).total_seconds(),  # noqa: PLW0108 - evaluated at each call
+            remaining=lambda: timeout.remaining,
         )
-        own = runtime.Runtime(environ=function.environ, now=self._now, sleep=self._sleep, cache=environment.warm)
+        own = runtime.Runtime(environ=function.environ, now=self._now, sleep=timeout.wait, cache=environment.warm)
         output = io.StringIO()
-        _OUTPUT.set(output)
+        OUTPUT.set(output)
         CALLER.set(function.short_name)
+        TIMEOUT.set(timeout)
         cold, environment.used = not environment.used, True
         error = trace = ""
         result: Any = None
@@ -349,11 +351,16 @@ class LambdaFunctions:
         payload = json.loads(json.dumps(event))
         started = time.perf_counter()
         try:
-            with _output, runtime.using(own), self._faults.line_crash(function.short_name) or contextlib.nullcontext():
+            with (
+                captured_output,
+                runtime.using(own),
+                self._faults.line_crash(function.short_name) or contextlib.nullcontext(),
+            ):
                 module, attribute = function.handler.rsplit(".", 1)
                 result = getattr(importlib.import_module(module), attribute)(payload, context)
                 result = json.loads(json.dumps(result))
-        except (Exception, Crash) as raised:  # noqa: BLE001 - as on Lambda: an exception is the result of the invocation
+                timeout.check()
+        except (Exception, Crash, TimedOut) as raised:  # noqa: BLE001 - as on Lambda: an exception is the result of the invocation
             error = f"{type(raised).__name__}: {raised}"
             trace = traceback.format_exc()
         return Invocation(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moto.core.responses import ActionResult
 from moto.iam import models as iam_models
 
-from local.aws import backends, spot_price_history
+from local.aws import backends, recursive_loops, spot_price_history
 from local.aws.eventual_consistency import launch_time
 
 if TYPE_CHECKING:
@@ -162,12 +162,20 @@ def _messaging(event_buses: Callable[[], EventBuses], now: Callable[[], datetime
     def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
         event_buses().deliver(rule, event, transform_input)
 
+    send_message = SQSBackend.send_message
+
+    def send_with_lineage(backend: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - moto's own signature
+        message = send_message(backend, *args, **kwargs)
+        recursive_loops.attach(message)
+        return message
+
     def is_retained(backend: Any, queue_name: str, message: Any) -> bool:  # noqa: ANN401 - moto's own signature
         # moto counts the queue's messages several times for each received message.
         retention = float(backend.queues[queue_name].message_retention_period)
         return bool(message.sent_timestamp / 1000 + retention > now().timestamp())
 
     return [
+        (SQSBackend, "send_message", send_with_lineage),
         (SQSBackend, "is_message_valid_based_on_retention_period", is_retained),
         (Rule, "send_to_targets", send_to_targets),
     ]

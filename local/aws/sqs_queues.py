@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from moto.sqs.models import Message as SqsMessage
 
-from local.aws import backends
+from local.aws import backends, recursive_loops
 
 if TYPE_CHECKING:
     import threading
@@ -149,6 +149,7 @@ class SqsQueues:
             mapping.function_name,
             {"Records": [_record(mapping, message, self._region) for message in received]},
             trigger=_trigger(mapping, received),
+            lineage=recursive_loops.of_batch(received),
             done=lambda record: self._finish(mapping, received, record),
         )
         return True

@@ -39,7 +39,11 @@ class DeployError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class DeployedFunction:
-    """A deployed Lambda function. ``timeout`` in seconds; ``reserved_concurrency`` is None without a limit."""
+    """A deployed Lambda function.
+
+    ``timeout`` in seconds; ``reserved_concurrency`` is None without a limit; ``allows_recursion`` tells whether
+    RecursiveLoop is Allow.
+    """
 
     name: str
     logical_id: str
@@ -50,6 +54,7 @@ class DeployedFunction:
     reserved_concurrency: int | None
     dead_letter_arn: str
     role_arn: str = ""
+    allows_recursion: bool = False
 
     @property
     def short_name(self) -> str:
@@ -212,7 +217,8 @@ def _functions(template: Mapping[str, Any], physical_ids: Mapping[str, str]) -> 
             logical_id = logical.get(item["FunctionName"], "")
             if not logical_id:
                 continue  # the CDK's, or another stack's
-            reserved = template["Resources"][logical_id]["Properties"].get("ReservedConcurrentExecutions")
+            properties = template["Resources"][logical_id]["Properties"]
+            reserved = properties.get("ReservedConcurrentExecutions")
             functions[item["FunctionArn"]] = DeployedFunction(
                 name=item["FunctionName"],
                 logical_id=logical_id,
@@ -223,6 +229,7 @@ def _functions(template: Mapping[str, Any], physical_ids: Mapping[str, str]) -> 
                 reserved_concurrency=None if reserved is None else int(reserved),
                 dead_letter_arn=str(item.get("DeadLetterConfig", {}).get("TargetArn", "")),
                 role_arn=item["Role"],
+                allows_recursion=properties.get("RecursiveLoop") == "Allow",
             )
     return functions
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from kubernetes.client.rest import RESTClientObject
 
-from local.aws import backends
+from local.aws import backends, invocation_timeout
 from local.aws.calls import CALLER
 from local.faults import Crash, Fault, InjectionPoint
 from local.kubernetes.apiserver.api import error_response
@@ -32,6 +32,7 @@ def kubernetes_client_crashes(faults: Faults) -> Iterator[None]:
     send = RESTClientObject.request
 
     def request(client: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the client's own
+        invocation_timeout.check()
         caller = CALLER.get()
         fault = None
         if caller:
@@ -43,6 +44,7 @@ def kubernetes_client_crashes(faults: Faults) -> Iterator[None]:
         if fault.crash == "before":
             raise Crash(f"before {method} {url}")
         response = send(client, method, url, *args, **kwargs)
+        invocation_timeout.check()
         if fault.crash == "after":
             raise Crash(f"after {method} {url}")
         return response

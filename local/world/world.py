@@ -9,8 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import gc
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +20,6 @@ from local.aws.cloud import Cloud
 from local.aws.iam_enforcement import credentials
 from local.clock import Clock, RealTimeClock
 from local.faults import Faults
-from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.kubelets.kubelets import HEARTBEAT, Kubelets
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
@@ -32,6 +29,7 @@ from local.world.control_plane import ControlPlane, EmbeddedControlPlane
 from local.world.ec2_machines import Ec2Machines
 from local.world.event_loop import DEFAULT_LIMIT, BackgroundLoop, EventLoop
 from local.world.kubernetes_faults import kubernetes_client_crashes
+from local.world.options import Options
 from local.world.quiescence import ActivityMonitor, required_quiet_time, unfinished
 from local.world.timeline import Timeline
 from relay.relay import Relay
@@ -39,11 +37,10 @@ from shared.cluster.connect import ClusterInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from types import TracebackType
 
     from local.aws.sqs_queues import Message
-    from local.kubelets.machine import Machine
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
     from shared.cluster.resources import Resource
@@ -57,25 +54,8 @@ class DeniedRequestsError(RuntimeError):
     """A function or the relay sent requests that its role or its RBAC rules don't allow; the text lists them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The differences from a default world.
-
-    ``version`` is that of Kubernetes. ``start`` is the first time of the world's clock, ``elapsed`` the seconds that
-    work takes on it (:class:`local.clock.Clock`). ``catalog`` tells whether the instance type catalog is filled at the
-    start, ``context`` is the CDK's. ``control_plane`` makes a control plane other than the embedded one.
-    """
-
-    version: str = "1.34"
-    concurrency: int = 1
-    timing: Timing | None = None
-    behavior: Callable[[Machine], MachineBehavior] = lambda _machine: NORMAL
-    start: datetime | None = None
-    elapsed: Callable[[], float] = time.monotonic
-    port: int = 0
-    catalog: bool = True
-    context: Mapping[str, str] = field(default_factory=dict)
-    control_plane: Callable[[], ControlPlane] | None = None
+class DroppedInvocationsError(RuntimeError):
+    """Lambda's recursive loop detection dropped invocations; the text lists them."""
 
 
 class World:
@@ -103,6 +83,7 @@ class World:
         self._stack = contextlib.ExitStack()
         self._seen_dead_letters: set[str] = set()
         self._expected_denials: set[str] = set()
+        self._expected_drops = 0
         self._loop: EventLoop
         self.aws: Cloud
         self.relay: Relay
@@ -140,6 +121,9 @@ class World:
         unexpected = [text for text in self.denied_requests() if text not in self._expected_denials]
         if error is None and unexpected:
             raise DeniedRequestsError("\n".join(unexpected))
+        dropped = self.recursive_invocations_dropped()[self._expected_drops :]
+        if error is None and dropped:
+            raise DroppedInvocationsError("\n".join(dropped))
 
     def _deploy(self) -> None:
         self.aws.prepare(
@@ -341,6 +325,11 @@ class World:
         denied = [*map(str, self.aws.enforcement.denied), *self.control_plane.denied_requests()]
         return list(dict.fromkeys(denied))
 
+    def recursive_invocations_dropped(self) -> list[str]:
+        """The invocations that recursive loop detection dropped, one text each."""
+        dropped = self.aws.functions.recursive_invocations_dropped
+        return [f"{i.function} ({i.trigger}) at {i.at:%H:%M:%S}: {i.error}" for i in dropped]
+
     def failures(self) -> list[str]:
         """The failed invocations, one text each: function, trigger, time, error and traceback."""
         return [
@@ -381,6 +370,10 @@ class World:
     def expect_denials(self) -> None:
         """Accept the denials so far: they raise no error at the end."""
         self._expected_denials.update(self.denied_requests())
+
+    def expect_dropped_invocations(self) -> None:
+        """Accept the invocations dropped so far: they raise no error at the end."""
+        self._expected_drops = len(self.recursive_invocations_dropped())
 
     def _record_dead_letters(self) -> None:
         for letter in self.aws.dead_letters():

@@ -11,8 +11,8 @@ import pytest
 
 from local.kubernetes import kinds
 from local.world import World
+from local.world.options import Options
 from local.world.sample_objects import deployment
-from local.world.world import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ import pytest
 from infra import function_sizes
 from local.faults import Fault
 from local.world import World
-from local.world.world import Options
+from local.world.options import Options
 from tests.e2e.interruptions.rig import (
     SPOT,
     assert_no_failures,

@@ -10,8 +10,8 @@ import boto3
 from local.kubelets.behavior import Timing
 from local.kubernetes import kinds
 from local.world import World
+from local.world.options import Options
 from local.world.sample_objects import budget
-from local.world.world import Options
 from tests.e2e.interruptions.rig import (
     RESERVED,
     SPOT,
