@@ -7,10 +7,11 @@ as an event, as EC2 does.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from moto.ec2.models.instances import InstanceState
+from moto.ec2.models.instances import InstanceState, StateReason
 
 from local.aws import backends
 
@@ -25,9 +26,22 @@ PENDING, RUNNING, SHUTTING_DOWN, TERMINATED = "pending", "running", "shutting-do
 _CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48}
 START_DURATION = timedelta(seconds=1)
 STOP_DURATION = timedelta(seconds=8)
+LONG_STOP_DURATION = timedelta(seconds=60)
+"""An operating system that waits for its services."""
 SPOT_NOTICE = timedelta(minutes=2)
+INTERNAL_ERROR = "Client.InternalError", "Client error on launch"
+INVALID_KMS_KEY = "Client.InvalidKMSKey.InvalidState", "The KMS key provided is in an incorrect state"
+"""State reasons of instances that are terminated at boot: code and message. EC2 gives the second for a volume whose key
+it may not use."""
+_SPOT_TERMINATION = "Server.SpotInstanceTermination", "Spot instance termination"
 FULFILLED, RECLAIMED, TERMINATED_BY_USER = "fulfilled", "instance-terminated-no-capacity", "instance-terminated-by-user"
 """Status codes of spot requests (EC2 User Guide, "Spot request status"); EC2 sets the second with the warning."""
+
+
+@dataclass
+class _FailingStarts:
+    remaining: int
+    reason: StateReason
 
 
 class Ec2Instances:
@@ -47,7 +61,10 @@ class Ec2Instances:
         self._now = now
         self._capacity = capacity
         self._reservations = reservations
-        self._failing_starts: dict[tuple[str, str], int] = {}
+        self._failing_starts: dict[tuple[str, str], _FailingStarts] = {}
+        self._boot_failures: dict[str, StateReason] = {}
+        self.stop_duration = STOP_DURATION
+        """How long instances are shutting down before they are terminated."""
         self._transitions: dict[str, tuple[datetime, str, Any]] = {}
         self._terminations: dict[str, datetime] = {}
         self._state_events: list[tuple[str, str]] = []
@@ -61,30 +78,37 @@ class Ec2Instances:
         """The instances in state running by id, moto's objects in order of launch."""
 
     def launched(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
-        """Start a new instance: pending now, running a second later; a failing one is terminated then."""
+        """Start a new instance: pending now, running a second later; a failing one is terminated then.
+
+        EC2 has answered CreateFleet by then, so the answer doesn't tell.
+        """
         self.all.append(instance)
         if instance.lifecycle == "spot":
             self._request_status[instance.id] = FULFILLED
         self._change(instance, PENDING)
-        if self._fails_to_start(instance):
+        if reason := self._boot_failure(instance):
+            self._boot_failures[instance.id] = reason
             self._terminations[instance.id] = self._now() + START_DURATION
         else:
             self._transitions[instance.id] = (self._now() + START_DURATION, RUNNING, instance)
 
-    def fail_starts(self, instance_type: str, zone: str, times: int) -> None:
-        """Terminate so many of the next instances before they run, as with a volume's key that EC2 can't use.
+    def fail_starts(
+        self, instance_type: str, zone: str, times: int, *, reason: tuple[str, str] = INTERNAL_ERROR
+    ) -> None:
+        """Terminate so many of the next instances before they run, with that state reason (code and message).
 
         "*" stands for any type or zone.
         """
-        self._failing_starts[instance_type, zone] = times
+        self._failing_starts[instance_type, zone] = _FailingStarts(times, _state_reason(*reason))
 
-    def _fails_to_start(self, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
+    def _boot_failure(self, instance: Any) -> StateReason | None:  # noqa: ANN401 - moto's instance
         kind, zone = instance.instance_type, instance.availability_zone
         for key in ((kind, zone), (kind, "*"), ("*", zone), ("*", "*")):
-            if self._failing_starts.get(key, 0) > 0:
-                self._failing_starts[key] -= 1
-                return True
-        return False
+            failing = self._failing_starts.get(key)
+            if failing is not None and failing.remaining > 0:
+                failing.remaining -= 1
+                return failing.reason
+        return None
 
     def terminate(self, original: Callable[[Any], Any], instance: Any) -> Any:  # noqa: ANN401 - moto's
         """Replaces moto's ``Instance.terminate``: shutting down now, terminated some seconds later."""
@@ -97,9 +121,14 @@ class Ec2Instances:
         self._reservations.release(instance.id)
         if self._request_status.get(instance.id) == FULFILLED:
             self._request_status[instance.id] = TERMINATED_BY_USER
-        self._change(instance, SHUTTING_DOWN)
         self._terminations.pop(instance.id, None)
-        self._transitions[instance.id] = (self._now() + STOP_DURATION, TERMINATED, instance)
+        if (reason := self._boot_failures.get(instance.id)) is not None:
+            instance.state_reason = reason
+            self._transitions.pop(instance.id, None)
+            self._change(instance, TERMINATED)
+            return previous
+        self._change(instance, SHUTTING_DOWN)
+        self._transitions[instance.id] = (self._now() + self.stop_duration, TERMINATED, instance)
         return previous
 
     def reclaim(self, instance_ids: list[str]) -> None:
@@ -159,7 +188,9 @@ class Ec2Instances:
         terminations = [instance_id for instance_id, at in self._terminations.items() if at <= now]
         for instance_id in terminations:
             del self._terminations[instance_id]
-            backends.ec2(self._region).terminate_instances([instance_id])
+            ((instance, _),) = backends.ec2(self._region).terminate_instances([instance_id])
+            if self._request_status.get(instance_id) == RECLAIMED:
+                instance.state_reason = _state_reason(*_SPOT_TERMINATION)
         return bool(events or due or terminations)
 
     def due(self) -> datetime | None:
@@ -191,3 +222,8 @@ class Ec2Instances:
                 }
             ]
         )
+
+
+def _state_reason(code: str, message: str) -> StateReason:
+    """EC2 repeats the code in the message."""
+    return StateReason(f"{code}: {message}", code)

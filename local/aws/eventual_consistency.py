@@ -2,7 +2,8 @@
 
 EC2 makes a change at once and shows it later: "changes ... might not be immediately visible to subsequent commands"
 (EC2 Developer Guide, "Eventual consistency in the Amazon EC2 API"). moto's answers are always current. Here the answers
-of DescribeInstances can lag, and leave out a share of the instances; CreateTags doesn't know an instance at first.
+of DescribeInstances can lag, come in pages of which some are empty, and leave out a share of the instances; CreateTags
+and TerminateInstances don't know an instance at first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from moto.ec2.exceptions import InvalidInstanceIdError
 from moto.ec2.utils import filter_reservations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from moto.ec2.models.instances import InstanceState
 
@@ -28,7 +29,11 @@ class EventualConsistency:
         self.lag = timedelta()
         """How old DescribeInstances' answers are: younger instances are unknown, newer states not shown."""
         self.left_out = 0.0
-        """The share of the instances that each answer of DescribeInstances leaves out; 1: answers are empty."""
+        """The share of the instances that an incomplete answer of DescribeInstances leaves out; 1: it is empty."""
+        self.incomplete = 1.0
+        """The share of the answers that are incomplete."""
+        self.page_size: int | None = None
+        """The reservations of a page (None: as many as requested). Any page may be empty, so the first one is then."""
         self.tag_lag = timedelta()
         """How long CreateTags doesn't know a new instance."""
         self._now = now
@@ -47,10 +52,13 @@ class EventualConsistency:
             InvalidInstanceIdError: EC2 shows no instance with one of the ids.
         """
         shown = []
+        leaves_out = bool(self.left_out) and self._random.random() < self.incomplete
         for reservation in reservations:
             answer = copy.copy(reservation)
             answer.instances = [
-                self._as_shown(i) for i in reservation.instances if (not ids or i.id in ids) and self._is_shown(i)
+                self._as_shown(i)
+                for i in reservation.instances
+                if (not ids or i.id in ids) and self._is_known(i) and not (leaves_out and self._is_left_out())
             ]
             if answer.instances:
                 shown.append(answer)
@@ -59,6 +67,11 @@ class EventualConsistency:
             raise InvalidInstanceIdError(sorted(unknown))
         return list(filter_reservations(shown, filters)) if filters else shown
 
+    def check_known(self, instances: Iterable[Any]) -> None:
+        """Raise InvalidInstanceIdError for an instance that isn't described yet, as TerminateInstances does."""
+        if unknown := [instance.id for instance in instances if not self._is_known(instance)]:
+            raise InvalidInstanceIdError(unknown)
+
     def check_taggable(self, resource_ids: Sequence[str], launch_times: Callable[[str], datetime | None]) -> None:
         """Raise InvalidInstanceIdError for an instance that CreateTags doesn't know yet."""
         for resource_id in resource_ids:
@@ -66,9 +79,19 @@ class EventualConsistency:
             if launched_at is not None and self._now() - launched_at < self.tag_lag:
                 raise InvalidInstanceIdError(resource_id)
 
-    def _is_shown(self, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
-        is_known = not self.lag or self._now() - launch_time(instance) >= self.lag
-        return is_known and (not self.left_out or self._random.random() >= self.left_out)
+    def page(self, reservations: list[Any], *, token: str, max_results: int) -> tuple[list[Any], str | None]:
+        """The page that a token stands for ("": the first), and the token of the next."""
+        if self.page_size is not None and not token:
+            return [], "0"
+        start = int(token or 0)
+        end = start + min(self.page_size or max_results, max_results)
+        return reservations[start:end], str(end) if end < len(reservations) else None
+
+    def _is_known(self, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
+        return not self.lag or self._now() - launch_time(instance) >= self.lag
+
+    def _is_left_out(self) -> bool:
+        return self._random.random() < self.left_out
 
     def _as_shown(self, instance: Any) -> Any:  # noqa: ANN401 - moto's instance
         """The instance in its state of ``lag`` ago."""

@@ -36,6 +36,8 @@ _FLEET_PARAMETERS = (
     "TagSpecifications",
     "Context",
 )
+_MAX_RESULTS = 1000
+"""Reservations of a page of DescribeInstances without MaxResults."""
 
 
 def install(
@@ -117,8 +119,10 @@ def _ec2(
 
 def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, object]]:
     from moto.ec2.models.instances import InstanceBackend  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.ec2.responses.instances import InstanceResponse  # noqa: PLC0415 - the same
     from moto.ec2.responses.tags import TagResponse  # noqa: PLC0415 - the same
 
+    terminate_instances = InstanceResponse.terminate_instances
     create_tags = TagResponse.create_tags
 
     def describe(backend: Any, filters: Any = None) -> list[Any]:  # noqa: ANN401 - moto's own signature
@@ -126,6 +130,21 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
 
     def describe_by_id(backend: Any, instance_ids: list[str], filters: Any = None) -> list[Any]:  # noqa: ANN401 - the same
         return consistency.described(backend.all_reservations(), filters, instance_ids)
+
+    def describe_instances(response: Any) -> Any:  # noqa: ANN401 - moto's
+        response.error_on_dryrun()
+        backend, filters = response.ec2_backend, response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
+        ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - the same
+        described = describe_by_id(backend, ids, filters) if ids else describe(backend, filters)
+        token = str(response._get_param("NextToken") or "")  # noqa: SLF001 - the same
+        max_results = int(response._get_param("MaxResults", _MAX_RESULTS))  # noqa: SLF001 - the same
+        reservations, next_token = consistency.page(described, token=token, max_results=max_results)
+        return ActionResult({"Reservations": reservations, "NextToken": next_token})
+
+    def terminate_if_known(response: Any) -> Any:  # noqa: ANN401 - moto's
+        instance_ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - the same
+        consistency.check_known(response.ec2_backend.get_multi_instances_by_id(instance_ids))
+        return terminate_instances(response)
 
     def create_tags_if_known(response: Any) -> Any:  # noqa: ANN401 - moto's
         backend = response.ec2_backend
@@ -140,6 +159,8 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
     return [
         (InstanceBackend, "describe_instances", describe),
         (InstanceBackend, "get_reservations_by_instance_ids", describe_by_id),
+        (InstanceResponse, "describe_instances", describe_instances),
+        (InstanceResponse, "terminate_instances", terminate_if_known),
         (TagResponse, "create_tags", create_tags_if_known),
     ]
 

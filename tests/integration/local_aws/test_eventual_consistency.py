@@ -9,6 +9,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from shared.launch import instances
 from tests.integration.local_aws.test_fleet import account, create, ids, request
 
 if TYPE_CHECKING:
@@ -58,3 +59,29 @@ def test_tags_can_be_created_once_ec2_knows_the_instance(rig: Rig, account: Acco
         boto3.client("ec2").create_tags(Resources=[instance], Tags=tags)  # type: ignore[arg-type]  # plain dicts
     rig.clock.sleep(6)
     boto3.client("ec2").create_tags(Resources=[instance], Tags=tags)  # type: ignore[arg-type]  # plain dicts
+
+
+def test_instances_come_in_pages_of_which_the_first_is_empty(rig: Rig, account: Account) -> None:
+    launched = [ids(create(request(account, "m5.large", name=f"call-{number}"))) for number in range(7)]
+    rig.cloud.consistency.page_size = 3
+    pages = list(boto3.client("ec2").get_paginator("describe_instances").paginate())
+    assert [len(page["Reservations"]) for page in pages] == [0, 3, 3, 1]
+    known = instances.get([instance for (instance,) in launched])
+    assert sorted(i.id for i in known) == sorted(instance for (instance,) in launched)
+
+
+def test_most_answers_can_be_complete(rig: Rig, account: Account) -> None:
+    launched = set(ids(create(request(account, "m5.large", count=20))))
+    rig.cloud.consistency.left_out, rig.cloud.consistency.incomplete = 0.5, 0.2
+    complete = [set(described()) == launched for _ in range(50)]
+    assert 30 <= sum(complete) <= 48
+
+
+def test_an_instance_is_terminated_once_it_is_described(rig: Rig, account: Account) -> None:
+    rig.cloud.consistency.lag = timedelta(seconds=5)
+    (instance,) = ids(create(request(account, "m5.large")))
+    with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
+        boto3.client("ec2").terminate_instances(InstanceIds=[instance])
+    assert instances.terminate([instance]) == ()
+    rig.clock.sleep(6)
+    assert instances.terminate([instance]) == (instance,)
