@@ -17,6 +17,10 @@ CATALOG = "catalog"
 FUNCTIONS = (PROVISIONER, LIFECYCLE, DISRUPTION, TERMINATION, INTERRUPTION, CATALOG)
 """The Lambda functions. The relay is not one: it runs as a Deployment in the cluster."""
 
+RECURSIVE = frozenset({DISRUPTION, TERMINATION})
+"""The functions that send messages to their own queue, as requeues. Lambda would drop such an invocation after about 16
+in one chain (Lambda Developer Guide, "Recursive loop detection")."""
+
 RECEIVES = 5
 """How often a message is received before SQS moves it to the dead-letter queue."""
 VISIBILITY_FACTOR = 6

@@ -138,6 +138,7 @@ class Functions(Construct):
             retry_attempts=_ASYNC_RETRIES,
             max_event_age=_ASYNC_AGE,
             on_failure=SqsDestination(on.queues.undelivered),
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if name in function_sizes.RECURSIVE else None,
         )
         if options.subnets:
             into_vpc(function, options)

@@ -25,6 +25,11 @@ def test_functions_run_on_arm_with_their_own_handler(functions: Functions) -> No
         assert properties["Handler"] == f"functions.{name}.handler.handle"
 
 
+def test_recursion_is_allowed_where_a_function_sends_to_its_own_queue_and_nowhere_else(functions: Functions) -> None:
+    allowed = {name for name, (_, properties) in functions.items() if properties.get("RecursiveLoop") == "Allow"}
+    assert allowed == {"disruption", "termination"}
+
+
 def test_a_function_only_knows_its_own_dead_letter_queue(of_type: Select, functions: Functions) -> None:
     queues = of_type("AWS::SQS::Queue")
     for mapping in of_type("AWS::Lambda::EventSourceMapping").values():
