@@ -20,6 +20,9 @@ CONTEXT = {
     "for accounts whose quota doesn't allow it.",
     "alarmTopic": "ARN of an SNS topic that alarms notify; default: alarms only change their state.",
     "tracing": "`active` sends a trace of each invocation to X-Ray (about a dollar a month); default: `off`.",
+    "plannedPods": "`nominated`: pending pods are nominated for the nodes that were launched for them "
+    "(`status.nominatedNodeName`), so that kube-scheduler binds them as planned; `off` (default): kube-scheduler fills "
+    "nodes in its own order.",
 }
 
 SETTINGS_MEANINGS = {
@@ -27,6 +30,7 @@ SETTINGS_MEANINGS = {
     "event_bus_name": "The cluster's event bus, for hints to other functions.",
     "table_name": "The DynamoDB table for data that may be lost: unavailable offerings, call budgets, wake-ups, "
     "decisions.",
+    "planned_pods": "`nominated` or `off`: whether pods are nominated for the nodes that were launched for them.",
     "catalog_bucket": "The S3 bucket with instance types and prices.",
     "node_instance_profile": "The instance profile for node classes without role and instance profile.",
     "termination_queue_url": "The queue for starting and continuing drains.",

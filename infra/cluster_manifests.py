@@ -60,6 +60,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         *_EVENTS,
         # Registration sets labels, taints and the finalizer of the node.
         ("", ("nodes",), ("patch",)),
+        # status.nominatedNodeName of pods that a node was launched for.
+        ("", ("pods/status",), ("patch",)),
         ("karpenter.sh", ("nodeclaims",), ("delete", "patch")),
         # Status conditions of NodePools and node classes.
         ("karpenter.sh", ("nodeclaims/status", "nodepools/status", "provisioners/status"), ("patch",)),

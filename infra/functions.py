@@ -54,7 +54,7 @@ def setting_names(function: str) -> list[str]:
     return [field.name for field in msgspec.structs.fields(SETTINGS[function])]
 
 
-def environment(function: str, on: PermissionScope, nodes: NodeRole) -> dict[str, str]:
+def environment(function: str, on: PermissionScope, nodes: NodeRole, options: StackOptions) -> dict[str, str]:
     """The function's environment variables.
 
     Raises:
@@ -69,6 +69,7 @@ def environment(function: str, on: PermissionScope, nodes: NodeRole) -> dict[str
         "node_instance_profile": nodes.profile.ref,
         "termination_queue_url": queues.by_function[function_sizes.TERMINATION].queue_url,
         "disruption_queue_url": queues.by_function[function_sizes.DISRUPTION].queue_url,
+        "planned_pods": options.planned_pods,
     }
     if function in queues.dead_letters:
         values["dead_letter_queue_url"] = queues.dead_letters[function].queue_url
@@ -130,7 +131,7 @@ class Functions(Construct):
             memory_size=size.memory,
             timeout=Duration.seconds(size.timeout),
             reserved_concurrent_executions=size.reserved if options.reserve else None,
-            environment=environment(name, on, nodes),
+            environment=environment(name, on, nodes, options),
             role=role,
             log_group=log_group,
             tracing=lambda_.Tracing.ACTIVE if options.tracing else lambda_.Tracing.DISABLED,

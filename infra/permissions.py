@@ -271,8 +271,8 @@ def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.Po
         case "dead_letter_queue_url":
             # Malformed messages, with the reason.
             allowed = [_allow("BuryMalformed", ["sqs:SendMessage"], [queues.dead_letters[function].queue_arn])]
-        case "cluster_name" | "node_instance_profile":
-            allowed = []  # only a name
+        case "cluster_name" | "node_instance_profile" | "planned_pods":
+            allowed = []  # a name or an option
         case _:
             raise KeyError(f"setting {setting} of {function}: add its permissions here")
     return allowed

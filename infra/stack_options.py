@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Bundle = Literal["full", "source"]
+PlannedPods = Literal["nominated", "off"]
 
 KEYS = (
     "cluster",
@@ -26,6 +27,7 @@ KEYS = (
     "reservedConcurrency",
     "alarmTopic",
     "tracing",
+    "plannedPods",
 )
 """All context keys."""
 
@@ -48,7 +50,7 @@ class StackOptions:
     ``subnets`` and ``security_groups`` put the functions into a VPC, which a private cluster endpoint needs.
     ``reserve`` reserves concurrency, which a new account's quota may not allow. ``alarm_topic`` is the ARN of an SNS
     topic that alarms notify; without it they only change their state. ``tracing`` sends a trace of each invocation to
-    X-Ray.
+    X-Ray. ``planned_pods`` "nominated" lets the lifecycle function nominate pods for the nodes planned for them.
     """
 
     cluster: str
@@ -63,6 +65,7 @@ class StackOptions:
     reserve: bool = True
     alarm_topic: str = ""
     tracing: bool = False
+    planned_pods: PlannedPods = "off"
 
 
 def _names(context: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -117,6 +120,7 @@ def parse(context: Mapping[str, object], *, cluster: str) -> StackOptions:
     kinds = _one_of(context, "kinds", "applied", "kept")
     reserve = _one_of(context, "reservedConcurrency", "true", "false")
     tracing = _one_of(context, "tracing", "off", "active")
+    planned_pods = _one_of(context, "plannedPods", "off", "nominated")
     subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
     if bool(subnets) != bool(security_groups):
         raise OptionError("-c subnets and -c securityGroups: give both to run the functions in a VPC")
@@ -133,4 +137,5 @@ def parse(context: Mapping[str, object], *, cluster: str) -> StackOptions:
         reserve=reserve == "true",
         alarm_topic=_topic(context),
         tracing=tracing == "active",
+        planned_pods="nominated" if planned_pods == "nominated" else "off",
     )

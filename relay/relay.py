@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from relay.batcher import Batcher
 from relay.blocked_drains import BlockedDrains
 from relay.change_detection import ChangeDetector
+from relay.nomination_windows import NominationWindows
 from relay.publisher import Publisher
 from relay.watched_kinds import WATCHED_KINDS
 from relay.watcher import MAX_BACKOFF_SECONDS, Watcher
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 REPEAT_INTERVAL = timedelta(minutes=1)
 """How often the hint is repeated for pods that are still pending and nodes that are still not initialized."""
+
+
+_MAX_RETRIED_PODS = 10
 
 
 class Relay:
@@ -57,6 +61,7 @@ class Relay:
         self._lock = threading.RLock()
         self._change_detector = ChangeDetector()
         self._blocked_drains = BlockedDrains()
+        self._nomination_windows = NominationWindows()
         self._batcher = Batcher()
         self._repeat_at: dict[str, datetime] = {}
         self._versions: dict[Resource, int] = {}
@@ -85,6 +90,7 @@ class Relay:
         """Add the hints that follow from a change to the pending ones."""
         with self._lock:
             self._blocked_drains.observe(change)
+            self._nomination_windows.observe(change, now)
             for request in self._change_detector.detect(change):
                 self._batcher.add(request.detail_type, (request.key,), now)
             for detail_type, keys in self._change_detector.unresolved.items():
@@ -102,12 +108,24 @@ class Relay:
                     self._repeat_at[detail_type] = now + REPEAT_INTERVAL
             if unblocked := self._blocked_drains.take_unblocked(now):
                 self._batcher.add(hints.DRAINS_UNBLOCKED, unblocked, now)
+            repeated = self._nomination_windows.take_due(now)
+            if repeated.nodes:
+                self._batcher.add(hints.NODES_CHANGED, repeated.nodes, now)
+            pods = sorted(self._change_detector.unresolved[hints.PODS_UNSCHEDULABLE]) if repeated.retry_pods else []
+            if pods:
+                # A decision is about all pods, whichever the hint names.
+                self._batcher.add(hints.PODS_UNSCHEDULABLE, pods[:_MAX_RETRIED_PODS], now)
         return self._send(now)
 
     def due(self) -> datetime | None:
         """When the next hint is due; None when nothing is pending."""
         with self._lock:
-            moments = [*self._repeat_at.values(), self._batcher.due(), self._blocked_drains.due(self._now())]
+            moments = [
+                *self._repeat_at.values(),
+                self._batcher.due(),
+                self._blocked_drains.due(self._now()),
+                self._nomination_windows.due(),
+            ]
             return min((moment for moment in moments if moment is not None), default=None)
 
     def has_observed(self, version_of: Callable[[Resource], int]) -> bool:

@@ -72,9 +72,10 @@ class PodSpec(Struct):
 
 
 class PodStatus(Struct):
-    """The phase and the used conditions of a pod."""
+    """The phase, the nominated node and the used conditions of a pod."""
 
     phase: str = ""
+    nominated_node_name: str = ""
     conditions: list[WatchedCondition] = []
 
     def __post_init__(self) -> None:
@@ -96,9 +97,13 @@ class WatchedPod(Struct):
 
     @property
     def is_unschedulable(self) -> bool:
-        """Whether the scheduler marked it Unschedulable, and a new node might help: not for DaemonSet pods."""
+        """Whether the scheduler marked it Unschedulable, and a new node might help: not for DaemonSet pods.
+
+        A pod that is nominated for a node waits for that one.
+        """
         return (
             not self.spec.node_name
+            and not self.status.nominated_node_name
             and self.metadata.deletion_timestamp is None
             and not self.is_daemon
             and any(
@@ -106,6 +111,12 @@ class WatchedPod(Struct):
                 for c in self.status.conditions
             )
         )
+
+    @property
+    def nominated_node(self) -> str:
+        """The node that it is nominated for while it has none; "" for bound, terminating and other pods."""
+        is_pending = not self.spec.node_name and self.metadata.deletion_timestamp is None
+        return self.status.nominated_node_name if is_pending else ""
 
     @property
     def is_daemon(self) -> bool:
@@ -171,6 +182,11 @@ class WatchedNode(Struct):
     def is_ready(self) -> bool:
         """Whether its Ready condition is true."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the node is Ready, but waits until its planned pods are nominated."""
+        return self.is_ready and any(taint.key == names.PODS_NOT_NOMINATED_TAINT for taint in self.spec.taints)
 
     @property
     def is_initialized(self) -> bool:

@@ -6,7 +6,7 @@ sets exactly those variables (a test compares both). A field ``table_name`` is r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
@@ -30,12 +30,14 @@ class ProvisioningSettings(Settings, frozen=True, kw_only=True):
     """The settings of functions that provision.
 
     The event bus takes requests for a catalog, the bucket holds it, and the table keeps unavailable offerings.
+    ``planned_pods``: whether pods are nominated for the nodes that are planned for them.
     """
 
     event_bus_name: str
     table_name: str
     catalog_bucket: str
     node_instance_profile: str
+    planned_pods: Literal["nominated", "off"] = "off"
 
 
 S = TypeVar("S", bound=Settings)

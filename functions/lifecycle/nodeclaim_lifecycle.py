@@ -1,10 +1,12 @@
 """Brings NodeClaims forward: registration and initialization with their node, or deletion when that takes too long.
 
-The rules are in :mod:`registration`, :mod:`initialization` and :mod:`liveness`; this module writes what they return.
+The rules are in :mod:`registration`, :mod:`nomination`, :mod:`initialization` and :mod:`liveness`; this module writes
+what they return.
 """
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from msgspec import field
 from functions.lifecycle.eviction_release import EvictionRelease, write_delayed_pods
 from functions.lifecycle.initialization import initialized_node, initialized_nodeclaim
 from functions.lifecycle.liveness import is_launch_overdue, liveness_failure
+from functions.lifecycle.nomination import PodNominations, nominate_pods, released_node
 from functions.lifecycle.provider_id import restore_provider_id
 from functions.lifecycle.registration import registered_node, registered_nodeclaim
 from shared import hints, parallel
@@ -21,16 +24,17 @@ from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
+from shared.cluster.errors import ConflictError, NotFoundError
 from shared.struct import Struct
 from shared.termination import garbage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from functions.lifecycle.context import ReconcileContext
     from functions.lifecycle.liveness import LivenessFailure
-    from shared.api.kubernetes import Node
+    from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import Instance
     from shared.snapshot import Snapshot
@@ -69,14 +73,20 @@ def reconcile_nodeclaims(context: ReconcileContext, snapshot: Snapshot) -> Mappi
         if failure is not None:
             failures[claim.metadata.labels.get(names.NODEPOOL, "")] = failure
             context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, failure.reason, failure.message))
-    _register_all(context, with_node, release)
+    nominations = _nominations(context, snapshot, with_node)
+    _register_all(context, with_node, release, nominations)
     context.attempt("delayed evictions", release.release_rest)
+    _clear_nominations(context, nominations.cleared)
     return failures
 
 
-def reconciled_node(node: Node, claim: NodeClaim) -> Node:
-    """The node as its NodeClaim has it be: registered, and initialized if pods can run on it."""
-    return initialized_node(registered_node(node, claim), claim)
+def reconciled_node(node: Node, claim: NodeClaim, *, released: bool = False) -> Node:
+    """The node as its NodeClaim has it be: registered, and initialized if pods can run on it.
+
+    ``released``: its planned pods are nominated, or there are none, so that it takes pods.
+    """
+    node = registered_node(node, claim)
+    return initialized_node(released_node(node) if released else node, claim)
 
 
 def reconciled_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
@@ -114,38 +124,93 @@ def _unrecorded_instances(context: ReconcileContext, snapshot: Snapshot) -> _Unr
     return _UnrecordedInstances(by_nodeclaim=by_nodeclaim, by_launch_group=by_launch_group)
 
 
+def _nominations(
+    context: ReconcileContext, snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]]
+) -> PodNominations:
+    """The nominations of planned pods; if they can't be computed, every node takes pods without them."""
+    pairs = list(with_node)
+    try:
+        return nominate_pods(snapshot, pairs, now=context.now)
+    except Exception:
+        # Nominations only save money. Whatever is wrong with them must not keep new nodes closed.
+        context.logger.exception("Nominating pods failed, their nodes take pods without nominations")
+        return PodNominations(released=frozenset(node.metadata.name for _, node in pairs))
+
+
 def _register_all(
-    context: ReconcileContext, with_node: Iterable[tuple[NodeClaim, Node]], release: EvictionRelease
+    context: ReconcileContext,
+    with_node: Iterable[tuple[NodeClaim, Node]],
+    release: EvictionRelease,
+    nominations: PodNominations,
 ) -> None:
     """Write what changed of these pairs, several in parallel: a hundred nodes may join at once.
 
-    The evictions that wait for a node are released after its batch, not after all nodes.
+    Pods are nominated before their node takes pods. The evictions that wait for a node are released after its batch,
+    not after all nodes.
     """
+    released = nominations.released
 
     def register(pair: tuple[NodeClaim, Node]) -> None:
-        context.attempt(pair[0].ref, partial(_register, context, *pair))
+        is_released = pair[1].metadata.name in released
+        context.attempt(pair[0].ref, partial(_register, context, *pair, released=is_released))
 
     changed: list[tuple[NodeClaim, Node]] = []
     for claim, node in with_node:
-        if _has_changed(claim, node, now=context.now):
+        if _has_changed(claim, node, released=node.metadata.name in released, now=context.now):
             changed.append((claim, node))
         else:
             context.attempt(claim.ref, partial(release.release_for, claim.name))
+    unwritten = dict(nominations.by_node)
     for start in range(0, len(changed), _BATCH_SIZE):
         batch = changed[start : start + _BATCH_SIZE]
+        names_in_batch = [node.metadata.name for _, node in batch]
+        _nominate(context, {name: unwritten.pop(name) for name in names_in_batch if name in unwritten})
         parallel.each(register, batch)
         for claim, _ in batch:
             context.attempt(claim.ref, partial(release.release_for, claim.name))
+    _nominate(context, unwritten)
 
 
-def _has_changed(claim: NodeClaim, node: Node, *, now: datetime) -> bool:
+def _nominate(context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]]) -> None:
+    """Nominate pods for nodes (by name), several in parallel."""
+
+    def write(pod_and_node: tuple[Pod, str]) -> None:
+        pod, node = pod_and_node
+        context.attempt(pod.ref, partial(_set_nominated_node, context, pod, node))
+
+    parallel.each(write, [(pod, node) for node, pods in by_node.items() for pod in pods])
+    for node, pods in by_node.items():
+        context.logger.info("Nominated pods for a node", extra={"node": node, "pods": len(pods)})
+
+
+def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
+    """Remove the nominations of pods that their nodes didn't take."""
+
+    def clear(pod: Pod) -> None:
+        context.attempt(pod.ref, partial(_set_nominated_node, context, pod, None))
+
+    parallel.each(clear, pods)
+    for pod in pods:
+        context.logger.info("Cleared a nomination", extra={"pod": pod.key, "node": pod.status.nominated_node_name})
+
+
+def _set_nominated_node(context: ReconcileContext, pod: Pod, node: str | None) -> None:
+    """Write a pod's nominated node, unless the pod is gone."""
+    meta = pod.metadata
+    path = resources.PODS.path(meta.name, namespace=meta.namespace, subresource="status")
+    patch = {"metadata": {"uid": meta.uid}, "status": {"nominatedNodeName": node}}
+    with contextlib.suppress(NotFoundError, ConflictError):
+        context.client.patch(path, patch)
+
+
+def _has_changed(claim: NodeClaim, node: Node, *, released: bool, now: datetime) -> bool:
     """Whether either of the two is to be written."""
-    after = reconciled_node(node, claim)
+    after = reconciled_node(node, claim, released=released)
     return after != node or reconciled_nodeclaim(claim, after, now=now) != claim
 
 
-def _register(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
-    node = writes.update(context.client, resources.NODES, node, lambda n: reconciled_node(n, claim))
+def _register(context: ReconcileContext, claim: NodeClaim, node: Node, *, released: bool) -> None:
+    node = writes.update(context.client, resources.NODES, node, lambda n: reconciled_node(n, claim, released=released))
     after = writes.update_status(
         context.client,
         resources.NODE_CLAIMS,

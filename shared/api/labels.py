@@ -81,7 +81,11 @@ RESERVATION_LABELS = tuple(f"karpenter.k8s.aws/capacity-reservation-{name}" for 
 LAUNCH_GROUP = "tenon.sh/launch-group"
 """Annotation on a NodeClaim, tag on an instance: claims launched by one CreateFleet call share its value."""
 PLANNED_PODS = "tenon.sh/planned-pods"
-"""Annotation on a NodeClaim: the pods that it was made for, namespace/name, separated by commas."""
+"""Annotation on a NodeClaim: the pods that are planned for it, namespace/name, separated by commas."""
+PLANNED_AT = "tenon.sh/planned-at"
+"""Annotation on a NodeClaim: when pods were last added to its planned pods, if later than its creation."""
+PODS_NOT_NOMINATED_TAINT = "tenon.sh/pods-not-nominated"
+"""Startup taint of a NodeClaim with planned pods: its node takes no pods until these are nominated for it."""
 REPLACES = "tenon.sh/replaces"
 """Annotation on a NodeClaim that replaces others: the id of the decision, which is on their mark."""
 

@@ -154,7 +154,12 @@ def is_provisionable(pod: Pod) -> bool:
 
     A pod that preempts others (``nominatedNodeName``) gets their place. Source: docs/facts/karpenter.md, section 3.
     """
-    if not is_pending(pod) or pod.status.nominated_node_name:
+    return is_unschedulable(pod) and not pod.status.nominated_node_name
+
+
+def is_unschedulable(pod: Pod) -> bool:
+    """Whether the pod is pending, and the scheduler has said Unschedulable; it may be nominated for a node."""
+    if not is_pending(pod):
         return False
     scheduled = condition(pod.status.conditions, "PodScheduled")
     return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"

@@ -23,6 +23,8 @@ NO_EXECUTE = "NoExecute"
 EFFECTS = kubernetes.EFFECTS
 DISRUPTED = Taint(key=names.DISRUPTED_TAINT, effect=NO_SCHEDULE)
 """Taint of nodes that are being disrupted or terminated: no new pods are scheduled to them."""
+PODS_NOT_NOMINATED = Taint(key=names.PODS_NOT_NOMINATED_TAINT, effect=NO_SCHEDULE)
+"""Startup taint of nodes until the pods that are planned for them are nominated."""
 REPELLING = frozenset({NO_SCHEDULE, NO_EXECUTE})
 """The effects that keep a pod away; PreferNoSchedule only makes a node less liked."""
 

@@ -19,6 +19,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
 from shared.api.quantity import add, format_resources, largest, parse_resources
+from shared.api.taints import PODS_NOT_NOMINATED
 from shared.launch.fleet.batching import merge_launch_groups, pools_past_limits
 from shared.scheduling.state import nominations
 
@@ -37,10 +38,19 @@ _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def new_node_claims(
-    planned: Iterable[PlannedNodeClaim], snapshot: Snapshot, resolved_pools: ResolvedNodePools, *, decision: str
+    planned: Iterable[PlannedNodeClaim],
+    snapshot: Snapshot,
+    resolved_pools: ResolvedNodePools,
+    *,
+    decision: str,
+    nominate: bool = False,
 ) -> tuple[NodeClaim, ...]:
-    """The NodeClaims of planned nodes, not written yet; their names follow from the decision's id."""
+    """The NodeClaims of planned nodes, not written yet; their names follow from the decision's id.
+
+    ``nominate``: nodes that pending pods are planned for take no pods until these are nominated for them.
+    """
     pools = {p.name: p for p in snapshot.node_pools}
+    pending = {pod.key for pod in snapshot.pods if not pod.spec.node_name} if nominate else set()
     return tuple(
         _new_node_claim(
             plan,
@@ -48,6 +58,7 @@ def new_node_claims(
             resolved_pools.node_classes[plan.node_pool],
             decision=decision,
             name=f"{plan.node_pool}-{_suffix(decision, i)}",
+            nominate=not pending.isdisjoint(plan.pods),
         )
         for i, plan in enumerate(planned)
     )
@@ -81,10 +92,10 @@ def instance_types(claim: NodeClaim) -> frozenset[str]:
 
 
 def _new_node_claim(
-    planned: PlannedNodeClaim, pool: NodePool, node_class: EC2NodeClass, *, decision: str, name: str
+    planned: PlannedNodeClaim, pool: NodePool, node_class: EC2NodeClass, *, decision: str, name: str, nominate: bool
 ) -> NodeClaim:
     """The NodeClaim of a planned node. NodeClaims of two decisions never share a launch group."""
-    spec = _spec(planned, pool)
+    spec = _spec(planned, pool, nominate=nominate)
     labels = {
         **pool.spec.template.metadata.labels,
         **_single_values(spec.requirements),
@@ -113,7 +124,7 @@ def _new_node_claim(
     )
 
 
-def _spec(planned: PlannedNodeClaim, pool: NodePool) -> NodeClaimSpec:
+def _spec(planned: PlannedNodeClaim, pool: NodePool, *, nominate: bool) -> NodeClaimSpec:
     """The planned requirements, with the instance types in one requirement, and what the NodePool's template says."""
     template = pool.spec.template.spec
     instance_type_requirement = NodeSelectorRequirement(
@@ -129,7 +140,7 @@ def _spec(planned: PlannedNodeClaim, pool: NodePool) -> NodeClaimSpec:
         requirements=[*(r for r in planned.requirements if r.key != names.INSTANCE_TYPE), instance_type_requirement],
         resources=ResourceRequests(requests={**format_resources(planned.requests)}),
         taints=list(planned.taints),
-        startup_taints=template.startup_taints,
+        startup_taints=[*template.startup_taints, PODS_NOT_NOMINATED] if nominate else template.startup_taints,
         expire_after=template.expire_after,
         termination_grace_period=template.termination_grace_period,
     )

@@ -169,7 +169,13 @@ class LeasedScheduler:
         *,
         decision: str,
     ) -> tuple[NodeClaim, ...]:
-        claims = new_node_claims(planned, snapshot, resolved_pools, decision=decision)
+        claims = new_node_claims(
+            planned,
+            snapshot,
+            resolved_pools,
+            decision=decision,
+            nominate=self.settings.planned_pods == "nominated",
+        )
 
         def create(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
             planned_claim, claim = item

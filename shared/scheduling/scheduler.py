@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared.api.pods import is_pending, is_provisionable, is_reschedulable
+from shared.api.pods import is_pending, is_reschedulable, is_unschedulable
 from shared.scheduling.decision import Decision, PlannedNodeClaim, Problem, UnschedulableReason
 from shared.scheduling.results.explanation import FinalState, explain
 from shared.scheduling.results.nodeclaims import planned_node_claims
@@ -91,7 +91,7 @@ def _pods_without_node(problem: Problem, leaving: frozenset[str]) -> Iterator[Po
         if pod.spec.node_name:
             if pod.spec.node_name in leaving and is_reschedulable(pod):
                 yield pod
-        elif is_provisionable(pod) or (problem.pods is not None and pod.key in problem.pods and is_pending(pod)):
+        elif is_unschedulable(pod) or (problem.pods is not None and pod.key in problem.pods and is_pending(pod)):
             yield pod
 
 

@@ -53,6 +53,11 @@ class ExistingCapacity:
         """The pods of this run by node."""
         return {node: [p for _, pods in content for p in pods] for node, content in self.content.items() if content}
 
+    def available(self, node: int) -> Ints:
+        """What the node has left, by resource."""
+        left: Ints = self._available[node].copy()
+        return left
+
     def remove(self, node: int, at: int, count: int) -> list[str]:
         """Removes the last pods of one item from a node; its host rules still count there."""
         item, pods = self.content[node][at]
@@ -94,12 +99,21 @@ class ExistingCapacity:
         placed = 0
         for node in nodes.tolist():
             n = int(counts[node])
-            self.content.setdefault(node, []).append((item, item.pods[placed : placed + n]))
-            self._available[node] -= item.requests * n
-            if item.feasibility.ports:
-                self._ports[node] |= item.feasibility.ports
-            if item.feasibility.mounted_volumes:
-                self._mounted_volumes[node] |= item.feasibility.mounted_volumes
+            self._take(node, item, item.pods[placed : placed + n])
             placed += n
         del item.pods[:placed]
         return placed
+
+    def place_on(self, node: int, item: Item) -> None:
+        """Places all pods of an item on one node, whether or not they fit; they leave the item."""
+        self.host_counts.add(np.array([node]), np.array([len(item.pods)]), item.feasibility.host)
+        self._take(node, item, item.pods[:])
+        item.pods.clear()
+
+    def _take(self, node: int, item: Item, pods: list[str]) -> None:
+        self.content.setdefault(node, []).append((item, pods))
+        self._available[node] -= item.requests * len(pods)
+        if item.feasibility.ports:
+            self._ports[node] |= item.feasibility.ports
+        if item.feasibility.mounted_volumes:
+            self._mounted_volumes[node] |= item.feasibility.mounted_volumes

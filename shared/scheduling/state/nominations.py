@@ -1,16 +1,23 @@
 """Nominations: pods that wait for the nodes that earlier decisions launched for them.
 
 A full node is planned to its last milli-core, and a second decision would not fill it in the same way. So pods stay
-nominated for the node that was planned for them until it is up, and nothing is launched for them meanwhile. When nodes
-come up one by one, kube-scheduler fills the first with pods that were planned for others. A pod that loses its node
-this way is deferred until the other nodes are up, as only then it is known which pods have no capacity. Only the pods'
-names are stored, on the NodeClaim; a nomination ends by itself.
+nominated for the node that was planned for them until it is up, and nothing is launched for them meanwhile. Only the
+pods' names are stored, on the NodeClaim; a nomination ends by itself.
+
+When the node is about to take pods, the lifecycle function writes the nominations to the pods' status, and
+kube-scheduler binds them as planned. A pod that loses its node all the same is scheduled again at once: into what is
+left on nodes that exist or are coming, or on a new node.
+
+Where the status isn't written (``-c plannedPods=off``), kube-scheduler fills the first node that comes up with pods
+that were planned for others. A pod that loses its node this way is deferred until the other nodes are up, as only then
+it is known which pods have no capacity.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,7 +33,6 @@ from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from datetime import datetime
 
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
@@ -58,25 +64,68 @@ def planned_pods_annotation(pods: Iterable[str]) -> str:
     return text if len(text) <= _MAX_ANNOTATION_LENGTH else text[: text.rindex(",", 0, _MAX_ANNOTATION_LENGTH)]
 
 
+def planned_pods(claim: NodeClaim) -> tuple[str, ...]:
+    """The pods (namespace/name) that are planned for the NodeClaim."""
+    text = claim.metadata.annotations.get(names.PLANNED_PODS, "")
+    return tuple(text.split(",")) if text else ()
+
+
+def add_planned_pods(claim: NodeClaim, pods: Iterable[str], *, now: datetime) -> dict[str, str]:
+    """The annotations of the NodeClaim with these pods planned for it too; empty if all of them are already."""
+    before = planned_pods(claim)
+    added = set(pods).difference(before)
+    if not added:
+        return {}
+    return {
+        names.PLANNED_PODS: planned_pods_annotation([*before, *sorted(added)]),
+        names.PLANNED_AT: now.isoformat(),
+    }
+
+
+def is_planned(pod: Pod, claim: NodeClaim) -> bool:
+    """Whether a pod whose name is planned for the NodeClaim was meant, not a later one of the same name."""
+    created, planned = pod.metadata.creation_timestamp, claim.metadata.creation_timestamp
+    if created is None or planned is None:
+        return True
+    text = claim.metadata.annotations.get(names.PLANNED_AT, "")
+    with contextlib.suppress(ValueError):
+        planned = max(planned, datetime.fromisoformat(text)) if text else planned
+    return created <= planned
+
+
+def is_nominated_in_status(claim: NodeClaim) -> bool:
+    """Whether the lifecycle function writes the nominations of the NodeClaim's planned pods to their status."""
+    return any(taint.key == names.PODS_NOT_NOMINATED_TAINT for taint in claim.spec.startup_taints)
+
+
+def is_expired(claim: NodeClaim, *, now: datetime) -> bool:
+    """Whether nominations of pods for the NodeClaim's node have ended."""
+    initialized = initialized_for(claim, now)
+    return claim.metadata.deletion_timestamp is not None or (
+        initialized is not None and initialized >= NOMINATION_WINDOW
+    )
+
+
 def nominate(state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, Pod]) -> Nominations:
     """Nominates pending pods (by namespace/name) for the nodes that were launched for them, where they still fit.
 
-    Pods that are neither nominated nor deferred may be scheduled anywhere.
+    Pods that kube-scheduler or the lifecycle function has nominated for a node keep it. Pods that are neither nominated
+    nor deferred may be scheduled anywhere.
     """
     planned = list(_claims_with_planned_pods(state_nodes, snapshot)) if pending else []
-    if not planned:
-        return Nominations(state_nodes, {}, frozenset())
     now = snapshot.taken_at
     nodes: dict[str, _NominatedNode] = {}
     for claim, state_node in planned:
         nodes.setdefault(state_node.name, _NominatedNode(state_node, claim, now))
+    kept = _nominated_in_status(state_nodes, snapshot, pending, nodes)
+    if not nodes:
+        return Nominations(state_nodes, {}, frozenset())
     lost: list[tuple[str, bytes, Resources]] = []
     for claim, state_node, pod, pod_requests in _planned_pods(planned, pending):
         node = nodes[state_node.name]
-        if node.is_open and node.add_pod(pod, pod_requests):
+        if pod.key in kept or (node.is_open and node.add_pod(pod, pod_requests)):
             continue
-        # A pod that runs on a leaving node has had its node: it is scheduled like any other.
-        if not pod.spec.node_name and _age(claim, now) < DEFERRAL_TIMEOUT:
+        if _is_deferrable(pod, claim, now):
             lost.append((pod.key, node.shape, pod_requests))
     coming = [node for node in nodes.values() if node.initialized_for is None]
     deferred = _defer(sorted(lost, key=lambda entry: entry[0]), coming)
@@ -84,36 +133,85 @@ def nominate(state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, 
     return Nominations(_less_nominated(state_nodes, nodes), pods_by_node, deferred)
 
 
+def _is_deferrable(pod: Pod, claim: NodeClaim, now: datetime) -> bool:
+    """Whether the pod, which lost the NodeClaim's node, may wait until the other nodes are up.
+
+    A pod that runs on a leaving node has had its node: it is scheduled like any other.
+    """
+    return not pod.spec.node_name and not is_nominated_in_status(claim) and _age(claim, now) < DEFERRAL_TIMEOUT
+
+
 def _less_nominated(state_nodes: StateNodes, nodes: Mapping[str, _NominatedNode]) -> StateNodes:
     updated = tuple(nodes[node.name].state_node() if node.name in nodes else node for node in state_nodes.nodes)
     return replace(state_nodes, nodes=updated)
 
 
+def _nominated_in_status(
+    state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, Pod], nodes: dict[str, _NominatedNode]
+) -> set[str]:
+    """The pods whose status names a node that still waits for them; they are added to ``nodes``.
+
+    Nominations that the lifecycle function wrote end with the window, even if it couldn't clear them.
+    """
+    nominated = [pod for pod in pending.values() if pod.status.nominated_node_name and not pod.spec.node_name]
+    if not nominated:
+        return set()
+    state_node_by_name = {node.name: node for node in state_nodes.nodes}
+    claims = {claim.status.node_name: claim for claim in snapshot.node_claims if claim.status.node_name}
+    kept: set[str] = set()
+    for pod in nominated:
+        state_node = state_node_by_name.get(pod.status.nominated_node_name)
+        claim = claims.get(pod.status.nominated_node_name)
+        if state_node is None or (
+            claim is not None and is_expired(claim, now=snapshot.taken_at) and pod.key in planned_pods(claim)
+        ):
+            continue
+        node = nodes.setdefault(state_node.name, _NominatedNode(state_node, claim, snapshot.taken_at))
+        try:
+            node.take(requests(pod))
+        except QuantityError:
+            continue
+        node.pods.append(pod)
+        kept.add(pod.key)
+    return kept
+
+
 def _planned_pods(
     planned: Iterable[tuple[NodeClaim, StateNode]], pending: Mapping[str, Pod]
 ) -> Iterator[tuple[NodeClaim, StateNode, Pod, Resources]]:
-    """Each pending pod with valid requests, once, with the first of these NodeClaims that was planned for it."""
+    """Each pending pod with valid requests, once, with the first of these NodeClaims that was planned for it.
+
+    The largest pods of a NodeClaim come first: if its node is smaller than planned, the least is lost.
+    """
     seen: set[str] = set()
     for claim, state_node in planned:
-        for key in claim.metadata.annotations[names.PLANNED_PODS].split(","):
+        pods_with_requests: list[tuple[Pod, Resources]] = []
+        for key in planned_pods(claim):
             pod = pending.get(key)
-            if pod is None or key in seen or _is_younger(pod, claim):
+            if pod is None or key in seen or not is_planned(pod, claim):
                 continue
             seen.add(key)
             try:
-                pod_requests = requests(pod)
+                pods_with_requests.append((pod, requests(pod)))
             except QuantityError:
                 continue
+        pods_with_requests.sort(key=lambda entry: -_share(entry[1], state_node.capacity))
+        for pod, pod_requests in pods_with_requests:
             yield claim, state_node, pod, pod_requests
+
+
+def _share(pod_requests: Resources, capacity: Resources) -> float:
+    """The largest share of the node that the pod takes of any resource."""
+    return max((amount / capacity[name] for name, amount in pod_requests.items() if capacity.get(name)), default=0.0)
 
 
 class _NominatedNode:
     """A node while nominated pods are subtracted from what is available on it."""
 
-    def __init__(self, state_node: StateNode, claim: NodeClaim, now: datetime) -> None:
+    def __init__(self, state_node: StateNode, claim: NodeClaim | None, now: datetime) -> None:
         self.initial = state_node
-        self.shape = _shape(claim)
-        self.initialized_for = _initialized_for(claim, now)
+        self.shape = _shape(claim) if claim is not None else b""
+        self.initialized_for = initialized_for(claim, now) if claim is not None else timedelta.max
         self.pods: list[Pod] = []
         self._available = dict(state_node.available)
 
@@ -170,7 +268,7 @@ def _claims_with_planned_pods(state_nodes: StateNodes, snapshot: Snapshot) -> It
         for claim in snapshot.node_claims
         if claim.metadata.annotations.get(names.PLANNED_PODS)
         and claim.metadata.deletion_timestamp is None
-        and (_age(claim, snapshot.taken_at) < DEFERRAL_TIMEOUT or _initialized_for(claim, snapshot.taken_at) is None)
+        and (_age(claim, snapshot.taken_at) < DEFERRAL_TIMEOUT or initialized_for(claim, snapshot.taken_at) is None)
     ]
     if not claims:
         return
@@ -183,8 +281,8 @@ def _claims_with_planned_pods(state_nodes: StateNodes, snapshot: Snapshot) -> It
             yield claim, node
 
 
-def _initialized_for(claim: NodeClaim, now: datetime) -> timedelta | None:
-    """How long its node has been initialized; None if it isn't."""
+def initialized_for(claim: NodeClaim, now: datetime) -> timedelta | None:
+    """How long the NodeClaim's node has been initialized; None if it isn't."""
     initialized = condition(claim.status.conditions, nodeclaim.INITIALIZED)
     if initialized is None or initialized.status != "True":
         return None
@@ -195,12 +293,6 @@ def _initialized_for(claim: NodeClaim, now: datetime) -> timedelta | None:
 def _age(claim: NodeClaim, now: datetime) -> timedelta:
     created = claim.metadata.creation_timestamp
     return now - created if created is not None else timedelta()
-
-
-def _is_younger(pod: Pod, claim: NodeClaim) -> bool:
-    """Whether the pod was created after the NodeClaim: another pod of the same name was planned there."""
-    pod_created, claim_created = pod.metadata.creation_timestamp, claim.metadata.creation_timestamp
-    return pod_created is not None and claim_created is not None and pod_created > claim_created
 
 
 def _shape(claim: NodeClaim) -> bytes:

@@ -1,0 +1,174 @@
+"""Nomination of planned pods: which nodes may take pods now, and which pods are nominated for them (or no longer).
+
+Nodes that were launched for pending pods join with the startup taint ``tenon.sh/pods-not-nominated``. When such a node
+is otherwise initialized, its planned pods that are still pending are nominated for it (``status.nominatedNodeName``),
+and the taint is removed. kube-scheduler then binds them there, instead of filling the nodes in its own order. A failed
+try of kube-scheduler clears a nomination, so it is written again while the node's nomination window is open; after the
+window it is cleared, so that no pod waits for a node that doesn't take it.
+
+A node whose pods are spread over domains with nodes that are still coming stays closed for a few seconds, because
+kube-scheduler would fill the domains that are there.
+
+Pure: objects and the time in, writes to make out.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from msgspec import field
+from msgspec.structs import replace
+
+from functions.lifecycle.initialization import initialization_blocker
+from functions.lifecycle.registration import registered_node
+from shared.api import labels as names
+from shared.api.meta import condition
+from shared.api.pods import is_pending
+from shared.api.taints import without_taint
+from shared.scheduling.state import nominations
+from shared.struct import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from shared.api.kubernetes import Node, Pod
+    from shared.api.nodeclaim import NodeClaim
+    from shared.scheduling.solver.nomination_order import NominationOrder
+    from shared.snapshot import Snapshot
+
+MAX_WAIT = timedelta(seconds=15)
+"""How long after it became Ready a node waits at most for nodes in other domains."""
+_MAX_ATTEMPTS = 5
+"""How often the nominations are computed without the nodes that have to wait."""
+
+
+class PodNominations(Struct, kw_only=True):
+    """The writes to make: nominations by node, nominations to clear, and nodes (by name) to remove the taint from.
+
+    ``waiting`` are nodes that could take pods, but wait for nodes in other domains.
+    """
+
+    by_node: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    cleared: Sequence[Pod] = ()
+    released: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
+
+
+def released_node(node: Node) -> Node:
+    """The node without the taint that keeps pods away until the planned ones are nominated."""
+    taints = without_taint(node.spec.taints, names.PODS_NOT_NOMINATED_TAINT)
+    return node if len(taints) == len(node.spec.taints) else replace(node, spec=replace(node.spec, taints=taints))
+
+
+def nominate_pods(snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]], *, now: datetime) -> PodNominations:
+    """The nominations for these NodeClaims' nodes; NodeClaims that are being deleted are not among them."""
+    pairs = [(claim, registered_node(node, claim)) for claim, node in with_node]
+    closed = {node.metadata.name: node for claim, node in pairs if _is_ready_but_tainted(claim, node)}
+    candidates = frozenset(closed) | {node.metadata.name for claim, node in pairs if _is_open(claim, node, now)}
+    pending = {pod.key: pod for pod in snapshot.pods if is_pending(pod)}
+    cleared = _expired(snapshot, pending, now)
+    planned = _planned(snapshot, pending, pairs, {pod.key for pod in cleared}) if candidates else {}
+    by_node: dict[str, list[Pod]] = {}
+    waiting: frozenset[str] = frozenset()
+    if not candidates.isdisjoint(planned.values()):
+        patient = {name for name, node in closed.items() if not _has_waited(node, now)}
+        order, waiting = _order(snapshot, planned, pending, candidates, patient)
+        for key, node_name in order.nodes.items():
+            if pending[key].status.nominated_node_name != node_name:
+                by_node.setdefault(node_name, []).append(pending[key])
+    return PodNominations(by_node=by_node, cleared=cleared, released=frozenset(closed) - waiting, waiting=waiting)
+
+
+def _order(
+    snapshot: Snapshot,
+    planned: Mapping[str, str],
+    pending: Mapping[str, Pod],
+    candidates: frozenset[str],
+    patient: set[str],
+) -> tuple[NominationOrder, frozenset[str]]:
+    """The nominations for these nodes without those that wait, and the names of the latter.
+
+    A node waits while a pod planned for it can't be nominated before a node in another domain takes pods.
+    """
+    # Imported here: most reconciles nominate no pods, and numpy is a large part of a cold start.
+    from shared.scheduling.solver.nomination_order import order_nominations  # noqa: PLC0415
+
+    pods = {key: pod for key, pod in pending.items() if key in planned or pod.status.nominated_node_name}
+    waiting: frozenset[str] = frozenset()
+    order = order_nominations(snapshot, planned, pods, candidates)
+    for _ in range(_MAX_ATTEMPTS):
+        more = {planned[key] for key, missing in order.waiting.items() if missing} & patient - waiting
+        if not more:
+            break
+        waiting |= more
+        order = order_nominations(snapshot, planned, pods, candidates - waiting)
+    return order, waiting
+
+
+def _planned(
+    snapshot: Snapshot, pending: Mapping[str, Pod], pairs: Sequence[tuple[NodeClaim, Node]], expired: set[str]
+) -> dict[str, str]:
+    """By pod: the node that it is planned for, or its NodeClaim while that has none. The youngest NodeClaim counts."""
+    node_of = {claim.name: node.metadata.name for claim, node in pairs}
+    node_names = {node.metadata.name for node in snapshot.nodes}
+    planned: dict[str, str] = {}
+    for claim in sorted(snapshot.node_claims, key=_creation, reverse=True):
+        if nominations.is_expired(claim, now=snapshot.taken_at):
+            continue
+        for key in nominations.planned_pods(claim):
+            pod = pending.get(key)
+            if pod is None or key in planned or not nominations.is_planned(pod, claim):
+                continue
+            name = node_of.get(claim.name, claim.name)
+            nominated = pod.status.nominated_node_name
+            # A nomination for another node is kube-scheduler's: the pod gets what it preempts there.
+            if key in expired or not nominated or nominated == name or nominated not in node_names:
+                planned[key] = name
+    return planned
+
+
+def _expired(snapshot: Snapshot, pending: Mapping[str, Pod], now: datetime) -> list[Pod]:
+    """Pods whose nomination helps no more: their node doesn't exist, or its nomination window is over."""
+    nominated = [pod for pod in pending.values() if pod.status.nominated_node_name]
+    if not nominated:
+        return []
+    node_names = {node.metadata.name for node in snapshot.nodes}
+    over = {
+        claim.status.node_name: frozenset(nominations.planned_pods(claim))
+        for claim in snapshot.node_claims
+        if claim.status.node_name and nominations.is_expired(claim, now=now)
+    }
+    return [
+        pod
+        for pod in nominated
+        if pod.status.nominated_node_name not in node_names or pod.key in over.get(pod.status.nominated_node_name, ())
+    ]
+
+
+def _is_ready_but_tainted(claim: NodeClaim, node: Node) -> bool:
+    """Whether nothing but the taint keeps pods away from the node."""
+    released = released_node(node)
+    return released is not node and initialization_blocker(released, claim) is None
+
+
+def _is_open(claim: NodeClaim, node: Node, now: datetime) -> bool:
+    """Whether the node takes pods, and its nomination window isn't over."""
+    return (
+        nominations.is_nominated_in_status(claim)
+        and nominations.initialized_for(claim, now) is not None
+        and not nominations.is_expired(claim, now=now)
+        and not any(taint.key == names.DISRUPTED_TAINT for taint in node.spec.taints)
+    )
+
+
+def _has_waited(node: Node, now: datetime) -> bool:
+    ready = condition(node.status.conditions, "Ready")
+    since = ready.last_transition_time if ready is not None else None
+    return since is None or now - since >= MAX_WAIT
+
+
+def _creation(claim: NodeClaim) -> tuple[float, str]:
+    created = claim.metadata.creation_timestamp
+    return (created.timestamp() if created is not None else 0.0, claim.name)
