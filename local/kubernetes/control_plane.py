@@ -32,7 +32,10 @@ class Controller(Protocol):
 
 
 def controllers(store: Store, *, seed: int = 0) -> list[Controller]:
-    """All controllers and the scheduler, in the order in which they are stepped; the seed decides pods' names."""
+    """All controllers and the scheduler, in the order in which they are stepped.
+
+    The seed decides pods' names, and the scheduler's choice among equal nodes.
+    """
     return [
         NodeLifecycle(store),
         Deployments(store),
@@ -41,5 +44,5 @@ def controllers(store: Store, *, seed: int = 0) -> list[Controller]:
         StatefulSets(store),
         Jobs(store, seed=seed),
         PersistentVolumes(store),
-        Scheduler(store),
+        Scheduler(store, seed=seed),
     ]

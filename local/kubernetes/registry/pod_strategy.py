@@ -205,7 +205,7 @@ def _immutable(spec: Obj) -> Obj:
 
 
 def bound(pod: Obj, node: str, now: datetime) -> Obj:
-    """The pod bound to the node.
+    """The pod bound to the node, without a nomination (ClearingNominatedNodeNameAfterBinding, on since 1.35).
 
     Raises:
         ApiError: 409 it has a node or is being deleted; 403 it has scheduling gates.
@@ -218,10 +218,11 @@ def bound(pod: Obj, node: str, now: datetime) -> Obj:
     if pod["spec"].get("schedulingGates"):
         raise errors.forbidden(kinds.PODS, name, "pod has non-empty .spec.schedulingGates")
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp(now)}
+    status = {name: value for name, value in pod["status"].items() if name != "nominatedNodeName"}
     return {
         **pod,
         "spec": {**pod["spec"], "nodeName": node},
-        "status": {**pod["status"], "conditions": replace_condition(pod["status"].get("conditions") or [], condition)},
+        "status": {**status, "conditions": replace_condition(status.get("conditions") or [], condition)},
     }
 
 

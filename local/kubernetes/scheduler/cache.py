@@ -1,16 +1,18 @@
-"""kube-scheduler's cache: all nodes with their bound and assumed pods, and when each node last changed."""
+"""kube-scheduler's cache: all nodes with their bound, assumed and nominated pods, and when each node last changed."""
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from local.kubernetes.scheduler.node_info import NodeInfo, PodInfo
 from local.kubernetes.scheduler.pod_counts import PodCounts
+from shared.api.labels import ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from local.kubernetes.scheduler.pod_counts import AntiAffinityTerm, MatchingPods, PodSelector
+    from local.kubernetes.scheduler.pod_counts import AffinityTerm, MatchingPods, PodSelector
     from shared.api.kubernetes import Node
 
 
@@ -26,6 +28,11 @@ class Cache:
         self._pods_of_missing_nodes: dict[str, dict[str, PodInfo]] = {}
         self._node_of_pod: dict[str, str] = {}
         self._nodes_added = 0
+        self._nodes_in_order: list[NodeInfo] | None = None
+        self._nominated_pods: dict[str, dict[str, PodInfo]] = {}
+        """By node, which may not exist."""
+        self._nominated_nodes: dict[str, str] = {}
+        """By the pod's uid."""
         self._pod_counts = PodCounts(self.namespaces)
 
     def update_node(self, node: Node) -> None:
@@ -35,9 +42,12 @@ class Cache:
         if node_info is None:
             self._nodes_added += 1
             node_info = self.nodes[name] = NodeInfo(node, self._nodes_added)
+            self._nodes_in_order = None
             for pod in self._pods_of_missing_nodes.pop(name, {}).values():
                 self._add_to_node(node_info, pod)
         else:
+            if node_info.labels.get(ZONE) != node.metadata.labels.get(ZONE):
+                self._nodes_in_order = None
             node_info.set_node(node)
         self._mark_changed(name)
 
@@ -46,6 +56,7 @@ class Cache:
         node_info = self.nodes.pop(name, None)
         if node_info is None:
             return
+        self._nodes_in_order = None
         for uid in list(node_info.pods):
             self._pods_of_missing_nodes.setdefault(name, {})[uid] = self._remove_from_node(node_info, uid)
         self._mark_changed(name)
@@ -78,6 +89,57 @@ class Cache:
         self._remove_from_node(node_info, uid)
         self._mark_changed(node)
 
+    def node_of(self, uid: str) -> str:
+        """The node on which the pod is bound or assumed; "" if there is none."""
+        return self._node_of_pod.get(uid, "")
+
+    # Nominations
+
+    def nominate(self, pod: PodInfo, node: str) -> None:
+        """Reserve room for a pending pod on the node (``status.nominatedNodeName``), which need not exist."""
+        known = self._nominated_pods.get(self.nominated_node(pod.uid), {}).get(pod.uid)
+        if known is not None and self.nominated_node(pod.uid) == node and known.signature.key == pod.signature.key:
+            return
+        self.remove_nomination(pod.uid)
+        self._nominated_nodes[pod.uid] = node
+        self._nominated_pods.setdefault(node, {})[pod.uid] = pod
+        self._mark_nominations_changed(node)
+
+    def remove_nomination(self, uid: str) -> None:
+        """Release the room reserved for the pod, if any."""
+        node = self._nominated_nodes.pop(uid, None)
+        if node is None:
+            return
+        pods = self._nominated_pods[node]
+        del pods[uid]
+        if not pods:
+            del self._nominated_pods[node]
+        self._mark_nominations_changed(node)
+
+    def nominated_node(self, uid: str) -> str:
+        """The node for which the pod is nominated; "" if there is none."""
+        return self._nominated_nodes.get(uid, "")
+
+    def nominated_pods(self, node: str, *, priority: int, other_than: str = "") -> list[PodInfo]:
+        """The pods nominated for the node to which a pod of this priority yields: of equal or higher priority."""
+        pods = self._nominated_pods.get(node)
+        if not pods:
+            return []
+        return [pod for uid, pod in pods.items() if pod.signature.priority >= priority and uid != other_than]
+
+    # Counts and order
+
+    @property
+    def nodes_in_order(self) -> list[NodeInfo]:
+        """All nodes in kube-scheduler's order: zones in turn, in each zone by arrival (node_tree.go)."""
+        if self._nodes_in_order is None:
+            by_zone: dict[str, list[NodeInfo]] = {}
+            for node_info in self.nodes.values():
+                by_zone.setdefault(node_info.labels.get(ZONE, ""), []).append(node_info)
+            rounds = zip_longest(*by_zone.values())
+            self._nodes_in_order = [node for turn in rounds for node in turn if node is not None]
+        return self._nodes_in_order
+
     def rebuild_pod_counts(self) -> None:
         """Count all pods again: namespaces' labels changed, and with them the pods that namespaceSelectors select."""
         self._pod_counts = PodCounts(self.namespaces)
@@ -101,9 +163,14 @@ class Cache:
         )
 
     @property
-    def anti_affinity_terms(self) -> list[AntiAffinityTerm]:
+    def anti_affinity_terms(self) -> list[AffinityTerm]:
         """Every required anti-affinity term of pods on nodes; the list only grows until ``rebuild_pod_counts``."""
         return self._pod_counts.anti_affinity_terms
+
+    @property
+    def scoring_terms(self) -> list[AffinityTerm]:
+        """Every affinity term of pods on nodes that scores; the list only grows until ``rebuild_pod_counts``."""
+        return self._pod_counts.scoring_terms
 
     def _add_to_node(self, node_info: NodeInfo, pod: PodInfo) -> None:
         node_info.add_pod(pod)
@@ -113,6 +180,10 @@ class Cache:
         pod = node_info.remove_pod(uid)
         self._pod_counts.count(node_info.name, pod, -1)
         return pod
+
+    def _mark_nominations_changed(self, name: str) -> None:
+        if name in self.nodes:
+            self._mark_changed(name)
 
     def _mark_changed(self, name: str) -> None:
         self.generation += 1

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from shared.api.quantity import parse_resources
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from local.kubernetes.scheduler.pod_signature import PodSignature, Port
     from shared.api.kubernetes import Node
     from shared.api.quantity import Resources
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PodInfo:
-    """A pod that is bound to a node, or assumed there."""
+    """A pod that is bound to a node, assumed there, or nominated."""
 
     uid: str
     signature: PodSignature
@@ -25,12 +27,14 @@ class PodInfo:
 
 @dataclass(eq=False)
 class NodeInfo:
-    """One node; ``order`` is its order of arrival, which decides ties."""
+    """One node; ``order`` is its order of arrival."""
 
     node: Node
     order: int
     allocatable: Resources = field(init=False)
     requested: Counter[str] = field(default_factory=Counter)
+    requested_for_scoring: Counter[str] = field(default_factory=Counter)
+    """CPU and memory with the defaults for containers that request none."""
     used_ports: Counter[Port] = field(default_factory=Counter)
     pods: dict[str, PodInfo] = field(default_factory=dict)
 
@@ -56,11 +60,26 @@ class NodeInfo:
         """Add a pod and its requests."""
         self.pods[pod.uid] = pod
         self.requested.update(pod.signature.requests)
+        self.requested_for_scoring.update(pod.signature.requests_for_scoring)
         self.used_ports.update(pod.signature.ports)
 
     def remove_pod(self, uid: str) -> PodInfo:
         """Remove a pod and its requests."""
         pod = self.pods.pop(uid)
         self.requested.subtract(pod.signature.requests)
+        self.requested_for_scoring.subtract(pod.signature.requests_for_scoring)
         self.used_ports.subtract(pod.signature.ports)
         return pod
+
+    def with_pods(self, pods: Iterable[PodInfo]) -> NodeInfo:
+        """A copy that has these pods too; for filters only, so without requests for scoring."""
+        copy = NodeInfo(
+            self.node,
+            self.order,
+            requested=Counter(self.requested),
+            used_ports=Counter(self.used_ports),
+            pods=dict(self.pods),
+        )
+        for pod in pods:
+            copy.add_pod(pod)
+        return copy

@@ -12,13 +12,15 @@ from local.kubernetes.scheduler.pod_signature import ports_conflict
 from shared.api.kubernetes import Taint
 from shared.api.labels import UNSCHEDULABLE_TAINT
 from shared.api.selectors import SelectorError, matches_node
-from shared.api.taints import tolerates, untolerated
+from shared.api.taints import tolerates, tolerates_all
 
 if TYPE_CHECKING:
     from local.kubernetes.scheduler.node_info import NodeInfo
     from local.kubernetes.scheduler.pod_signature import PodSignature
+    from shared.api.kubernetes import Node
 
 UNSCHEDULABLE = "node(s) were unschedulable"
+UNTOLERATED_TAINT = "node(s) had untolerated taint(s)"
 NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 NODE_PORTS = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY_PODS = "Too many pods"
@@ -27,7 +29,7 @@ _UNSCHEDULABLE_NODE_TAINT = Taint(key=UNSCHEDULABLE_TAINT, effect="NoSchedule")
 _UNRESOLVABLE = (
     UNSCHEDULABLE,
     NODE_AFFINITY,
-    "node(s) had untolerated taint",
+    UNTOLERATED_TAINT,
     "node(s) had volume node affinity conflict",
 )
 
@@ -37,9 +39,8 @@ def filter_node(signature: PodSignature, node_info: NodeInfo) -> tuple[str, ...]
     spec = signature.spec
     if node_info.node.spec.unschedulable and not tolerates(spec.tolerations, _UNSCHEDULABLE_NODE_TAINT):
         return (UNSCHEDULABLE,)
-    taint = untolerated(spec.tolerations, node_info.node.spec.taints)
-    if taint is not None:
-        return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
+    if not tolerates_all(spec.tolerations, node_info.node.spec.taints):
+        return (UNTOLERATED_TAINT,)
     if not matches_node_affinity(signature, node_info):
         return (NODE_AFFINITY,)
     used_ports = (port for port, count in node_info.used_ports.items() if count)
@@ -50,13 +51,18 @@ def filter_node(signature: PodSignature, node_info: NodeInfo) -> tuple[str, ...]
 
 def matches_node_affinity(signature: PodSignature, node_info: NodeInfo) -> bool:
     """Whether nodeSelector and required node affinity match the node; an invalid expression matches none."""
-    labels = node_info.labels
+    return matches_required_node_affinity(signature, node_info.node)
+
+
+def matches_required_node_affinity(signature: PodSignature, node: Node) -> bool:
+    """The same for a node's state alone."""
+    labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in signature.spec.node_selector.items()):
         return False
     affinity = signature.affinity.node_affinity
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     try:
-        return matches_node(required, labels, name=node_info.name)
+        return matches_node(required, labels, name=node.metadata.name)
     except SelectorError:
         return False
 

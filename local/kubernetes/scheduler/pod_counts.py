@@ -106,24 +106,53 @@ class MatchingPods:
 
 
 @dataclass(eq=False)
-class AntiAffinityTerm:
-    """A required anti-affinity term of pods on nodes, counted by node. It also keeps other pods away from them."""
+class AffinityTerm:
+    """An affinity or anti-affinity term of pods on nodes, which concerns the pods that it selects.
+
+    ``by_node`` counts the pods with a required anti-affinity term, or sums the weights of terms that score: a required
+    affinity term counts 1, a preferred one its weight, a preferred anti-affinity term its negative weight.
+    """
 
     selector: PodSelector
     topology_key: str
     by_node: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(eq=False)
+class _Terms:
+    """Terms by selector and topology key, in order of appearance; none is ever removed."""
+
+    terms: list[AffinityTerm] = field(default_factory=list)
+    _by_key: dict[tuple[bytes, str], AffinityTerm] = field(default_factory=dict)
+
+    def term(self, term: PodAffinityTerm, selector: PodSelector) -> AffinityTerm:
+        key = (selector.key, term.topology_key)
+        known = self._by_key.get(key)
+        if known is None:
+            known = self._by_key[key] = AffinityTerm(selector, term.topology_key)
+            self.terms.append(known)
+        return known
+
+
 class PodCounts:
-    """The counts for all selectors and anti-affinity terms that were requested."""
+    """The counts for all selectors and affinity terms that were requested."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self._namespaces = namespaces
         self._matching: dict[tuple[tuple[bytes, ...], bool], MatchingPods] = {}
-        self._terms: dict[tuple[bytes, str], AntiAffinityTerm] = {}
-        self._terms_of_signature: dict[bytes, list[AntiAffinityTerm]] = {}
-        self.anti_affinity_terms: list[AntiAffinityTerm] = []
-        """In order of appearance; none is ever removed."""
+        self._anti_affinity = _Terms()
+        self._scoring = _Terms()
+        self._terms_of_signature: dict[bytes, list[tuple[AffinityTerm, int]]] = {}
+
+    @property
+    def anti_affinity_terms(self) -> list[AffinityTerm]:
+        """The required anti-affinity terms, in order of appearance; none is ever removed."""
+        return self._anti_affinity.terms
+
+    @property
+    def scoring_terms(self) -> list[AffinityTerm]:
+        """The terms that score, in order of appearance; none is ever removed."""
+        return self._scoring.terms
 
     def matching_pods(
         self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool, nodes: Iterable[NodeInfo]
@@ -142,26 +171,26 @@ class PodCounts:
         """Count a pod that is added to (+1) or removed from (-1) a node."""
         for matching in self._matching.values():
             matching.count(node, pod, change)
-        if pod.signature.required_anti_affinity:
-            for term in self._anti_affinity_terms_of(pod.signature):
-                term.by_node[node] += change
+        if pod.signature.has_pod_affinity:
+            for term, weight in self._weighted_terms(pod.signature):
+                term.by_node[node] += change * weight
 
-    def _anti_affinity_terms_of(self, signature: PodSignature) -> list[AntiAffinityTerm]:
+    def _weighted_terms(self, signature: PodSignature) -> list[tuple[AffinityTerm, int]]:
+        """The terms of pods with this signature, and how much each pod counts for them."""
         terms = self._terms_of_signature.get(signature.key)
         if terms is None:
-            terms = self._terms_of_signature[signature.key] = [
-                self._anti_affinity_term(term, signature) for term in signature.required_anti_affinity
+            scoring = [(term, 1) for term in signature.required_affinity]
+            scoring += [(preferred.pod_affinity_term, preferred.weight) for preferred in signature.preferred_affinity]
+            scoring += [
+                (preferred.pod_affinity_term, -preferred.weight) for preferred in signature.preferred_anti_affinity
             ]
+            terms = [(self._term(self._anti_affinity, term, signature), 1) for term in signature.required_anti_affinity]
+            terms += [(self._term(self._scoring, term, signature), weight) for term, weight in scoring]
+            self._terms_of_signature[signature.key] = terms
         return terms
 
-    def _anti_affinity_term(self, term: PodAffinityTerm, signature: PodSignature) -> AntiAffinityTerm:
-        selector = affinity_selector(term, signature, self._namespaces)
-        key = (selector.key, term.topology_key)
-        known = self._terms.get(key)
-        if known is None:
-            known = self._terms[key] = AntiAffinityTerm(selector, term.topology_key)
-            self.anti_affinity_terms.append(known)
-        return known
+    def _term(self, terms: _Terms, term: PodAffinityTerm, signature: PodSignature) -> AffinityTerm:
+        return terms.term(term, affinity_selector(term, signature, self._namespaces))
 
 
 class DomainCounts:

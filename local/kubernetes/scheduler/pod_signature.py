@@ -12,14 +12,30 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.kubernetes import Affinity, PodAffinity
-from shared.api.pods import requests
+from shared.api.pods import controller, requests
+from shared.api.quantity import CPU, MEMORY
 
 if TYPE_CHECKING:
-    from shared.api.kubernetes import Pod, PodAffinityTerm, PodSpec, PreferredSchedulingTerm, WeightedPodAffinityTerm
+    from collections.abc import MutableMapping
+
+    from shared.api.kubernetes import (
+        Container,
+        Pod,
+        PodAffinityTerm,
+        PodSpec,
+        PreferredSchedulingTerm,
+        WeightedPodAffinityTerm,
+    )
     from shared.api.quantity import Resources
 
 Port = tuple[str, str, int]
 """Host IP, protocol, port."""
+
+DEFAULT_REQUESTS = {CPU: "100m", MEMORY: "200Mi"}
+"""What a container without a request counts as when scoring. Source: pkg/scheduler/util/pod_resources.go."""
+
+_SPREADING_OWNERS = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
+"""The owners whose pods are spread by kube-scheduler's default constraints."""
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 (what an unset hostIP means to the scheduler; nothing listens)
 
@@ -33,11 +49,26 @@ class PodSignature:
     labels: dict[str, str]
     spec: PodSpec
     requests: Resources
+    requests_for_scoring: Resources
+    """CPU and memory, with :data:`DEFAULT_REQUESTS` for containers that request none."""
     ports: frozenset[Port]
     claims: tuple[str, ...]
     """Names of the volume claims, in the pod's namespace."""
     node_names: frozenset[str] | None
     """The nodes that required affinity names by ``metadata.name`` (a DaemonSet's pods); None: any."""
+    owner: tuple[str, str] | None
+    """Kind and name of the ReplicaSet, StatefulSet or ReplicationController that controls the pod."""
+
+    @property
+    def priority(self) -> int:
+        """The pod's priority."""
+        return self.spec.priority or 0
+
+    @property
+    def has_pod_affinity(self) -> bool:
+        """Whether the pod has any affinity or anti-affinity term for other pods."""
+        affinity = self.spec.affinity
+        return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
 
     @property
     def required_affinity(self) -> list[PodAffinityTerm]:
@@ -79,8 +110,10 @@ class PodSignature:
         return self.affinity.pod_anti_affinity or PodAffinity()
 
 
-def signature_of(pod: Pod) -> PodSignature:
+def signature_of(pod: Pod, known: MutableMapping[bytes, PodSignature] | None = None) -> PodSignature:
     """The pod's signature; pods with equal keys can be scheduled to the same nodes.
+
+    ``known`` are signatures by key, which are used again and added to.
 
     Raises:
         QuantityError: a request is not a quantity.
@@ -88,17 +121,25 @@ def signature_of(pod: Pod) -> PodSignature:
     meta, spec = pod.metadata, pod.spec
     claims = tuple(claim_names(pod))
     comparable_spec = msgspec.structs.replace(spec, node_name="", scheduling_gates=[], volumes=[])
-    key = msgspec.json.encode((meta.namespace, sorted(meta.labels.items()), comparable_spec, claims))
-    return PodSignature(
-        key=key,
-        namespace=meta.namespace,
-        labels=meta.labels,
-        spec=spec,
-        requests=requests(pod),
-        ports=_host_ports(spec),
-        claims=claims,
-        node_names=_required_node_names(spec),
-    )
+    owner = _spreading_owner(pod)
+    key = msgspec.json.encode((meta.namespace, sorted(meta.labels.items()), comparable_spec, claims, owner))
+    signature = known.get(key) if known is not None else None
+    if signature is None:
+        signature = PodSignature(
+            key=key,
+            namespace=meta.namespace,
+            labels=meta.labels,
+            spec=spec,
+            requests=requests(pod),
+            requests_for_scoring=_requests_for_scoring(pod),
+            ports=_host_ports(spec),
+            claims=claims,
+            node_names=_required_node_names(spec),
+            owner=owner,
+        )
+        if known is not None:
+            known[key] = signature
+    return signature
 
 
 def claim_names(pod: Pod) -> list[str]:
@@ -110,6 +151,31 @@ def claim_names(pod: Pod) -> list[str]:
         elif volume.ephemeral is not None:
             names.append(f"{pod.metadata.name}-{volume.name}")
     return names
+
+
+def _requests_for_scoring(pod: Pod) -> Resources:
+    spec = msgspec.structs.replace(
+        pod.spec,
+        containers=[_with_default_requests(container) for container in pod.spec.containers],
+        init_containers=[_with_default_requests(container) for container in pod.spec.init_containers],
+    )
+    amounts = requests(msgspec.structs.replace(pod, spec=spec))
+    return {name: amounts.get(name, 0) for name in DEFAULT_REQUESTS}
+
+
+def _with_default_requests(container: Container) -> Container:
+    resources = container.resources
+    stated = resources.limits.keys() | resources.requests.keys()
+    missing = {name: amount for name, amount in DEFAULT_REQUESTS.items() if name not in stated}
+    if not missing:
+        return container
+    defaulted = msgspec.structs.replace(resources, requests={**resources.requests, **missing})
+    return msgspec.structs.replace(container, resources=defaulted)
+
+
+def _spreading_owner(pod: Pod) -> tuple[str, str] | None:
+    owner = controller(pod.metadata)
+    return (owner.kind, owner.name) if owner is not None and owner.kind in _SPREADING_OWNERS else None
 
 
 def _host_ports(spec: PodSpec) -> frozenset[Port]:

@@ -1,15 +1,17 @@
 """The scheduler: binds pending pods to their best nodes, or reports why no node is feasible.
 
-It has kube-scheduler's rules and messages (docs/facts/kubernetes.md) and shares no placement code with Tenon, so
-Tenon's plans are checked by it. An unschedulable pod is tried again as soon as something changes that may make a node
-feasible for its signature.
+It has kube-scheduler's rules, order, scores and messages (docs/facts/kubernetes.md) and shares no placement code with
+Tenon, so Tenon's plans are checked by it. An unschedulable pod is tried again when a change concerns a plugin that
+rejected it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import suppress
 from datetime import datetime, timedelta
+from random import Random
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -19,12 +21,14 @@ from local.kubernetes.conversion import convert
 from local.kubernetes.errors import CONFLICT, NOT_FOUND, ApiError
 from local.kubernetes.informer import Informer
 from local.kubernetes.object_updates import record_event, update
+from local.kubernetes.scheduler import queueing_hints
 from local.kubernetes.scheduler.cache import Cache
 from local.kubernetes.scheduler.node_info import PodInfo
 from local.kubernetes.scheduler.pod_signature import PodSignature, signature_of
-from local.kubernetes.scheduler.scheduling_cycle import SchedulingCycle
-from local.kubernetes.scheduler.scheduling_queue import QueuedPod, SchedulingQueue, SignatureQueue, in_order
+from local.kubernetes.scheduler.scheduling_cycle import NodeSearch, SchedulingCycle
+from local.kubernetes.scheduler.scheduling_queue import QueuedPod, SchedulingQueue
 from local.kubernetes.scheduler.volume_plugins import SELECTED_NODE, VolumeBinder, is_bound
+from local.kubernetes.scheduler.workload_selectors import WorkloadSelectors
 from shared.api.kubernetes import Node, Pod
 from shared.api.quantity import QuantityError
 
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 
 NAME = "default-scheduler"
 REPORT_INTERVAL = timedelta(minutes=1)
-"""A pending pod gets a changed message at most this often."""
+"""A pending pod gets a changed message at most this often; kube-scheduler writes it with every attempt."""
 
 _VOLUME_KINDS = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"})
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -43,7 +47,8 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 class Scheduler:
     """One step takes in all changes and schedules all pods that can be scheduled, highest priority and oldest first."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, seed: int = 0) -> None:
+        """A scheduler of this cluster; the seed decides among nodes with equal scores."""
         self._store = store
         self._informer = Informer(
             store,
@@ -53,47 +58,44 @@ class Scheduler:
             kinds.PERSISTENT_VOLUMES,
             kinds.PERSISTENT_VOLUME_CLAIMS,
             kinds.CSI_NODES,
+            kinds.SERVICES,
+            kinds.REPLICATION_CONTROLLERS,
+            kinds.REPLICA_SETS,
+            kinds.STATEFUL_SETS,
             kinds.PODS,
         )
+        self._rng = Random(seed)  # noqa: S311 (chooses among equal nodes)
         self._cache = Cache()
         self._volumes = VolumeBinder()
-        self._queue = SchedulingQueue(lambda signature: SchedulingCycle(signature, self._cache, self._volumes))
+        self._workloads = WorkloadSelectors()
+        self._queue = SchedulingQueue()
+        self._search = NodeSearch()
+        self._cycles: dict[bytes, SchedulingCycle] = {}
+        self._reported_at: dict[bytes, datetime] = {}
+        """When the pods with a signature got their messages."""
         self._assumed: dict[str, tuple[QueuedPod, str]] = {}
         """Pods that wait on their node for their volumes, by uid."""
         self._signatures: dict[str, tuple[Obj, Obj, PodSignature]] = {}
+        self._signatures_by_key: WeakValueDictionary[bytes, PodSignature] = WeakValueDictionary()
         self._wrote = False
-        self._changed = False
 
     def due(self) -> datetime | None:
-        """Never by itself: a pod can be scheduled only after something changed."""
-        return None
+        """When a pod is tried again without a change: after an error back-off, or after 5 minutes."""
+        return self._queue.due()
 
     def step(self, now: datetime) -> bool:
         """Schedule the pods that can be scheduled."""
         self._wrote = False
-        generation = self._cache.generation
-        for change in self._informer.pop_changes():
+        changes = self._informer.pop_changes()
+        for change in changes:
             self._handle(change, now)
-        if not self._changed and self._cache.generation == generation:
-            return self._wrote
-        self._changed = False
-        self._bind_assumed()
-        self._schedule_all(now)
-        self._queue.remove_empty()
+        if changes and self._assumed:
+            self._bind_assumed(now)
+        self._queue.flush(now)
+        while (pod := self._queue.pop()) is not None:
+            self._schedule(pod, now)
+        self._forget_unused_cycles()
         return self._wrote
-
-    def _schedule_all(self, now: datetime) -> None:
-        """Schedule pods in order while any signature has a feasible node; report the others as unschedulable."""
-        # A pod that was just scheduled may make a node feasible for others, by affinity.
-        while schedulable := self._queue.schedulable():
-            exhausted: set[int] = set()
-            for uid, queue in in_order(schedulable):
-                if id(queue) not in exhausted and not self._schedule(uid, queue):
-                    exhausted.add(id(queue))
-                    if len(exhausted) == len(schedulable):
-                        break
-        for queue in self._queue.queues:
-            self._report_unschedulable(queue, now)
 
     # Changes
 
@@ -101,25 +103,33 @@ class Scheduler:
         plural, obj = change.kind.plural, change.object
         deleted = change.type == "DELETED"
         if plural == "pods":
-            self._handle_pod(obj, now, deleted=deleted)
+            self._handle_pod(change, now, deleted=deleted)
         elif plural == "nodes":
-            self._handle_node(obj, deleted=deleted)
+            self._handle_node(obj, now, deleted=deleted)
         elif plural in _VOLUME_KINDS:
             self._volumes.update(plural, obj, deleted=deleted)
-            self._changed = True
-        else:
+            self._queue.move(queueing_hints.after_volume_change, now)
+        elif plural == "namespaces":
             self._handle_namespace(obj, deleted=deleted)
+        elif self._workloads.update(obj, deleted=deleted):
+            self._cycles.clear()
 
-    def _handle_node(self, obj: Obj, *, deleted: bool) -> None:
+    def _handle_node(self, obj: Obj, now: datetime, *, deleted: bool) -> None:
         """Update a node in the cache; a malformed one gets no pods."""
         name = obj["metadata"]["name"]
-        if deleted:
+        known = self._cache.nodes.get(name)
+        before = known.node if known is not None else None
+        after: Node | None = None
+        if not deleted:
+            with suppress(QuantityError, msgspec.ValidationError):
+                node = convert(obj, Node)
+                self._cache.update_node(node)
+                after = node
+        if after is None:
             self._cache.remove_node(name)
-            return
-        try:
-            self._cache.update_node(convert(obj, Node))
-        except (QuantityError, msgspec.ValidationError):
-            self._cache.remove_node(name)
+        change = queueing_hints.NodeChange(before, after)
+        if change.is_relevant:
+            self._queue.move(change.is_worth_requeuing, now)
 
     def _handle_namespace(self, obj: Obj, *, deleted: bool) -> None:
         name, labels = obj["metadata"]["name"], obj["metadata"].get("labels") or {}
@@ -128,33 +138,69 @@ class Scheduler:
             self._cache.namespaces[name] = labels
         if before != self._cache.namespaces.get(name):
             self._cache.rebuild_pod_counts()
-            self._queue.reset_cycles()
+            self._cycles.clear()
 
-    def _handle_pod(self, pod: Obj, now: datetime, *, deleted: bool) -> None:
+    def _handle_pod(self, change: Change, now: datetime, *, deleted: bool) -> None:
+        pod = change.object
         meta, spec = pod["metadata"], pod["spec"]
         uid = meta["uid"]
         terminating = "deletionTimestamp" in meta
         node = spec.get("nodeName")
         ended = deleted or pod["status"].get("phase") in _ENDED
         if ended or (not node and (terminating or spec.get("schedulerName") != NAME)):
-            self._forget(uid)
+            self._forget(uid, now)
             return
         try:
             signature = self._signature(pod)
         except (QuantityError, msgspec.ValidationError) as error:
-            self._forget(uid)
+            self._forget(uid, now)
             self._set_unscheduled(pod, "SchedulerError", str(error), now)
             return
         if node:
-            self._queue.remove(uid)
-            self._assumed.pop(uid, None)
-            self._cache.add_pod(node, PodInfo(uid, signature, terminating))
+            self._handle_bound_pod(PodInfo(uid, signature, terminating), node, change.previous, now)
         elif gates := spec.get("schedulingGates"):
             names = " ".join(gate["name"] for gate in gates)
             message = f"Scheduling is blocked due to non-empty scheduling gates [{names}]"
             self._set_unscheduled(pod, "SchedulingGated", message, now)
         elif uid not in self._assumed:
-            self._changed |= self._queue.add(uid, QueuedPod.of(pod, signature))
+            self._handle_pending_pod(pod, signature, change.previous, now)
+
+    def _handle_bound_pod(self, pod: PodInfo, node: str, previous: Obj | None, now: datetime) -> None:
+        self._queue.remove(pod.uid)
+        self._assumed.pop(pod.uid, None)
+        self._cache.remove_nomination(pod.uid)
+        self._cache.add_pod(node, pod)
+        if previous is None or not previous["spec"].get("nodeName"):
+            self._queue.move(queueing_hints.after_pod_added(pod.signature, self._cache.namespaces), now)
+        elif previous["spec"] != self._signatures[pod.uid][0] or (
+            (previous["metadata"].get("labels") or {}) != pod.signature.labels
+        ):
+            self._queue.move(queueing_hints.after_pod_updated, now)
+
+    def _handle_pending_pod(self, pod: Obj, signature: PodSignature, previous: Obj | None, now: datetime) -> None:
+        """Queue the pod, or update it in the queue; a nomination that others set or clear counts at once."""
+        uid = pod["metadata"]["uid"]
+        known = self._queue.get(uid)
+        if known is None:
+            self._queue.add(QueuedPod(pod, signature, now))
+        elif known.signature.key != signature.key:
+            self._queue.add(QueuedPod(pod, signature, known.timestamp, message=known.message))
+        else:
+            known.pod = pod
+        nominated = pod["status"].get("nominatedNodeName") or ""
+        if nominated:
+            self._cache.nominate(PodInfo(uid, signature), nominated)
+        else:
+            self._cache.remove_nomination(uid)
+        nominated_before = previous["status"].get("nominatedNodeName") if previous is not None else None
+        if nominated_before and nominated_before != nominated:
+            self._move_after_nomination(signature, now)
+
+    def _move_after_nomination(self, signature: PodSignature, now: datetime) -> None:
+        """Retry the pods that yielded to a nomination that is no longer there."""
+        namespaces = self._cache.namespaces
+        hint = queueing_hints.after_pod_removed(signature, namespaces, priority=signature.priority)
+        self._queue.move(hint, now)
 
     def _signature(self, pod: Obj) -> PodSignature:
         """The pod's signature, computed once for each state of its spec and labels."""
@@ -162,36 +208,67 @@ class Scheduler:
         known = self._signatures.get(uid)
         if known is not None and known[0] is spec and known[1] == labels:
             return known[2]
-        signature = signature_of(convert(pod, Pod))
+        signature = signature_of(convert(pod, Pod), self._signatures_by_key)
         self._signatures[uid] = (spec, labels, signature)
         return signature
 
-    def _forget(self, uid: str) -> None:
+    def _forget(self, uid: str, now: datetime) -> None:
+        """Forget a pod that is gone, ended, or not this scheduler's; its room is free."""
+        known = self._signatures.pop(uid, None)
+        was_on_node, was_nominated = bool(self._cache.node_of(uid)), bool(self._cache.nominated_node(uid))
         self._queue.remove(uid)
         self._assumed.pop(uid, None)
-        self._signatures.pop(uid, None)
         self._cache.remove_pod(uid)
+        self._cache.remove_nomination(uid)
+        if known is None:
+            return
+        if was_on_node:
+            self._queue.move(queueing_hints.after_pod_removed(known[2], self._cache.namespaces), now)
+        elif was_nominated:
+            self._move_after_nomination(known[2], now)
 
     # Scheduling and binding
 
-    def _schedule(self, uid: str, queue: SignatureQueue) -> bool:
-        """Assume the pod on its best node, and bind it unless its volumes must be bound first. False without a node."""
-        node = queue.cycle.select_node()
+    def _schedule(self, pod: QueuedPod, now: datetime) -> None:
+        """Assume the pod on its best node, and bind it unless its volumes must be bound first."""
+        cycle = self._cycle(pod.signature)
+        node = cycle.select_node(pod.uid)
         if node is None:
-            return False
-        pod = queue.pods[uid]
-        self._queue.remove(uid)
-        self._cache.add_pod(node.name, PodInfo(uid, pod.signature))
+            self._handle_failure(pod, cycle, now)
+            return
+        self._queue.remove(pod.uid)
+        self._cache.remove_nomination(pod.uid)
+        self._cache.add_pod(node.name, PodInfo(pod.uid, pod.signature))
         unbound = self._volumes.unbound_claims(pod.signature)
-        if unbound:
-            for claim in unbound:
-                self._set_selected_node(claim, node.name)
-            self._assumed[uid] = (pod, node.name)
-        else:
-            self._bind(uid, pod, node.name)
-        return True
+        if not unbound:
+            self._bind(pod, node.name)
+            return
+        for claim in unbound:
+            self._set_selected_node(claim, node.name)
+        self._assumed[pod.uid] = (pod, node.name)
+        # NominatedNodeNameForExpectation, on since 1.35: a pod that waits for its volumes says where it will run.
+        self._set_nominated_node(pod.pod, node.name)
 
-    def _bind_assumed(self) -> None:
+    def _cycle(self, signature: PodSignature) -> SchedulingCycle:
+        cycle = self._cycles.get(signature.key)
+        if cycle is None:
+            cycle = self._cycles[signature.key] = SchedulingCycle(
+                signature,
+                self._cache,
+                self._volumes,
+                self._workloads.default_selectors(signature),
+                search=self._search,
+                rng=self._rng,
+            )
+        return cycle
+
+    def _forget_unused_cycles(self) -> None:
+        """Forget the signatures that no pending pod has."""
+        for key in [key for key in self._cycles if not self._queue.has_signature(key)]:
+            del self._cycles[key]
+            self._reported_at.pop(key, None)
+
+    def _bind_assumed(self, now: datetime) -> None:
         """Bind the assumed pods whose claims are bound; queue those again whose node is gone or no longer feasible."""
         for uid, (pod, node) in list(self._assumed.items()):
             node_info = self._cache.nodes.get(node)
@@ -206,11 +283,13 @@ class Scheduler:
             del self._assumed[uid]
             if infeasible:
                 self._cache.remove_pod(uid)
-                self._changed |= self._queue.add(uid, pod)
+                self._queue.add(QueuedPod(pod.pod, pod.signature, now, message=pod.message))
+                self._set_nominated_node(pod.pod, "")
+                self._queue.move(queueing_hints.after_pod_removed(pod.signature, self._cache.namespaces), now)
             else:
-                self._bind(uid, pod, node)
+                self._bind(pod, node)
 
-    def _bind(self, uid: str, pod: QueuedPod, node: str) -> None:
+    def _bind(self, pod: QueuedPod, node: str) -> None:
         meta = pod.pod["metadata"]
         try:
             self._store.bind(meta["namespace"], meta["name"], node)
@@ -218,7 +297,7 @@ class Scheduler:
             if error.status not in {CONFLICT, NOT_FOUND}:
                 raise
             # Deleted, or bound by someone else: the next change of the pod tells which.
-            self._cache.remove_pod(uid)
+            self._cache.remove_pod(pod.uid)
             return
         self._wrote = True
 
@@ -235,32 +314,40 @@ class Scheduler:
 
     # Unschedulable pods
 
-    def _report_unschedulable(self, queue: SignatureQueue, now: datetime) -> None:
-        """Write the message to pods: to new ones at once, to others once per interval, and only if it changed."""
-        report_all = queue.reported_at is None or now - queue.reported_at >= REPORT_INTERVAL
-        uids = list(queue.pods) if report_all else sorted(queue.new)
-        if not uids:
-            return
-        message = queue.cycle.fit_error()
-        queue.reported_at = now if report_all else queue.reported_at
-        queue.new.clear()
-        for uid in uids:
-            queued = queue.pods[uid]
-            if message == queued.message:
-                continue
-            queue.pods[uid] = replace(queued, message=message)
-            self._set_unscheduled(queued.pod, "Unschedulable", message, now)
-            record_event(
-                self._store,
-                queued.pod,
-                reason="FailedScheduling",
-                message=message,
-                now=now,
-                component=NAME,
-                warning=True,
-            )
+    def _handle_failure(self, pod: QueuedPod, cycle: SchedulingCycle, now: datetime) -> None:
+        """Queue the pod as unschedulable, clear its nomination, and report why.
 
-    def _set_unscheduled(self, pod: Obj, reason: str, message: str, now: datetime) -> None:
+        kube-scheduler clears it because preemption found no candidate; it keeps it for a pod that may not preempt.
+        """
+        can_preempt = pod.pod["spec"].get("preemptionPolicy") != "Never"
+        self._queue.add_unschedulable(pod, cycle.rejected_by(), now)
+        clears = bool(self._cache.nominated_node(pod.uid)) and (can_preempt or not self._cache.nodes)
+        if clears:
+            self._cache.remove_nomination(pod.uid)
+        message = self._due_message(pod, cycle, now, can_preempt=can_preempt)
+        if not message:
+            if clears:
+                self._set_nominated_node(pod.pod, "")
+            return
+        pod.message = message
+        self._set_unscheduled(pod.pod, "Unschedulable", message, now, clear_nomination=clears)
+        record_event(
+            self._store, pod.pod, reason="FailedScheduling", message=message, now=now, component=NAME, warning=True
+        )
+
+    def _due_message(self, pod: QueuedPod, cycle: SchedulingCycle, now: datetime, *, can_preempt: bool) -> str:
+        """The message to report: to new pods at once, to others once per interval; "" if it is not due or the same."""
+        reported_at = self._reported_at.get(pod.signature.key)
+        if reported_at is None or now - reported_at >= REPORT_INTERVAL:
+            reported_at = self._reported_at[pod.signature.key] = now
+        if pod.message and reported_at != now:
+            return ""
+        message = cycle.fit_error(can_preempt=can_preempt)
+        return "" if message == pod.message else message
+
+    def _set_unscheduled(
+        self, pod: Obj, reason: str, message: str, now: datetime, *, clear_nomination: bool = False
+    ) -> None:
         """Set PodScheduled=False with this reason."""
 
         def unscheduled(latest: Obj) -> Obj:
@@ -268,6 +355,18 @@ class Scheduler:
             conditions = with_condition(
                 status.get("conditions") or [], "PodScheduled", status="False", reason=reason, message=message, now=now
             )
-            return {**latest, "status": {**status, "conditions": conditions}}
+            changed = {**latest, "status": {**status, "conditions": conditions}}
+            return _with_nominated_node(changed, "") if clear_nomination else changed
 
         self._wrote = update(self._store, kinds.PODS, pod, unscheduled) is not None or self._wrote
+
+    def _set_nominated_node(self, pod: Obj, node: str) -> None:
+        update(self._store, kinds.PODS, pod, lambda latest: _with_nominated_node(latest, node))
+        self._wrote = True
+
+
+def _with_nominated_node(pod: Obj, node: str) -> Obj:
+    status = {name: value for name, value in pod["status"].items() if name != "nominatedNodeName"}
+    if node:
+        status["nominatedNodeName"] = node
+    return {**pod, "status": status}

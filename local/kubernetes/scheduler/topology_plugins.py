@@ -13,11 +13,11 @@ from local.kubernetes.scheduler.pod_counts import DomainCounts, PodSelector, aff
 from shared.api.taints import tolerates_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from local.kubernetes.scheduler.cache import Cache
-    from local.kubernetes.scheduler.node_info import NodeInfo
-    from local.kubernetes.scheduler.pod_counts import AntiAffinityTerm, MatchingPods
+    from local.kubernetes.scheduler.node_info import NodeInfo, PodInfo
+    from local.kubernetes.scheduler.pod_counts import AffinityTerm, MatchingPods
     from local.kubernetes.scheduler.pod_signature import PodSignature
     from shared.api.kubernetes import PodAffinityTerm, TopologySpreadConstraint
 
@@ -39,8 +39,8 @@ class TopologyPlugin(Protocol):
         """Compute what is the same for all nodes in the present state."""
         ...
 
-    def filter(self, node_info: NodeInfo) -> str:
-        """Why the node is rejected; "" if it is not."""
+    def filter(self, node_info: NodeInfo, nominated: Sequence[PodInfo] = ()) -> str:
+        """Why the node is rejected, as if the nominated pods were on it too; "" if it is not."""
         ...
 
 
@@ -52,8 +52,10 @@ class PodTopologySpread:
         label_selector = with_own_labels(constraint.label_selector, signature, constraint.match_label_keys, "In")
         selector = PodSelector(frozenset([signature.namespace]), label_selector)
         matching = cache.matching_pods((selector,), exclude_terminating=True)
+        self._matching = matching
         self._self_match = int(matching.selects(signature))
         self._minimum = 0
+        self._has_too_few_domains = False
         keys = [
             c.topology_key
             for c in signature.spec.topology_spread_constraints
@@ -78,15 +80,21 @@ class PodTopologySpread:
     def pre_filter(self) -> None:
         """Compute the minimum over domains; it is 0 with fewer than ``minDomains`` domains."""
         domains = self.domain_counts.domains
-        too_few = len(domains) < (self.constraint.min_domains or 1)
-        self._minimum = 0 if too_few else min(domains.values())
+        self._has_too_few_domains = len(domains) < (self.constraint.min_domains or 1)
+        self._minimum = 0 if self._has_too_few_domains else min(domains.values())
 
-    def filter(self, node_info: NodeInfo) -> str:
+    def filter(self, node_info: NodeInfo, nominated: Sequence[PodInfo] = ()) -> str:
         """Reject a node whose domain would exceed ``maxSkew`` with this pod."""
-        if self.constraint.topology_key not in node_info.labels:
+        domain = node_info.labels.get(self.constraint.topology_key)
+        if domain is None:
             return TOPOLOGY_SPREAD_LABEL
-        skew = self.domain_counts.count_near(node_info) + self._self_match - self._minimum
-        return TOPOLOGY_SPREAD if skew > self.constraint.max_skew else ""
+        minimum = self._minimum
+        count = self.domain_counts.count_near(node_info)
+        if added := sum(self._matching.selects(pod.signature) for pod in nominated):
+            count += added
+            if not self._has_too_few_domains and domain in self.domain_counts.domains:
+                minimum = min({**self.domain_counts.domains, domain: count}.values())
+        return TOPOLOGY_SPREAD if count + self._self_match - minimum > self.constraint.max_skew else ""
 
 
 class InterPodAffinity:
@@ -110,19 +118,20 @@ class InterPodAffinity:
         no_match = not any(count for counts in self._domain_counts for count in counts.domains.values())
         self._is_first = no_match and self._self_match
 
-    def filter(self, node_info: NodeInfo) -> str:
-        """Reject a node without a matching pod in its domains."""
+    def filter(self, node_info: NodeInfo, nominated: Sequence[PodInfo] = ()) -> str:  # noqa: ARG002 (as all plugins)
+        """Reject a node without a matching pod in its domains; nominated pods don't help."""
         if not all(key in node_info.labels for key in self._keys):
             return AFFINITY
         return "" if self._is_first or all(counts.count_near(node_info) for counts in self._domain_counts) else AFFINITY
 
 
 class InterPodAntiAffinity:
-    """One required anti-affinity term, of the pod or of existing pods: no counted pod in the node's domain."""
+    """One required anti-affinity term of the pod: no pod that it selects is in the node's domain."""
 
-    def __init__(self, counted: MatchingPods | AntiAffinityTerm, topology_key: str, reason: str) -> None:
-        self._domain_counts = DomainCounts(topology_key, counted.by_node, lambda _node: True)
-        self._reason = reason
+    def __init__(self, matching: MatchingPods, topology_key: str) -> None:
+        self._matching = matching
+        self._key = topology_key
+        self._domain_counts = DomainCounts(topology_key, matching.by_node, lambda _node: True)
 
     def update_node(self, name: str, node_info: NodeInfo | None) -> None:
         """A node changed, or was removed."""
@@ -131,9 +140,32 @@ class InterPodAntiAffinity:
     def pre_filter(self) -> None:
         """Nothing to compute."""
 
-    def filter(self, node_info: NodeInfo) -> str:
-        """Reject a node with a counted pod in its domain."""
-        return self._reason if self._domain_counts.count_near(node_info) else ""
+    def filter(self, node_info: NodeInfo, nominated: Sequence[PodInfo] = ()) -> str:
+        """Reject a node with a selected pod in its domain."""
+        if self._key not in node_info.labels:
+            return ""
+        selected = self._domain_counts.count_near(node_info) or any(
+            self._matching.selects(pod.signature) for pod in nominated
+        )
+        return ANTI_AFFINITY if selected else ""
+
+
+class ExistingAntiAffinity:
+    """One required anti-affinity term of existing pods that selects the pod: none of them is in the node's domain."""
+
+    def __init__(self, term: AffinityTerm) -> None:
+        self._domain_counts = DomainCounts(term.topology_key, term.by_node, lambda _node: True)
+
+    def update_node(self, name: str, node_info: NodeInfo | None) -> None:
+        """A node changed, or was removed."""
+        self._domain_counts.update_node(name, node_info)
+
+    def pre_filter(self) -> None:
+        """Nothing to compute."""
+
+    def filter(self, node_info: NodeInfo, nominated: Sequence[PodInfo] = ()) -> str:  # noqa: ARG002 (as all plugins)
+        """Reject a node with such a pod in its domain; for nominated pods see :func:`repelled_by_nominated`."""
+        return EXISTING_ANTI_AFFINITY if self._domain_counts.count_near(node_info) else ""
 
 
 def topology_plugins(signature: PodSignature, cache: Cache) -> list[TopologyPlugin]:
@@ -148,14 +180,27 @@ def topology_plugins(signature: PodSignature, cache: Cache) -> list[TopologyPlug
     for term in signature.required_anti_affinity:
         selector = affinity_selector(term, signature, cache.namespaces)
         matching = cache.matching_pods((selector,), exclude_terminating=False)
-        plugins.append(InterPodAntiAffinity(matching, term.topology_key, ANTI_AFFINITY))
+        plugins.append(InterPodAntiAffinity(matching, term.topology_key))
     return plugins
 
 
-def existing_anti_affinity_plugins(signature: PodSignature, terms: Iterable[AntiAffinityTerm]) -> list[TopologyPlugin]:
+def existing_anti_affinity_plugins(signature: PodSignature, terms: Iterable[AffinityTerm]) -> list[TopologyPlugin]:
     """The plugins for those anti-affinity terms of existing pods that select pods with this signature."""
     return [
-        InterPodAntiAffinity(term, term.topology_key, EXISTING_ANTI_AFFINITY)
-        for term in terms
-        if term.selector.selects(signature.namespace, signature.labels)
+        ExistingAntiAffinity(term) for term in terms if term.selector.selects(signature.namespace, signature.labels)
     ]
+
+
+def repelled_by_nominated(
+    signature: PodSignature,
+    node_info: NodeInfo,
+    nominated: Iterable[PodInfo],
+    namespaces: Mapping[str, Mapping[str, str]],
+) -> bool:
+    """Whether an anti-affinity term of a pod nominated for the node selects pods with this signature."""
+    return any(
+        term.topology_key in node_info.labels
+        and affinity_selector(term, pod.signature, namespaces).selects(signature.namespace, signature.labels)
+        for pod in nominated
+        for term in pod.signature.required_anti_affinity
+    )

@@ -55,7 +55,7 @@ def test_an_unschedulable_pod_gets_kubernetes_message_and_an_event(rig: Rig) -> 
     rig.node("n3", taints=[{"key": "team", "value": "a", "effect": "NoExecute"}])
     rig.pod("web", cpu="4")
     rig.settle()
-    message = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {team: a}"
+    message = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s)"
     assert rig.unschedulable_reason("web") == ("Unschedulable", message)
     events = [e for e in rig.store.list(kinds.EVENTS) if e["reason"] == "FailedScheduling"]
     assert [e["involvedObject"]["name"] for e in events] == ["web"]
@@ -315,16 +315,18 @@ class TestPodAffinity:
 
 
 def test_a_pending_pod_gets_changed_messages_once_per_interval(rig: Rig) -> None:
-    rig.pod("web", cpu="4")
-    rig.settle()
-    rig.run(seconds=30)
+    taints = [{"key": "team", "effect": "NoSchedule"}]
     rig.node("n1")
-    rig.settle()
-    assert rig.unschedulable_reason("web")[1] == "no nodes available to schedule pods"
+    rig.pod("web", cpu="4")
+    rig.run(seconds=30)
+    rig.node("n2", cpu="8", taints=taints)
+    rig.run(seconds=1)
+    assert rig.unschedulable_reason("web")[1] == "0/1 nodes are available: 1 Insufficient cpu"
     rig.run(seconds=60)
-    rig.node("n2")
-    rig.settle()
-    assert rig.unschedulable_reason("web")[1] == "0/2 nodes are available: 2 Insufficient cpu"
+    rig.node("n3", cpu="8", taints=taints)
+    rig.run(seconds=1)
+    reasons = "1 Insufficient cpu, 2 node(s) had untolerated taint(s)"
+    assert rig.unschedulable_reason("web")[1] == f"0/3 nodes are available: {reasons}"
 
 
 def test_the_message_reports_whether_preemption_could_help(rig: Rig) -> None:
