@@ -39,6 +39,9 @@ INTER_POD_AFFINITY = "InterPodAffinity"
 
 _CORDONED = Taint(key=UNSCHEDULABLE_TAINT, effect="NoSchedule")
 _VOLUME_PLUGINS = frozenset({VOLUME_BINDING, NODE_VOLUME_LIMITS})
+_RETRIED_FOR_ANY_TAINT = frozenset({NODE_AFFINITY, NODE_PORTS, NODE_RESOURCES_FIT, INTER_POD_AFFINITY, VOLUME_BINDING})
+"""The plugins that look at new nodes but not at taints. Until 1.36 a change of any node's taints, an added one too,
+retries all pods that they rejected, without a look at the pod. Source: ``buildQueueingHintMap`` in scheduler.go."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,18 @@ class NodeChange:
             or before.status.allocatable != after.status.allocatable
         )
 
+    @property
+    def changes_taints(self) -> bool:
+        """Whether the node's taints changed, or it was uncordoned."""
+        before, after = self.before, self.after
+        if before is None or after is None:
+            return False
+        return before.spec.taints != after.spec.taints or (before.spec.unschedulable and not after.spec.unschedulable)
+
     def is_worth_requeuing(self, signature: PodSignature, rejected_by: frozenset[str]) -> bool:
         """Whether the change concerns a plugin that rejected pods with this signature."""
+        if self.changes_taints and not rejected_by.isdisjoint(_RETRIED_FOR_ANY_TAINT):
+            return True
         return any(hint(signature, self) for plugin, hint in _NODE_HINTS.items() if plugin in rejected_by)
 
 
@@ -117,7 +130,7 @@ def _pod_topology_spread(signature: PodSignature, change: NodeChange) -> bool:
 
 
 def _inter_pod_affinity(signature: PodSignature, change: NodeChange) -> bool:
-    """Only the pod's own terms count: a new node does not retry a pod that others' anti-affinity keeps away."""
+    """Only the pod's own terms count: a new node itself does not retry a pod that others' anti-affinity keeps away."""
     before, after = change.before, change.after
     if after is None:
         return False

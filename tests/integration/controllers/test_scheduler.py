@@ -314,6 +314,16 @@ class TestPodAffinity:
         assert rig.node_of("web") == "n2"
 
 
+def test_in_an_empty_cluster_pods_wait_for_their_back_off_not_for_the_first_node(rig: Rig) -> None:
+    rig.pod("web")
+    rig.run(seconds=40)
+    rig.node("n1")
+    rig.run(seconds=0.5)
+    assert rig.node_of("web") == ""
+    rig.run(seconds=11)
+    assert rig.node_of("web") == "n1"
+
+
 def test_a_pending_pod_gets_changed_messages_once_per_interval(rig: Rig) -> None:
     taints = [{"key": "team", "effect": "NoSchedule"}]
     rig.node("n1")
