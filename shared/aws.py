@@ -64,8 +64,9 @@ def ssm() -> SSMClient:
 
 
 def iam() -> IAMClient:
-    """IAM, for instance profiles."""
-    return runtime.current().cached("aws:iam", lambda: boto3.client("iam", config=_config()))
+    """IAM, for instance profiles. Its time-outs are short: from many private subnets it can't be reached."""
+    short_timeout = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
+    return runtime.current().cached("aws:iam", lambda: boto3.client("iam", config=_config().merge(short_timeout)))
 
 
 def eks() -> EKSClient:
@@ -93,10 +94,11 @@ def s3() -> S3Client:
     return runtime.current().cached("aws:s3", lambda: boto3.client("s3", config=_config()))
 
 
-def pricing() -> PricingClient:
-    """The price list, which has endpoints in three Regions only."""
+def pricing(region: str) -> PricingClient:
+    """The price list with the prices of a Region. It has endpoints in few Regions, and a partition only has its own."""
+    endpoint = "cn-northwest-1" if region.startswith("cn-") else "us-east-1"
     return runtime.current().cached(
-        "aws:pricing", lambda: boto3.client("pricing", region_name="us-east-1", config=_config())
+        "aws:pricing", lambda: boto3.client("pricing", region_name=endpoint, config=_config())
     )
 
 

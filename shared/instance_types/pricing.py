@@ -2,6 +2,8 @@
 
 The estimates are ratios of AWS's list prices for Linux in us-east-1 (November 2026). Real prices of the common families
 are within a quarter of them. The order of sizes and generations is right, and choosing a type needs no more.
+
+AWS bills in US dollars, except in the China Regions, which bill in yuan: there every price is in yuan per hour.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from shared.instance_types.catalog import Hardware
 
 _SERVICE = "AmazonEC2"
+_CHINA = "cn-"
+_YUAN_PER_DOLLAR = 7.0
+"""For estimates: they are compared with spot prices in yuan."""
 _LINUX = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 _PRODUCTS = (
     {"tenancy": "Shared"},
@@ -97,8 +102,18 @@ def spot_prices(ec2: EC2Client, *, now: datetime) -> dict[str, dict[str, float]]
     return prices
 
 
+def has_price_list(region: str) -> bool:
+    """Whether AWS has a price list that an account of the Region can read. The GovCloud Regions have none."""
+    return not region.startswith("us-gov-")
+
+
+def currency(region: str) -> str:
+    """The currency of the Region's prices: USD or CNY."""
+    return "CNY" if region.startswith(_CHINA) else "USD"
+
+
 def on_demand_prices(pricing: PricingClient, *, region: str) -> dict[str, float]:
-    """By instance type: the on-demand price for Linux without other software, USD per hour.
+    """By instance type: the on-demand price for Linux without other software, per hour in the Region's currency.
 
     Raises:
         ClientError: the Price List returned an error.
@@ -117,21 +132,21 @@ def on_demand_prices(pricing: PricingClient, *, region: str) -> dict[str, float]
             {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in {**common, **product}.items()
         ]
         pages = pricing.get_paginator("get_products").paginate(ServiceCode=_SERVICE, Filters=filters)
-        for instance_type, price in _prices(text for page in pages for text in page["PriceList"]):
+        for instance_type, price in _prices((text for page in pages for text in page["PriceList"]), currency(region)):
             by_type.setdefault(instance_type, price)
     return dict(sorted(by_type.items()))
 
 
-def _prices(items: Iterable[str]) -> Iterator[tuple[str, float]]:
+def _prices(items: Iterable[str], currency: str) -> Iterator[tuple[str, float]]:
     """Instance type and price of each item that has both; items in another form are skipped."""
     for text in items:
         try:
             item = _ITEM.decode(text)
             prices = [
-                float(dimension.price_per_unit["USD"])
+                float(dimension.price_per_unit[currency])
                 for term in item.terms.on_demand.values()
                 for dimension in term.price_dimensions.values()
-                if "USD" in dimension.price_per_unit
+                if currency in dimension.price_per_unit
             ]
         except (msgspec.MsgspecError, ValueError):
             continue
@@ -141,8 +156,8 @@ def _prices(items: Iterable[str]) -> Iterator[tuple[str, float]]:
             yield instance_type, min(positive)
 
 
-def estimated_on_demand_price(hardware: Hardware) -> float:
-    """The estimated on-demand price, USD per hour."""
+def estimated_on_demand_price(hardware: Hardware, *, region: str = "") -> float:
+    """The estimated on-demand price, per hour in the Region's currency."""
     family = hardware.name.partition(".")[0]
     if family.startswith("t") and not family.startswith("trn"):
         price = _PER_BURSTABLE_GIB * hardware.memory_mib / 1024
@@ -159,4 +174,4 @@ def estimated_on_demand_price(hardware: Hardware) -> float:
     price += _PER_NVME_GB * hardware.nvme_gb
     price += sum(_PER_GPU.get(gpu.name, _OTHER_GPU) * gpu.count for gpu in hardware.gpus)
     price += _PER_ACCELERATOR * sum(device.count for device in hardware.accelerators or hardware.neurons)
-    return round(price, 4)
+    return round(price * (_YUAN_PER_DOLLAR if region.startswith(_CHINA) else 1.0), 4)

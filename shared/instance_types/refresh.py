@@ -92,19 +92,24 @@ def _with_types(
 def _with_on_demand(catalog: InstanceTypeCatalog, region: str, problems: list[str]) -> InstanceTypeCatalog:
     """With the price list's prices; else with the previous ones, and estimates for types without; else estimates."""
     source: PriceSource = "aws"
+    prices: dict[str, float] = {}
     try:
-        prices = pricing.on_demand_prices(aws.pricing(), region=region)
+        if pricing.has_price_list(region):
+            prices = pricing.on_demand_prices(aws.pricing(region), region=region)
     except (ClientError, BotoCoreError) as error:
-        prices = {}
         problems.append(f"on-demand prices can't be fetched: {error}")
     else:
-        if not prices:
+        if not prices and pricing.has_price_list(region):
             problems.append(f"the price list has no on-demand prices for {region}")
     if not prices:
         has_previous = catalog.on_demand and catalog.price_source != "embedded"
         prices, source = (catalog.on_demand, "kept") if has_previous else ({}, "embedded")
         # A type without a price is left out only if the price list itself has none: it isn't sold then.
-        estimates = {h.name: pricing.estimated_on_demand_price(h) for h in catalog.hardware if h.name not in prices}
+        estimates = {
+            h.name: pricing.estimated_on_demand_price(h, region=region)
+            for h in catalog.hardware
+            if h.name not in prices
+        }
         prices = dict(sorted((prices | estimates).items()))
     return msgspec.structs.replace(catalog, on_demand=prices, price_source=source)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -37,13 +38,15 @@ class World:
         self.now = START
         self.prices: dict[str, float] | None = {"m5.large": 0.096, "m5.xlarge": 0.192}
         self.calls: list[str] = []
+        self.currency = "USD"
+        self.pricing_regions: set[str] = set()
 
-    def watch(self) -> None:
-        for client in (aws.ec2(), aws.pricing()):
+    def watch(self, region: str = "us-east-1") -> None:
+        for client in (aws.ec2(), aws.pricing(region)):
             client.meta.events.register("before-call", self._count)
         for call in ("DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"):
             aws.ec2().meta.events.register(f"before-parameter-build.ec2.{call}", self._few)
-        aws.pricing().meta.events.register("before-call.pricing.GetProducts", self._get_products)
+        aws.pricing(region).meta.events.register("before-call.pricing.GetProducts", self._get_products)
 
     def _count(self, model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's operation model)
         self.calls.append(model.name)
@@ -54,7 +57,8 @@ class World:
         else:
             params["InstanceTypes"] = list(TYPES)
 
-    def _get_products(self, **_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+    def _get_products(self, params: dict[str, Any], **_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+        self.pricing_regions.add(params["url"].removeprefix("https://"))
         if self.prices is None:
             error = {"Code": "AccessDeniedException", "Message": "not authorized to perform: pricing:GetProducts"}
             return SimpleNamespace(status_code=400), {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}}
@@ -62,7 +66,9 @@ class World:
             json.dumps(
                 {
                     "product": {"attributes": {"instanceType": name}},
-                    "terms": {"OnDemand": {"t": {"priceDimensions": {"d": {"pricePerUnit": {"USD": str(price)}}}}}},
+                    "terms": {
+                        "OnDemand": {"t": {"priceDimensions": {"d": {"pricePerUnit": {self.currency: str(price)}}}}}
+                    },
                 }
             )
             for name, price in self.prices.items()
@@ -83,14 +89,21 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with world_in("us-east-1", monkeypatch) as catalog_world:
+        yield catalog_world
+
+
+@contextlib.contextmanager
+def world_in(region: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", region)
     catalog_world = World()
     environ = {"TENON_CLUSTER_NAME": CLUSTER, "TENON_CATALOG_BUCKET": BUCKET}
     with mock_aws(), runtime.using(runtime.Runtime(environ=environ, now=lambda: catalog_world.now)):
-        aws.s3().create_bucket(Bucket=BUCKET)
-        catalog_world.watch()
+        placed: Any = {"CreateBucketConfiguration": {"LocationConstraint": region}} if region != "us-east-1" else {}
+        aws.s3().create_bucket(Bucket=BUCKET, **placed)
+        catalog_world.watch(region)
         yield catalog_world
 
 
@@ -148,6 +161,37 @@ def test_without_any_price_list_the_embedded_ratios_keep_the_order(world: World)
     world.prices = {"m5.large": 0.096}
     world.now += timedelta(minutes=15)
     assert world.run({"refresh": "prices"}).on_demand == {"m5.large": 0.096}
+
+
+def test_prices_in_china_are_in_yuan_from_chinas_own_price_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    with world_in("cn-north-1", monkeypatch) as world:
+        world.currency, world.prices = "CNY", {"m5.large": 0.689}
+        catalog = world.run({"refresh": "types"})
+        assert catalog.on_demand == {"m5.large": 0.689}
+        assert catalog.price_source == "aws"
+        assert world.pricing_regions == {"api.pricing.cn-northwest-1.amazonaws.com.cn/"}
+
+
+def test_estimates_in_china_compare_with_spot_prices_in_yuan(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimates = {}
+    for region in ("us-east-1", "cn-north-1"):
+        with world_in(region, monkeypatch) as world:
+            world.prices = None
+            estimates[region] = world.run({"refresh": "types"}).on_demand
+    dollars, yuan = estimates.values()
+    assert all(5 * dollars[name] < price < 10 * dollars[name] for name, price in yuan.items())
+
+
+def test_govcloud_has_no_price_list_and_that_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with world_in("us-gov-west-1", monkeypatch) as world:
+        catalog = world.run({"refresh": "types"})
+        assert (catalog.price_source, world.pricing_regions) == ("embedded", set())
+        assert catalog.on_demand["m5.large"] > 0
+        output = capsys.readouterr().out
+        assert "tenon_catalog_stale_parts" not in output
+        assert '"tenon_catalog_prices_not_from_aws":[1.0]' in output
 
 
 @pytest.mark.parametrize("event", [{"refresh": "everything"}, {"detail": 3}, {}])
