@@ -11,13 +11,21 @@ CONTEXT = {
     "you apply the output of `tenon manifests`.",
     "kinds": "`applied` (default), or `kept` to keep Karpenter's own CustomResourceDefinitions.",
     "relayImage": "URI of the relay's image; default: Docker builds one during the deployment.",
+    "relayArchitecture": "`both` (default): the image is built for arm64 and amd64, which needs a Docker with its "
+    "containerd image store (the default since Docker 29). `arm64` or `amd64`: only for one, with any Docker, and the "
+    "relay only runs on nodes of it.",
+    "relayTolerations": "Taints that the relay tolerates, separated by commas, as `KEY[=VALUE][:EFFECT]`; `*` for all.",
+    "oidcProvider": "The cluster's OIDC issuer: the relay gets its role by IRSA, and IAM must have the issuer's "
+    "provider. Default: by EKS Pod Identity, which the China Regions don't have.",
+    "functionArchitecture": "`arm64` (default), or `amd64` where a Region's Lambda has no arm64.",
     "nodeRole": "An existing IAM role for nodes; default: the stack creates one.",
     "nodeRoles": "Other roles that node classes may use, separated by commas. Functions can't pass any other role.",
     "subnets": "Subnets of the functions, separated by commas, for clusters with a private endpoint; requires "
-    "`securityGroups`.",
+    "`securityGroups`. The catalog function stays outside: it doesn't call the cluster, but the Pricing API.",
     "securityGroups": "Security groups of the functions in those subnets.",
-    "reservedConcurrency": "`true` (default) reserves one concurrent execution each for lifecycle and catalog; `false` "
-    "for accounts whose quota doesn't allow it.",
+    "reservedConcurrency": "`true` reserves one concurrent execution each for lifecycle and catalog, which limits "
+    "their calls to EC2 in a burst of events. Default: `false`, because Lambda keeps 100 executions unreserved, and "
+    "new accounts don't have more.",
     "alarmTopic": "ARN of an SNS topic that alarms notify; default: alarms only change their state.",
     "tracing": "`active` sends a trace of each invocation to X-Ray (about a dollar a month); default: `off`.",
     "plannedPods": "`nominated`: pending pods are nominated for the nodes that were launched for them "
@@ -53,6 +61,8 @@ EVENTS = {
     "FailedDraining": "Node: a pod can't be evicted now, and why.",
     "FailedScheduling": "Pod: no NodePool can run it; how many instance types each criterion excludes, and the "
     "nearest match.",
+    "IAMUnreachable": "Node class: its role can't be looked up, because IAM can't be reached from the "
+    "functions' subnets.",
     "Initialized": "NodeClaim: pods can run on its node.",
     "InstanceGone": "NodeClaim or Node: its instance no longer exists, so it is deleted.",
     "InstanceProfileNotFound": "Node class: its instance profile doesn't exist, or it has neither role nor profile "

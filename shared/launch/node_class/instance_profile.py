@@ -2,20 +2,30 @@
 
 EC2 takes instance profiles, users think in roles. The profile of a role is looked up; if the role has none, one is
 created under a name that follows from the role, so that later calls find it.
+
+IAM has no endpoint in most VPCs. Where it can't be reached, only a class with a role that was never resolved isn't
+ready; a class with a profile, or with the cluster's default, needs no answer of IAM's.
 """
 
 from __future__ import annotations
 
 import hashlib
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as BotoConnectionError
 
+from shared import runtime
 from shared.api import labels
+from shared.api.meta import condition
+from shared.api.nodeclass import INSTANCE_PROFILE_READY
 from shared.aws import error_code
 from shared.launch.node_class.selector_terms import DENIED, NotFoundError, raise_denied
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from mypy_boto3_iam import IAMClient
 
     from shared.api.nodeclass import EC2NodeClass
@@ -23,23 +33,71 @@ if TYPE_CHECKING:
 _NO_SUCH_ENTITY = "NoSuchEntity"
 _EXISTS = frozenset({"EntityAlreadyExists", "LimitExceeded"})
 _HASH_LENGTH = 10
+_UNREACHABLE = (BotoConnectionError, HTTPClientError)
+_UNREACHABLE_TTL = timedelta(minutes=5)
+"""How long IAM isn't called after a time-out: a sweep would wait once for each class."""
 
 
 def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: str) -> str:
     """The name of the instance profile. IAM is called only for a class with a profile or a role.
 
     Raises:
-        NotFoundError: the profile or the role doesn't exist, or looking it up or creating a profile is denied.
+        NotFoundError: the profile or the role doesn't exist, or looking it up or creating a profile is denied, or IAM
+            can't be reached.
     """
     spec = node_class.spec
     if spec.instance_profile:
-        _check_exists(iam, spec.instance_profile)
+        if not _is_known_unreachable():
+            try:
+                _check_exists(iam, spec.instance_profile)
+            except _UNREACHABLE:  # EC2 checks it at the launch
+                _remember_unreachable()
         return spec.instance_profile
     if not spec.role:
         if default:
             return default
         raise NotFoundError("InstanceProfileNotFound", "the class has neither spec.role nor spec.instanceProfile")
     role = spec.role.rpartition("/")[2]
+    if _is_known_unreachable():
+        return _resolved_before(node_class, role)
+    try:
+        return _profile_of_role(iam, role, cluster)
+    except _UNREACHABLE:
+        _remember_unreachable()
+        return _resolved_before(node_class, role)
+
+
+def _unreachable_until() -> dict[str, datetime]:
+    return runtime.current().cached("iam:unreachable-until", dict[str, "datetime"])
+
+
+def _remember_unreachable() -> None:
+    _unreachable_until()["iam"] = runtime.current().now() + _UNREACHABLE_TTL
+
+
+def _is_known_unreachable() -> bool:
+    until = _unreachable_until().get("iam")
+    return until is not None and runtime.current().now() < until
+
+
+def _resolved_before(node_class: EC2NodeClass, role: str) -> str:
+    """The profile that the class's status has for this generation of its spec."""
+    ready = condition(node_class.status.conditions, INSTANCE_PROFILE_READY)
+    if (
+        node_class.status.instance_profile
+        and ready is not None
+        and ready.status == "True"
+        and ready.observed_generation == node_class.metadata.generation
+    ):
+        return node_class.status.instance_profile
+    raise NotFoundError(
+        "IAMUnreachable",
+        f"spec.role \"{role}\" can't be looked up, because IAM can't be reached from the functions' subnets: name the "
+        "role's instance profile by spec.instanceProfile, or give the subnets a NAT gateway or an endpoint for IAM",
+    )
+
+
+def _profile_of_role(iam: IAMClient, role: str, cluster: str) -> str:
     try:
         profiles = iam.list_instance_profiles_for_role(RoleName=role)["InstanceProfiles"]
     except ClientError as error:

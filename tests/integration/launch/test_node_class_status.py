@@ -225,6 +225,54 @@ def test_a_role_gets_an_instance_profile_once(account: Account) -> None:
     assert [r["RoleName"] for r in profile["Roles"]] == ["nodes"]
 
 
+@pytest.fixture
+def iam_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IAM as in private subnets without a NAT gateway: nothing listens at its address."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_IAM", "http://127.0.0.1:1")
+
+
+@pytest.mark.usefixtures("iam_unreachable")
+def test_without_a_way_to_iam_only_a_class_with_a_role_is_not_ready(account: Account) -> None:
+    assert is_true(account.status(account.node_class()).conditions, "Ready")
+    with_profile = account.status(account.node_class(instance_profile="KarpenterInstanceProfile"))
+    assert is_true(with_profile.conditions, "Ready")
+    assert with_profile.instance_profile == "KarpenterInstanceProfile"
+    status, reason, message = status_reason_message(
+        account.status(account.node_class(role="nodes")), "InstanceProfileReady"
+    )
+    assert (status, reason) == ("False", "IAMUnreachable")
+    assert message.startswith("spec.role \"nodes\" can't be looked up, because IAM can't be reached")
+    assert "spec.instanceProfile" in message
+
+
+@pytest.mark.usefixtures("iam_unreachable")
+def test_iam_is_not_called_again_for_five_minutes_after_a_timeout(account: Account) -> None:
+    calls: list[str] = []
+    aws.iam().meta.events.register("before-send.iam", lambda request, **_: calls.append(request.url))
+    for name in ("a", "b", "c"):
+        account.status(account.node_class(role=name))
+    assert len(calls) == 2  # a try and its retry, for all three classes
+
+
+def test_a_class_that_was_resolved_stays_ready_while_iam_is_out_of_reach(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aws.iam().create_role(RoleName="nodes", AssumeRolePolicyDocument=json.dumps({}), Path="/")
+    node_class = account.node_class(role="nodes")
+    resolved = msgspec.structs.replace(node_class, status=account.status(node_class))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_IAM", "http://127.0.0.1:1")
+    runtime.current().cache.pop("nodeclass:status")
+    runtime.current().cache.pop("aws:iam")
+    status = account.status(resolved)
+    assert is_true(status.conditions, "Ready")
+    assert status.instance_profile == resolved.status.instance_profile
+    changed = msgspec.structs.replace(
+        resolved, metadata=msgspec.structs.replace(resolved.metadata, generation=resolved.metadata.generation + 1)
+    )
+    runtime.current().cache.pop("nodeclass:status", None)
+    assert not is_true(account.status(changed).conditions, "Ready")
+
+
 def test_images_by_id_name_and_parameter_are_found(account: Account) -> None:
     image = account.images["x86_64"]
     described = aws.ec2().describe_images(ImageIds=[image])["Images"][0]
