@@ -43,10 +43,10 @@ def _metrics() -> str:
             "# Metrics",
             "",
             (
-                f"In CloudWatch, namespace `{metrics.NAMESPACE}`, with the one dimension `{metrics.SERVICE}` (the "
-                "function). They are written as log lines (embedded metric format), so they need no API calls; zero "
-                "counts are not written. Values by NodePool, instance type or node are in the log lines; the "
-                "dashboard has the queries."
+                f"In CloudWatch, namespace `{metrics.NAMESPACE}`, with the dimensions `{metrics.CLUSTER}` and "
+                f"`{metrics.SERVICE}` (the function). They are written as log lines (embedded metric format), so they "
+                "need no API calls; zero counts are not written. Values by NodePool, instance type or node are in the "
+                "log lines; the dashboard has the queries."
             ),
             "",
             *table(("metric", "by", "unit", "statistic", "meaning"), rows),

@@ -37,6 +37,7 @@ _MAX_MESSAGE_AGE = {
 """Seconds. If a queue's oldest message is older, its function doesn't keep up. Messages of drains are delayed by up to
 15 minutes, and a delayed message has no age."""
 _MAX_PENDING_SECONDS = 300
+_SILENT_MINUTES = 10
 _DURATION_THRESHOLD = 0.8
 
 
@@ -44,11 +45,23 @@ class Alarms(Construct):
     """The alarms of one cluster, by name."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster: str, functions: Functions, queues: Queues, topic: str = ""
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        cluster: str,
+        functions: Functions,
+        queues: Queues,
+        topic: str = "",
+        reserve: bool = False,
     ) -> None:
-        """``topic``: the ARN of an SNS topic to notify; empty: alarms only change their state."""
+        """``topic``: the ARN of an SNS topic to notify; empty: alarms only change their state.
+
+        ``reserve``: functions that run one at a time have reserved concurrency, and their throttles are no alarm.
+        """
         super().__init__(scope, id_)
         self._cluster = cluster
+        self._reserve = reserve
         self._action = actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic)) if topic else None
         self.by_name: dict[str, cloudwatch.Alarm] = {}
         self._queue_alarms(queues)
@@ -100,7 +113,7 @@ class Alarms(Construct):
         throttles = {
             name: function.metric_throttles(period=_MINUTE, statistic="Sum")
             for name, function in functions.by_name.items()
-            if function_sizes.SIZES[name].reserved is None
+            if not self._reserve or function_sizes.SIZES[name].reserved is None
         }
         self._alarm(
             "throttles",
@@ -116,22 +129,40 @@ class Alarms(Construct):
             "pods-waiting",
             "pods-waiting",
             f"A pod has been unschedulable for longer than {_MAX_PENDING_SECONDS} s.",
-            custom(metrics.OLDEST_PENDING_SECONDS),
+            custom(metrics.OLDEST_PENDING_SECONDS, cluster=self._cluster),
             above=_MAX_PENDING_SECONDS,
             minutes=2,
+        )
+        # The relay repeats its hint each minute while a pod is unschedulable.
+        hints = cloudwatch.MathExpression(
+            expression="IF(FILL(pending, 0) > 0 AND FILL(hints, 0) < 1, 1, 0)",
+            using_metrics={
+                "pending": custom(metrics.PENDING, cluster=self._cluster),
+                "hints": custom(metrics.HINTS, cluster=self._cluster),
+            },
+            label="minutes without a hint",
+            period=_MINUTE,
+        )
+        self._alarm(
+            "relay-silent",
+            "relay-silent",
+            f"Pods waited for {_SILENT_MINUTES} minutes, and the relay sent no hint about them.",
+            hints,
+            above=0,
+            minutes=_SILENT_MINUTES,
         )
         self._alarm(
             "garbage-kept",
             "garbage-kept",
             "More instances, nodes or NodeClaims look like garbage than one sweep may give up.",
-            custom(metrics.GARBAGE_KEPT),
+            custom(metrics.GARBAGE_KEPT, cluster=self._cluster),
             above=0,
         )
         self._alarm(
             "catalog-stale",
             "catalog-stale",
             "Instance types or prices could not be fetched for an hour; the last ones are used.",
-            custom(metrics.CATALOG_STALE, period=Duration.hours(1)),
+            custom(metrics.CATALOG_STALE, cluster=self._cluster, period=Duration.hours(1)),
             above=3,
         )
 
@@ -165,12 +196,12 @@ class Alarms(Construct):
         self.by_name[name] = alarm
 
 
-def custom(metric: metrics.Metric, *, period: Duration = _MINUTE) -> cloudwatch.Metric:
-    """One of Tenon's own metrics."""
+def custom(metric: metrics.Metric, *, cluster: str, period: Duration = _MINUTE) -> cloudwatch.Metric:
+    """One of Tenon's own metrics, of one cluster."""
     return cloudwatch.Metric(
         namespace=metrics.NAMESPACE,
         metric_name=metric.name,
-        dimensions_map={metrics.SERVICE: metric.function},
+        dimensions_map={metrics.CLUSTER: cluster, metrics.SERVICE: metric.function},
         statistic=metric.statistic,
         period=period,
     )

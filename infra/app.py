@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from infra import assembly, stack_options
 from infra.bundling import BundleError, report
 from infra.bytecode import CompileError
+from infra.template_limits import LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
             account=environ.get("CDK_DEFAULT_ACCOUNT"),
             region=environ.get("CDK_DEFAULT_REGION"),
         )
-    except (stack_options.OptionError, BundleError, CompileError) as error:
+    except (stack_options.OptionError, BundleError, CompileError, LimitError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     if not under_cli:

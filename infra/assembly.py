@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import bundling, function_sizes, stack_options
+from infra import bundling, function_sizes, stack_options, template_limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,7 @@ def make(
     Raises:
         OptionError: a context value is invalid.
         BundleError: the functions' code can't be bundled (``bundle`` "full" only).
+        LimitError: AWS would reject a template.
     """
     from aws_cdk import App, Environment  # noqa: PLC0415 (starts Node.js, which a cached assembly doesn't need)
 
@@ -52,23 +53,30 @@ def make(
     context_values = {key: value for key in stack_options.KEYS if (value := app.node.try_get_context(key)) is not None}
     env = Environment(account=account, region=region) if account or region else None
     for cluster in stack_options.clusters(context_values):
-        options = stack_options.parse(context_values, cluster=cluster)
-        code = bundling.bundles(CHECKOUT, mode=options.bundle)
+        options = stack_options.parse(context_values, cluster=cluster, region=region)
+        machine = bundling.MACHINES[options.function_architecture]
+        code = bundling.bundles(CHECKOUT, mode=options.bundle, machine=machine)
         TenonStack(app, options=options, code={name: str(path) for name, path in code.items()}, env=env)
-    return Path(app.synth().directory)
+    folder = Path(app.synth().directory)
+    place = template_limits.Place.of(region, account)
+    for path in sorted(folder.glob("*.template.json")):
+        body = json.loads(path.read_text())
+        name = path.name.removesuffix(".template.json")
+        template_limits.check(template_limits.Template(name=name, body=body, place=place))
+    return folder
 
 
-def synthesise(*, cluster: str, out: Path, context: Mapping[str, str] | None = None) -> Path:
-    """Write one cluster's assembly, for any account and Region, to ``out`` and return it.
+def synthesise(*, cluster: str, out: Path, context: Mapping[str, str] | None = None, region: str | None = None) -> Path:
+    """Write one cluster's assembly to ``out`` and return it; without ``region``, for any account and Region.
 
     Raises:
         OptionError: a context value is invalid.
         BundleError: the functions' code can't be bundled (``bundle`` "full" only).
     """
-    return make(context={**(context or {}), "cluster": cluster}, out=out)
+    return make(context={**(context or {}), "cluster": cluster}, out=out, region=region)
 
 
-def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None) -> Path:
+def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None, region: str | None = None) -> Path:
     """The assembly in ``root/build/assembly``, created if it isn't cached. Concurrent processes are safe.
 
     Raises:
@@ -76,12 +84,12 @@ def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None
         BundleError: the functions' code can't be bundled (``bundle`` "full" only).
     """
     context = dict(context or {})
-    cached_folder = root / "build" / "assembly" / _key(cluster, context)
+    cached_folder = root / "build" / "assembly" / _key(cluster, context, region)
     if cached_folder.is_dir():
         return cached_folder
     cached_folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cached_folder.parent, prefix=".tmp-") as temporary:
-        assembly = synthesise(cluster=cluster, out=Path(temporary) / "assembly", context=context)
+        assembly = synthesise(cluster=cluster, out=Path(temporary) / "assembly", context=context, region=region)
         with contextlib.suppress(OSError):  # another process was faster; its assembly is the same
             assembly.rename(cached_folder)
     if not cached_folder.is_dir():
@@ -89,13 +97,13 @@ def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None
     return cached_folder
 
 
-def _key(cluster: str, context: Mapping[str, str]) -> str:
+def _key(cluster: str, context: Mapping[str, str], region: str | None) -> str:
     sources = list(_TEMPLATE_SOURCES)
     if context.get("bundle", "full") == "full" or context.get("clusterSide", "applied") == "applied":
         sources += _CODE_SOURCES  # for the functions' bundles; for the CustomResourceDefinitions and the relay's image
     digest = hashlib.sha256()
     versions = {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs")}
-    digest.update(json.dumps([cluster, dict(sorted(context.items())), versions]).encode())
+    digest.update(json.dumps([cluster, region, dict(sorted(context.items())), versions]).encode())
     for source in sources:
         for path in _files(CHECKOUT / source):
             digest.update(f"{path.relative_to(CHECKOUT)}\0".encode())

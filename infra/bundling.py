@@ -88,7 +88,8 @@ _EXCLUDED_FILES = frozenset({".lock"})  # of uv, in its target folder
 _EXCLUDED_METADATA = frozenset({"RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json", "uv_cache.json"})
 _PIP_PLATFORMS = ("manylinux_2_28", "manylinux2014")  # pip's newer platform tags don't include the older ones
 ARM = "aarch64"
-"""The architecture of the functions."""
+MACHINES = {"arm64": ARM, "amd64": "x86_64"}
+"""Python's names of the functions' architectures."""
 _FORMAT = "2"  # the version of the bundle format; a change rebuilds all bundles
 _EMPTY = b"# Left empty: see infra/bundling.py.\n"
 _MIB = 1024 * 1024

@@ -1,4 +1,4 @@
-"""EKS access entries of functions and nodes, and the relay's pod identity.
+"""EKS access entries of functions and nodes, and the relay's role, by EKS Pod Identity or IRSA.
 
 An access entry only names a Kubernetes group. RBAC (cluster_manifests.py) says what the group may do, so cluster
 administrators review and change it with kubectl. The catalog function has no entry: it never calls the cluster.
@@ -36,7 +36,9 @@ class ClusterAccess(Construct):
         functions: Mapping[str, iam.Role],
         nodes: NodeRole,
         bus: events.IEventBus,
+        oidc_provider: str = "",
     ) -> None:
+        """``oidc_provider``: the relay's role is for the cluster's OIDC provider; empty: for EKS Pod Identity."""
         super().__init__(scope, id_)
         for function, role in functions.items():
             if function == function_sizes.CATALOG:
@@ -53,24 +55,13 @@ class ClusterAccess(Construct):
             entry = eks.CfnAccessEntry(
                 self, "NodeEntry", cluster_name=cluster, principal_arn=nodes.role.role_arn, type="EC2_LINUX"
             )
-            entry.apply_removal_policy(RemovalPolicy.RETAIN)  # running nodes need it after the stack is deleted
+            # Running nodes need it after the stack is deleted.
+            entry.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         self.relay = iam.Role(
             self,
             "Relay",
             description="The relay in the cluster: only puts hints on the event bus",
-            # The session tags are EKS's: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-abac.html
-            assumed_by=iam.PrincipalWithConditions(
-                iam.ServicePrincipal("pods.eks.amazonaws.com"),
-                {
-                    "StringEquals": {
-                        "aws:RequestTag/eks-cluster-arn": Stack.of(self).format_arn(
-                            service="eks", resource="cluster", resource_name=cluster
-                        ),
-                        "aws:RequestTag/kubernetes-namespace": cluster_manifests.NAMESPACE,
-                        "aws:RequestTag/kubernetes-service-account": cluster_manifests.RELAY,
-                    }
-                },
-            ).with_session_tags(),
+            assumed_by=self._irsa(oidc_provider) if oidc_provider else self._pod_identity(cluster),
         )
         self.relay.add_to_policy(
             iam.PolicyStatement(
@@ -80,11 +71,35 @@ class ClusterAccess(Construct):
                 conditions={"StringEquals": {"events:source": hints.RELAY}},
             )
         )
-        eks.CfnPodIdentityAssociation(
-            self,
-            "RelayIdentity",
-            cluster_name=cluster,
-            namespace=cluster_manifests.NAMESPACE,
-            service_account=cluster_manifests.RELAY,
-            role_arn=self.relay.role_arn,
+        if not oidc_provider:
+            eks.CfnPodIdentityAssociation(
+                self,
+                "RelayIdentity",
+                cluster_name=cluster,
+                namespace=cluster_manifests.NAMESPACE,
+                service_account=cluster_manifests.RELAY,
+                role_arn=self.relay.role_arn,
+            )
+
+    def _pod_identity(self, cluster: str) -> iam.PrincipalBase:
+        # The session tags are EKS's: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-abac.html
+        return iam.PrincipalWithConditions(
+            iam.ServicePrincipal("pods.eks.amazonaws.com"),
+            {
+                "StringEquals": {
+                    "aws:RequestTag/eks-cluster-arn": Stack.of(self).format_arn(
+                        service="eks", resource="cluster", resource_name=cluster
+                    ),
+                    "aws:RequestTag/kubernetes-namespace": cluster_manifests.NAMESPACE,
+                    "aws:RequestTag/kubernetes-service-account": cluster_manifests.RELAY,
+                }
+            },
+        ).with_session_tags()
+
+    def _irsa(self, provider: str) -> iam.PrincipalBase:
+        # https://docs.aws.amazon.com/eks/latest/userguide/associate-service-account-role.html
+        arn = Stack.of(self).format_arn(service="iam", region="", resource="oidc-provider", resource_name=provider)
+        subject = f"system:serviceaccount:{cluster_manifests.NAMESPACE}:{cluster_manifests.RELAY}"
+        return iam.WebIdentityPrincipal(
+            arn, {"StringEquals": {f"{provider}:sub": subject, f"{provider}:aud": cluster_manifests.TOKEN_AUDIENCE}}
         )

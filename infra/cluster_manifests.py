@@ -15,7 +15,7 @@ from infra import function_sizes
 from shared.api import crds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Obj = dict[str, Any]
 
@@ -25,6 +25,7 @@ LEASE_NAMESPACE = "kube-system"
 RELAY_REPLICAS = 2
 _RELAY_LABELS = {"app.kubernetes.io/name": RELAY, "app.kubernetes.io/part-of": "tenon"}
 HEALTH_PORT = 8080  # RelaySettings.health_port
+TOKEN_AUDIENCE = "sts.amazonaws.com"  # noqa: S105 (no secret: the audience of IRSA's tokens, in every partition)
 
 _READ = ("get", "list")
 _WATCH = ("get", "list", "watch")
@@ -151,13 +152,22 @@ def access() -> list[Obj]:
     return objects
 
 
-def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str = "") -> list[Obj]:
+def relay(
+    *,
+    cluster: str,
+    bus: str,
+    region: str,
+    image: str,
+    architecture: str = "",
+    role_arn: str = "",
+    tolerations: Sequence[Mapping[str, str]] = (),
+) -> list[Obj]:
     """The relay: a Deployment that watches the cluster and puts hints on the event bus.
 
-    ``architecture`` is that of the image (arm64, amd64) if it only has one.
+    ``architecture`` is that of the image (arm64, amd64) if it only has one. ``role_arn`` is the relay's role if it gets
+    it by IRSA; by EKS Pod Identity nothing in the cluster names it.
     """
     labels = _RELAY_LABELS
-    health = {"httpGet": {"path": "/healthz", "port": HEALTH_PORT}}
     container = {
         "name": "relay",
         "image": image,
@@ -167,8 +177,8 @@ def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str 
             {"name": "AWS_DEFAULT_REGION", "value": region},
         ],
         "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
-        "livenessProbe": {**health, "initialDelaySeconds": 10, "periodSeconds": 10},
-        "readinessProbe": {**health, "periodSeconds": 5},
+        "livenessProbe": {**_probe("/healthz"), "initialDelaySeconds": 10, "periodSeconds": 10},
+        "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
         # the first list of 100,000 pods takes 260 MiB at its peak
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
@@ -192,8 +202,12 @@ def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str 
         ],
         "containers": [container],
     }
-    if architecture:
-        pod["nodeSelector"] = {"kubernetes.io/arch": architecture}
+    pod["nodeSelector"] = {
+        "kubernetes.io/os": "linux",
+        **({"kubernetes.io/arch": architecture} if architecture else {}),
+    }
+    if tolerations:
+        pod["tolerations"] = [dict(toleration) for toleration in tolerations]
     deployment = _object("apps/v1", "Deployment", RELAY, namespace=NAMESPACE, labels=labels)
     deployment["spec"] = {
         "replicas": RELAY_REPLICAS,
@@ -202,14 +216,24 @@ def relay(*, cluster: str, bus: str, region: str, image: str, architecture: str 
     }
     budget = _object("policy/v1", "PodDisruptionBudget", RELAY, namespace=NAMESPACE, labels=labels)
     budget["spec"] = {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
-    return [*relay_access(), deployment, budget]
+    return [*relay_access(role_arn=role_arn), deployment, budget]
 
 
-def relay_access() -> list[Obj]:
+def _probe(path: str) -> Obj:
+    return {"httpGet": {"path": path, "port": HEALTH_PORT}}
+
+
+def relay_access(*, role_arn: str = "") -> list[Obj]:
     """The relay's ServiceAccount and RBAC."""
     account = {"kind": "ServiceAccount", "name": RELAY, "namespace": NAMESPACE}
+    service_account = _object("v1", "ServiceAccount", RELAY, namespace=NAMESPACE, labels=_RELAY_LABELS)
+    if role_arn:
+        service_account["metadata"]["annotations"] = {
+            "eks.amazonaws.com/role-arn": role_arn,
+            "eks.amazonaws.com/audience": TOKEN_AUDIENCE,
+        }
     return [
-        _object("v1", "ServiceAccount", RELAY, namespace=NAMESPACE, labels=_RELAY_LABELS),
+        service_account,
         *_role("Cluster", RELAY, RELAY_RULES, account),
     ]
 

@@ -51,9 +51,9 @@ class Dashboard(Construct):
                         height=3,
                     )
                 ],
-                *_cluster_rows(),
+                *_cluster_rows(cluster),
                 _log_tables(logs),
-                _disruption_row(),
+                _disruption_row(cluster),
                 _health_row(functions, queues),
                 _row(
                     _table(
@@ -81,17 +81,19 @@ class Dashboard(Construct):
         return cloudwatch.Alarm.from_alarm_arn(self, alarm, arn)
 
 
-def _cluster_rows() -> list[list[cloudwatch.IWidget]]:
+def _cluster_rows(cluster: str) -> list[list[cloudwatch.IWidget]]:
     return [
         _row(
-            _graph("Pending pods", [metrics.PENDING, metrics.UNSCHEDULABLE]),
-            _graph("Seconds to NodeClaim, and to Ready", [metrics.TO_CLAIM_SECONDS, metrics.TO_READY_SECONDS]),
-            _graph("Longest pending pod (s)", [metrics.OLDEST_PENDING_SECONDS]),
+            _graph(cluster, "Pending pods", [metrics.PENDING, metrics.UNSCHEDULABLE]),
+            _graph(cluster, "Seconds to NodeClaim, and to Ready", [metrics.TO_CLAIM_SECONDS, metrics.TO_READY_SECONDS]),
+            _graph(cluster, "Longest pending pod (s)", [metrics.OLDEST_PENDING_SECONDS]),
         ),
         _row(
-            _graph("Nodes", [metrics.NODES]),
-            _graph("USD per hour", [metrics.COST]),
-            _graph("Requested share of allocatable (%)", [metrics.CPU_UTILISATION, metrics.MEMORY_UTILISATION]),
+            _graph(cluster, "Nodes", [metrics.NODES]),
+            _graph(cluster, "USD per hour", [metrics.COST]),
+            _graph(
+                cluster, "Requested share of allocatable (%)", [metrics.CPU_UTILISATION, metrics.MEMORY_UTILISATION]
+            ),
         ),
     ]
 
@@ -121,11 +123,11 @@ def _log_tables(logs: Mapping[str, str]) -> list[cloudwatch.IWidget]:
     )
 
 
-def _disruption_row() -> list[cloudwatch.IWidget]:
+def _disruption_row(cluster: str) -> list[cloudwatch.IWidget]:
     return _row(
-        _graph("Disrupted nodes, USD per hour saved", [metrics.DISRUPTED, metrics.SAVED]),
-        _graph("Spot interruptions", [metrics.INTERRUPTED, metrics.INTERRUPTION_LAUNCHES]),
-        _graph("NodeClaims", [metrics.CREATED, metrics.LAUNCHED, metrics.NOT_LAUNCHED]),
+        _graph(cluster, "Disrupted nodes, USD per hour saved", [metrics.DISRUPTED, metrics.SAVED]),
+        _graph(cluster, "Spot interruptions", [metrics.INTERRUPTED, metrics.INTERRUPTION_LAUNCHES]),
+        _graph(cluster, "NodeClaims", [metrics.CREATED, metrics.LAUNCHED, metrics.NOT_LAUNCHED]),
     )
 
 
@@ -151,8 +153,8 @@ def _row(*widgets: cloudwatch.ConcreteWidget) -> list[cloudwatch.IWidget]:
     return [*widgets]
 
 
-def _graph(title: str, shown: Sequence[metrics.Metric]) -> cloudwatch.GraphWidget:
-    return _lines(title, {m.name: custom(m, period=_PERIOD) for m in shown})
+def _graph(cluster: str, title: str, shown: Sequence[metrics.Metric]) -> cloudwatch.GraphWidget:
+    return _lines(title, {m.name: custom(m, cluster=cluster, period=_PERIOD) for m in shown})
 
 
 def _lines(title: str, shown: Mapping[str, cloudwatch.Metric]) -> cloudwatch.GraphWidget:

@@ -2,18 +2,23 @@
 
 Every target has a retry policy and a dead-letter queue, because EventBridge drops events that it can't deliver.
 Schedules are rules with a rate on the default bus, the only bus that supports them.
+
+A queue's policy has one statement for all rules that send to it: a statement for each rule would exceed the limits of
+SQS (20 statements, 10 conditions, 8,192 bytes). So rules have names of their own, with the cluster's prefix.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra import cluster_manifests, function_sizes
+from infra import cluster_manifests, function_sizes, resource_names
 from shared import hints
 
 if TYPE_CHECKING:
@@ -93,9 +98,17 @@ class Events(Construct):
         self._bus = bus
         self._queues = queues
         self._functions = functions
+        # The CDK's targets would add a statement for each rule to a queue of this stack, but not to an imported one.
+        self._imported = {
+            queue.node.path: sqs.Queue.from_queue_attributes(
+                self, f"{queue.node.id}Reference", queue_arn=queue.queue_arn, fifo=queue.fifo
+            )
+            for queue in (*queues.by_function.values(), queues.undelivered)
+        }
         self._hints()
         self._schedules()
         self._interruptions()
+        self._allow_rules()
 
     def _hints(self) -> None:
         provisioning = self._queue(function_sizes.PROVISIONER, age=_HINT_AGE, tries=_HINT_TRIES)
@@ -115,6 +128,7 @@ class Events(Construct):
         events.Rule(
             self,
             id_,
+            rule_name=resource_names.rule(self._cluster, id_),
             description=f"{' or '.join(detail_types)}, cluster {self._cluster}",
             event_bus=self._bus,
             event_pattern=events.EventPattern(
@@ -149,6 +163,7 @@ class Events(Construct):
         events.Rule(
             self,
             id_,
+            rule_name=resource_names.rule(self._cluster, id_),
             description=f"{id_}, cluster {self._cluster}",
             schedule=events.Schedule.rate(rate),
             targets=[target],
@@ -159,6 +174,7 @@ class Events(Construct):
             events.Rule(
                 self,
                 id_,
+                rule_name=resource_names.rule(self._cluster, id_),
                 description=f"{pattern['detail_type'][0]}, for cluster {self._cluster}",
                 event_pattern=events.EventPattern(**pattern),
                 targets=[self._queue(function_sizes.INTERRUPTION, age=_WARNING_AGE, tries=_WARNING_TRIES)],
@@ -166,9 +182,9 @@ class Events(Construct):
 
     def _queue(self, function: str, *, age: Duration, tries: int, group: str = "") -> targets.SqsQueue:
         return targets.SqsQueue(
-            self._queues.by_function[function],
+            self._imported[self._queues.by_function[function].node.path],
             message_group_id=(group or self._cluster) if function == function_sizes.PROVISIONER else None,
-            dead_letter_queue=self._queues.undelivered,
+            dead_letter_queue=self._imported[self._queues.undelivered.node.path],
             max_event_age=age,
             retry_attempts=tries,
         )
@@ -179,7 +195,37 @@ class Events(Construct):
         return targets.LambdaFunction(
             self._functions[function],
             event=event,
-            dead_letter_queue=self._queues.undelivered,
+            dead_letter_queue=self._imported[self._queues.undelivered.node.path],
             max_event_age=age,
             retry_attempts=tries,
+        )
+
+    def _allow_rules(self) -> None:
+        """Let the cluster's rules send to the queues. The pattern of a bus has no other cluster's rules."""
+        on_default_bus = f"{resource_names.rule_prefix(self._cluster)}*"
+        on_own_bus = f"{cluster_manifests.bus_name(self._cluster)}/*"
+        sources = {
+            function_sizes.PROVISIONER: (on_default_bus, on_own_bus),
+            function_sizes.INTERRUPTION: (on_default_bus,),
+            function_sizes.TERMINATION: (on_own_bus,),
+            function_sizes.DISRUPTION: (on_own_bus,),
+        }
+        self._allow(self._queues.undelivered, (on_default_bus, on_own_bus))
+        for function, rules in sources.items():
+            self._allow(self._queues.by_function[function], rules)
+
+    def _allow(self, queue: sqs.Queue, rules: Sequence[str]) -> None:
+        stack = Stack.of(self)
+        arns = [stack.format_arn(service="events", resource="rule", resource_name=rule) for rule in rules]
+        queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AllowRules",
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[queue.queue_arn],
+                conditions={
+                    "StringEquals": {"aws:SourceAccount": stack.account},
+                    "ArnLike": {"aws:SourceArn": arns},
+                },
+            )
         )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from infra.stack_options import StackOptions
 
 _RETENTION = {30: logs.RetentionDays.ONE_MONTH}
+_ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "amd64": lambda_.Architecture.X86_64}
 _ASYNC_AGE = Duration.minutes(5)
 _ASYNC_RETRIES = 2
 
@@ -125,7 +126,7 @@ class Functions(Construct):
             function_name=resource_names.function(on.cluster, name),
             description=f"Tenon {name} of EKS cluster {on.cluster}",
             runtime=lambda_.Runtime.PYTHON_3_13,
-            architecture=lambda_.Architecture.ARM_64,
+            architecture=_ARCHITECTURES[options.function_architecture],
             handler=f"functions.{name}.handler.handle",
             code=lambda_.Code.from_asset(code),
             memory_size=size.memory,
@@ -141,7 +142,7 @@ class Functions(Construct):
             on_failure=SqsDestination(on.queues.undelivered),
             recursive_loop=lambda_.RecursiveLoop.ALLOW if name in function_sizes.RECURSIVE else None,
         )
-        if options.subnets:
+        if is_in_vpc(name, options):
             into_vpc(function, options)
         self.by_name[name], self.roles[name], self.logs[name] = function, role, log_group
 
@@ -161,9 +162,18 @@ class Functions(Construct):
                 resources=[log_group.log_group_arn],
             )
         )
-        if options.subnets:
+        if is_in_vpc(name, options):
             role.add_to_policy(permissions.join_network())
         return role
+
+
+def is_in_vpc(name: str, options: StackOptions) -> bool:
+    """Whether a function runs in the VPC.
+
+    The catalog function doesn't: it never calls the cluster, but the Pricing API, which a VPC without a NAT gateway
+    doesn't reach.
+    """
+    return bool(options.subnets) and name != function_sizes.CATALOG
 
 
 def into_vpc(function: lambda_.Function, options: StackOptions) -> None:

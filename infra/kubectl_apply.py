@@ -21,15 +21,14 @@ from infra import cluster_manifests, permissions
 from infra.functions import into_vpc
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from infra.cluster_access import ClusterAccess
-    from infra.stack_options import StackOptions
+    from infra.stack_options import Architecture, StackOptions
 
 _IMAGE = ("relay", "shared")
 """The files that the relay's Dockerfile copies."""
-_ARCHITECTURE = "arm64"
-"""The architecture of the image built here, and of the nodes that the relay can run on."""
 
 
 class KubectlApply(Construct):
@@ -74,8 +73,10 @@ class KubectlApply(Construct):
             cluster=options.cluster,
             bus=cluster_manifests.bus_name(options.cluster),
             region=stack.region,
-            image=options.relay_image or _image(self, checkout),
-            architecture="" if options.relay_image else _ARCHITECTURE,
+            image=options.relay_image or _image(self, checkout, options.relay_architectures),
+            architecture=options.relay_architectures[0] if len(options.relay_architectures) == 1 else "",
+            role_arn=access.relay.role_arn if options.oidc_provider else "",
+            tolerations=options.relay_tolerations,
         )
         dependencies: list[Construct] = [administrator, access]
         for name, objects, policy in (
@@ -92,7 +93,8 @@ class KubectlApply(Construct):
             dependencies = [manifest]
 
 
-def _image(scope: Construct, checkout: Path) -> str:
+def _image(scope: Construct, checkout: Path, architectures: Sequence[Architecture]) -> str:
+    """The URI of an image for these architectures: one manifest list, so that any node pulls its own."""
     included = [f"!{path}" for path in _IMAGE]
     image = DockerImageAsset(
         scope,
@@ -100,6 +102,6 @@ def _image(scope: Construct, checkout: Path) -> str:
         directory=str(checkout),
         file="relay/Dockerfile",
         exclude=["*", *included, "**/__pycache__"],
-        platform=Platform.LINUX_ARM64,
+        platform=Platform.custom(",".join(f"linux/{architecture}" for architecture in architectures)),
     )
     return image.image_uri

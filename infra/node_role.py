@@ -38,6 +38,6 @@ class NodeRole(Construct):
                 description="Nodes launched by Tenon",
                 managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in POLICIES],
             )
-            self.role.apply_removal_policy(RemovalPolicy.RETAIN)
+            self.role.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         self.profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
-        self.profile.apply_removal_policy(RemovalPolicy.RETAIN)
+        self.profile.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)

@@ -2,8 +2,7 @@
 
 Provisioning is FIFO so that decisions are made one at a time; the other queues are standard. Each has a dead-letter
 queue of its own type, and one more keeps what EventBridge or Lambda could not deliver. All require TLS and are
-encrypted at rest by SQS. Each rule that sends to a queue adds itself to the queue's policy (event_rules.py); nobody
-else may send.
+encrypted at rest by SQS. Only the rules that send to a queue may (event_rules.py), and nobody else.
 """
 
 from __future__ import annotations

@@ -7,9 +7,15 @@ too long is cut and gets a hash suffix.
 from __future__ import annotations
 
 import hashlib
+import re
+
+from infra import function_sizes
 
 QUEUE_LENGTH = 80
 FUNCTION_LENGTH = 64
+_RULE_LENGTH = 64
+_LONGEST_RULE = len("reservation-interruption")
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _DIGEST = 8
 RUNBOOK_SEPARATOR = " What to do: "
 """Between an alarm's description and the link to its runbook."""
@@ -17,11 +23,51 @@ RUNBOOK_SEPARATOR = " What to do: "
 
 def name(cluster: str, purpose: str, *, longest: int, suffix: str = "") -> str:
     """The name of one of a cluster's resources, at most ``longest`` characters with its suffix."""
-    max_length = longest - len(f"tenon--{purpose}{suffix}")
-    if len(cluster) > max_length:
-        digest = hashlib.sha256(cluster.encode()).hexdigest()[:_DIGEST]
-        cluster = f"{cluster[: max_length - _DIGEST - 1]}-{digest}"
-    return f"tenon-{cluster}-{purpose}{suffix}"
+    return f"tenon-{_fitted(cluster, longest - len(f'tenon--{purpose}{suffix}'))}-{purpose}{suffix}"
+
+
+def _fitted(cluster: str, length: int) -> str:
+    """The cluster's name, cut and with a hash if it is longer."""
+    return cluster if len(cluster) <= length else f"{cluster[: length - _DIGEST - 1]}-{_digest(cluster)}"
+
+
+def _digest(cluster: str) -> str:
+    return hashlib.sha256(cluster.encode()).hexdigest()[:_DIGEST]
+
+
+def alarms() -> tuple[str, ...]:
+    """The names of a cluster's alarms, without its prefix, which can be that of another cluster's names too."""
+    return (
+        *(f"{function}-{symptom}" for function in function_sizes.FUNCTIONS for symptom in ("errors", "slow")),
+        *(f"{function}-queue-old" for function in function_sizes.QUEUES),
+        "dead-letters",
+        "throttles",
+        "pods-waiting",
+        "relay-silent",
+        "garbage-kept",
+        "catalog-stale",
+    )
+
+
+def stack(cluster: str) -> str:
+    """The CloudFormation stack's name, which can't have the underscores that cluster names can.
+
+    A name with underscores gets a hash, so that ``a_b`` and ``a-b`` have stacks of their own.
+    """
+    return f"tenon-{cluster.replace('_', '-')}" + (f"-{_digest(cluster)}" if "_" in cluster else "")
+
+
+def rule_prefix(cluster: str) -> str:
+    """The prefix of the names of the cluster's EventBridge rules.
+
+    It ends with a period, which a cluster's name can't have: ``tenon-a.*`` has no rule of a cluster ``a-b``.
+    """
+    return f"tenon-{_fitted(cluster, _RULE_LENGTH - len('tenon-.') - _LONGEST_RULE)}."
+
+
+def rule(cluster: str, construct_id: str) -> str:
+    """An EventBridge rule's name: the prefix, and the construct's id in lower case."""
+    return f"{rule_prefix(cluster)}{_WORD.sub('-', construct_id).lower()}"
 
 
 def queue(cluster: str, purpose: str, *, fifo: bool) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aws_cdk import CfnElement, CfnOutput, Environment, Stack
 
-from infra import function_sizes
+from infra import function_sizes, resource_names
 from infra.acknowledgments import acknowledge
 from infra.alarms import Alarms
 from infra.cluster_access import ClusterAccess
@@ -19,6 +19,7 @@ from infra.node_role import NodeRole
 from infra.permissions import PermissionScope
 from infra.queues import Queues
 from infra.storage import Storage
+from shared.api import labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
     from infra.stack_options import StackOptions
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
-
-
-def stack_name(cluster: str) -> str:
-    """The CloudFormation stack of a cluster. Stack names can't have underscores, cluster names can."""
-    return f"tenon-{cluster.replace('_', '-')}"
 
 
 def _resource(construct: Construct) -> CfnElement:
@@ -51,10 +47,12 @@ class TenonStack(Stack):
         """``code`` is the folder of each function's bundle."""
         super().__init__(
             scope,
-            stack_name(options.cluster),
+            resource_names.stack(options.cluster),
             env=env,
             description=f"Tenon: just-in-time nodes for EKS cluster {options.cluster}",
             analytics_reporting=False,
+            # Cost allocation by cluster: CloudFormation gives the tag to all resources, launches give it to instances.
+            tags={labels.CLUSTER_NAME_TAG: options.cluster},
         )
         bus = Bus(self, "Hints", cluster=options.cluster).bus
         queues = Queues(self, "Queues", cluster=options.cluster)
@@ -78,7 +76,13 @@ class TenonStack(Stack):
         )
         Events(self, "Events", cluster=options.cluster, bus=bus, queues=queues, functions=functions.by_name)
         access = ClusterAccess(
-            self, "ClusterAccess", cluster=options.cluster, functions=functions.roles, nodes=nodes, bus=bus
+            self,
+            "ClusterAccess",
+            cluster=options.cluster,
+            functions=functions.roles,
+            nodes=nodes,
+            bus=bus,
+            oidc_provider=options.oidc_provider,
         )
         alarms = Alarms(
             self,
@@ -87,6 +91,7 @@ class TenonStack(Stack):
             functions=functions,
             queues=queues,
             topic=options.alarm_topic,
+            reserve=options.reserve,
         )
         Dashboard(self, "Dashboard", cluster=options.cluster, functions=functions, queues=queues, alarms=alarms)
         kubectl = None

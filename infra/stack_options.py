@@ -12,6 +12,7 @@ from typing import Literal
 
 Bundle = Literal["full", "source"]
 PlannedPods = Literal["nominated", "off"]
+Architecture = Literal["arm64", "amd64"]
 
 KEYS = (
     "cluster",
@@ -20,6 +21,10 @@ KEYS = (
     "clusterSide",
     "kinds",
     "relayImage",
+    "relayArchitecture",
+    "relayTolerations",
+    "oidcProvider",
+    "functionArchitecture",
     "nodeRole",
     "nodeRoles",
     "subnets",
@@ -45,10 +50,14 @@ class StackOptions:
 
     ``bundle`` "source" leaves the functions' code out (the local world runs it from the checkout). ``apply`` lets the
     stack apply its objects to the cluster: CustomResourceDefinitions (``kinds``; not where Karpenter's own stay), RBAC
-    and the relay, with ``relay_image`` or an image that is built during deployment, which needs Docker. ``node_role``
-    is an existing role for nodes instead of a new one, ``node_roles`` are other roles that node classes may use.
-    ``subnets`` and ``security_groups`` put the functions into a VPC, which a private cluster endpoint needs.
-    ``reserve`` reserves concurrency, which a new account's quota may not allow. ``alarm_topic`` is the ARN of an SNS
+    and the relay, with ``relay_image`` or an image that is built during deployment, which needs Docker.
+    ``relay_architectures`` are those that the image is built for, ``relay_tolerations`` Kubernetes tolerations.
+    ``oidc_provider`` is the host and path of the cluster's OIDC issuer: with it the relay gets its role by IRSA instead
+    of EKS Pod Identity. ``node_role`` is an existing role for nodes instead of a new one, ``node_roles`` are other
+    roles that node classes may use. ``subnets`` and ``security_groups`` put the functions that call the cluster into a
+    VPC, which a private cluster endpoint needs. ``reserve`` reserves concurrency for functions that run one at a time,
+    which the quota of a new account doesn't allow. ``function_architecture`` is the processor of the functions, arm64
+    except where a Region's Lambda doesn't have it. ``alarm_topic`` is the ARN of an SNS
     topic that alarms notify; without it they only change their state. ``tracing`` sends a trace of each invocation to
     X-Ray. ``planned_pods`` "nominated" lets the lifecycle function nominate pods for the nodes planned for them.
     """
@@ -58,11 +67,15 @@ class StackOptions:
     apply: bool = True
     kinds: bool = True
     relay_image: str = ""
+    relay_architectures: tuple[Architecture, ...] = ("arm64", "amd64")
+    relay_tolerations: tuple[Mapping[str, str], ...] = ()
+    oidc_provider: str = ""
+    function_architecture: Architecture = "arm64"
     node_role: str = ""
     node_roles: tuple[str, ...] = ()
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
-    reserve: bool = True
+    reserve: bool = False
     alarm_topic: str = ""
     tracing: bool = False
     planned_pods: PlannedPods = "off"
@@ -77,11 +90,60 @@ def _names(context: Mapping[str, object], key: str) -> tuple[str, ...]:
     raise OptionError(f"-c {key}={value}: must be names separated by commas")
 
 
-def _one_of(context: Mapping[str, object], key: str, default: str, alternative: str) -> str:
+def _one_of(context: Mapping[str, object], key: str, default: str, *alternatives: str) -> str:
     value = str(context.get(key, default)) or default
-    if value.lower() not in {default, alternative}:
-        raise OptionError(f"-c {key}={value}: must be {default} or {alternative}")
+    if value.lower() not in {default, *alternatives}:
+        raise OptionError(f"-c {key}={value}: must be {' or '.join((default, *alternatives))}")
     return value.lower()
+
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def tolerations(values: Sequence[str], *, option: str) -> tuple[dict[str, str], ...]:
+    """The tolerations of taints as kubectl writes them (``KEY[=VALUE][:EFFECT]``); ``*`` tolerates every taint.
+
+    Raises:
+        OptionError: a value has no key, or an unknown effect.
+    """
+    parsed: list[dict[str, str]] = []
+    for text in values:
+        taint, colon, effect = text.partition(":")
+        key, equals, value = taint.partition("=")
+        if not key or (colon and effect not in _EFFECTS):
+            raise OptionError(
+                f"{option}={text}: must be taints KEY[=VALUE][:EFFECT] separated by commas, with an effect of "
+                f"{', '.join(_EFFECTS)}; or *"
+            )
+        matched = {"operator": "Exists"} if not equals else {"operator": "Equal", "value": value}
+        parsed.append({**({} if key == "*" else {"key": key}), **matched, **({"effect": effect} if effect else {})})
+    return tuple(parsed)
+
+
+_OIDC_PROVIDER = re.compile(r"[a-z0-9.-]+\.[a-z0-9.-]+(/[\w.-]+)*")
+
+
+def oidc_provider(issuer: str, *, option: str) -> str:
+    """The host and path of an OIDC issuer, as IAM names its provider; "" for none.
+
+    Raises:
+        OptionError: it isn't an issuer, such as an ARN.
+    """
+    provider = issuer.removeprefix("https://").rstrip("/")
+    if provider and not _OIDC_PROVIDER.fullmatch(provider):
+        raise OptionError(
+            f"{option}={issuer}: must be the cluster's OIDC issuer, such as oidc.eks.REGION.amazonaws.com/id/ID"
+        )
+    return provider
+
+
+def _architectures(context: Mapping[str, object]) -> tuple[Architecture, ...]:
+    match _one_of(context, "relayArchitecture", "both", "arm64", "amd64"):
+        case "arm64":
+            return ("arm64",)
+        case "amd64":
+            return ("amd64",)
+    return ("arm64", "amd64")
 
 
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?")
@@ -109,8 +171,8 @@ def clusters(context: Mapping[str, object]) -> tuple[str, ...]:
     return names
 
 
-def parse(context: Mapping[str, object], *, cluster: str) -> StackOptions:
-    """The options of one cluster's stack.
+def parse(context: Mapping[str, object], *, cluster: str, region: str | None = None) -> StackOptions:
+    """The options of one cluster's stack. ``region`` is where it is deployed, None if that isn't known.
 
     Raises:
         OptionError: a value is invalid.
@@ -118,18 +180,29 @@ def parse(context: Mapping[str, object], *, cluster: str) -> StackOptions:
     bundle = _one_of(context, "bundle", "full", "source")
     side = _one_of(context, "clusterSide", "applied", "printed")
     kinds = _one_of(context, "kinds", "applied", "kept")
-    reserve = _one_of(context, "reservedConcurrency", "true", "false")
+    reserve = _one_of(context, "reservedConcurrency", "false", "true")
+    function_architecture = _one_of(context, "functionArchitecture", "arm64", "amd64")
     tracing = _one_of(context, "tracing", "off", "active")
     planned_pods = _one_of(context, "plannedPods", "off", "nominated")
     subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
     if bool(subnets) != bool(security_groups):
         raise OptionError("-c subnets and -c securityGroups: give both to run the functions in a VPC")
+    provider = oidc_provider(str(context.get("oidcProvider", "")), option="-c oidcProvider")
+    if region and region.startswith("cn-") and not provider:
+        raise OptionError(
+            f"{region} has no EKS Pod Identity: give -c oidcProvider=ISSUER, the cluster's OIDC issuer, whose provider "
+            "IAM must have"
+        )
     return StackOptions(
         cluster=cluster,
         bundle="source" if bundle == "source" else "full",
         apply=side == "applied",
         kinds=kinds == "applied",
         relay_image=str(context.get("relayImage", "")),
+        relay_architectures=_architectures(context),
+        relay_tolerations=tolerations(_names(context, "relayTolerations"), option="-c relayTolerations"),
+        oidc_provider=provider,
+        function_architecture="amd64" if function_architecture == "amd64" else "arm64",
         node_role=str(context.get("nodeRole", "")),
         node_roles=_names(context, "nodeRoles"),
         subnets=subnets,

@@ -43,5 +43,5 @@ class Storage(Construct):
                 )
             ],
             # CloudFormation can't delete a bucket with objects; the objects expire.
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         )

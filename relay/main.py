@@ -68,8 +68,13 @@ def run(settings: RelaySettings, client: Client, stop: threading.Event) -> None:
         on_change=changed.set,
     )
     last_loop = now()
-    health = HealthServer(settings.health_port, lambda: relay.is_alive and now() - last_loop < _UNHEALTHY_AFTER)
+    health = HealthServer(
+        settings.health_port,
+        is_healthy=lambda: relay.is_alive and now() - last_loop < _UNHEALTHY_AFTER,
+        is_ready=lambda: relay.is_alive and relay.is_publishing,
+    )
     relay.start()
+    relay.announce()
     health.start()
     _log.info("watching cluster %s for event bus %s", settings.cluster_name, settings.event_bus_name)
     while not stop.is_set():

@@ -6,6 +6,7 @@ send hints twice.
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import Counter
 from datetime import timedelta
@@ -65,6 +66,7 @@ class Relay:
         self._batcher = Batcher()
         self._repeat_at: dict[str, datetime] = {}
         self._versions: dict[Resource, int] = {}
+        self._publishing = False
         self.sent: Counter[str] = Counter()
         """The number of keys sent, by type of hint, for the log and for tests."""
         self.watchers = tuple(
@@ -76,6 +78,11 @@ class Relay:
         """Start watching."""
         for watcher in self.watchers:
             watcher.start()
+
+    def announce(self) -> None:
+        """Publish that the relay has started, which shows whether it can publish at all."""
+        with self._lock:
+            self._batcher.add(hints.RELAY_STARTED, (socket.gethostname(),), self._now())
 
     def stop(self) -> None:
         """Stop watching, and send all pending hints."""
@@ -138,6 +145,11 @@ class Relay:
             return all(self._versions.get(resource, 0) >= version_of(resource) for resource in WATCHED_KINDS)
 
     @property
+    def is_publishing(self) -> bool:
+        """Whether the event bus accepted everything that was sent last; false before the first time."""
+        return self._publishing
+
+    @property
     def is_alive(self) -> bool:
         """Whether every watcher runs."""
         return all(watcher.is_alive() for watcher in self.watchers)
@@ -164,6 +176,7 @@ class Relay:
         if not keys_by_type:
             return False
         rejected = self._publisher.publish(keys_by_type, now)
+        self._publishing = not rejected
         with self._lock:
             for detail_type, keys in keys_by_type.items():
                 self.sent[detail_type] += len(keys) - len(rejected.get(detail_type, ()))

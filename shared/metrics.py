@@ -1,8 +1,9 @@
 """All metrics: functions emit them; the dashboard, the alarms and docs/reference/metrics.md are made from this list.
 
-CloudWatch charges for every combination of a metric's dimensions, so metrics are few and have no dimensions. Figures by
-NodePool, instance type or node are in the log lines; the dashboard queries them with Logs Insights, which costs only
-per query. Names are Karpenter's where the meaning is the same.
+CloudWatch charges for every combination of a metric's dimensions, so metrics are few, and their dimensions only say
+whose they are: the cluster and the function. Figures by NodePool, instance type or node are in the log lines; the
+dashboard queries them with Logs Insights, which costs only per query. Names are Karpenter's where the meaning is the
+same.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from aws_lambda_powertools.metrics import MetricUnit
 
+from shared import runtime, settings
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 NAMESPACE = "Tenon"
 SERVICE = "service"
-"""The only dimension, set by Powertools: the function's name."""
+"""The dimension that Powertools sets: the function's name."""
+CLUSTER = "cluster"
+"""The dimension that tells the clusters of an account and Region apart."""
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -36,6 +41,7 @@ def _counter(name: str, function: str, description: str) -> Metric:
     return Metric(name, function, MetricUnit.Count, "Sum", description)
 
 
+HINTS = _counter("tenon_relay_hints_total", "provisioner", "Hints of the relay about unschedulable pods.")
 UNSCHEDULABLE = Metric(
     "karpenter_scheduler_unschedulable_pods_count",
     "provisioner",
@@ -168,4 +174,6 @@ def emit(metrics: Metrics, values: Mapping[Metric, float]) -> None:
     for metric, value in emitted.items():
         metrics.add_metric(name=metric.name, unit=metric.unit, value=value)
     if emitted:
+        if cluster := runtime.current().environ.get(settings.variable("cluster_name")):
+            metrics.add_dimension(name=CLUSTER, value=cluster)
         metrics.flush_metrics()

@@ -172,7 +172,9 @@ def _counts(name: str) -> tuple[int, int, int]:
 
 def _alarms(cluster: str) -> tuple[Alarm, ...]:
     prefix = resource_names.name(cluster, "", longest=_MAX_ALARM_NAME)
-    pages = _client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNamePrefix=prefix, StateValue="ALARM")
+    # By name: the prefix of cluster "a" is also that of cluster "a-b".
+    names = [f"{prefix}{alarm}" for alarm in resource_names.alarms()]
+    pages = _client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNames=names, StateValue="ALARM")
     return tuple(
         Alarm(
             name=alarm["AlarmName"].removeprefix(prefix),

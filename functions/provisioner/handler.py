@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.provisioner.settings import ProvisionerSettings
-from shared import aws, metrics, queues, runtime
+from shared import aws, hints, metrics, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types.catalog_store import CatalogMissingError
@@ -42,6 +42,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if not messages:
         return queues.partial_batch_response(())
     ids = [m.id for m in messages]
+    metrics.emit(emf_metrics, {metrics.HINTS: sum(m.hint.source == hints.RELAY for m in messages)})
     try:
         report = Provisioner(settings, by="provisioner", run=context.aws_request_id, logger=logger).run()
     except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseHeldError, LeaseLostError) as error:

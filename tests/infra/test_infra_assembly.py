@@ -1,5 +1,6 @@
 """The cloud assembly: its cache key, and the options of ``-c``."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -40,7 +41,7 @@ def test_with_the_functions_code_only_assets_differ_in_the_template(
         code[name] = tmp_path / "code" / name
         code[name].mkdir(parents=True)
         (code[name] / "handler.py").write_text(f"# {name}\n")
-    monkeypatch.setattr(bundling, "bundles", lambda _checkout, *, mode: code if mode == "full" else {})
+    monkeypatch.setattr(bundling, "bundles", lambda _checkout, *, mode, machine: code if mode == "full" else {})  # noqa: ARG005 (its signature)
     full = assembly.synthesise(cluster="demo", out=tmp_path / "out", context={"clusterSide": "printed"})
 
     def masked(folder: Path) -> str:
@@ -51,19 +52,38 @@ def test_with_the_functions_code_only_assets_differ_in_the_template(
 
 
 def test_two_clusters_are_two_stacks_in_one_assembly(tmp_path: Path) -> None:
-    assembly.make(context={**SOURCE, "clusters": ["blue", "green_1"]}, out=tmp_path)
-    assert {p.name for p in tmp_path.glob("*.template.json")} == {
-        "tenon-blue.template.json",
-        "tenon-green-1.template.json",
+    assembly.make(context={**SOURCE, "clusters": ["green-1", "green_1"]}, out=tmp_path)
+    buses = {
+        path.name: [
+            r["Properties"]["Name"] for r in json.loads(path.read_text())["Resources"].values() if "Bus" in r["Type"]
+        ]
+        for path in tmp_path.glob("*.template.json")
     }
-    names = {bus["Name"] for c in ("blue", "green-1") for bus in of_type(tmp_path, "AWS::Events::EventBus", c)}
-    assert names == {"tenon-blue", "tenon-green_1"}
+    digest = hashlib.sha256(b"green_1").hexdigest()[:8]
+    assert buses == {
+        "tenon-green-1.template.json": ["tenon-green-1"],
+        f"tenon-green-1-{digest}.template.json": ["tenon-green_1"],
+    }
 
 
-def test_an_existing_node_role_is_used(tmp_path: Path) -> None:
-    out = assembly.synthesise(
-        cluster="demo", out=tmp_path, context={**SOURCE, "nodeRole": "KarpenterNodeRole-demo", "nodeRoles": "other"}
-    )
+@pytest.fixture(scope="module")
+def configured() -> Path:
+    """A stack with the options that don't affect each other."""
+    context = {
+        **SOURCE,
+        "nodeRole": "KarpenterNodeRole-demo",
+        "nodeRoles": "other",
+        "subnets": "subnet-1,subnet-2",
+        "securityGroups": "sg-1",
+        "tracing": "active",
+        "reservedConcurrency": "true",
+        "functionArchitecture": "amd64",
+    }
+    return assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
+
+
+def test_an_existing_node_role_is_used(configured: Path) -> None:
+    out = configured
     assert of_type(out, "AWS::IAM::InstanceProfile") == [{"Roles": ["KarpenterNodeRole-demo"]}]
     assert {entry["Type"] for entry in of_type(out, "AWS::EKS::AccessEntry")} == {"STANDARD"}
     passing = [
@@ -76,19 +96,47 @@ def test_an_existing_node_role_is_used(tmp_path: Path) -> None:
     assert all(":role/KarpenterNodeRole-demo" in named and ":role/other" in named for named in passing)
 
 
-def test_functions_of_a_private_cluster_run_in_its_vpc(tmp_path: Path) -> None:
-    context = {**SOURCE, "subnets": "subnet-1,subnet-2", "securityGroups": "sg-1", "reservedConcurrency": "false"}
-    out = assembly.synthesise(cluster="demo", out=tmp_path, context=context)
-    for function in of_type(out, "AWS::Lambda::Function"):
-        assert function["VpcConfig"] == {"SubnetIds": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]}
-        assert "ReservedConcurrentExecutions" not in function
-    joining = [p for p in of_type(out, "AWS::IAM::Policy") if "JoinNetwork" in json.dumps(p)]
-    assert len(joining) == len(function_sizes.FUNCTIONS)
+def test_functions_of_a_private_cluster_run_in_its_vpc_except_the_catalog_function(configured: Path) -> None:
+    placed = {f["Handler"].split(".")[1]: f.get("VpcConfig") for f in of_type(configured, "AWS::Lambda::Function")}
+    assert placed.pop(function_sizes.CATALOG) is None  # it needs the Pricing API, which has no endpoint in most VPCs
+    assert set(placed) == set(function_sizes.FUNCTIONS) - {function_sizes.CATALOG}
+    assert all(
+        config == {"SubnetIds": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]} for config in placed.values()
+    )
+    joining = [p for p in of_type(configured, "AWS::IAM::Policy") if "JoinNetwork" in json.dumps(p)]
+    assert len(joining) == len(placed)
 
 
-def test_invocations_are_traced_only_with_the_option(cloud_assembly: Path, tmp_path: Path) -> None:
-    out = assembly.synthesise(cluster="demo", out=tmp_path, context={**SOURCE, "tracing": "active"})
-    for folder, mode, roles in ((out, {"Mode": "Active"}, len(function_sizes.FUNCTIONS)), (cloud_assembly, None, 0)):
+def test_concurrency_is_reserved_only_with_the_option(cloud_assembly: Path, configured: Path) -> None:
+    # Lambda keeps 100 executions unreserved, so reserving any fails in an account whose quota is 100 or less.
+    by_default = of_type(cloud_assembly, "AWS::Lambda::Function")
+    assert not [f for f in by_default if "ReservedConcurrentExecutions" in f]
+    reserved = {
+        f["Handler"].split(".")[1]: f["ReservedConcurrentExecutions"]
+        for f in of_type(configured, "AWS::Lambda::Function")
+        if "ReservedConcurrentExecutions" in f
+    }
+    assert reserved == {function_sizes.LIFECYCLE: 1, function_sizes.CATALOG: 1}
+
+
+def test_the_throttles_of_every_function_count_unless_its_concurrency_is_reserved(
+    cloud_assembly: Path, configured: Path
+) -> None:
+    for folder, expected in ((cloud_assembly, 6), (configured, 4)):
+        (alarm,) = (a for a in of_type(folder, "AWS::CloudWatch::Alarm") if a["AlarmName"].endswith("-throttles"))
+        assert len([m for m in alarm["Metrics"] if "MetricStat" in m]) == expected
+
+
+def test_functions_run_on_the_architecture_of_the_option(cloud_assembly: Path, configured: Path) -> None:
+    for folder, architecture in ((cloud_assembly, "arm64"), (configured, "x86_64")):
+        assert {tuple(f["Architectures"]) for f in of_type(folder, "AWS::Lambda::Function")} == {(architecture,)}
+
+
+def test_invocations_are_traced_only_with_the_option(cloud_assembly: Path, configured: Path) -> None:
+    for folder, mode, roles in (
+        (configured, {"Mode": "Active"}, len(function_sizes.FUNCTIONS)),
+        (cloud_assembly, None, 0),
+    ):
         assert all(function.get("TracingConfig") == mode for function in of_type(folder, "AWS::Lambda::Function"))
         allowed = [p for p in of_type(folder, "AWS::IAM::Policy") if "xray:PutTraceSegments" in json.dumps(p)]
         assert len(allowed) == roles
@@ -102,7 +150,11 @@ def test_invocations_are_traced_only_with_the_option(cloud_assembly: Path, tmp_p
         ({"clusterSide": "no"}, "-c clusterSide=no: must be applied or printed"),
         ({"kinds": False}, "-c kinds=False: must be applied or kept"),
         ({"subnets": "subnet-1"}, "give both"),
-        ({"reservedConcurrency": "maybe"}, "-c reservedConcurrency=maybe: must be true or false"),
+        ({"reservedConcurrency": "maybe"}, "-c reservedConcurrency=maybe: must be false or true"),
+        ({"relayArchitecture": "riscv64"}, "-c relayArchitecture=riscv64: must be both or arm64 or amd64"),
+        ({"relayTolerations": "a=b:Never"}, "-c relayTolerations=a=b:Never: must be taints KEY[=VALUE][:EFFECT]"),
+        ({"relayTolerations": "=b"}, "-c relayTolerations==b: must be taints"),
+        ({"oidcProvider": "arn:aws:iam::1:oidc-provider/x"}, "must be the cluster's OIDC issuer"),
         ({"nodeRoles": 3}, "-c nodeRoles=3: must be names separated by commas"),
     ],
 )

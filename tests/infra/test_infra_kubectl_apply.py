@@ -80,16 +80,23 @@ def test_a_deployment_overwrites_existing_objects(applying: Resources) -> None:
 
 
 def test_deleting_the_stack_keeps_nodes(applying: Resources) -> None:
-    """Kinds would take every pool, claim and node with them; a role is what running nodes pull images by."""
-    kept = {id_ for id_, r in applying.items() if r.get("DeletionPolicy") == "Retain"}
+    """Kinds would take every pool, claim and node with them; a role is what running nodes pull images by.
+
+    A creation that fails is rolled back: what it created then is of no use and would stay in the way of the next try.
+    The definitions may be older than the stack (Karpenter's), so they stay then too.
+    """
+    kept = {id_ for id_, r in applying.items() if r.get("DeletionPolicy") == "RetainExceptOnCreate"}
     (profile,) = (r for r in applying.values() if r["Type"] == "AWS::IAM::InstanceProfile")
-    assert [r["DeletionPolicy"] for r in (manifest(applying, "Kinds")[0], profile)] == ["Retain", "Retain"]
+    assert profile["DeletionPolicy"] == "RetainExceptOnCreate"
+    assert manifest(applying, "Kinds")[0]["DeletionPolicy"] == "Retain"
+    (bucket,) = (r for r in applying.values() if r["Type"] == "AWS::S3::Bucket")
+    assert bucket["DeletionPolicy"] == "RetainExceptOnCreate"
     (entry,) = (
         r
         for r in applying.values()
         if r["Type"] == "AWS::EKS::AccessEntry" and r["Properties"].get("Type") == "EC2_LINUX"
     )
-    assert entry["DeletionPolicy"] == "Retain"
+    assert entry["DeletionPolicy"] == "RetainExceptOnCreate"
     assert entry["Properties"]["PrincipalArn"]["Fn::GetAtt"][0] in kept
     for name in ("Access", "Relay"):
         assert manifest(applying, name)[0].get("DeletionPolicy", "Delete") == "Delete"
@@ -97,7 +104,7 @@ def test_deleting_the_stack_keeps_nodes(applying: Resources) -> None:
 
 def test_named_resources_can_be_created_again_after_the_stack_is_deleted(applying: Resources) -> None:
     for resource in applying.values():
-        if resource.get("DeletionPolicy") == "Retain":
+        if resource.get("DeletionPolicy", "").startswith("Retain"):
             named = {key for key in resource["Properties"] if key.endswith("Name") and key != "ClusterName"}
             assert not named, resource["Type"]
 
@@ -116,45 +123,92 @@ def test_with_printed_manifests_there_is_no_cluster_administrator(template: dict
     assert not [r for r in template["Resources"].values() if r["Properties"].get("AccessPolicies")]
 
 
-def synthesise(out: Path, **context: str) -> Resources:
-    folder = assembly.synthesise(cluster="demo", out=out, context={"bundle": "source", **context})
+OIDC = "oidc.eks.us-east-1.amazonaws.com/id/0123456789ABCDEF"
+
+
+@pytest.fixture(scope="module")
+def configured() -> Resources:
+    """With options of a private cluster with tainted nodes, IRSA and Karpenter's own definitions."""
+    context = {
+        **APPLYING,
+        "kinds": "kept",
+        "subnets": "subnet-0123456789abcdef0",
+        "securityGroups": "sg-0123456789abcdef0",
+        "oidcProvider": f"https://{OIDC}",
+        "relayTolerations": "dedicated=system:NoSchedule,CriticalAddonsOnly",
+    }
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
     resources: Resources = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
     return resources
 
 
-def test_kubectl_runs_in_the_vpc_and_karpenters_definitions_can_be_kept(tmp_path: Path) -> None:
-    resources = synthesise(
-        tmp_path,
-        relayImage=IMAGE,
-        kinds="kept",
-        subnets="subnet-0123456789abcdef0",
-        securityGroups="sg-0123456789abcdef0",
-    )
+def test_kubectl_runs_in_the_vpc_and_karpenters_definitions_can_be_kept(configured: Resources) -> None:
     (handler,) = (
         r
-        for id_, r in resources.items()
+        for id_, r in configured.items()
         if id_.startswith("ClusterSideKubectlHandler") and r["Type"] == "AWS::Lambda::Function"
     )
     assert handler["Properties"]["VpcConfig"] == {
         "SubnetIds": ["subnet-0123456789abcdef0"],
         "SecurityGroupIds": ["sg-0123456789abcdef0"],
     }
-    kinds = {obj["kind"] for name in ("Access", "Relay") for obj in manifest(resources, name)[1]}
+    kinds = {obj["kind"] for name in ("Access", "Relay") for obj in manifest(configured, name)[1]}
     assert "CustomResourceDefinition" not in kinds
-    assert len([r for r in resources.values() if r["Type"] == MANIFEST]) == 2
+    assert len([r for r in configured.values() if r["Type"] == MANIFEST]) == 2
 
 
-def test_the_relays_image_is_built_for_the_architecture_of_its_node_selector(tmp_path: Path) -> None:
-    resources = synthesise(tmp_path)
+def test_with_irsa_only_the_relays_service_account_may_assume_its_role(configured: Resources) -> None:
+    assert not [r for r in configured.values() if r["Type"] == "AWS::EKS::PodIdentityAssociation"]
+    ((id_, role),) = (
+        (id_, r) for id_, r in configured.items() if r["Type"] == "AWS::IAM::Role" and "WebIdentity" in json.dumps(r)
+    )
+    (statement,) = resolved(role["Properties"]["AssumeRolePolicyDocument"])["Statement"]
+    assert statement["Principal"] == {"Federated": f"arn:aws:iam::123456789012:oidc-provider/{OIDC}"}
+    assert statement["Condition"] == {
+        "StringEquals": {f"{OIDC}:sub": "system:serviceaccount:tenon:tenon-relay", f"{OIDC}:aud": "sts.amazonaws.com"}
+    }
+    objects = {obj["kind"]: obj for obj in manifest(configured, "Relay")[1]}
+    annotations = objects["ServiceAccount"]["metadata"]["annotations"]
+    assert annotations == {
+        "eks.amazonaws.com/role-arn": f"{id_}.Arn",
+        "eks.amazonaws.com/audience": "sts.amazonaws.com",
+    }
+
+
+def test_the_relay_tolerates_the_taints_of_the_option(configured: Resources, applying: Resources) -> None:
+    def tolerations(resources: Resources) -> object:
+        (deployment,) = (obj for obj in manifest(resources, "Relay")[1] if obj["kind"] == "Deployment")
+        return deployment["spec"]["template"]["spec"].get("tolerations")
+
+    assert tolerations(configured) == [
+        {"key": "dedicated", "operator": "Equal", "value": "system", "effect": "NoSchedule"},
+        {"key": "CriticalAddonsOnly", "operator": "Exists"},
+    ]
+    assert tolerations(applying) is None
+
+
+@pytest.mark.parametrize(
+    ("option", "platform", "selector"),
+    [
+        ("both", "linux/arm64,linux/amd64", {"kubernetes.io/os": "linux"}),
+        ("amd64", "linux/amd64", {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}),
+    ],
+)
+def test_the_relays_image_is_built_for_every_architecture_that_its_pods_may_run_on(
+    option: str, platform: str, selector: dict[str, str]
+) -> None:
+    context = {"bundle": "source", "relayArchitecture": option}
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
+    resources: Resources = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
     (deployment,) = (obj for obj in manifest(resources, "Relay")[1] if obj["kind"] == "Deployment")
     pod = deployment["spec"]["template"]["spec"]
-    assert pod["nodeSelector"] == {"kubernetes.io/arch": "arm64"}
-    assets = json.loads((tmp_path / "tenon-demo.assets.json").read_text())["dockerImages"]
+    assert pod["nodeSelector"] == selector
+    assets = json.loads((folder / "tenon-demo.assets.json").read_text())["dockerImages"]
     (image,) = assets.values()
-    assert image["source"]["platform"] == "linux/arm64"
+    assert image["source"]["platform"] == platform
     (tag,) = (d["imageTag"] for d in image["destinations"].values())
     assert pod["containers"][0]["image"].endswith(f":{tag}")
-    sent = tmp_path / image["source"]["directory"]
+    sent = folder / image["source"]["directory"]
     assert {path.name for path in sent.iterdir()} == {"relay", "shared"}
 
 

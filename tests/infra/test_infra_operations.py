@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra import function_sizes, stack_options
+from infra import function_sizes, resource_names, stack_options
 from shared import metrics
+from tests.infra.resolved_template import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,10 @@ def test_every_alarm_links_to_an_entry_of_the_runbooks(alarms: dict[str, dict[st
     entries = set(re.findall(r"^## (\S+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE))
     named = {p["AlarmDescription"].rsplit("#", 1)[1] for p in alarms.values()}
     assert named == entries
+
+
+def test_tenon_status_knows_every_alarm_by_name(alarms: dict[str, dict[str, Any]]) -> None:
+    assert {f"tenon-demo-{name}" for name in resource_names.alarms()} == set(alarms)
 
 
 def test_every_function_has_alarms_for_its_errors_and_its_duration(alarms: dict[str, dict[str, Any]]) -> None:
@@ -58,8 +63,31 @@ def test_alarms_only_use_written_metrics(alarms: dict[str, dict[str, Any]]) -> N
     written = {(m.name, m.function) for m in metrics.ALL}
     for alarm in alarms.values():
         if alarm.get("Namespace") == metrics.NAMESPACE:
-            (dimension,) = alarm["Dimensions"]
-            assert (alarm["MetricName"], dimension["Value"]) in written
+            dimensions = {d["Name"]: d["Value"] for d in alarm["Dimensions"]}
+            assert (alarm["MetricName"], dimensions[metrics.SERVICE]) in written
+            assert dimensions[metrics.CLUSTER] == "demo"
+
+
+def test_every_metric_of_tenon_is_of_the_cluster_in_alarms_and_on_the_dashboard(
+    alarms: dict[str, dict[str, Any]], of_type: Callable[[str], Resources]
+) -> None:
+    (page,) = of_type("AWS::CloudWatch::Dashboard").values()
+    shown = json.dumps([resolved(page["DashboardBody"]), *alarms.values()])
+    assert shown.count(metrics.NAMESPACE) > 10
+    of_tenon = re.findall(rf'\\"{metrics.NAMESPACE}\\",\\"[a-z_]+\\",\\"cluster\\",\\"(\w+)\\"', shown)
+    assert len(of_tenon) == shown.count(f'\\"{metrics.NAMESPACE}\\"')
+    assert set(of_tenon) == {"demo"}
+
+
+def test_the_alarm_of_a_silent_relay_needs_waiting_pods_and_no_hint_for_ten_minutes(
+    alarms: dict[str, dict[str, Any]],
+) -> None:
+    (silent,) = (a for name, a in alarms.items() if name.endswith("-relay-silent"))
+    parts = {m["Id"]: m["MetricStat"]["Metric"]["MetricName"] for m in silent["Metrics"] if "MetricStat" in m}
+    assert parts == {"pending": metrics.PENDING.name, "hints": metrics.HINTS.name}
+    (expression,) = (m["Expression"] for m in silent["Metrics"] if "Expression" in m)
+    assert expression == "IF(FILL(pending, 0) > 0 AND FILL(hints, 0) < 1, 1, 0)"
+    assert (silent["EvaluationPeriods"], silent.get("DatapointsToAlarm", 10)) == (10, 10)
 
 
 def test_the_dashboard_shows_every_metric_except_failures_in_logs(

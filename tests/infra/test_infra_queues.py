@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from infra import function_sizes, resource_names
+from tests.infra.resolved_template import resolved
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
+RULES_ON_THE_BUS = "arn:aws:events:us-east-1:123456789012:rule/tenon-demo/"
 Functions = dict[str, tuple[str, dict[str, Any]]]
 
 
@@ -49,13 +51,19 @@ def test_every_queue_is_encrypted_and_requires_tls(of_type: Select) -> None:
     assert all(queue["SqsManagedSseEnabled"] for queue in of_type("AWS::SQS::Queue").values())
 
 
-def test_queue_policies_only_allow_rules_of_this_stack(of_type: Select) -> None:
-    rules = set(of_type("AWS::Events::Rule"))
+def test_queue_policies_only_allow_rules_of_this_stack_by_one_statement(of_type: Select) -> None:
+    fed_by_rules = set()
     for policy in of_type("AWS::SQS::QueuePolicy").values():
-        for statement in policy["PolicyDocument"]["Statement"]:
-            if statement["Effect"] == "Allow":
-                assert statement["Principal"] == {"Service": "events.amazonaws.com"}
-                assert statement["Condition"]["ArnEquals"]["aws:SourceArn"]["Fn::GetAtt"][0] in rules
+        allowed = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
+        assert len(allowed) <= 1
+        for statement in allowed:
+            assert statement["Principal"] == {"Service": "events.amazonaws.com"}
+            assert statement["Action"] == "sqs:SendMessage"
+            assert statement["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+            for rule in resolved(statement["Condition"]["ArnLike"]["aws:SourceArn"]):
+                assert rule.startswith(("arn:aws:events:us-east-1:123456789012:rule/tenon-demo.", RULES_ON_THE_BUS))
+            fed_by_rules |= {queue["Ref"] for queue in policy["Queues"]}
+    assert len(fed_by_rules) == 5
 
 
 def test_visibility_timeouts_are_six_function_timeouts(of_type: Select, functions: Functions) -> None:

@@ -28,15 +28,22 @@ def queue_policies(of_type: Select) -> dict[str, tuple[Statement, ...]]:
 
 
 def sent(queue: str, *, by: str, secure: bool = True, source: str = "") -> Request:
-    context = {"aws:SecureTransport": [str(secure).lower()], **({"aws:SourceArn": [source]} if source else {})}
+    context = {"aws:SecureTransport": [str(secure).lower()]}
+    if source:
+        context |= {"aws:SourceArn": [source], "aws:SourceAccount": [source.split(":")[4]]}
     return Request(action="sqs:SendMessage", resource=f"{queue}.Arn", principal=by, context=context)
+
+
+def rule_arn(rule: Mapping[str, Any]) -> str:
+    bus = "tenon-demo/" if "EventBusName" in rule else ""
+    return f"arn:aws:events:us-east-1:123456789012:rule/{bus}{rule['Name']}"
 
 
 def feeding(of_type: Select, queue: str) -> set[str]:
     """The ARNs of the rules that lead to a queue, at once or when they fail."""
     return {
-        f"{id_}.Arn"
-        for id_, rule in of_type("AWS::Events::Rule").items()
+        rule_arn(rule)
+        for rule in of_type("AWS::Events::Rule").values()
         for target in rule["Targets"]
         if queue in (target["Arn"]["Fn::GetAtt"][0], target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0])
     }
@@ -45,13 +52,23 @@ def feeding(of_type: Select, queue: str) -> set[str]:
 def test_a_queue_only_accepts_messages_of_its_rules(
     queue_policies: Mapping[str, tuple[Statement, ...]], of_type: Select
 ) -> None:
-    rules = {f"{id_}.Arn" for id_ in of_type("AWS::Events::Rule")}
-    strangers = {"arn:aws:events:us-east-1:999999999999:rule/theirs", "arn:aws:events:us-east-1:123456789012:rule/mine"}
+    rules = {rule_arn(rule) for rule in of_type("AWS::Events::Rule").values()}
+    by_bus = {rule: rule.count("/") for rule in rules}
+    strangers = {
+        "arn:aws:events:us-east-1:999999999999:rule/tenon-demo.health",
+        "arn:aws:events:us-east-1:123456789012:rule/mine",
+        "arn:aws:events:us-east-1:123456789012:rule/tenon-demo-2.health",
+        "arn:aws:events:us-east-1:123456789012:rule/tenon-demo-2/tenon-demo-2.deleting",
+        "arn:aws:events:eu-west-1:123456789012:rule/tenon-demo.health",
+    }
     for queue, policy in queue_policies.items():
         let_in = {
             r for r in rules | strangers if iam_policies.allows(sent(queue, by=EVENTS, source=r), resource=policy)
         }
-        assert let_in == feeding(of_type, queue)
+        fed = feeding(of_type, queue)
+        # A policy has one statement, for all of the cluster's rules on a bus.
+        assert let_in == {rule for rule in rules if by_bus[rule] in {by_bus[r] for r in fed}}
+        assert fed <= let_in
         assert not iam_policies.allows(sent(queue, by=EVENTS), resource=policy)
         assert not iam_policies.allows(sent(queue, by="service:sns.amazonaws.com"), resource=policy)
 
@@ -76,7 +93,7 @@ def test_plain_http_is_denied_to_administrators_too(
     for queue, policy in queue_policies.items():
         assert iam_policies.allows(sent(queue, by=OWN), identity=EVERYTHING, resource=policy)
         assert not iam_policies.allows(sent(queue, by=OWN, secure=False), identity=EVERYTHING, resource=policy)
-        rule = "HintsBus.Arn"
+        rule = "arn:aws:events:us-east-1:123456789012:rule/tenon-demo.health"
         assert not iam_policies.allows(sent(queue, by=EVENTS, secure=False, source=rule), resource=policy)
 
 

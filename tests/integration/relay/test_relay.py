@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -168,6 +169,26 @@ def test_rejected_entries_are_sent_again_until_all_are_accepted(monkeypatch: pyt
             arrived += world.bus.hints()
     assert sorted(arrived) == [(hints.PODS_UNSCHEDULABLE, f"default/p{i:03}") for i in range(250)]
     assert refusing.put_events_batches == 3
+
+
+def test_the_relay_is_ready_only_while_the_bus_accepts_what_it_publishes(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    ready = [world.relay.is_publishing]
+    world.relay.announce()
+    assert world.sent_hints() == [(hints.RELAY_STARTED, socket.gethostname())]
+    ready.append(world.relay.is_publishing)
+    monkeypatch.setattr(world.relay._publisher, "_events", RefusingOnce(world.bus))
+    world.add_pod("web")
+    world.sent_hints()
+    for _ in range(3):
+        ready.append(world.relay.is_publishing)
+        due = world.relay.due()
+        assert due is not None
+        world.clock.time = due
+        world.relay.step(due)
+    # not before the first event; then accepted; rejected; unreachable; accepted again
+    assert ready == [False, True, False, False, True]
 
 
 def test_pending_hints_are_sent_when_the_relay_stops(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -12,9 +13,11 @@ import time
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 
 import pytest
+
+from relay.health import HealthServer
 
 if TYPE_CHECKING:
     from local.kubernetes.apiserver.server import Server
@@ -47,29 +50,68 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def healthz(port: int) -> int:
+def probe(port: int, path: str, *, host: str = "127.0.0.1") -> int:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=5) as answer:
             return int(answer.status)
+    except HTTPError as error:
+        return error.code
     except URLError:
         return 0
 
 
-def test_the_relay_is_healthy_while_it_watches_and_exits_on_sigterm(tmp_path: Path, server: Server) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_probes_are_answered_on_ipv4_and_on_ipv6(host: str) -> None:
+    healthy, ready = True, False
+    server = HealthServer(0, is_healthy=lambda: healthy, is_ready=lambda: ready)
+    server.start()
+    try:
+        assert probe(server.port, "/healthz", host=host) == 200
+        assert probe(server.port, "/readyz", host=host) == 503
+        healthy, ready = False, True
+        assert probe(server.port, "/healthz", host=host) == 503
+        assert probe(server.port, "/readyz", host=host) == 200
+        assert probe(server.port, "/metrics", host=host) == 404
+    finally:
+        server.stop()
+
+
+def test_without_ipv6_probes_are_answered_on_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    create_socket = socket.socket.__init__
+
+    def without_ipv6(self: socket.socket, family: int = -1, *arguments: int, **named: object) -> None:
+        if family == socket.AF_INET6:  # as a kernel that was started with ipv6.disable=1
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        create_socket(self, family, *arguments, **named)  # type: ignore[arg-type]  # as given
+
+    monkeypatch.setattr(socket.socket, "__init__", without_ipv6)
+    server = HealthServer(0, is_healthy=lambda: True, is_ready=lambda: True)
+    server.start()
+    try:
+        assert probe(server.port, "/healthz") == 200
+    finally:
+        server.stop()
+
+
+def test_the_relay_is_healthy_but_not_ready_while_it_cannot_publish_and_exits_on_sigterm(
+    tmp_path: Path, server: Server
+) -> None:
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "relay"],
         cwd=ROOT,
-        env=environment(tmp_path, server, port),
+        # Nothing listens at the event bus's address.
+        env={**environment(tmp_path, server, port), "AWS_ENDPOINT_URL_EVENTS": "http://127.0.0.1:1"},
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         ends = time.monotonic() + _TIMEOUT_SECONDS
-        while healthz(port) != 200:
+        while probe(port, "/healthz") != 200:
             assert process.poll() is None
             assert time.monotonic() < ends, "never healthy"
             time.sleep(0.1)
+        assert probe(port, "/readyz") == 503
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=_TIMEOUT_SECONDS)
     finally:
@@ -77,7 +119,7 @@ def test_the_relay_is_healthy_while_it_watches_and_exits_on_sigterm(tmp_path: Pa
     assert process.returncode == 0
     lines = [json.loads(line) for line in output.splitlines()]
     assert lines[0]["message"] == "watching cluster demo for event bus tenon-demo"
-    assert lines[-1]["message"] == "stopped; 0 keys were not sent"
+    assert lines[-1]["message"] == "stopped; 1 keys were not sent"  # that it has started
 
 
 @pytest.mark.parametrize("missing", ["TENON_CLUSTER_NAME", "TENON_EVENT_BUS_NAME", "KUBECONFIG"])
