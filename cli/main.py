@@ -10,6 +10,7 @@ from cli.explain.command import explain
 from cli.manifests import manifests
 from cli.nodes.command import nodes
 from cli.plan.command import plan
+from cli.preflight.command import preflight
 from cli.report.command import report
 from cli.simulate.command import simulate
 from cli.status.command import status
@@ -24,7 +25,7 @@ app = typer.Typer(
 )
 
 
-for command in (plan, explain, nodes, report, status, simulate, manifests, catalog, demo):
+for command in (preflight, plan, explain, nodes, report, status, simulate, manifests, catalog, demo):
     app.command()(command)
 
 

@@ -6,13 +6,20 @@ from typing import Annotated
 
 import typer
 
-from infra import cluster_manifests
+from cli.errors import UsageError, errors_as_one_line
+from infra import cluster_manifests, stack_options
 
 
 def manifests(
     cluster: Annotated[str, typer.Argument(help="The EKS cluster's name.")],
     region: Annotated[str, typer.Option(help="The cluster's AWS Region.")] = "us-east-1",
     image: Annotated[str, typer.Option(help="The relay's image, built from relay/Dockerfile.")] = "",
+    role_arn: Annotated[
+        str, typer.Option(help="The relay's role if it gets it by IRSA: the stack's output RelayRoleArn.")
+    ] = "",
+    tolerations: Annotated[
+        str, typer.Option(help="Taints that the relay tolerates, KEY[=VALUE][:EFFECT] separated by commas; * for all.")
+    ] = "",
 ) -> None:
     """Print the objects for the cluster: CustomResourceDefinitions, RBAC and, with --image, the relay.
 
@@ -20,9 +27,28 @@ def manifests(
 
       tenon manifests prod --region eu-central-1 --image REGISTRY/tenon-relay:0.1.0 | kubectl apply -f -
     """
+    with errors_as_one_line("manifests"):
+        tolerated = _tolerations(tolerations)
     objects = [*cluster_manifests.kinds(), *cluster_manifests.access()]
     if image:
         objects += cluster_manifests.relay(
-            cluster=cluster, bus=cluster_manifests.bus_name(cluster), region=region, image=image
+            cluster=cluster,
+            bus=cluster_manifests.bus_name(cluster),
+            region=region,
+            image=image,
+            role_arn=role_arn,
+            tolerations=tolerated,
         )
     typer.echo(cluster_manifests.to_yaml(objects))
+
+
+def _tolerations(text: str) -> tuple[dict[str, str], ...]:
+    """The tolerations of the option.
+
+    Raises:
+        UsageError: they can't be parsed.
+    """
+    try:
+        return stack_options.tolerations([part for part in text.split(",") if part], option="--tolerations")
+    except stack_options.OptionError as error:
+        raise UsageError(str(error)) from error

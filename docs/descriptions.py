@@ -25,7 +25,7 @@ CONTEXT = {
     "securityGroups": "Security groups of the functions in those subnets.",
     "reservedConcurrency": "`true` reserves one concurrent execution each for lifecycle and catalog, which limits "
     "their calls to EC2 in a burst of events. Default: `false`, because Lambda keeps 100 executions unreserved, and "
-    "new accounts don't have more.",
+    "new accounts don't have more; `tenon preflight` says what the quota allows.",
     "alarmTopic": "ARN of an SNS topic that alarms notify; default: alarms only change their state.",
     "tracing": "`active` sends a trace of each invocation to X-Ray (about a dollar a month); default: `off`.",
     "plannedPods": "`nominated`: pending pods are nominated for the nodes that were launched for them "

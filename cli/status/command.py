@@ -27,7 +27,7 @@ def status(
     *,
     as_json: source.Json = False,
 ) -> None:
-    """Show the health of Tenon itself: functions, queues, alarms, and conditions of NodePools and node classes.
+    """Show the health of Tenon itself: functions, queues, rules, alarms, and conditions of NodePools and classes.
 
     Exit code 0: healthy; 1: something needs attention. It only reads.
 
@@ -49,7 +49,7 @@ def status(
         now = runtime.current().now()
         with live_reader.read_only_aws(reference):
             snapshot, notes = _read_snapshot(reference, now)
-            deployed = deployment.read(reference.cluster, snapshot, notes=notes)
+            deployed = deployment.read(reference.cluster, snapshot, now=now, notes=notes)
         if as_json:
             typer.echo(json.dumps(_as_json(deployed), default=str))
         else:
@@ -91,6 +91,7 @@ def _show(deployed: DeploymentStatus, *, name: str, now: datetime) -> None:
         _show_alarms(console, deployed, now)
     _show_functions(console, deployed, now)
     _show_queues(console, deployed)
+    _show_interruption_feed(console, deployed, now)
     if deployed.unready:
         _show_conditions(console, deployed)
 
@@ -131,6 +132,18 @@ def _show_queues(console: Console, deployed: DeploymentStatus) -> None:
         table.add_row("", queue.name, *cells, queue.trouble, style=style)
     console.print()
     console.print(table)
+
+
+def _show_interruption_feed(console: Console, deployed: DeploymentStatus, now: datetime) -> None:
+    from cli import terminal  # noqa: PLC0415 (slow to import)
+
+    feed = deployed.interruption_feed
+    console.print()
+    for problem in feed.problems:
+        console.print(f"  interruption queue: {problem}", style=terminal.BAD, markup=False)
+    if not feed.problems:
+        last = f"last event {terminal.age(now - feed.last_event)} ago" if feed.last_event else "no event in 14 days"
+        console.print(f"  interruption queue: every rule of AWS's events sends to it; {last}", markup=False)
 
 
 def _show_conditions(console: Console, deployed: DeploymentStatus) -> None:

@@ -6,13 +6,15 @@ operators often have only some of the permissions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.exceptions import ClientError
 
+from cli.status import interruption_feed
+from cli.status.interruption_feed import InterruptionFeed
 from infra import function_sizes, resource_names
 from shared import aws
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 _MAX_ALARM_NAME = 255
+_NOT_DEPLOYED = "not deployed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,7 @@ class DeploymentStatus:
     queues: tuple[Queue, ...]
     alarms: tuple[Alarm, ...]
     unready: tuple[Unready, ...]
+    interruption_feed: InterruptionFeed = field(default_factory=InterruptionFeed)
     notes: tuple[str, ...] = ()
 
     @property
@@ -86,12 +90,13 @@ class DeploymentStatus:
         return not (
             self.alarms
             or self.unready
+            or self.interruption_feed.problems
             or any(q.dead or q.trouble for q in self.queues)
             or any(f.trouble for f in self.functions)
         )
 
 
-def read(cluster: str, snapshot: Snapshot | None, *, notes: Sequence[str] = ()) -> DeploymentStatus:
+def read(cluster: str, snapshot: Snapshot | None, *, now: datetime, notes: Sequence[str] = ()) -> DeploymentStatus:
     """The status of a cluster's deployment; without a snapshot, of its AWS resources only."""
     all_notes = list(notes)
     alarms: tuple[Alarm, ...] = ()
@@ -99,11 +104,18 @@ def read(cluster: str, snapshot: Snapshot | None, *, notes: Sequence[str] = ()) 
         alarms = _alarms(cluster)
     except ClientError as error:
         all_notes.append(f"alarms can't be read: {_reason(error)}")
+    feed = InterruptionFeed()
+    try:
+        feed = interruption_feed.read(cluster, now=now)
+    except ClientError as error:
+        if _reason(error) != _NOT_DEPLOYED:  # the queue's own row says that
+            all_notes.append(f"the rules of the interruption queue can't be read: {_reason(error)}")
     return DeploymentStatus(
         functions=tuple(_function(cluster, name) for name in function_sizes.FUNCTIONS),
         queues=(*(_queue(cluster, name) for name in _QUEUES), _undelivered(cluster)),
         alarms=alarms,
         unready=unready_conditions(snapshot) if snapshot is not None else (),
+        interruption_feed=feed,
         notes=tuple(all_notes),
     )
 
@@ -219,5 +231,5 @@ def _client(service: str) -> Any:  # noqa: ANN401 (the stubs of these services a
 def _reason(error: ClientError) -> str:
     details = error.response["Error"]
     if any(part in details["Code"] for part in ("NotFound", "NonExistent", "DoesNotExist")):
-        return "not deployed"
+        return _NOT_DEPLOYED
     return f"{details['Code']}: {details['Message']}"

@@ -60,6 +60,8 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
             {"ResourceType": "security-group", "Tags": [{"Key": "Name", "Value": cluster}, discovery, owned]}
         ],
     )["GroupId"]
+    # EKS's own tag, which nobody else may set.
+    backends.ec2(region).create_tags([group], {"aws:eks:cluster-name": cluster})
     role = boto3.client("iam").create_role(RoleName=f"{cluster}-cluster", AssumeRolePolicyDocument=_TRUST_POLICY)[
         "Role"
     ]
@@ -73,6 +75,12 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
     eks_cluster = backends.eks(region).clusters[cluster]
     eks_cluster.endpoint = endpoint
     eks_cluster.certificate_authority = {"data": certificate_authority}
+    eks_cluster.access_config = {"authenticationMode": "API_AND_CONFIG_MAP"}  # which moto drops
+    eks_cluster.resources_vpc_config |= {
+        "vpcId": vpc_id,
+        "endpointPublicAccess": True,
+        "publicAccessCidrs": ["0.0.0.0/0"],
+    }
     _node_role(cluster)
     boto3.client("ssm").put_parameter(Name=_CDK_BOOTSTRAP_PARAMETER, Value="21", Type="String")
     amis.publish(region, version)

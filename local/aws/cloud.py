@@ -19,6 +19,7 @@ from moto.iam import models as iam_models
 from moto.moto_api._internal import mock_random
 
 from local.aws import account, backends, moto_patches, pricing_api, stack
+from local.aws.account_settings import AccountSettings
 from local.aws.calls import Calls
 from local.aws.capacity_pools import CapacityPools
 from local.aws.capacity_reservations import CapacityReservations
@@ -75,6 +76,7 @@ class Cloud:
         self.region = region
         self.faults = faults or Faults(seed=seed)
         self.calls = Calls()
+        self.settings = AccountSettings()
         self.prices = Prices(seed=seed)
         self.capacity = CapacityPools(seed=seed)
         self.reservations = CapacityReservations()
@@ -124,6 +126,8 @@ class Cloud:
                 "pricing",
                 lambda operation, body: pricing_api.serve(operation, body, prices=self.prices, region=self.region),
             )
+            self._interceptor.serve_operation("lambda", "GetAccountSettings", self.settings.get_account_settings)
+            self._interceptor.serve_operation("ec2", "GetEbsDefaultKmsKeyId", self.settings.get_ebs_default_kms_key_id)
             mock_random.seed(self._seed)
             self.fleets = Fleets(
                 backend=backends.ec2(self.region),

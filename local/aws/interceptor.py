@@ -61,6 +61,7 @@ class Interceptor:
         self._now = now
         self._sleep = sleep
         self._services: dict[str, Callable[[str, bytes], RawResponse]] = {}
+        self._operations: dict[tuple[str, str], Callable[[], RawResponse]] = {}
 
     def guard(self, session: boto3.Session) -> None:
         """Intercept the requests of all clients that the session creates from now on."""
@@ -70,6 +71,10 @@ class Interceptor:
     def serve(self, service: str, handler: Callable[[str, bytes], RawResponse]) -> None:
         """Serve a service that moto lacks: the handler gets the operation and the request's body."""
         self._services[service] = handler
+
+    def serve_operation(self, service: str, operation: str, handler: Callable[[], RawResponse]) -> None:
+        """Serve an operation without parameters that moto lacks."""
+        self._operations[service, operation] = handler
 
     def __call__(self, event_name: str, request: Any, **kwargs: object) -> AWSResponse:  # noqa: ANN401, ARG002 - botocore's request, and what else it passes
         """Serve one request, as botocore's handler of ``before-send.SERVICE.OPERATION``."""
@@ -103,6 +108,8 @@ class Interceptor:
         if service in self._services:
             body = request.body if isinstance(request.body, bytes) else str(request.body or "").encode()
             return self._services[service](operation, body)
+        if handler := self._operations.get((service, operation)):
+            return handler()
         response = botocore_stubber(event_name, request)
         if response is None:
             raise LookupError(f"{service} {operation} would leave this machine: nothing here serves {request.url}")

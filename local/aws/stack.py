@@ -165,6 +165,7 @@ def deploy(assembly: Path, *, region: str) -> DeployedStack:
             for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
             for item in page["StackResourceSummaries"]
         }
+    _set_queue_policies(template, physical_ids, region)
     functions = _functions(template, physical_ids)
     return DeployedStack(
         stack=stack,
@@ -232,6 +233,32 @@ def _functions(template: Mapping[str, Any], physical_ids: Mapping[str, str]) -> 
                 allows_recursion=properties.get("RecursiveLoop") == "Allow",
             )
     return functions
+
+
+def _set_queue_policies(template: Mapping[str, Any], physical_ids: Mapping[str, str], region: str) -> None:
+    """Give the queues the policies of the template, which moto passes over."""
+    pseudo = {"AWS::AccountId": backends.ACCOUNT, "AWS::Partition": "aws", "AWS::Region": region}
+
+    def resolved(value: Any) -> Any:  # noqa: ANN401 (any part of a template)
+        match value:
+            case {"Ref": str(name)}:
+                return pseudo.get(name) or physical_ids[name]
+            case {"Fn::GetAtt": [str(name), "Arn"]}:
+                return f"arn:aws:sqs:{region}:{backends.ACCOUNT}:{physical_ids[name].rsplit('/', 1)[-1]}"
+            case {"Fn::Join": [str(separator), list(parts)]}:
+                return separator.join(resolved(part) for part in parts)
+            case dict():
+                return {key: resolved(element) for key, element in value.items()}
+            case list():
+                return [resolved(element) for element in value]
+        return value
+
+    sqs = boto3.client("sqs")
+    for resource in template["Resources"].values():
+        if resource["Type"] == "AWS::SQS::QueuePolicy":
+            policy = json.dumps(resolved(resource["Properties"]["PolicyDocument"]))
+            for queue in resource["Properties"]["Queues"]:
+                sqs.set_queue_attributes(QueueUrl=physical_ids[queue["Ref"]], Attributes={"Policy": policy})
 
 
 def _event_source_mappings(region: str) -> tuple[EventSourceMapping, ...]:

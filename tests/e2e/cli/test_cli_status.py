@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import boto3
 
+from cli.status import interruption_feed
 from infra import function_sizes, resource_names
 from tests.e2e.cli.conftest import CLUSTER, Desk
 
@@ -23,6 +26,55 @@ def test_a_healthy_deployment_exits_with_0(desk: Desk) -> None:
     assert shown.lines[0] == f"{CLUSTER} · healthy"
     for name in (*function_sizes.FUNCTIONS, "provisioning", "undelivered"):
         assert any(line.split()[:1] == [name] for line in shown.lines), name
+
+
+def interruption_queue(desk: Desk) -> tuple[list[str], list[str]]:
+    """The feed's problems in JSON, and the lines that the table has."""
+    problems = desk.tenon("status", "--json").json["interruption_feed"]["problems"]
+    shown = desk.tenon("status")
+    assert shown.code == (1 if problems else 0), shown.out
+    return problems, [line for line in shown.lines if line.startswith("  interruption queue: ")]
+
+
+def test_the_interruption_queue_is_fed_and_the_last_event_is_shown(desk: Desk) -> None:
+    problems, lines = interruption_queue(desk)
+    assert problems == []
+    assert lines == ["  interruption queue: every rule of AWS's events sends to it; no event in 14 days"]
+    hour = desk.world.clock.now() - timedelta(hours=3)
+    boto3.client("cloudwatch").put_metric_data(
+        Namespace="AWS/Events",
+        MetricData=[
+            {
+                "MetricName": "TriggeredRules",
+                "Dimensions": [{"Name": "RuleName", "Value": resource_names.rule(CLUSTER, "SpotInterruption")}],
+                "Timestamp": hour,
+                "Value": 2,
+            }
+        ],
+    )
+    _, (line,) = interruption_queue(desk)
+    assert re.search(r"last event (2h\d+m|3h\d*m?|4h) ago$", line), line
+
+
+def test_an_interruption_queue_that_is_not_fed_says_what_is_wrong(desk: Desk) -> None:
+    events, sqs = boto3.client("events"), boto3.client("sqs")
+    rules = {id_: resource_names.rule(CLUSTER, id_) for id_ in interruption_feed.RULES}
+    events.disable_rule(Name=rules["Rebalance"])
+    for id_ in ("Health", "StateChange"):
+        targets = events.list_targets_by_rule(Rule=rules[id_])["Targets"]
+        events.remove_targets(Rule=rules[id_], Ids=[target["Id"] for target in targets])
+    events.delete_rule(Name=rules["Health"])
+    problems, lines = interruption_queue(desk)
+    assert problems == [
+        f"rule {rules['Rebalance']} is disabled",
+        f"rule {rules['StateChange']} doesn't target the queue",
+        f"rule {rules['Health']} doesn't exist",
+    ]
+    assert lines == [f"  interruption queue: {problem}" for problem in problems]
+    url = sqs.get_queue_url(QueueName=resource_names.queue(CLUSTER, "interruption", fifo=False))["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": ""})
+    problems, _ = interruption_queue(desk)
+    assert f"the queue's policy doesn't allow rule {rules['SpotInterruption']}" in problems
 
 
 def test_a_dead_letter_is_shown_and_exits_with_1(desk: Desk) -> None:

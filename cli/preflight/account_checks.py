@@ -1,0 +1,152 @@
+"""Checks of the cluster's description and of the account: EKS, Lambda, KMS, IAM, and the template's limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from cli.preflight.finding import failed, passed
+from infra import assembly, function_sizes, resource_names
+from infra.stack_options import OptionError
+from infra.template_limits import LimitError
+from shared.api import labels
+from shared.aws import error_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from cli.preflight.finding import Finding
+
+AUTHENTICATION, TEMPLATE, CONCURRENCY = "authentication mode", "names and template", "concurrency quota"
+EBS_KEY, SPOT_ROLE = "default EBS key", "spot role"
+SPOT_ROLE_NAME = "AWSServiceRoleForEC2Spot"
+_AWS_MANAGED_KEY = "alias/aws/ebs"
+_UNRESERVED_MINIMUM = 100
+"""Executions that Lambda keeps unreserved (AWS: "Configuring reserved concurrency")."""
+_GRANT_OPERATIONS = (
+    "Encrypt Decrypt ReEncryptFrom ReEncryptTo GenerateDataKey GenerateDataKeyWithoutPlaintext DescribeKey CreateGrant"
+)
+
+
+def authentication_mode(description: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether the cluster accepts access entries, by which functions and nodes authenticate."""
+    mode = description.get("accessConfig", {}).get("authenticationMode", "CONFIG_MAP")
+    if mode == "CONFIG_MAP":
+        name = description["name"]
+        yield failed(
+            AUTHENTICATION,
+            "CONFIG_MAP: the cluster has no access entries",
+            f"aws eks update-cluster-config --name {name} --access-config authenticationMode=API_AND_CONFIG_MAP",
+        )
+    else:
+        yield passed(AUTHENTICATION, str(mode))
+
+
+def template(cluster: str, *, region: str, issuer: str, client: Callable[[str], Any]) -> Iterator[Finding]:
+    """Whether the cluster's template holds AWS's limits, and no other cluster has its stack's name."""
+    name = resource_names.stack(cluster)
+    owner = _stack_cluster(client("cloudformation"), name)
+    if owner not in {"", cluster}:
+        yield failed(
+            TEMPLATE,
+            f'stack {name} belongs to cluster "{owner}"',
+            f"delete it (aws cloudformation delete-stack --stack-name {name}; nodes stay), and deploy both clusters",
+        )
+        return
+    context = {"bundle": "source", "clusterSide": "printed", **({"oidcProvider": issuer} if issuer else {})}
+    try:
+        assembly.cached(cluster=cluster, root=assembly.CHECKOUT, context=context, region=region)
+    except (LimitError, OptionError) as error:
+        yield failed(TEMPLATE, str(error), "report it with the cluster's name, or choose other options")
+    except OSError as error:  # no Node.js, for example
+        yield failed(TEMPLATE, f"it can't be synthesised: {error}", "install Node.js 20 or newer")
+    else:
+        yield passed(TEMPLATE, f"stack {name}, within the limits of SQS, IAM, Lambda and EventBridge")
+
+
+def _stack_cluster(cloudformation: Any, name: str) -> str:  # noqa: ANN401 (the stubs aren't installed)
+    """The cluster of a stack, by its tag; "" if there is no such stack or tag."""
+    try:
+        (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
+    except ClientError as error:
+        if error_code(error) == "ValidationError":
+            return ""
+        raise
+    return next((str(tag["Value"]) for tag in stack.get("Tags", ()) if tag["Key"] == labels.CLUSTER_NAME_TAG), "")
+
+
+def concurrency(client: Callable[[str], Any]) -> Iterator[Finding]:
+    """Whether the account's quota of concurrent executions is enough for all functions at once."""
+    limits = client("lambda").get_account_settings()["AccountLimit"]
+    unreserved, total = int(limits["UnreservedConcurrentExecutions"]), int(limits["ConcurrentExecutions"])
+    by_queues = sum(queue.concurrency or 1 for queue in function_sizes.QUEUES.values())
+    # EventBridge invokes lifecycle and catalog, and disruption's sweep.
+    needed = by_queues + 3
+    reserved = sum(size.reserved or 0 for size in function_sizes.SIZES.values())
+    if unreserved < needed:
+        yield failed(
+            CONCURRENCY,
+            f"{unreserved} of {total} concurrent executions are unreserved, and Tenon's functions use up to {needed}",
+            "request a higher quota: aws service-quotas request-service-quota-increase --service-code lambda "
+            "--quota-code L-B99A9384 --desired-value 1000",
+        )
+    else:
+        possible = unreserved - reserved >= _UNRESERVED_MINIMUM
+        option = "possible" if possible else f"impossible: Lambda keeps {_UNRESERVED_MINIMUM} unreserved"
+        yield passed(CONCURRENCY, f"{unreserved} unreserved of {total}; -c reservedConcurrency=true is {option}")
+
+
+def ebs_key(client: Callable[[str], Any], *, partition: str, account: str) -> Iterator[Finding]:
+    """Whether instances can use the key that EBS encrypts volumes with by default."""
+    ec2, kms = client("ec2"), client("kms")
+    if not ec2.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]:
+        yield passed(EBS_KEY, "volumes aren't encrypted by default")
+        return
+    key = str(ec2.get_ebs_default_kms_key_id()["KmsKeyId"])
+    if key.endswith(_AWS_MANAGED_KEY):
+        yield passed(EBS_KEY, f"{_AWS_MANAGED_KEY}, AWS's own")
+        return
+    metadata = kms.describe_key(KeyId=key)["KeyMetadata"]
+    if metadata.get("KeyManager") == "AWS":
+        yield passed(EBS_KEY, f"{key}, AWS's own")
+        return
+    if metadata["KeyState"] != "Enabled":
+        yield failed(
+            EBS_KEY,
+            f"{key} is {metadata['KeyState']}, so machines with encrypted volumes die at boot",
+            f"aws kms enable-key --key-id {key}, or choose another default key",
+        )
+        return
+    role = f"arn:{partition}:iam::{account}:role/aws-service-role/spot.amazonaws.com/{SPOT_ROLE_NAME}"
+    if _is_granted(kms, key, role):
+        yield passed(EBS_KEY, f"{key}, which {SPOT_ROLE_NAME} may use")
+    else:
+        yield failed(
+            EBS_KEY,
+            f"{key} has no grant for {SPOT_ROLE_NAME}, so spot instances with encrypted volumes die at boot",
+            f"aws kms create-grant --key-id {key} --grantee-principal {role} --operations {_GRANT_OPERATIONS}",
+        )
+
+
+def _is_granted(kms: Any, key: str, role: str) -> bool:  # noqa: ANN401 (the stubs aren't installed)
+    pages = kms.get_paginator("list_grants").paginate(KeyId=key)
+    if any(grant["GranteePrincipal"] == role for page in pages for grant in page["Grants"]):
+        return True
+    return role in str(kms.get_key_policy(KeyId=key, PolicyName="default")["Policy"])
+
+
+def spot_role(client: Callable[[str], Any]) -> Iterator[Finding]:
+    """Whether the account has EC2's service-linked role for spot instances."""
+    try:
+        client("iam").get_role(RoleName=SPOT_ROLE_NAME)
+    except ClientError as error:
+        if error_code(error) != "NoSuchEntity":
+            raise
+        yield failed(
+            SPOT_ROLE,
+            f"the account has no {SPOT_ROLE_NAME}: its first spot launch creates it, and fails until IAM knows it",
+            "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+        )
+    else:
+        yield passed(SPOT_ROLE, SPOT_ROLE_NAME)

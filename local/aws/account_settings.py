@@ -1,0 +1,31 @@
+"""Settings of the account that moto doesn't have: Lambda's concurrency quota, and the key that EBS encrypts with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from local.aws.interceptor import RawResponse
+
+
+@dataclass
+class AccountSettings:
+    """The settings; a new account's quota is often 10 concurrent executions."""
+
+    concurrent_executions: int = 1000
+    ebs_default_kms_key: str = "alias/aws/ebs"
+
+    def get_account_settings(self) -> RawResponse:
+        """Lambda's GetAccountSettings."""
+        limit = {
+            "ConcurrentExecutions": self.concurrent_executions,
+            "UnreservedConcurrentExecutions": self.concurrent_executions,
+        }
+        return 200, {}, json.dumps({"AccountLimit": limit}).encode()
+
+    def get_ebs_default_kms_key_id(self) -> RawResponse:
+        """EC2's GetEbsDefaultKmsKeyId."""
+        key = f"<kmsKeyId>{self.ebs_default_kms_key}</kmsKeyId>"
+        return 200, {}, f"<GetEbsDefaultKmsKeyIdResponse>{key}</GetEbsDefaultKmsKeyIdResponse>".encode()
