@@ -6,6 +6,7 @@ node lifecycle controller needs a moment for its own taint.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from datetime import UTC, datetime, timedelta
@@ -13,12 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from local.kubernetes import kinds
 from local.kubernetes.control_plane import controllers
+from local.kubernetes.errors import ApiError
 from local.kubernetes.objects import timestamp
 from local.kubernetes.registry.store import Store
 from shared.api.labels import HOSTNAME, ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from local.kubernetes.kinds import Kind
 Json = dict[str, Any]
 
 HELD = {"key": "example.com/held", "effect": "NoSchedule"}
@@ -96,12 +100,18 @@ class RealCluster:
 
     def clear(self) -> None:
         """Delete all workloads, pods and nodes."""
-        for kind in (kinds.DEPLOYMENTS, kinds.REPLICA_SETS, kinds.PODS, kinds.NODES):
+        self._delete_all(kinds.DEPLOYMENTS, kinds.REPLICA_SETS)
+        until(lambda: not self.store.list(kinds.REPLICA_SETS))
+        self._delete_all(kinds.PODS, kinds.NODES)
+        until(lambda: not self.store.list(kinds.PODS) and not self.store.list(kinds.NODES))
+
+    def _delete_all(self, *of_kinds: Kind) -> None:
+        for kind in of_kinds:
             for obj in self.store.list(kind):
                 meta = obj["metadata"]
-                namespace = meta.get("namespace", "")
-                self.store.delete(kind, meta["name"], namespace=namespace, grace_period_seconds=0)
-        until(lambda: not self.store.list(kinds.PODS) and not self.store.list(kinds.NODES))
+                with contextlib.suppress(ApiError):  # the garbage collector was first
+                    namespace = meta.get("namespace", "")
+                    self.store.delete(kind, meta["name"], namespace=namespace, grace_period_seconds=0)
 
 
 def until(condition: Callable[[], bool], seconds: float = 30) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from local.clock import RealTimeClock
 from local.kubernetes import kinds
+from local.kubernetes.errors import ApiError
 from local.real.control_plane import ControlPlane
 from local.real.store import RemoteStore
 from shared.api.labels import HOSTNAME, ZONE
@@ -310,3 +312,71 @@ def test_both_schedulers_decide_alike(real: RealCluster, problem: Problem) -> No
     real.clear()
     outcome = problem(real)
     assert outcome in embedded
+
+
+SIZES_OF_DEPLOYMENTS = [(100 + 50 * (i % 7), 400 + 300 * (i % 9)) for i in range(12)]
+"""Millicores and MiB of a pod of each Deployment."""
+NODE = (3900, 15000)
+REPLICAS = 6
+PATCH_SECONDS = 0.008
+"""How long a patch takes; the embedded cluster's time doesn't pass by itself."""
+
+
+def planned_nodes() -> list[Counter[str]]:
+    """The pods of each node by Deployment: the largest first, each on the first node with room."""
+    pods = [(i, *size) for i, size in enumerate(SIZES_OF_DEPLOYMENTS) for _ in range(REPLICAS)]
+    free: list[list[int]] = []
+    planned: list[Counter[str]] = []
+    for i, cpu, memory in sorted(pods, key=lambda pod: -(pod[1] / NODE[0] + pod[2] / NODE[1])):
+        place = next((at for at, room in enumerate(free) if room[0] >= cpu and room[1] >= memory), len(free))
+        if place == len(free):
+            free.append(list(NODE))
+            planned.append(Counter())
+        free[place][0] -= cpu
+        free[place][1] -= memory
+        planned[place][f"app-{i}"] += 1
+    return planned
+
+
+def pods_as_planned(cluster: Cluster, *, nominated: bool, seconds_between: float) -> int:
+    """How many pods run on the nodes planned for them, which open one after another."""
+    planned = planned_nodes()
+    for i in range(len(planned)):
+        add_node(cluster, f"n{i}", cpu=f"{NODE[0]}m", memory=f"{NODE[1]}Mi", zone="abc"[i % 3], held=True)
+    for i, (cpu, memory) in enumerate(SIZES_OF_DEPLOYMENTS):
+        add_deployment(cluster, f"app-{i}", REPLICAS, cpu=f"{cpu}m", memory=f"{memory}Mi")
+    cluster.wait(2)
+    cluster.settle()
+    for i, wanted in enumerate(planned):
+        if nominated:
+            nominate_pods(cluster, f"n{i}", wanted)
+        release(cluster, f"n{i}")
+        cluster.wait(seconds_between)
+    cluster.settle()
+    placed = Counter((node, name.rpartition("-")[0].rpartition("-")[0]) for name, node in placement(cluster).items())
+    return sum(min(placed[f"n{i}", app], count) for i, wanted in enumerate(planned) for app, count in wanted.items())
+
+
+def nominate_pods(cluster: Cluster, node: str, wanted: Counter[str]) -> None:
+    left = Counter(wanted)
+    for pod in cluster.store.list(kinds.PODS):
+        app = pod["metadata"]["labels"]["app"]
+        if left[app] and not pod["spec"].get("nodeName") and not pod["status"].get("nominatedNodeName"):
+            left[app] -= 1
+            with suppress(ApiError):  # bound meanwhile
+                nominate(cluster, pod["metadata"]["name"], node)
+            if isinstance(cluster, EmbeddedCluster):
+                cluster.wait(PATCH_SECONDS)
+
+
+@pytest.mark.parametrize(("nominated", "seconds_between"), [(False, 0.3), (True, 0.3), (True, 1.5)])
+def test_as_many_pods_run_as_planned(real: RealCluster, *, nominated: bool, seconds_between: float) -> None:
+    pods = len(SIZES_OF_DEPLOYMENTS) * REPLICAS
+    embedded = [
+        pods_as_planned(EmbeddedCluster(seed), nominated=nominated, seconds_between=seconds_between) for seed in SEEDS
+    ]
+    real.clear()
+    placed = pods_as_planned(real, nominated=nominated, seconds_between=seconds_between)
+    # Two runs of the real scheduler differ by as much.
+    margin = pods // 4
+    assert min(embedded) - margin <= placed <= max(embedded) + margin

@@ -178,7 +178,11 @@ _MUTABLE_FIELDS = (
 
 
 def validate_update(new: Obj, old: Obj) -> list[Cause]:
-    """The errors of an update that changes immutable fields of the spec."""
+    """The errors of an update that changes immutable fields of the spec, or nominates a bound pod."""
+    nominated = (new.get("status") or {}).get("nominatedNodeName")
+    if nominated and old["spec"].get("nodeName") and nominated != (old.get("status") or {}).get("nominatedNodeName"):
+        text = "Forbidden: may not be set on pods that are already bound to a node"
+        return [Cause("status.nominatedNodeName", "FieldValueForbidden", text)]
     if new.get("spec") == old.get("spec"):
         return []
     if _immutable(new["spec"]) != _immutable(old["spec"]):

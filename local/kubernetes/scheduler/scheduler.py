@@ -40,16 +40,25 @@ NAME = "default-scheduler"
 REPORT_INTERVAL = timedelta(minutes=1)
 """A pending pod gets a changed message at most this often; kube-scheduler writes it with every attempt."""
 
+ATTEMPT = timedelta(milliseconds=1)
+STATUS_PATCH = timedelta(milliseconds=5)
+"""How long kube-scheduler takes for an attempt, and for the status patch after one that failed with a changed message.
+
+The pods behind wait for both: nominations that are set meanwhile are lost with the attempts that are still to come."""
+_SLICE = timedelta(milliseconds=25)
+"""Attempts are made together until they take this long, so that a step has many of them."""
+
 _VOLUME_KINDS = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"})
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Scheduler:
-    """One step takes in all changes and schedules all pods that can be scheduled, highest priority and oldest first."""
+    """One step takes in all changes and tries pods, highest priority and oldest first, for as long as a slice takes."""
 
     def __init__(self, store: Store, *, seed: int = 0) -> None:
         """A scheduler of this cluster; the seed decides among nodes with equal scores."""
         self._store = store
+        self._busy_until: datetime | None = None
         self._informer = Informer(
             store,
             kinds.NAMESPACES,
@@ -71,8 +80,6 @@ class Scheduler:
         self._queue = SchedulingQueue()
         self._search = NodeSearch()
         self._cycles: dict[bytes, SchedulingCycle] = {}
-        self._reported_at: dict[bytes, datetime] = {}
-        """When the pods with a signature got their messages."""
         self._assumed: dict[str, tuple[QueuedPod, str]] = {}
         """Pods that wait on their node for their volumes, by uid."""
         self._signatures: dict[str, tuple[Obj, Obj, PodSignature]] = {}
@@ -80,11 +87,11 @@ class Scheduler:
         self._wrote = False
 
     def due(self) -> datetime | None:
-        """When a pod is tried again without a change: after an error back-off, or after 5 minutes."""
-        return self._queue.due()
+        """When there is a pod to try: after those that are being tried, after an error back-off, or after 5 minutes."""
+        return self._busy_until if self._queue.has_active_pods else self._queue.due()
 
     def step(self, now: datetime) -> bool:
-        """Schedule the pods that can be scheduled."""
+        """Take in all changes and try the next pods, unless those of the last step still take their time."""
         self._wrote = False
         changes = self._informer.pop_changes()
         for change in changes:
@@ -92,10 +99,16 @@ class Scheduler:
         if changes and self._assumed:
             self._bind_assumed(now)
         self._queue.flush(now)
-        while (pod := self._queue.pop()) is not None:
-            self._schedule(pod, now)
-        self._forget_unused_cycles()
+        if self._busy_until is None or self._busy_until <= now:
+            self._try_pods(now)
         return self._wrote
+
+    def _try_pods(self, now: datetime) -> None:
+        end = now
+        while end - now < _SLICE and (pod := self._queue.pop()) is not None:
+            end += self._schedule(pod, end)
+        self._busy_until = end
+        self._forget_unused_cycles()
 
     # Changes
 
@@ -229,25 +242,28 @@ class Scheduler:
 
     # Scheduling and binding
 
-    def _schedule(self, pod: QueuedPod, now: datetime) -> None:
-        """Assume the pod on its best node, and bind it unless its volumes must be bound first."""
+    def _schedule(self, pod: QueuedPod, now: datetime) -> timedelta:
+        """Assume the pod on its best node, and bind it unless its volumes must be bound first.
+
+        Returns how long the attempt takes; binding is not waited for.
+        """
         cycle = self._cycle(pod.signature)
         node = cycle.select_node(pod.uid)
         if node is None:
-            self._handle_failure(pod, cycle, now)
-            return
+            return self._handle_failure(pod, cycle, now)
         self._queue.remove(pod.uid)
         self._cache.remove_nomination(pod.uid)
         self._cache.add_pod(node.name, PodInfo(pod.uid, pod.signature))
         unbound = self._volumes.unbound_claims(pod.signature)
         if not unbound:
             self._bind(pod, node.name)
-            return
+            return ATTEMPT
         for claim in unbound:
             self._set_selected_node(claim, node.name)
         self._assumed[pod.uid] = (pod, node.name)
         # NominatedNodeNameForExpectation, on since 1.35: a pod that waits for its volumes says where it will run.
         self._set_nominated_node(pod.pod, node.name)
+        return ATTEMPT
 
     def _cycle(self, signature: PodSignature) -> SchedulingCycle:
         cycle = self._cycles.get(signature.key)
@@ -266,7 +282,6 @@ class Scheduler:
         """Forget the signatures that no pending pod has."""
         for key in [key for key in self._cycles if not self._queue.has_signature(key)]:
             del self._cycles[key]
-            self._reported_at.pop(key, None)
 
     def _bind_assumed(self, now: datetime) -> None:
         """Bind the assumed pods whose claims are bound; queue those again whose node is gone or no longer feasible."""
@@ -314,36 +329,33 @@ class Scheduler:
 
     # Unschedulable pods
 
-    def _handle_failure(self, pod: QueuedPod, cycle: SchedulingCycle, now: datetime) -> None:
-        """Queue the pod as unschedulable, clear its nomination, and report why.
+    def _handle_failure(self, pod: QueuedPod, cycle: SchedulingCycle, now: datetime) -> timedelta:
+        """Queue the pod as unschedulable, clear its nomination, and report why. Returns how long the attempt takes.
 
-        kube-scheduler clears it because preemption found no candidate; it keeps it for a pod that may not preempt.
+        kube-scheduler clears the nomination because preemption found no candidate; a pod that may not preempt keeps it.
         """
         can_preempt = pod.pod["spec"].get("preemptionPolicy") != "Never"
         self._queue.add_unschedulable(pod, cycle.rejected_by(), now)
         clears = bool(self._cache.nominated_node(pod.uid)) and (can_preempt or not self._cache.nodes)
         if clears:
             self._cache.remove_nomination(pod.uid)
-        message = self._due_message(pod, cycle, now, can_preempt=can_preempt)
-        if not message:
+        message = cycle.fit_error(can_preempt=can_preempt)
+        duration = ATTEMPT + STATUS_PATCH if clears or message != pod.fit_error else ATTEMPT
+        pod.fit_error = message
+        if message == pod.message or not self._is_report_due(pod, now):
             if clears:
                 self._set_nominated_node(pod.pod, "")
-            return
-        pod.message = message
+            return duration
+        pod.message, pod.reported_at = message, now
         self._set_unscheduled(pod.pod, "Unschedulable", message, now, clear_nomination=clears)
         record_event(
             self._store, pod.pod, reason="FailedScheduling", message=message, now=now, component=NAME, warning=True
         )
+        return duration
 
-    def _due_message(self, pod: QueuedPod, cycle: SchedulingCycle, now: datetime, *, can_preempt: bool) -> str:
-        """The message to report: to new pods at once, to others once per interval; "" if it is not due or the same."""
-        reported_at = self._reported_at.get(pod.signature.key)
-        if reported_at is None or now - reported_at >= REPORT_INTERVAL:
-            reported_at = self._reported_at[pod.signature.key] = now
-        if pod.message and reported_at != now:
-            return ""
-        message = cycle.fit_error(can_preempt=can_preempt)
-        return "" if message == pod.message else message
+    def _is_report_due(self, pod: QueuedPod, now: datetime) -> bool:
+        """Whether the pod gets its message: a new pod at once, one that has a message once per interval."""
+        return not pod.message or now - pod.reported_at >= REPORT_INTERVAL
 
     def _set_unscheduled(
         self, pod: Obj, reason: str, message: str, now: datetime, *, clear_nomination: bool = False

@@ -51,7 +51,10 @@ class QueuedPod:
     backoff_end: datetime | None = None
     rejected_by: frozenset[str] = frozenset()
     message: str = ""
-    """The last message why it is unschedulable; "" before the first."""
+    """The last written message why it is unschedulable; "" before the first."""
+    reported_at: datetime = _EPOCH
+    fit_error: str = ""
+    """The message of the last attempt, which kube-scheduler would have written."""
     ticket: int = 0
     """Its present place in the queue; other entries are void."""
 
@@ -116,6 +119,14 @@ class SchedulingQueue:
                 return self._popped(pod)
         return None
 
+    @property
+    def has_active_pods(self) -> bool:
+        """Whether ``pop`` has a pod."""
+        while self._active and self._valid(*self._active[0][1:]) is None:
+            heapq.heappop(self._active)
+        self._drop_void(self._backoff)
+        return bool(self._active or self._backoff)
+
     def add_unschedulable(self, pod: QueuedPod, rejected_by: frozenset[str], now: datetime) -> None:
         """Add a popped pod that these plugins rejected; without one, it is retried after its back-off."""
         pod.rejected_by = rejected_by
@@ -156,8 +167,7 @@ class SchedulingQueue:
 
     def due(self) -> datetime | None:
         """When ``flush`` has something to do; None: never."""
-        while self._error_backoff and self._valid(*self._error_backoff[0][1][1:]) is None:
-            heapq.heappop(self._error_backoff)
+        self._drop_void(self._error_backoff)
         times = [self._leftover_due(), self._error_backoff[0][0] + _BACKOFF_WINDOW if self._error_backoff else None]
         return min((time for time in times if time is not None), default=None)
 
@@ -168,6 +178,10 @@ class SchedulingQueue:
             self._signatures[pod.signature.key] -= 1
             self._remove_unschedulable(pod)
             pod.ticket = 0
+
+    def _drop_void(self, backoff: list[tuple[datetime, _Entry]]) -> None:
+        while backoff and self._valid(*backoff[0][1][1:]) is None:
+            heapq.heappop(backoff)
 
     def _valid(self, ticket: int, uid: str) -> QueuedPod | None:
         pod = self._pods.get(uid)

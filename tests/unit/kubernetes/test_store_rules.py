@@ -197,6 +197,16 @@ def test_a_pods_spec_may_not_change_but_for_images_and_tolerations(cluster: Clus
     assert cluster.store.patch(kinds.PODS, "a", added, namespace="default")["spec"]["tolerations"]
 
 
+def test_a_nomination_ends_with_the_binding_and_is_refused_after_it(cluster: Cluster) -> None:
+    cluster.pod("a")
+    nominated = {"status": {"nominatedNodeName": "n"}}
+    cluster.store.patch(kinds.PODS, "a", nominated, namespace="default", subresource="status")
+    assert "nominatedNodeName" not in cluster.store.bind("default", "a", "n")["status"]
+    with pytest.raises(ApiError, match="may not be set on pods that are already bound to a node") as error:
+        cluster.store.patch(kinds.PODS, "a", nominated, namespace="default", subresource="status")
+    assert error.value.status == 422
+
+
 def test_a_pod_is_bound_once(cluster: Cluster) -> None:
     bound = cluster.pod("a", node="n")
     assert bound["spec"]["nodeName"] == "n"
