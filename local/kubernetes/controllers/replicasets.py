@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 RETRY_AFTER = timedelta(seconds=10)
 """From a refused pod to the next attempt."""
 
+WORKERS = 5
+"""How many ReplicaSets create pods at the same time (``--concurrent-replicaset-syncs``), in batches of 1, 2, 4, … pods.
+
+So the pods of workloads that are applied together are queued mixed, and a node gets pods of several.
+"""
+
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -55,22 +61,44 @@ class ReplicaSets:
             else:
                 self._replica_sets[uid] = change.object
         changed |= dict.fromkeys(uid for uid, when in self._retries.items() if when <= now)
+        due = [self._replica_sets[uid] for uid in changed if uid in self._replica_sets]
         for uid in changed:
             self._retries.pop(uid, None)
-            if (replica_set := self._replica_sets.get(uid)) is not None:
-                self._reconcile(replica_set, now)
+        self._create_missing(due, now)
+        for replica_set in due:
+            self._reconcile(replica_set)
         return self._store.version != version
 
-    def _reconcile(self, replica_set: Obj, now: datetime) -> None:
+    def _missing(self, replica_set: Obj) -> int:
+        """How many pods are missing; negative: too many."""
+        if is_terminating(replica_set):
+            return 0
+        pods = self._pods.of(replica_set["metadata"]["uid"])
+        missing: int = replica_set["spec"].get("replicas", 1) - len(pods.active)
+        return missing
+
+    def _create_missing(self, replica_sets: list[Obj], now: datetime) -> None:
+        missing = [(replica_set, number) for replica_set in replica_sets if (number := self._missing(replica_set)) > 0]
+        for i in range(0, len(missing), WORKERS):
+            batch = 1
+            left = missing[i : i + WORKERS]
+            while left:
+                self._rng.shuffle(left)
+                left = [
+                    (replica_set, number - batch)
+                    for replica_set, number in left
+                    if self._create_pods(replica_set, min(batch, number), now) and number > batch
+                ]
+                batch *= 2
+
+    def _reconcile(self, replica_set: Obj) -> None:
+        """Delete pods that are too many, and update the status."""
         meta = replica_set["metadata"]
         pods = self._pods.of(meta["uid"])
-        if not is_terminating(replica_set):
-            missing = replica_set["spec"].get("replicas", 1) - len(pods.active)
-            if missing > 0:
-                self._create_pods(replica_set, missing, now)
-            elif missing < 0:
-                for pod in sorted(pods.active.values(), key=_DeletionOrder(pods.active))[:-missing]:
-                    delete(self._store, kinds.PODS, pod)
+        missing = self._missing(replica_set)
+        if missing < 0:
+            for pod in sorted(pods.active.values(), key=_DeletionOrder(pods.active))[:-missing]:
+                delete(self._store, kinds.PODS, pod)
         update_status(
             self._store,
             kinds.REPLICA_SETS,
@@ -82,7 +110,8 @@ class ReplicaSets:
             observedGeneration=meta.get("generation", 1),
         )
 
-    def _create_pods(self, replica_set: Obj, number: int, now: datetime) -> None:
+    def _create_pods(self, replica_set: Obj, number: int, now: datetime) -> bool:
+        """Create so many pods; False if the API refused one."""
         meta = replica_set["metadata"]
         for _ in range(number):
             name = generated_name(f"{meta['name']}-", self._rng)
@@ -98,7 +127,8 @@ class ReplicaSets:
                     component="replicaset-controller",
                     warning=True,
                 )
-                return
+                return False
+        return True
 
 
 class _DeletionOrder:

@@ -11,6 +11,7 @@ from local.kubernetes import kinds
 from tests.integration.controllers.rig import Rig
 
 if TYPE_CHECKING:
+    from local.kubernetes.objects import Change
     from tests.integration.controllers.rig import Json
 
 
@@ -55,6 +56,21 @@ class TestDeployments:
             rig.settle()
             seen.append(names(rig, "web"))
         assert seen[0] == seen[1]
+
+    def test_pods_of_workloads_applied_together_are_created_in_turns(self, rig: Rig) -> None:
+        created: list[str] = []
+
+        def record(change: Change) -> None:
+            if change.type == "ADDED" and change.kind is kinds.PODS:
+                created.append(change.object["metadata"]["labels"]["app"])
+
+        rig.store.subscribe(record)
+        for i in range(10):
+            rig.workload(kinds.DEPLOYMENTS, f"web-{i}", replicas=20)
+        rig.run(seconds=1)
+        assert set(created[:100]) == {f"web-{i}" for i in range(5)}
+        assert set(created[:5]) == set(created[:100])
+        assert len(set(created[5:15])) == 5
 
     def test_pods_without_a_node_go_before_those_that_run(self, rig: Rig) -> None:
         rig.machine("n1")
