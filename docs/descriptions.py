@@ -74,6 +74,7 @@ EVENTS = {
     "Invalid": "Any object that Tenon reads: the problems, by field.",
     "InvalidUserData": "NodeClaim: its node class's user data can't be merged with the bootstrap script.",
     "LaunchFailed": "NodeClaim: EC2 refused the launch without an error code.",
+    "LaunchUnconfirmed": "NodeClaim: its instance may exist though EC2 does not show it yet; no other is launched.",
     "LaunchTimeout": "NodeClaim: not launched within 5 minutes; it is deleted and its pods are scheduled again.",
     "NoCompatibleOffering": "NodeClaim: none of its instance types is available in the zones of its subnets now.",
     "NodeClaimGone": "Node: its NodeClaim was deleted, so it is drained and deleted.",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType, OfferingKey
     from shared.snapshot import Snapshot
 
-FailureKind = Literal["capacity", "configuration", "throttled", "gone"]
+FailureKind = Literal["capacity", "configuration", "throttled", "gone", "unconfirmed"]
 
 
 class ResolvedNodePools(Struct, kw_only=True):
@@ -76,7 +76,8 @@ class LaunchFailure(Struct, kw_only=True):
 
     ``kind`` says what to do. *capacity*: schedule its pods again without the ``unavailable`` offerings.
     *configuration*: a user must change something. *throttled*: retry the same NodeClaim later. *gone*: something that
-    its node class selected was deleted; resolve the class again.
+    its node class selected was deleted; resolve the class again. *unconfirmed*: an earlier call may have launched the
+    instance, and EC2 doesn't show it yet; retry the same NodeClaim later, and launch nothing in its place.
     """
 
     claim_name: str

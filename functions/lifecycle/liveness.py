@@ -13,7 +13,7 @@ from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from shared.api.meta import Condition
     from shared.api.nodeclaim import NodeClaim
@@ -40,7 +40,7 @@ def liveness_failure(claim: NodeClaim, *, now: datetime, unassigned_instance: st
 
     ``unassigned_instance`` is the id of a living instance of the NodeClaim's launch group that has no NodeClaim: the
     function that launched it died before it wrote the status. The next run of the provisioner assigns it, so the
-    NodeClaim then gets the registration time-out.
+    NodeClaim then gets the registration time-out. So does one whose launch is unconfirmed.
     """
     if claim.metadata.deletion_timestamp is not None or is_true(claim.status.conditions, nodeclaim.REGISTERED):
         return None
@@ -52,14 +52,14 @@ def liveness_failure(claim: NodeClaim, *, now: datetime, unassigned_instance: st
     if unassigned_instance:
         is_expired = now - created >= REGISTRATION_TIMEOUT
         return _not_assigned(unassigned_instance) if is_expired else None
-    return _not_launched(launched) if now - created >= LAUNCH_TIMEOUT else None
+    unconfirmed = launched is not None and launched.reason == nodeclaim.LAUNCH_UNCONFIRMED
+    timeout = REGISTRATION_TIMEOUT if unconfirmed else LAUNCH_TIMEOUT
+    return _not_launched(launched, timeout) if now - created >= timeout else None
 
 
-def _not_launched(launched: Condition | None) -> LivenessFailure:
+def _not_launched(launched: Condition | None, timeout: timedelta) -> LivenessFailure:
     cause = launched.message if launched is not None and launched.message else "EC2 returned no instance"
-    return LivenessFailure(
-        reason=EventReason("LaunchTimeout"), message=f"not launched within {LAUNCH_TIMEOUT}: {cause}"
-    )
+    return LivenessFailure(reason=EventReason("LaunchTimeout"), message=f"not launched within {timeout}: {cause}")
 
 
 def _not_assigned(unassigned_instance: str) -> LivenessFailure:

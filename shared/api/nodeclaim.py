@@ -12,6 +12,7 @@ from shared.api.meta import (
     DURATION,
     DURATION_OR_NEVER,
     Condition,
+    EventReason,
     NamedObject,
     ObjectRef,
     RawQuantities,
@@ -39,6 +40,9 @@ VOLUMES_DETACHED = "VolumesDetached"
 INSTANCE_TERMINATING = "InstanceTerminating"
 GARBAGE_COLLECTABLE = "GarbageCollectable"
 """The NodeClaim's instance or node is missing; garbage collection deletes it once that is confirmed."""
+
+LAUNCH_UNCONFIRMED = EventReason("LaunchUnconfirmed")
+"""Reason of condition Launched "Unknown": an instance may have been launched that EC2 doesn't show yet."""
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
 """A NodeClaim that is not Launched within this time of its creation is deleted (Karpenter's liveness)."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
 _NOT_TERMINATED = ("pending", "running", "stopping", "stopped", "shutting-down")
-_PENDING_OR_RUNNING = ("pending", "running")
+PENDING_OR_RUNNING = frozenset({"pending", "running"})
 _MAX_FILTER_VALUES = 200
 _MAX_TERMINATED_A_CALL = 500
 """EC2 takes 1,000 instance ids in a call, and recommends fewer."""
@@ -37,7 +37,7 @@ def list_by_cluster(cluster_name: str) -> tuple[Instance, ...]:
 
 
 def list_by_launch_group(cluster_name: str, groups: Sequence[str]) -> tuple[Instance, ...]:
-    """The pending and running instances of the launch groups, by id.
+    """The instances of the launch groups, by id; terminated ones too, as long as EC2 shows them.
 
     Raises:
         ClientError: EC2 returned an error.
@@ -46,7 +46,7 @@ def list_by_launch_group(cluster_name: str, groups: Sequence[str]) -> tuple[Inst
     for start in range(0, len(groups), _MAX_FILTER_VALUES):
         values = list(groups[start : start + _MAX_FILTER_VALUES])
         group_filter: FilterTypeDef = {"Name": f"tag:{labels.LAUNCH_GROUP}", "Values": values}
-        instances += _describe([_cluster_filter(cluster_name), group_filter], _PENDING_OR_RUNNING)
+        instances += _describe([_cluster_filter(cluster_name), group_filter], (*_NOT_TERMINATED, "terminated"))
     return tuple(sorted(instances, key=lambda i: i.id))
 
 

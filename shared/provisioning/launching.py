@@ -94,7 +94,7 @@ class Launcher:
         )
 
     def _record_failure(self, claim: NodeClaim, failed: LaunchFailure, now: datetime) -> None:
-        """Delete the claim, except when it is retried (throttled) or a user must act (its condition says what)."""
+        """Delete the claim, unless it is retried (throttled, unconfirmed) or a user must act, as its condition says."""
         self.logger.warning(
             "Couldn't launch an instance",
             extra={"nodeclaim": claim.name, "reason": failed.reason, "why": failed.message, "kind": failed.kind},
@@ -102,12 +102,13 @@ class Launcher:
         if failed.kind == "throttled":
             return
         self.recorder.record(claim.ref, "Warning", failed.reason, failed.message)
-        if failed.kind == "configuration":
+        if failed.kind in {"configuration", "unconfirmed"}:
+            unconfirmed = failed.kind == "unconfirmed"
             conditions = with_condition(
                 claim.status.conditions,
                 nodeclaim.LAUNCHED,
-                status=False,
-                reason=failed.reason,
+                status=None if unconfirmed else False,
+                reason=nodeclaim.LAUNCH_UNCONFIRMED if unconfirmed else failed.reason,
                 message=failed.message,
                 now=now,
             )

@@ -3,7 +3,7 @@
 A run can die after any call, and the next run repeats it. The call's ClientToken follows from the group, so EC2 answers
 a repeated call with the instances that it launched before. If the repeated request differs (prices changed, or some
 NodeClaims have their instance), EC2 answers IdempotentParameterMismatch, and the instances are listed by the group's
-tag.
+tag. Such a list may be incomplete, so an instance is launched again only if the list shows that the first one ended.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.cloud_provider import LaunchRequest, LaunchResult
+    from shared.cloud_provider import Instance, LaunchRequest, LaunchResult
     from shared.cluster.connect import ClusterInfo
     from shared.instance_types.instance_type import OfferingKey
     from shared.launch.fleet.overrides import FleetPlan
@@ -132,7 +132,7 @@ class _LaunchGroup:
         except CreateFleetError as error:
             if error.code != IDEMPOTENT_PARAMETER_MISMATCH:
                 raise
-            return self._launch_missing(plan)
+            return self._launch_ended(plan)
         if response.throttled:
             # EC2 repeats this response for the token, so the token would never launch anything.
             return self._launch_missing(plan, attempt=self._minute)
@@ -163,7 +163,7 @@ class _LaunchGroup:
             response = self._create(plan, requests, step=f"{_uids(requests)}/instead of {exhausted}")
         except CreateFleetError as error:
             # Nothing is lost: either the instances exist, or the pods of the NodeClaims are scheduled again.
-            return self._launch_missing(plan) if error.code == IDEMPOTENT_PARAMETER_MISMATCH else results
+            return self._launch_ended(plan) if error.code == IDEMPOTENT_PARAMETER_MISMATCH else results
         retried = assign_response(self.fleet_request, plan, response, requests)
         return with_retried(results, {r.claim_name: r for r in retried})
 
@@ -176,12 +176,36 @@ class _LaunchGroup:
     def _minute(self) -> str:
         return f"{self.deadline:%Y-%m-%dT%H:%M}"
 
+    def _launch_ended(self, plan: FleetPlan) -> list[LaunchResult]:
+        """Assign the instances that an earlier call launched, and launch those again that have ended.
+
+        An instance that EC2 doesn't show may run: its NodeClaim stays unconfirmed until EC2 shows it.
+        """
+        results, missing, ended = self._assign_existing()
+        by_claim = Counter(i.tags.get(labels.NODECLAIM_TAG, "") for i in ended)
+        confirmed: list[LaunchRequest] = []
+        for request in missing:
+            tag = request.claim.name if by_claim[request.claim.name] else ""
+            if not by_claim[tag]:
+                message = "an instance may have been launched that EC2 doesn't show yet"
+                results.append(failure(request.claim, "unconfirmed", nodeclaim.LAUNCH_UNCONFIRMED, message))
+                continue
+            by_claim[tag] -= 1
+            confirmed.append(request)
+        return results + self._launch_requests(plan, confirmed, attempt="")
+
     def _launch_missing(self, plan: FleetPlan | None, *, attempt: str = "") -> list[LaunchResult]:
         """Assign the instances with the group's tag, and launch those that are missing.
 
         ``attempt`` makes the tokens differ from those of an earlier attempt, whose responses EC2 repeats.
         """
-        existing = instances.list_by_launch_group(self.fleet_request.cluster.name, [self.fleet_request.group])
+        results, missing, _ = self._assign_existing()
+        return results + self._launch_requests(plan, missing, attempt)
+
+    def _assign_existing(self) -> tuple[list[LaunchResult], list[LaunchRequest], list[Instance]]:
+        """The results for the group's instances, the requests without one, and the instances that have ended."""
+        listed = instances.list_by_launch_group(self.fleet_request.cluster.name, [self.fleet_request.group])
+        existing = [i for i in listed if i.state in instances.PENDING_OR_RUNNING]
         by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in existing if labels.NODECLAIM_TAG in i.tags}
         unassigned = [i for i in existing if labels.NODECLAIM_TAG not in i.tags]
         results: list[LaunchResult] = []
@@ -192,17 +216,22 @@ class _LaunchGroup:
                 missing.append(request)
             else:
                 results.append(assign_existing(self.fleet_request, request, instance))
+        return results, missing, [i for i in listed if i.state not in instances.PENDING_OR_RUNNING]
+
+    def _launch_requests(
+        self, plan: FleetPlan | None, missing: Sequence[LaunchRequest], attempt: str
+    ) -> list[LaunchResult]:
         if not missing:
-            return results
+            return []
         if plan is None:
             message = "no instance type that the NodeClaim allows has an available offering in a zone of its subnets"
             reason = EventReason("NoCompatibleOffering")
-            return results + [failure(r.claim, "capacity", reason, message) for r in missing]
+            return [failure(r.claim, "capacity", reason, message) for r in missing]
         try:
             response = self._create_missing(plan, missing, attempt)
-            return results + assign_response(self.fleet_request, plan, response, missing)
+            return assign_response(self.fleet_request, plan, response, missing)
         except CreateFleetError as error:
-            return results + self._failures(error.code, error.message, missing)
+            return self._failures(error.code, error.message, missing)
 
     def _create_missing(self, plan: FleetPlan, missing: Sequence[LaunchRequest], attempt: str) -> FleetResponse:
         """One call for the missing instances. If a token was used, its instances are gone: the next one is used."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
-from shared import aws
+from shared import aws, runtime
 from shared.api import labels
 from shared.api.meta import EventReason
 from shared.api.nodeclass import ResolvedAMI
@@ -30,6 +30,8 @@ from shared.struct import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from mypy_boto3_ec2.type_defs import TagTypeDef
+
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import FailureKind, Instance, LaunchRequest, LaunchResult
     from shared.instance_types.instance_type import OfferingKey
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from shared.launch.fleet.request import FleetRequest
 
 
+_UNKNOWN_INSTANCE = "InvalidInstanceID.NotFound"
+_TAG_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0)
+"""Seconds before a new instance is tagged again."""
 _FULL_SUBNET = "InsufficientFreeAddressesInSubnet"
 
 
@@ -148,11 +153,11 @@ def _assign(
 ) -> LaunchResult:
     if not already_tagged:
         try:
-            aws.ec2().create_tags(Resources=[instance_id], Tags=tag_list(fleet_request.nodeclaim_tags(claim)))
+            _tag(instance_id, tag_list(fleet_request.nodeclaim_tags(claim)))
         except ClientError as error:
+            # The instance runs. Launching again would launch a second one.
             message = f"instance {instance_id} can't be tagged: {error.response['Error'].get('Message', '')}"
-            kind = errors.kind(error_code(error))
-            return failure(claim, "throttled" if kind == "capacity" else kind, error_code(error), message)
+            return failure(claim, "unconfirmed", error_code(error), message)
     offering, instance_type = override.offering, override.instance_type
     return LaunchedInstance(
         claim_name=claim.name,
@@ -167,6 +172,23 @@ def _assign(
         allocatable=dict(instance_type.allocatable),
         labels=offering_labels(instance_type, offering),
     )
+
+
+def _tag(instance_id: str, tags: list[TagTypeDef]) -> None:
+    """Tag an instance that was just launched, which EC2 may not know for some seconds.
+
+    Raises:
+        ClientError: EC2 still doesn't know the instance, or refused.
+    """
+    for delay in (*_TAG_RETRY_DELAYS, None):
+        try:
+            aws.ec2().create_tags(Resources=[instance_id], Tags=tags)
+        except ClientError as error:
+            if error_code(error) != _UNKNOWN_INSTANCE or delay is None:
+                raise
+            runtime.current().sleep(delay)
+        else:
+            return
 
 
 def _not_launched(claim: NodeClaim, response: FleetResponse, plan: FleetPlan) -> LaunchFailure:
