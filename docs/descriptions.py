@@ -72,6 +72,7 @@ EVENTS = {
     "InstanceTerminating": "NodeClaim: its instance is being terminated, by whomever.",
     "InstanceTypeUnknown": "NodeClaim: the instance with its tags has an unexpected instance type or zone.",
     "Invalid": "Any object that Tenon reads: the problems, by field.",
+    "InvalidRequest": "NodeClaim: its launch request is invalid, which is a bug of Tenon's; please report the message.",
     "InvalidUserData": "NodeClaim: its node class's user data can't be merged with the bootstrap script.",
     "LaunchFailed": "NodeClaim: EC2 refused the launch without an error code.",
     "LaunchUnconfirmed": "NodeClaim: its instance may exist though EC2 does not show it yet; no other is launched.",

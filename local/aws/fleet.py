@@ -112,7 +112,7 @@ class Fleets:
         if params.get("Type") != "instant":
             raise EC2ClientError("InvalidParameterValue", "only fleets of type instant are supported here")
         target = params["TargetCapacitySpecification"]
-        capacity_type = str(target.get("DefaultTargetCapacityType") or ON_DEMAND)
+        capacity_type = _capacity_type(target)
         candidates = self._candidates(params.get("LaunchTemplateConfigs") or [])
         options = params.get("SpotOptions" if capacity_type == SPOT else "OnDemandOptions") or {}
         tags = convert_tag_spec(params.get("TagSpecifications") or [])
@@ -296,7 +296,7 @@ class Fleets:
         self.calls.append(
             FleetCall(
                 token=token,
-                capacity_type=str(target.get("DefaultTargetCapacityType") or ON_DEMAND),
+                capacity_type=_capacity_type(target),
                 target_capacity=int(target["TotalTargetCapacity"]),
                 instance_ids=tuple(id_ for group in response["Instances"] for id_ in group["InstanceIds"]),
                 errors=tuple((error["ErrorCode"], *error["_pool"]) for error in response["Errors"]),
@@ -317,6 +317,11 @@ def _type_info(instance_type: str) -> dict[str, Any]:
 
     type_info: dict[str, Any] = INSTANCE_TYPES[instance_type]
     return type_info
+
+
+def _capacity_type(target: Mapping[str, Any]) -> str:
+    """Spot, or on-demand for reserved capacity too: its instances have no lifecycle of their own."""
+    return SPOT if target.get("DefaultTargetCapacityType") == SPOT else ON_DEMAND
 
 
 def _target_reservation(template: Mapping[str, Any]) -> str:

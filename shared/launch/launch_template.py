@@ -126,12 +126,20 @@ def launch_template(
     return LaunchTemplate(name=f"tenon-{cluster}-{digest}", data=data)
 
 
+INTERRUPTIBLE = "interruptible-capacity-reservation"
+"""EC2's market type of interruptible capacity reservations."""
+
+
 def _capacity_reservation(node_class: EC2NodeClass, reservation_id: str) -> dict[str, Any]:
     if reservation_id:
         target = {"CapacityReservationId": reservation_id}
         preference = "capacity-reservations-only"
         specification = {"CapacityReservationPreference": preference, "CapacityReservationTarget": target}
-        return {"CapacityReservationSpecification": specification}
+        interruptible = {r.id for r in node_class.status.capacity_reservations if r.interruptible}
+        options: dict[str, Any] = (
+            {"InstanceMarketOptions": {"MarketType": INTERRUPTIBLE}} if reservation_id in interruptible else {}
+        )
+        return {"CapacityReservationSpecification": specification, **options}
     if node_class.spec.capacity_reservation_selector_terms:
         # On-demand instances must not use up a reservation that another NodeClaim is planned for.
         return {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}}

@@ -8,10 +8,24 @@ from __future__ import annotations
 from typing import Any
 
 from shared.api import labels
+from shared.launch.launch_template import INTERRUPTIBLE
 
 
-def allocation_options(capacity_type: str) -> dict[str, Any]:
-    """SpotOptions or OnDemandOptions of the CreateFleet call; reserved instances are on-demand ones to EC2."""
+def target_capacity_type(capacity_type: str, *, interruptible: bool = False) -> str:
+    """DefaultTargetCapacityType of the CreateFleet call; reserved instances are on-demand ones to EC2.
+
+    Instances of ``interruptible`` reservations are not (AWS: "Launch instances into an Interruptible Capacity
+    Reservation", EC2 User Guide).
+    """
+    if interruptible:
+        return "reserved-capacity"
+    return "spot" if capacity_type == labels.SPOT else "on-demand"
+
+
+def allocation_options(capacity_type: str, *, interruptible: bool = False) -> dict[str, Any]:
+    """SpotOptions, OnDemandOptions or ReservedCapacityOptions of the CreateFleet call."""
+    if interruptible:
+        return {"ReservedCapacityOptions": {"ReservationTypes": [INTERRUPTIBLE]}}
     if capacity_type == labels.SPOT:
         return {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
     return {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}}

@@ -70,7 +70,12 @@ NOT_FOUND = LAUNCH_TEMPLATE_NOT_FOUND | {
 }
 """Something that the node class's status names was deleted: resolve the class again."""
 
-IDEMPOTENT_PARAMETER_MISMATCH = "IdempotentParameterMismatch"
+INSTANCE_TERMINATED = "IdempotentInstanceTerminated"
+USED_TOKEN = frozenset({"IdempotentParameterMismatch", INSTANCE_TERMINATED})
+"""The ClientToken was used before: by a request that differed, or for an instance that is terminated now. The group's
+instances are listed, and those that have ended are launched by another token."""
+INVALID_REQUEST = "InvalidRequest"
+"""botocore refused to send the request: a bug of Tenon's, which no retry mends."""
 
 DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
 
@@ -96,6 +101,8 @@ def kind(code: str) -> FailureKind:
 def user_message(code: str, message: str) -> str:
     """One sentence for users: EC2's message, and what to change where that is known."""
     text = message.split(" Encoded authorization failure message", maxsplit=1)[0].strip().rstrip(".") or code
+    if code == INVALID_REQUEST:
+        return f"the launch's request is invalid, which is a bug of Tenon's; please report it with this text: {text}"
     if code in DENIED and "iam:PassRole" in text:
         return f"EC2 denied the launch ({text}): name the node class's role when deploying, by -c nodeRoles=ROLE"
     if code in DENIED:

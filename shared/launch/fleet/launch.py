@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from shared import aws, runtime
 from shared.ami_family.bootstrap import UserDataError
@@ -23,7 +23,8 @@ from shared.aws import error_code
 from shared.launch import instances, launch_template
 from shared.launch.fleet import errors
 from shared.launch.fleet.errors import (
-    IDEMPOTENT_PARAMETER_MISMATCH,
+    INSTANCE_TERMINATED,
+    USED_TOKEN,
     CreateFleetError,
     capacity_failures,
     is_plan_exhausted,
@@ -118,6 +119,8 @@ class _LaunchGroup:
             return self._failures(EventReason("InvalidUserData"), str(error), self.requests)
         except ClientError as error:
             return self._failures(error_code(error), error.response["Error"].get("Message", ""), self.requests)
+        except ParamValidationError as error:
+            return self._failures(EventReason("InvalidRequest"), str(error), self.requests)
         except BotoCoreError as error:
             return [failure(r.claim, "throttled", "Unreachable", str(error)) for r in self.requests]
 
@@ -130,10 +133,10 @@ class _LaunchGroup:
         try:
             response = self._create(plan, self.requests, step="first")
         except CreateFleetError as error:
-            if error.code != IDEMPOTENT_PARAMETER_MISMATCH:
+            if error.code not in USED_TOKEN:
                 raise
-            return self._launch_ended(plan)
-        if response.throttled:
+            return self._after_used_token(plan, error.code)
+        if response.throttled or response.token_is_used:
             # EC2 repeats this response for the token, so the token would never launch anything.
             return self._launch_missing(plan, attempt=self._minute)
         results = assign_response(self.fleet_request, plan, response, self.requests)
@@ -163,7 +166,7 @@ class _LaunchGroup:
             response = self._create(plan, requests, step=f"{_uids(requests)}/instead of {exhausted}")
         except CreateFleetError as error:
             # Nothing is lost: either the instances exist, or the pods of the NodeClaims are scheduled again.
-            return self._launch_ended(plan) if error.code == IDEMPOTENT_PARAMETER_MISMATCH else results
+            return self._after_used_token(plan, error.code) if error.code in USED_TOKEN else results
         retried = assign_response(self.fleet_request, plan, response, requests)
         return with_retried(results, {r.claim_name: r for r in retried})
 
@@ -175,6 +178,10 @@ class _LaunchGroup:
     @property
     def _minute(self) -> str:
         return f"{self.deadline:%Y-%m-%dT%H:%M}"
+
+    def _after_used_token(self, plan: FleetPlan, code: str) -> list[LaunchResult]:
+        """Assign the instances of an earlier call, and launch those that have ended, as EC2 shows or says."""
+        return self._launch_missing(plan) if code == INSTANCE_TERMINATED else self._launch_ended(plan)
 
     def _launch_ended(self, plan: FleetPlan) -> list[LaunchResult]:
         """Assign the instances that an earlier call launched, and launch those again that have ended.
@@ -239,7 +246,7 @@ class _LaunchGroup:
             try:
                 return self._create(plan, missing, step=f"{_uids(missing)}/{attempt}/{number}")
             except CreateFleetError as error:
-                if error.code != IDEMPOTENT_PARAMETER_MISMATCH:
+                if error.code not in USED_TOKEN:
                     raise
         raise CreateFleetError("PriorRequestNotComplete", "the NodeClaim was requested in several ways just now")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels
 from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
-from shared.instance_types.instance_type import ami_for, meets
+from shared.instance_types.instance_type import RESERVATION_INTERRUPTIBLE, ami_for, meets
 from shared.launch.fleet.allocation_strategy import LAUNCH_ORDER, launch_order
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 from shared.struct import Struct
@@ -47,6 +47,11 @@ class FleetPlan(Struct, kw_only=True):
     overrides: tuple[Override, ...]
 
     @property
+    def is_interruptible(self) -> bool:
+        """Whether the plan is for interruptible capacity reservations, which EC2 launches by another market type."""
+        return bool(self.overrides) and all(is_interruptible(override) for override in self.overrides)
+
+    @property
     def offering_keys(self) -> tuple[OfferingKey, ...]:
         """Every offering of the plan, sorted."""
         return tuple(sorted({override.offering_key for override in self.overrides}))
@@ -70,6 +75,9 @@ def plan_fleet(
         overrides = _without_exotic(overrides)
     by_capacity_type = {c: [p for p in overrides if p.offering.capacity_type == c] for c in LAUNCH_ORDER}
     by_capacity_type[labels.SPOT] = _not_dearer(by_capacity_type[labels.SPOT], by_capacity_type[labels.ON_DEMAND])
+    reserved = by_capacity_type[labels.RESERVED]
+    # One call has one market type. Reservations whose owner doesn't reclaim the instances come first.
+    by_capacity_type[labels.RESERVED] = [p for p in reserved if not is_interruptible(p)] or reserved
     for capacity_type in launch_order(after=after):
         if by_capacity_type[capacity_type]:
             return FleetPlan(capacity_type=capacity_type, overrides=_cheapest(by_capacity_type[capacity_type]))
@@ -84,6 +92,11 @@ def offering_labels(instance_type: InstanceType, offering: Offering) -> dict[str
         labels.CAPACITY_TYPE: offering.capacity_type,
         **offering.labels,
     }
+
+
+def is_interruptible(override: Override) -> bool:
+    """Whether the offering is a capacity reservation whose owner may reclaim the instances."""
+    return override.offering.labels.get(RESERVATION_INTERRUPTIBLE) == "true"
 
 
 def is_exotic(instance_type: InstanceType) -> bool:

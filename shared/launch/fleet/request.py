@@ -16,7 +16,7 @@ from shared.instance_types.allocatable import EFA
 from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
 from shared.launch import launch_template
-from shared.launch.fleet.allocation_strategy import allocation_options
+from shared.launch.fleet.allocation_strategy import allocation_options, target_capacity_type
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -107,14 +107,16 @@ class FleetRequest(Struct, kw_only=True):
             ],
             "TargetCapacitySpecification": {
                 "TotalTargetCapacity": len(claims),
-                "DefaultTargetCapacityType": "spot" if plan.capacity_type == labels.SPOT else "on-demand",
+                "DefaultTargetCapacityType": target_capacity_type(
+                    plan.capacity_type, interruptible=plan.is_interruptible
+                ),
             },
             "TagSpecifications": [
                 {"ResourceType": "fleet", "Tags": launch_template.tag_list(tags)},
                 {"ResourceType": "instance", "Tags": launch_template.tag_list(instance_tags)},
                 {"ResourceType": "volume", "Tags": launch_template.tag_list(instance_tags)},
             ],
-            **allocation_options(plan.capacity_type),
+            **allocation_options(plan.capacity_type, interruptible=plan.is_interruptible),
         }
         if self.node_class.spec.context:
             parameters["Context"] = self.node_class.spec.context

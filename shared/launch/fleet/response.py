@@ -70,6 +70,11 @@ class FleetResponse(Struct):
         return not self.launched and {errors.kind(e.code) for e in self.errors} == {"throttled"}
 
     @property
+    def token_is_used(self) -> bool:
+        """Whether nothing was launched because the ClientToken's instances are terminated."""
+        return not self.launched and any(e.code in errors.USED_TOKEN for e in self.errors)
+
+    @property
     def unavailable(self) -> tuple[OfferingKey, ...]:
         """Every offering that an error shows to have no capacity."""
         return tuple(sorted({key for e in self.errors for key in e.unavailable}))

@@ -337,6 +337,30 @@ def test_a_response_with_only_throttling_is_not_repeated_forever(account: Accoun
     assert len(account.running()) == 2
 
 
+def test_a_claim_whose_instance_was_terminated_behind_its_token_is_launched_again(
+    account: Account, types: Types
+) -> None:
+    message = "The client token is for an instance that has been terminated."
+    account.fleets.errors_to_return = [("IdempotentInstanceTerminated", message)]
+    (launched,) = account.launch([account.claim("web-1")], types)
+    assert isinstance(launched, LaunchedInstance)
+    account.fleets.room, account.fleets.code = 0, "IdempotentInstanceTerminated"
+    claims = [account.claim("web-2", group="b")]
+    assert isinstance(account.launch(claims, types)[0], LaunchFailure)  # while EC2 repeats it for every token
+    account.fleets.room = None
+    later = account.launch(claims, types, now=account.now + timedelta(minutes=1))
+    assert isinstance(later[0], LaunchedInstance)
+    assert len(account.running()) == 2
+
+
+def test_a_request_that_botocore_refuses_is_reported_as_a_bug_and_not_retried(account: Account, types: Types) -> None:
+    node_class = account.ready(tags={"team": 7})  # what validation let through
+    (failed,) = account.launch([account.claim("web")], types, node_class=node_class)
+    assert (failed.kind, failed.reason) == ("configuration", "InvalidRequest")
+    assert "which is a bug of Tenon's; please report it" in failed.message
+    assert "Invalid type for parameter" in failed.message
+
+
 def test_a_claim_that_requests_efa_gets_its_adapters(account: Account) -> None:
     efa = {"vpc.amazonaws.com__efa": 2}
     claim = account.claim("ml")

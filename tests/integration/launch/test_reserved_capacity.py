@@ -87,6 +87,43 @@ def test_a_reserved_instance_is_launched_into_its_reservation(reserved: Account)
     }
 
 
+def test_an_interruptible_reservation_is_launched_as_such_and_after_the_rest(reserved: Account) -> None:
+    node_class = reserved.ready(capacity_reservation_selector_terms=[CapacityReservationSelectorTerm(id=ID)])
+    (usual,) = node_class.status.capacity_reservations
+    interruptible = msgspec.structs.replace(
+        usual, id="cr-interruptible", availability_zone="us-east-1a", interruptible=True
+    )
+
+    def first_request(*reservations: Any) -> dict[str, Any]:  # noqa: ANN401 (of the status)
+        status = msgspec.structs.replace(node_class.status, capacity_reservations=list(reservations))
+        selected = msgspec.structs.replace(node_class, status=status)
+        types = build_instance_types(raw(reserved), selected, None, zones=reserved.subnets, unavailable=())
+        before = len(reserved.fleets.requests)
+        claim = reserved.claim(f"web-{len(reservations)}", group=reservations[0].id)
+        reserved.launch([claim], types, node_class=selected)
+        request: dict[str, Any] = reserved.fleets.requests[before]
+        return request
+
+    request = first_request(usual, interruptible)
+    assert "ReservedCapacityOptions" not in request
+    assert [o["AvailabilityZone"] for o in request["LaunchTemplateConfigs"][0]["Overrides"]] == ["us-east-1b"]
+
+    request = first_request(interruptible)  # moto doesn't launch it
+    assert [o["AvailabilityZone"] for o in request["LaunchTemplateConfigs"][0]["Overrides"]] == ["us-east-1a"]
+    assert request["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "reserved-capacity"
+    assert request["ReservedCapacityOptions"] == {"ReservationTypes": ["interruptible-capacity-reservation"]}
+    assert "OnDemandOptions" not in request
+    templates = [
+        t["LaunchTemplateData"]
+        for t in aws.ec2().describe_launch_template_versions(Versions=["$Latest"])["LaunchTemplateVersions"]
+    ]
+    (data,) = (t for t in templates if "InstanceMarketOptions" in t)
+    assert data["InstanceMarketOptions"] == {"MarketType": "interruptible-capacity-reservation"}
+    assert data["CapacityReservationSpecification"]["CapacityReservationTarget"] == {
+        "CapacityReservationId": "cr-interruptible"
+    }
+
+
 def test_on_demand_leaves_the_reservation_to_claims_that_are_planned_for_it(reserved: Account) -> None:
     node_class = reserved.ready(capacity_reservation_selector_terms=[CapacityReservationSelectorTerm(id=ID)])
     on_demand = reserved.claim("web", (labels.CAPACITY_TYPE, "In", ["on-demand"]))
