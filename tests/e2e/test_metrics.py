@@ -7,11 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from docs.descriptions import EVENTS
+from local.faults import Fault
 from local.kubernetes import kinds
 from shared import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from local.world import World
 
@@ -55,3 +57,38 @@ def test_every_metric_is_written_by_its_function(
     reasons = {e["reason"] for e in world.store.list(kinds.EVENTS) if e.get("reportingComponent") == "tenon"}
     assert reasons
     assert reasons <= set(EVENTS)
+
+
+def minutes_without_a_hint(world: World, *, since: datetime) -> list[int]:
+    """For each full minute since then, the alarm's expression: 1 if pods waited and no hint came, else 0."""
+    minutes = int((world.clock.now() - since) / timedelta(minutes=1))
+    pending, hints = [0.0] * (minutes + 1), [0.0] * (minutes + 1)
+    for invocation in world.aws.functions.invocations:
+        minute = int((invocation.at - since) / timedelta(minutes=1))
+        if invocation.at < since:
+            continue
+        for line in invocation.metrics:
+            pending[minute] = max(pending[minute], *line.get(metrics.PENDING.name, [0.0]))
+            hints[minute] += sum(line.get(metrics.HINTS.name, [0.0]))
+    return [int(p > 0 and h < 1) for p, h in zip(pending[:-1], hints[:-1], strict=True)]
+
+
+def test_the_relay_is_silent_only_while_it_cannot_publish(spot_default: World) -> None:
+    world = spot_default
+    container = {"name": "c", "image": "example/c:1", "resources": {"requests": {"cpu": "10000"}}}
+    metadata = {"name": "huge", "namespace": "default"}
+    world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}})
+    world.run_for(timedelta(minutes=2))
+
+    waiting = world.clock.now()
+    world.run_for(timedelta(minutes=12))
+    assert sum(minutes_without_a_hint(world, since=waiting)) <= 2  # a minute's hint may fall into the next
+
+    world.faults.inject_aws("eventbridge", "PutEvents", Fault(code="AccessDeniedException", status=400), times=100_000)
+    silent = world.clock.now() + timedelta(minutes=1)
+    world.run_for(timedelta(minutes=14))
+    minutes = minutes_without_a_hint(world, since=silent)
+    assert minutes[:11] == [1] * 11  # the alarm needs ten
+    world.faults.clear()
+    world.store.delete(kinds.PODS, "huge", namespace="default")
+    world.run_for(timedelta(minutes=2))

@@ -51,13 +51,36 @@ def test_with_the_functions_code_only_assets_differ_in_the_template(
     assert (full / "tenon-demo.template.json").read_text() != (cloud_assembly / "tenon-demo.template.json").read_text()
 
 
-def test_two_clusters_are_two_stacks_in_one_assembly(tmp_path: Path) -> None:
-    assembly.make(context={**SOURCE, "clusters": ["green-1", "green_1"]}, out=tmp_path)
+@pytest.fixture(scope="module")
+def two_clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Clusters whose names only differ in a character that stack names can't have."""
+    return assembly.make(
+        context={**SOURCE, "clusters": ["green-1", "green_1"]}, out=tmp_path_factory.mktemp("clusters")
+    )
+
+
+def test_two_clusters_share_no_metric_no_alarm_and_no_cost_tag(two_clusters: Path) -> None:
+    metrics_and_alarms: list[set[str]] = []
+    for path in two_clusters.glob("*.template.json"):
+        resources = json.loads(path.read_text())["Resources"].values()
+        alarms = [r["Properties"] for r in resources if r["Type"] == "AWS::CloudWatch::Alarm"]
+        own = [{k: a[k] for k in ("MetricName", "Dimensions")} for a in alarms if a.get("Namespace") == "Tenon"]
+        assert own
+        named = [r["Properties"]["DashboardName"] for r in resources if r["Type"] == "AWS::CloudWatch::Dashboard"]
+        metrics_and_alarms.append({*named, *(a["AlarmName"] for a in alarms), *map(json.dumps, own)})
+    first, second = metrics_and_alarms
+    assert not first & second
+    artifacts = json.loads((two_clusters / "manifest.json").read_text())["artifacts"].values()
+    tags = [a["properties"]["tags"] for a in artifacts if a["type"] == "aws:cloudformation:stack"]
+    assert tags == [{"eks:eks-cluster-name": "green-1"}, {"eks:eks-cluster-name": "green_1"}]
+
+
+def test_two_clusters_are_two_stacks_in_one_assembly(two_clusters: Path) -> None:
     buses = {
         path.name: [
             r["Properties"]["Name"] for r in json.loads(path.read_text())["Resources"].values() if "Bus" in r["Type"]
         ]
-        for path in tmp_path.glob("*.template.json")
+        for path in two_clusters.glob("*.template.json")
     }
     digest = hashlib.sha256(b"green_1").hexdigest()[:8]
     assert buses == {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aws_lambda_powertools import Metrics
 
-from shared import metrics
+from shared import metrics, runtime
 
 if TYPE_CHECKING:
     import pytest
@@ -35,6 +35,19 @@ def test_a_count_of_nothing_costs_nothing(capsys: pytest.CaptureFixture[str]) ->
     written = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
     metrics.emit(written, {metrics.REPAIRED: 0, metrics.REGISTERED: 0})
     assert capsys.readouterr().out == ""
+
+
+def test_a_metric_has_the_dimensions_of_its_cluster_and_function(capsys: pytest.CaptureFixture[str]) -> None:
+    written = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
+    lines = []
+    for cluster in ("blue", "green"):  # as in the local world: one process, several clusters
+        with runtime.using(runtime.Runtime(environ={"TENON_CLUSTER_NAME": cluster})):
+            metrics.emit(written, {metrics.PENDING: 3})
+        lines.append(json.loads(capsys.readouterr().out))
+    assert [line["cluster"] for line in lines] == ["blue", "green"]
+    for line in lines:
+        (dimensions,) = line["_aws"]["CloudWatchMetrics"][0]["Dimensions"]
+        assert sorted(dimensions) == [metrics.CLUSTER, metrics.SERVICE]
 
 
 def test_a_gauge_at_zero_is_written(capsys: pytest.CaptureFixture[str]) -> None:
