@@ -82,11 +82,13 @@ class Kubelets:
         behavior: Callable[[Machine], MachineBehavior] = lambda _machine: NORMAL,
         store_of_node: Callable[[str], Store] | None = None,
         heartbeat: timedelta | None = None,
+        first_index: int = 0,
     ) -> None:
         """``behavior`` is called once for each machine.
 
         ``store_of_node`` gives the store that the kubelet of a node writes to, if that is another. ``heartbeat`` is
         the interval at which leases are renewed; without one they count as renewed until a kubelet stops.
+        Pods' addresses follow from the number of their machine, which begins at ``first_index``.
         """
         self.failures: dict[str, str] = {}
         self._store = store
@@ -103,7 +105,7 @@ class Kubelets:
         self._pods_of_unknown_nodes: dict[str, dict[str, Obj]] = {}
         self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
         self._entries = 0
-        self._machines_seen = 0
+        self._machines_seen = first_index
 
     def due(self) -> datetime | None:
         """When the next delayed action is due."""

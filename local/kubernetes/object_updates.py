@@ -37,7 +37,7 @@ def create(store: Store, kind: Kind, obj: Obj, namespace: str) -> Obj | None:
 def update(store: Store, kind: Kind, obj: Obj, change: Callable[[Obj], Obj]) -> Obj | None:
     """Write ``change(latest state)`` of the object with this uid unless it is equal; None if the object is gone."""
     meta = obj["metadata"]
-    with store.lock:
+    with store.update_lock:
         for attempt in range(_ATTEMPTS):
             latest = store.find(kind, meta["name"], namespace=meta.get("namespace", ""))
             if latest is None or latest["metadata"]["uid"] != meta["uid"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import signal
 import socket
 import subprocess
 import tempfile
@@ -26,7 +27,7 @@ from shared.cluster.connect import to_server
 from shared.cluster.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from shared.cluster.client import Client
@@ -116,6 +117,16 @@ class ControlPlane:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    @contextlib.contextmanager
+    def suspended(self, component: str = "kube-apiserver") -> Iterator[None]:
+        """While entered, the component is stopped and answers nothing; afterwards it goes on where it was."""
+        process = self._processes[component]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def log(self, component: str) -> str:
         """What the component has logged so far."""

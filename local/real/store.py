@@ -48,6 +48,8 @@ class RemoteStore(Store):
     def __init__(self, client: Client, *, now: Callable[[], datetime]) -> None:
         # Not Store's: a real cluster has its namespaces and priority classes, and its own budgets.
         StandardStorage.__init__(self, now, HISTORY_SIZE, random.Random())  # noqa: S311 - never drawn from
+        # Versions decide between writers, and one must not wait for another's request.
+        self.update_lock = contextlib.nullcontext()
         self._client = client
         self._user: User | None = None
         self._root = self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from local.kubelets.machine import Machine
 from shared.instance_types import hardware
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from local.aws.ec2_instances import Ec2Instances
 
+KUBELET_THREADS = 8
+MACHINES_PER_THREAD = 512
 _DEFAULT_ROOT_GIB = 20
 _ATTACHMENTS = 28
 """EBS volumes and interfaces that share a Nitro instance's slots; the root volume takes one."""
@@ -31,12 +34,26 @@ class Ec2Machines:
 
     def running(self) -> Sequence[Machine]:
         """The instances in state running that have not begun to stop."""
-        return [self._machine(instance) for instance in self._instances.running.values()]
+        # A copy: in real time, instances are launched meanwhile.
+        return [self._machine(instance) for instance in list(self._instances.running.values())]
 
     def _machine(self, instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
         if instance.id not in self._machines:
             self._machines[instance.id] = machine_of(instance)
         return self._machines[instance.id]
+
+
+class MachinesOfThread:
+    """The machines whose kubelets one of several threads runs."""
+
+    def __init__(self, machines: Ec2Machines, thread: int, threads: int) -> None:
+        self._machines = machines
+        self._thread = thread
+        self._threads = threads
+
+    def running(self) -> Sequence[Machine]:
+        """The thread's share of the running instances, in order of launch."""
+        return [m for m in self._machines.running() if crc32(m.instance_id.encode()) % self._threads == self._thread]
 
 
 def machine_of(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance

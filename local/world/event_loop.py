@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
+from time import sleep
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ _POLL_SECONDS = 0.002
 _MAX_WAIT_SECONDS = 0.2
 """The longest wait in real time, so that the loop sees changes from outside."""
 _REAL_TIME_STEP = timedelta(seconds=1)
+_MIN_WAIT_SECONDS = 0.02
+"""The shortest wait in real time, so that the loop leaves the processor to the threads that wake it."""
 
 
 class StuckError(RuntimeError):
@@ -108,8 +111,10 @@ class EventLoop:
                 # Due already, but held back by its thread or by a concurrency limit.
                 self._wait(_POLL_SECONDS)
         else:
+            sleep(_MIN_WAIT_SECONDS)
             ahead = (time - self._clock.now()).total_seconds()
-            self._wait(min(max(ahead, _POLL_SECONDS), _MAX_WAIT_SECONDS))
+            if ahead > 0:
+                self._wait(min(ahead, _MAX_WAIT_SECONDS))
         return False
 
     def _wait(self, seconds: float) -> None:

@@ -26,7 +26,7 @@ from local.kubernetes.errors import ApiError
 from local.world import catalog_cache
 from local.world.apply import apply_object, read_objects
 from local.world.control_plane import ControlPlane, EmbeddedControlPlane
-from local.world.ec2_machines import Ec2Machines
+from local.world.ec2_machines import KUBELET_THREADS, MACHINES_PER_THREAD, Ec2Machines, MachinesOfThread
 from local.world.event_loop import DEFAULT_LIMIT, BackgroundLoop, EventLoop
 from local.world.kubernetes_faults import kubernetes_client_crashes
 from local.world.options import Options
@@ -87,7 +87,7 @@ class World:
         self._loop: EventLoop
         self.aws: Cloud
         self.relay: Relay
-        self.kubelets: Kubelets
+        self.kubelets: Sequence[Kubelets]
 
     # Start and end
 
@@ -144,6 +144,8 @@ class World:
         self.aws.calls.observe(self._activity.call)
         self.aws.functions.observe(self.timeline.invocation)
         self.apply([*cluster_manifests.kinds(), *cluster_manifests.access(), *cluster_manifests.relay_access()])
+        # The store of a real cluster sees the changes of a kind from its first read on.
+        _ = self.nodes(), self.pods(), self.claims()
         if self.options.catalog:
             self._fill_catalog()
 
@@ -166,16 +168,24 @@ class World:
             service_cidr=SERVICE_CIDR,
             region=self.region,
         )
-        self.kubelets = Kubelets(
-            self.store,
-            Ec2Machines(self.aws.instances),
-            cluster,
-            seed=self.seed,
-            timing=self.options.timing,
-            behavior=self.options.behavior,
-            store_of_node=self.control_plane.store_of_node,
-            heartbeat=HEARTBEAT if self.control_plane.in_real_time else None,
-        )
+        in_real_time = self.control_plane.in_real_time
+        machines = Ec2Machines(self.aws.instances)
+        # In real time, no kubelet waits for another's requests.
+        threads = KUBELET_THREADS if in_real_time else 1
+        self.kubelets = [
+            Kubelets(
+                self.store,
+                machines if threads == 1 else MachinesOfThread(machines, thread, threads),
+                cluster,
+                seed=self.seed,
+                timing=self.options.timing,
+                behavior=self.options.behavior,
+                store_of_node=self.control_plane.store_of_node,
+                heartbeat=HEARTBEAT if in_real_time else None,
+                first_index=thread * MACHINES_PER_THREAD,
+            )
+            for thread in range(threads)
+        ]
         client = self.control_plane.relay_client()
         stack.callback(client.close)
         key = credentials("relay")
@@ -188,18 +198,17 @@ class World:
             max_backoff=_RELAY_MAX_BACKOFF,
             on_change=self._wake_loop,
         )
-        actors = [*self.control_plane.controllers(), self.kubelets, self.relay, *self.aws.actors()]
-        if self.control_plane.in_real_time:
-            # Nodes don't wait for each other, and no queue waits for what a kubelet writes.
-            actors.remove(self.kubelets)
-            stack.enter_context(BackgroundLoop(self.clock, [self.kubelets]))
+        for kubelets in self.kubelets if in_real_time else ():
+            stack.enter_context(BackgroundLoop(self.clock, [kubelets]))
+        stepped = () if in_real_time else self.kubelets
+        actors = [*self.control_plane.controllers(), *stepped, self.relay, *self.aws.actors()]
         self._loop = EventLoop(
             self.clock,
             actors,
             is_busy=self._is_busy,
             after_step=self._record_dead_letters,
             unfinished=lambda: unfinished(self.store),
-            skips_waiting=not self.control_plane.in_real_time,
+            skips_waiting=not in_real_time,
         )
         self.relay.start()
         stack.callback(self.relay.stop)

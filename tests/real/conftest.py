@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from local.kubelets.behavior import Timing
 from local.real import binary
+from local.real.cluster import RealControlPlane
+from local.real.placements import Placements
+from local.world import Options, World, sample_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BOOT = Timing(boot=(4.0, 6.0), ready=(1.0, 2.0), pull=(0.5, 1.0))
+"""Machines are Ready 5 to 8 s after their launch."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,3 +38,33 @@ def kubeconfig() -> Path | None:
     if not binary.go():
         pytest.skip("needs Go to build a control plane, or `make test-real KUBECONFIG=…` with a throw-away cluster")
     return None
+
+
+@pytest.fixture
+def control_plane(kubeconfig: Path | None) -> RealControlPlane:
+    """The control plane of the world."""
+    return RealControlPlane(kubeconfig)
+
+
+@pytest.fixture
+def world(control_plane: RealControlPlane) -> Iterator[World]:
+    """A real control plane with Tenon beside it and a NodePool of spot and on-demand instances.
+
+    Afterwards, no request may have been denied, no invocation may have failed, and no binding may have broken a rule.
+    """
+    options = Options(version="1.36", concurrency=8, timing=BOOT, control_plane=lambda: control_plane)
+    with World(options=options) as running_world:
+        running_world.apply(sample_objects.node_class(running_world))
+        requirements = {
+            "karpenter.sh/capacity-type": ["spot", "on-demand"],
+            "kubernetes.io/arch": ["amd64"],
+            "karpenter.k8s.aws/instance-category": ["c", "m", "r"],
+        }
+        disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5s"}
+        running_world.apply(sample_objects.node_pool(requirements, disruption=disruption))
+        placements = Placements(running_world.store, now=running_world.clock.now)
+        yield running_world
+        assert running_world.failures() == []
+        assert running_world.dead_letters() == []
+        assert placements.violations() == []
+        assert [thread.failures for thread in running_world.kubelets if thread.failures] == []

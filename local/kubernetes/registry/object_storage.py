@@ -15,6 +15,7 @@ from local.kubernetes.registry.watch_cache import HISTORY_SIZE, WatchCache, in_o
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from local.kubernetes.kinds import Kind
@@ -35,6 +36,8 @@ class ObjectStorage:
     def __init__(self, now: Callable[[], datetime], history: int = HISTORY_SIZE) -> None:
         """``history`` is the number of changes that are kept for each resource."""
         self.lock = threading.RLock()
+        self.update_lock: AbstractContextManager[object] = self.lock
+        """Held while an object is read, changed and written."""
         self.now = now
         self.version = FIRST_VERSION
         self._history = history
