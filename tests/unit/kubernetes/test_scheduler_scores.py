@@ -16,6 +16,7 @@ from local.kubernetes.scheduler.pod_signature import PodSignature, signature_of
 from local.kubernetes.scheduler.scheduling_cycle import NodeSearch, SchedulingCycle, feasible_nodes_to_find
 from local.kubernetes.scheduler.score_plugins import NodeScores, balanced_allocation, least_allocated, normalized
 from local.kubernetes.scheduler.volume_plugins import VolumeBinder
+from local.kubernetes.scheduler.workload_selectors import WorkloadSelectors
 from shared.api.kubernetes import Node, Pod
 from shared.api.meta import LabelSelector
 
@@ -204,3 +205,28 @@ def test_the_search_goes_on_where_it_ended_and_takes_zones_in_turn() -> None:
     assert second is not None
     halves = [int(info.name[1:]) % 100 // 50 for info in (first, second)]
     assert (halves, search.next_start) == ([0, 1], 0)
+
+
+def test_default_constraints_count_the_pods_of_the_workload_and_of_its_services() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "controller": True}
+    meta = {"name": "pod", "namespace": "default", "labels": {"app": "web", "hash": "1"}, "ownerReferences": [owner]}
+    owned = signature_of(convert({"metadata": meta, "spec": {"containers": [{"name": "main"}]}}, Pod))
+    workloads = WorkloadSelectors()
+    assert workloads.default_selectors(owned) == ()
+    for kind, name, selector in (
+        ("ReplicaSet", "web-1", {"matchLabels": {"hash": "1"}}),
+        ("ReplicaSet", "web-2", {"matchLabels": {"hash": "2"}}),
+        ("Service", "web", {"app": "web"}),
+        ("Service", "headless", None),
+    ):
+        named = {"name": name, "namespace": "default"}
+        workloads.update({"kind": kind, "metadata": named, "spec": {"selector": selector}}, deleted=False)
+    selectors = workloads.default_selectors(owned)
+    counted = [
+        labels
+        for labels in ({"app": "web", "hash": "1"}, {"app": "web", "hash": "2"}, {"app": "db", "hash": "1"})
+        if all(selector.selects("default", labels) for selector in selectors)
+    ]
+    assert counted == [{"app": "web", "hash": "1"}]
+    # A pod that no ReplicaSet owns is spread with all pods of its Service.
+    assert len(workloads.default_selectors(pod())) == 1
