@@ -8,6 +8,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
+from cli.preflight import network_checks
 from infra import assembly, function_imports, function_sizes, permissions
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
@@ -115,6 +116,15 @@ def test_reading_ec2_is_limited_to_the_region(granted: Granted) -> None:
         for statement in statements:
             if any(action.startswith("ec2:Describe") for action in statement["Action"]):
                 assert statement["Condition"] == {"StringEquals": {"aws:RequestedRegion": {"Ref": "AWS::Region"}}}
+
+
+def test_the_endpoints_of_private_subnets_are_those_of_the_services_that_functions_call(granted: Granted) -> None:
+    in_vpc = set(function_sizes.FUNCTIONS) - {function_sizes.CATALOG}
+    called = {action.split(":")[0] for name in in_vpc for action in actions(granted, name)}
+    # Lambda writes logs by itself; IAM has no endpoint, and only classes with a role need it.
+    assert called - {"logs", "iam"} == set(network_checks.SERVICES)
+    page = (assembly.CHECKOUT / "docs" / "private-clusters.md").read_text()
+    assert [service for service in network_checks.SERVICES if f"| `{service}` |" not in page] == []
 
 
 def test_no_action_is_a_wildcard(granted: Granted) -> None:
