@@ -107,11 +107,11 @@ class Placements:
         for name in binding.known_nodes:
             if self._domain(name, key):
                 counts[self._domain(name, key)] += 0
-        for other in self._bound.values():
-            labels = other["metadata"].get("labels") or {}
-            same_namespace = other["metadata"]["namespace"] == pod["metadata"]["namespace"]
+        for bound_pod in self._bound.values():
+            labels = bound_pod["metadata"].get("labels") or {}
+            same_namespace = bound_pod["metadata"]["namespace"] == pod["metadata"]["namespace"]
             if same_namespace and all(labels.get(name) == value for name, value in selector.items()):
-                counts[self._domain(other["spec"]["nodeName"], key)] += 1
+                counts[self._domain(bound_pod["spec"]["nodeName"], key)] += 1
         return counts
 
     def _domain(self, node: str, key: str) -> str:
