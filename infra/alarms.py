@@ -66,6 +66,7 @@ class Alarms(Construct):
         self.by_name: dict[str, cloudwatch.Alarm] = {}
         self._queue_alarms(queues)
         self._function_alarms(functions)
+        self._recursion_alarm(functions)
         self._cluster_alarms()
 
     def _queue_alarms(self, queues: Queues) -> None:
@@ -122,6 +123,19 @@ class Alarms(Construct):
             _total(throttles, label="throttles"),
             above=0,
             minutes=3,
+        )
+
+    def _recursion_alarm(self, functions: Functions) -> None:
+        dropped = {
+            name: functions.by_name[name].metric("RecursiveInvocationsDropped", period=_MINUTE, statistic="Sum")
+            for name in sorted(function_sizes.RECURSIVE)
+        }
+        self._alarm(
+            "recursion-stopped",
+            "recursion-stopped",
+            "Lambda stopped a chain of requeues, so drains or disruption wait for the next sweep.",
+            _total(dropped, label="recursive invocations dropped"),
+            above=0,
         )
 
     def _cluster_alarms(self) -> None:

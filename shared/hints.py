@@ -54,6 +54,7 @@ class MalformedHintError(ValueError):
 class _Detail(msgspec.Struct, frozen=True):
     cluster: str = ""
     keys: list[str] = []
+    hops: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type"}):
@@ -64,13 +65,17 @@ class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type
 
 
 class Hint(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects to reconcile, and why (``detail_type``). ``time`` is the sender's, None if it gave none."""
+    """The objects to reconcile, and why (``detail_type``). ``time`` is the sender's, None if it gave none.
+
+    ``hops`` counts the messages of a chain in which a function sends to its own queue; the first has none.
+    """
 
     source: str
     detail_type: str
     cluster: str
     keys: tuple[str, ...] = ()
     time: datetime | None = None
+    hops: int = 0
 
 
 def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
@@ -94,14 +99,17 @@ def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
         cluster=cluster,
         keys=tuple(envelope.detail.keys),
         time=envelope.time,
+        hops=envelope.detail.hops or 0,
     )
 
 
-def message_bodies(detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime) -> Iterator[str]:
+def message_bodies(
+    detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime, hops: int = 0
+) -> Iterator[str]:
     """Message bodies as :func:`parse` reads them, with at most :data:`MAX_KEYS` keys each; none for no keys."""
     all_keys = list(keys)
     for start in range(0, len(all_keys), MAX_KEYS):
-        detail = _Detail(cluster=cluster, keys=all_keys[start : start + MAX_KEYS])
+        detail = _Detail(cluster=cluster, keys=all_keys[start : start + MAX_KEYS], hops=hops or msgspec.UNSET)
         envelope = _Envelope(source=FUNCTIONS, detail_type=detail_type, detail=detail, time=time)
         yield msgspec.json.encode(envelope).decode()
 

@@ -32,7 +32,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
     settings = read(DisruptionSettings, runtime.current().environ)
     if "Records" not in event:
         hints.parse(event, cluster=settings.cluster_name)
-        _reconcile(settings, context, consolidate=True)
+        _reconcile(settings, context, consolidate=True, hops=0)
         return None
     messages = queues.parse_batch(
         event,
@@ -42,15 +42,16 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
         logger=logger,
     )
     consolidate = any(CONSOLIDATION in m.hint.keys for m in messages if m.hint.detail_type == hints.REQUEUE)
-    if messages and not _reconcile(settings, context, consolidate=consolidate):
+    hops = max((m.hint.hops for m in messages), default=0)
+    if messages and not _reconcile(settings, context, consolidate=consolidate, hops=hops):
         return queues.retry_response(aws.sqs(), event, [m.id for m in messages])
     return queues.partial_batch_response(())
 
 
-def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool) -> bool:
+def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool, hops: int) -> bool:
     """Reconcile once; False when it has to be retried."""
     until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
-    controller = DisruptionController(settings, run=context.aws_request_id, until=until, logger=logger)
+    controller = DisruptionController(settings, run=context.aws_request_id, until=until, logger=logger, hops=hops)
     try:
         report = controller.reconcile(consolidate=consolidate)
     except (ApiError, BotoCoreError, ClientError, LeaseHeldError, LeaseLostError) as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from functions.termination.cluster_cache import ClusterCache
-from functions.termination.drain import drain_step, termination_deadline
+from functions.termination.drain import drain_step, last_eviction, last_termination, termination_deadline
 from functions.termination.eviction import Evictor
 from functions.termination.finalizer import finalize_node
 from functions.termination.instance_termination import InstanceTermination
@@ -46,15 +46,18 @@ if TYPE_CHECKING:
 
 
 class TerminationController:
-    """One invocation, for any number of NodeClaims, nodes and instances."""
+    """One invocation, for any number of NodeClaims, nodes and instances.
 
-    def __init__(self, settings: TerminationSettings, *, logger: Logger) -> None:
+    ``hops`` is how many messages its longest chain of reconciles has had.
+    """
+
+    def __init__(self, settings: TerminationSettings, *, logger: Logger, hops: int = 0) -> None:
         self._logger = logger
         self._client = connect(settings)
         self._recorder = recorder(self._client)
         self._cloud_provider = EC2CloudProvider(cluster_name=settings.cluster_name)
         self._cache = ClusterCache(self._client, self._cloud_provider)
-        self._requeue_sender = RequeueSender(self._client, settings)
+        self._requeue_sender = RequeueSender(self._client, settings, hops=hops, logger=logger)
         self._terminator = Terminator(
             client=self._client,
             recorder=self._recorder,
@@ -148,9 +151,15 @@ class TerminationController:
         if step.terminate:
             self._instance_termination.add(claim, node)
             return
-        if any(is_terminating(p) for p in pods):
-            wait_reason = WaitReason.PODS
-        self._requeue_sender.requeue(claim, wait_reason, latest=step.requeue_by)
+        terminating = [p for p in pods if is_terminating(p)]
+        evicted_at = runtime.current().now() if wait_reason is WaitReason.PODS else last_eviction(terminating)
+        ends = [end for end in (step.requeue_by, last_termination(terminating)) if end is not None]
+        self._requeue_sender.requeue(
+            claim,
+            WaitReason.PODS if terminating else wait_reason,
+            latest=min(ends, default=None),
+            pods_evicted_at=evicted_at,
+        )
 
     def _is_instance_gone(self, claim: NodeClaim, node: Node) -> bool:
         """Whether the node's instance is gone, so that its pods can be neither evicted nor waited for."""

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 STUCK_TERMINATING_AFTER = timedelta(minutes=1)
 """A pod this long past its deletion is ignored: its kubelet no longer confirms it."""
+_KUBELET_REPORT = timedelta(seconds=1)
+"""How long after its end a pod is gone from the API."""
 _CRITICAL_PRIORITY_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 _DEFAULT_GRACE_SECONDS = 30
 
@@ -82,6 +84,23 @@ def termination_deadline(claim: NodeClaim) -> datetime | None:
     except DurationError:
         return None
     return None if grace is None else claim.metadata.deletion_timestamp + grace
+
+
+def last_eviction(terminating: Iterable[Pod]) -> datetime | None:
+    """When the last of these pods was evicted or deleted; None without pods."""
+    # The API server adds the grace period to the time of the request.
+    evictions = [
+        p.metadata.deletion_timestamp - timedelta(seconds=p.metadata.deletion_grace_period_seconds or 0)
+        for p in terminating
+        if p.metadata.deletion_timestamp is not None
+    ]
+    return max(evictions, default=None)
+
+
+def last_termination(terminating: Iterable[Pod]) -> datetime | None:
+    """When the last of these pods should have ended, a second after its grace period; None without pods."""
+    ends = [p.metadata.deletion_timestamp for p in terminating if p.metadata.deletion_timestamp is not None]
+    return max(ends) + _KUBELET_REPORT if ends else None
 
 
 def drain_step(

@@ -32,7 +32,8 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # 
     )
     if not messages:
         return queues.partial_batch_response(())
-    controller = TerminationController(settings, logger=logger)
+    hops = max(message.hint.hops for message in messages)
+    controller = TerminationController(settings, logger=logger, hops=hops)
     failed = []
     for message in messages:
         try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import nodeclaim
 from shared.api.meta import condition
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,14 +29,25 @@ REQUEUE_AT = "tenon.sh/requeue-at"
 
 _CLOCK_TOLERANCE = timedelta(seconds=0.5)
 _OVERDUE_AFTER = timedelta(seconds=30)
-_MIN_WAIT = timedelta(seconds=1)
-_MAX_WAIT_FOR_PODS = timedelta(seconds=5)
+_SECOND = timedelta(seconds=1)
 _MAX_WAIT = timedelta(minutes=15)
 """SQS delays a message by at most this."""
 _WAIT_FOR_REPLACEMENT = timedelta(seconds=10)
-_WAIT_FOR_INSTANCE = timedelta(seconds=3)
-_BACKOFF_DIVISOR = 20
-"""The wait is a twentieth of the time waited so far."""
+MAX_HOPS = 100
+"""How many messages a chain of reconciles has at most; the next sweep begins a new chain."""
+
+
+class _Backoff(Struct, kw_only=True):
+    """The wait is as long as the time waited so far, from ``first`` to ``doubles_to``; then a share of that time."""
+
+    first: timedelta
+    doubles_to: timedelta
+    divisor: int
+    maximum: timedelta = _MAX_WAIT
+
+    def wait(self, waited: timedelta) -> timedelta:
+        doubling = min(max(waited, self.first), self.doubles_to)
+        return min(max(doubling, waited / self.divisor), self.maximum)
 
 
 class WaitReason(Enum):
@@ -51,6 +63,23 @@ class WaitReason(Enum):
     """The node is drained, and volumes are being detached."""
     BLOCKED = "blocked"
     """A PodDisruptionBudget or do-not-disrupt annotation blocks eviction."""
+
+
+_BACKOFFS = {
+    WaitReason.PODS: _Backoff(first=timedelta(seconds=2), doubles_to=timedelta(seconds=15), divisor=10),
+    WaitReason.INSTANCE: _Backoff(
+        first=timedelta(seconds=10), doubles_to=timedelta(seconds=30), divisor=10, maximum=timedelta(minutes=2)
+    ),
+    WaitReason.VOLUMES: _Backoff(first=timedelta(seconds=1), doubles_to=timedelta(seconds=10), divisor=20),
+    WaitReason.BLOCKED: _Backoff(first=timedelta(seconds=1), doubles_to=timedelta(seconds=10), divisor=20),
+}
+"""The first waits double, because each reconcile is a message of a chain: Lambda stops chains of about 16 invocations
+unless the function allows them (Lambda Developer Guide, "Recursive loop detection"). A shutdown of 60 s takes 4
+messages, pods with 40 s of grace take 6."""
+
+
+_SINCE = {WaitReason.VOLUMES: nodeclaim.DRAINED, WaitReason.INSTANCE: nodeclaim.INSTANCE_TERMINATING}
+"""The condition whose transition begins the wait; other waits begin with the deletion."""
 
 
 def requeue_at(annotations: Mapping[str, str]) -> datetime | None:
@@ -79,26 +108,38 @@ def is_overdue(claim: NodeClaim, *, now: datetime) -> bool:
     return is_due(claim, now=now - _OVERDUE_AFTER)
 
 
-def requeue_after(claim: NodeClaim, wait_reason: WaitReason, *, latest: datetime | None, now: datetime) -> timedelta:
-    """How long to wait until the next reconcile, in whole seconds; never past the moment ``latest``.
+def requeue_after(
+    claim: NodeClaim,
+    wait_reason: WaitReason,
+    *,
+    latest: datetime | None,
+    now: datetime,
+    pods_evicted_at: datetime | None = None,
+) -> timedelta:
+    """How long to wait until the next reconcile, in whole seconds; never past the second of the moment ``latest``.
 
-    1 to 5 s while pods terminate, 3 s for an instance, 10 s for a replacement. While eviction is blocked, a twentieth
-    of the time since the deletion, at most 15 minutes, so two days take about 300 reconciles. For volumes, a twentieth
-    of the time since the node was drained.
+    10 s for a replacement. Otherwise the waits grow: 2 s, 4 s and so on for pods since the last was evicted
+    (``pods_evicted_at``), 10 s, 20 s, 30 s for an instance since it began to terminate. While eviction is blocked, a
+    twentieth of the time since the deletion, at most 15 minutes, so two days take about 300 reconciles. For volumes, a
+    twentieth of the time since the node was drained.
     """
-    if wait_reason is WaitReason.INSTANCE:
-        wait = _WAIT_FOR_INSTANCE
-    elif wait_reason is WaitReason.REPLACEMENT:
+    if wait_reason is WaitReason.REPLACEMENT:
         wait = _WAIT_FOR_REPLACEMENT
     else:
-        waited = now - _waiting_since(claim, wait_reason, now)
-        maximum = _MAX_WAIT_FOR_PODS if wait_reason is WaitReason.PODS else _MAX_WAIT
-        wait = min(max(timedelta(seconds=waited // timedelta(seconds=_BACKOFF_DIVISOR)), _MIN_WAIT), maximum)
+        waited = max(now - _waiting_since(claim, wait_reason, now, pods_evicted_at), timedelta())
+        wait = _SECOND * round(_BACKOFFS[wait_reason].wait(waited) / _SECOND)
     return wait if latest is None or latest <= now else min(wait, latest - now)
 
 
-def _waiting_since(claim: NodeClaim, wait_reason: WaitReason, now: datetime) -> datetime:
-    if wait_reason is not WaitReason.VOLUMES:
+def _waiting_since(
+    claim: NodeClaim, wait_reason: WaitReason, now: datetime, pods_evicted_at: datetime | None
+) -> datetime:
+    if wait_reason is WaitReason.PODS and pods_evicted_at is not None:
+        return pods_evicted_at
+    type_ = {WaitReason.VOLUMES: nodeclaim.DRAINED, WaitReason.INSTANCE: nodeclaim.INSTANCE_TERMINATING}.get(
+        wait_reason
+    )
+    if type_ is None:
         return claim.metadata.deletion_timestamp or now
-    drained = condition(claim.status.conditions, nodeclaim.DRAINED)
-    return (drained.last_transition_time if drained is not None and drained.status == "True" else None) or now
+    ended = condition(claim.status.conditions, type_)
+    return (ended.last_transition_time if ended is not None and ended.status == "True" else None) or now

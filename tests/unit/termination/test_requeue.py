@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shared.api.meta import ObjectMeta, with_condition
-from shared.api.nodeclaim import DRAINED, NodeClaim, NodeClaimStatus
+from shared.api.nodeclaim import DRAINED, INSTANCE_TERMINATING, NodeClaim, NodeClaimStatus
 from shared.termination.requeue import REQUEUE_AT, WaitReason, is_due, is_scheduled, requeue_after
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -62,4 +62,23 @@ def test_the_requeue_time_is_never_after_the_deadline(waited: int, reason: WaitR
     now = NOW + timedelta(seconds=waited)
     wait = requeue_after(claim(), reason, latest=now + timedelta(seconds=left), now=now)
     assert timedelta() < wait <= timedelta(seconds=left)
-    assert wait <= timedelta(seconds={WaitReason.BLOCKED: 900, WaitReason.REPLACEMENT: 10}.get(reason, 5))
+    assert wait <= timedelta(minutes=15)
+
+
+def reconciles(reason: WaitReason, *, ends_after: float) -> list[int]:
+    """The seconds at which something that ends after so many seconds is reconciled, until it has ended."""
+    terminating = with_condition([], INSTANCE_TERMINATING, status=True, reason="InstanceTerminating", now=NOW)
+    waiting = replace(claim(), status=NodeClaimStatus(conditions=terminating))
+    seconds = [0]
+    while seconds[-1] < ends_after:
+        now = NOW + timedelta(seconds=seconds[-1])
+        latest = NOW + timedelta(seconds=ends_after + 1) if reason is WaitReason.PODS else None
+        wait = requeue_after(waiting, reason, latest=latest, now=now, pods_evicted_at=NOW)
+        seconds.append(seconds[-1] + int(wait.total_seconds()))
+    return seconds[1:]
+
+
+def test_pods_that_use_their_grace_and_a_slow_shutdown_take_few_messages() -> None:
+    assert reconciles(WaitReason.PODS, ends_after=40) == [2, 4, 8, 16, 31, 41]
+    assert reconciles(WaitReason.INSTANCE, ends_after=60) == [10, 20, 40, 70]
+    assert len(reconciles(WaitReason.PODS, ends_after=3600)) < 40
