@@ -31,8 +31,9 @@ class InvalidObject:
 class Snapshot:
     """All objects that decisions use.
 
-    NodePools and EC2NodeClasses are the valid ones, legacy kinds converted; the others are in ``invalid``. ``taken_at``
-    is the time (UTC) before the first object was read.
+    NodePools and EC2NodeClasses are the valid ones, legacy kinds converted; the others are in ``invalid``.
+    NodePools and NodeClaims of other provisioners are left out, their nodes are unmanaged; ``foreign_provider_ids`` are
+    their instances. ``taken_at`` is the time (UTC) before the first object was read.
     """
 
     taken_at: datetime
@@ -50,3 +51,4 @@ class Snapshot:
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
     invalid: tuple[InvalidObject, ...] = ()
+    foreign_provider_ids: frozenset[str] = frozenset()

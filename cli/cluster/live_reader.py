@@ -26,8 +26,7 @@ from infra import resource_names
 from shared import aws, decision_log, runtime
 from shared.api.kubernetes import Node
 from shared.api.meta import Struct
-from shared.api.nodeclaim import NodeClaim
-from shared.cluster import kubeconfig, listing, resources
+from shared.cluster import kubeconfig, listing, node_class_groups, resources
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
 from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
@@ -174,10 +173,10 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
 
     def refresh_snapshot() -> Snapshot:
         pods = reader.pods.read().objects
-        claims = list_if_kind_exists(client, resources.NODE_CLAIMS, NodeClaim).objects
-        return replace(
-            snapshot, pods=pods, node_claims=claims, nodes=list_if_kind_exists(client, resources.NODES, Node).objects
-        )
+        claims = reader.node_claims()
+        nodes = list_if_kind_exists(client, resources.NODES, Node).objects
+        unmanaged = node_class_groups.unmanaged(nodes, claims.foreign_provider_ids)
+        return replace(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged)
 
     deployment = find_deployment(reference.cluster)
     raw, notes = _catalog(reference.cluster, deployment, now)

@@ -11,14 +11,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared import runtime
-from shared.api.nodeclaim import NodeClaim
 from shared.cloud_provider import instance_id
-from shared.cluster import resources
-from shared.cluster.listing import list_objects
+from shared.cluster.node_class_groups import list_node_claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
 
 _CLOCK_TOLERANCE = timedelta(seconds=2)
@@ -54,7 +53,7 @@ class NodeClaimLookup:
         """Every NodeClaim with an instance, by instance id; listed once per invocation."""
         if self._listed is None:
             listed_at = runtime.current().now()
-            claims = list_objects(self._client, resources.NODE_CLAIMS, NodeClaim).objects
+            claims = list_node_claims(self._client).own.objects
             self._listed = {instance_id(c.status.provider_id): c for c in claims if c.status.provider_id}
             runtime.current().cache[_CACHE_KEY] = _KnownInstances(listed_at, frozenset(self._listed))
         return self._listed

@@ -44,7 +44,7 @@ class _Sweep:
     def __init__(self, context: ReconcileContext, snapshot: Snapshot, instances: tuple[Instance, ...]) -> None:
         self.context = context
         self.snapshot = snapshot
-        self.instances = instances
+        self.instances = tuple(i for i in instances if i.provider_id not in snapshot.foreign_provider_ids)
         self.undecoded = {i.ref.name for i in snapshot.invalid if i.ref.kind in {"Node", nodeclaim.KIND}}
         self.limit = garbage.collection_limit(snapshot.node_claims)
         self._remaining = self.limit

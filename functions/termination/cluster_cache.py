@@ -6,9 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.api.kubernetes import Node
-from shared.api.nodeclaim import NodeClaim
 from shared.api.storage import PersistentVolumeClaim, VolumeAttachment
-from shared.cluster import resources, writes
+from shared.cluster import node_class_groups, resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import list_objects
 from shared.termination import garbage
@@ -16,9 +15,10 @@ from shared.termination import garbage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import CloudProvider, Instance
     from shared.cluster.client import Client
-    from shared.cluster.listing import ObjectList
+    from shared.cluster.node_class_groups import NodeClaimList
 
 T = TypeVar("T")
 
@@ -48,21 +48,27 @@ class ClusterCache:
         return next((c for c in self.nodeclaims() if provider_id and c.status.provider_id == provider_id), None)
 
     def nodes(self) -> tuple[Node, ...]:
-        """Every node."""
-        return self._read_once("nodes", lambda: list_objects(self._client, resources.NODES, Node).objects)
+        """Every node; those of other provisioners as unmanaged ones."""
+        return self._read_once("nodes", self._list_nodes)
+
+    def as_managed(self, node: Node) -> Node:
+        """The node; one of another provisioner as an unmanaged one."""
+        return node_class_groups.unmanaged([node], self._nodeclaim_list().foreign_provider_ids)[0]
 
     def nodeclaims(self) -> tuple[NodeClaim, ...]:
         """Every NodeClaim that can be decoded."""
-        return self._nodeclaim_list().objects
+        return self._nodeclaim_list().own.objects
 
     def instances(self) -> tuple[Instance, ...]:
         """Every instance with the cluster's tag."""
         return self._read_once("instances", self._cloud_provider.list)
 
     def instances_without_undecoded_nodeclaims(self) -> tuple[Instance, ...]:
-        """Every instance with the cluster's tag, without those whose NodeClaim can't be decoded."""
-        undecoded = {invalid.ref.name for invalid in self._nodeclaim_list().invalid}
-        return garbage.without_undecoded_nodeclaims(self.instances(), undecoded)
+        """Every instance with the cluster's tag, without those whose NodeClaim is foreign or can't be decoded."""
+        claims = self._nodeclaim_list()
+        undecoded = {invalid.ref.name for invalid in claims.own.invalid}
+        own = [i for i in self.instances() if i.provider_id not in claims.foreign_provider_ids]
+        return garbage.without_undecoded_nodeclaims(own, undecoded)
 
     def attachments(self, node: Node) -> tuple[VolumeAttachment, ...]:
         """The node's VolumeAttachments."""
@@ -81,8 +87,12 @@ class ClusterCache:
         )
         return {f"{c.metadata.namespace}/{c.metadata.name}": c.spec.volume_name for c in volume_claims}
 
-    def _nodeclaim_list(self) -> ObjectList[NodeClaim]:
-        return self._read_once("nodeclaims", lambda: list_objects(self._client, resources.NODE_CLAIMS, NodeClaim))
+    def _list_nodes(self) -> tuple[Node, ...]:
+        nodes = list_objects(self._client, resources.NODES, Node).objects
+        return node_class_groups.unmanaged(nodes, self._nodeclaim_list().foreign_provider_ids)
+
+    def _nodeclaim_list(self) -> NodeClaimList:
+        return self._read_once("nodeclaims", lambda: node_class_groups.list_node_claims(self._client))
 
     def _read_once(self, key: str, read: Callable[[], T]) -> T:
         if key not in self._lists:

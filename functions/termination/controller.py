@@ -30,6 +30,7 @@ from shared.cluster import resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.errors import NotFoundError
 from shared.cluster.events import recorder
+from shared.cluster.node_class_groups import is_foreign
 from shared.cluster.snapshot_reader import list_pods_on_node
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.termination import garbage, requeue
@@ -82,7 +83,7 @@ class TerminationController:
     def reconcile_node(self, node_name: str) -> None:
         """Delete the NodeClaim of a node that is being deleted, and drain; a node without NodeClaim is garbage."""
         try:
-            node = writes.read(self._client, resources.NODES, node_name, Node)
+            node = self._cache.as_managed(writes.read(self._client, resources.NODES, node_name, Node))
         except NotFoundError:
             return
         claim = self._cache.nodeclaim_of(node)
@@ -126,7 +127,7 @@ class TerminationController:
             claim = writes.read(self._client, resources.NODE_CLAIMS, claim_name, NodeClaim)
         except NotFoundError:
             return
-        if claim.metadata.deletion_timestamp is None:
+        if claim.metadata.deletion_timestamp is None or is_foreign(claim):
             return
         has_begun = condition(claim.status.conditions, nodeclaim.DRAINED) is not None
         if not (requeue.is_due(claim, now=now) or (is_unblocked and has_begun)):

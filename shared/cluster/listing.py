@@ -6,6 +6,7 @@ with the reason. Kubernetes writes some empty lists as ``null``; such objects ar
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -16,6 +17,8 @@ from shared.cluster.errors import ExpiredError
 from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
 
@@ -70,41 +73,51 @@ def _page_decoder(kind: Any) -> msgspec.json.Decoder[Page[Any]]:  # noqa: ANN401
 
 
 def list_objects(
-    client: Client, resource: Resource, kind: type[T], *, fields: str = "", labels: str = "", namespace: str = ""
+    client: Client,
+    resource: Resource,
+    kind: type[T],
+    *,
+    fields: str = "",
+    labels: str = "",
+    namespace: str = "",
+    ignore_invalid: Callable[[bytes], bool] = lambda _raw: False,
 ) -> ObjectList[T]:
     """All objects of a kind at one resourceVersion; of one namespace, if it is given.
+
+    ``ignore_invalid``: which invalid objects, given as JSON, are left out.
 
     Raises:
         NotFoundError: the cluster doesn't have the kind.
         ExpiredError: the resourceVersion expired during three lists in a row.
     """
+    pages = partial(client.list_pages, resource.path(namespace=namespace), fields=fields, labels=labels)
     for _ in range(_ATTEMPTS - 1):
         try:
-            return _objects(client, resource.path(namespace=namespace), resource, kind, fields=fields, labels=labels)
+            return _objects(pages(), resource, kind, ignore_invalid)
         except ExpiredError:
             # The resourceVersion was compacted during paging, so the pages so far are useless.
             continue
-    return _objects(client, resource.path(namespace=namespace), resource, kind, fields=fields, labels=labels)
+    return _objects(pages(), resource, kind, ignore_invalid)
 
 
 def _objects(
-    client: Client, path: str, resource: Resource, kind: type[T], *, fields: str, labels: str
+    pages: Iterable[bytes], resource: Resource, kind: type[T], ignore_invalid: Callable[[bytes], bool]
 ) -> ObjectList[T]:
     valid: list[T] = []
     invalid: list[InvalidObject] = []
     version = ""
     with runtime.gc_paused():
-        for raw in client.list_pages(path, fields=fields, labels=labels):
+        for raw in pages:
             try:
                 page: Page[T] = _page_decoder(kind).decode(raw)
             except msgspec.ValidationError:
                 raw_page: Page[msgspec.Raw] = _page_decoder(msgspec.Raw).decode(raw)
                 for item in raw_page.items or ():
                     decoded = decode(bytes(item), resource, kind)
-                    if isinstance(decoded, InvalidObject):
-                        invalid.append(decoded)
-                    else:
+                    if not isinstance(decoded, InvalidObject):
                         valid.append(decoded)
+                    elif not ignore_invalid(bytes(item)):
+                        invalid.append(decoded)
                 version = raw_page.metadata.resource_version
             else:
                 valid.extend(page.items or ())

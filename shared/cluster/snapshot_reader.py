@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from shared import runtime
 from shared.api import decode, nodeclass, nodepool
 from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
-from shared.api.nodeclaim import NodeClaim
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from shared.cluster import listing, resources
+from shared.cluster import listing, node_class_groups, resources
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import ObjectList
+from shared.cluster.node_class_groups import NodeClaimList
 from shared.cluster.pod_cache import UNFINISHED, PodCache
 from shared.snapshot import InvalidObject, Snapshot
 
@@ -66,8 +66,9 @@ class SnapshotReader:
 
         pods = self.pods.read()
         invalid.extend(pods.invalid)
-        node_claims = list_all(resources.NODE_CLAIMS, NodeClaim)
-        nodes = list_all(resources.NODES, Node)
+        claims = self.node_claims()
+        invalid.extend(claims.own.invalid)
+        nodes = node_class_groups.unmanaged(list_all(resources.NODES, Node), claims.foreign_provider_ids)
         raw_pools = _list_raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
         raw_classes = _list_raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
         node_pools, invalid_pools = convert_node_pools(raw_pools)
@@ -76,7 +77,7 @@ class SnapshotReader:
         return Snapshot(
             taken_at=now,
             pods=pods.objects,
-            node_claims=node_claims,
+            node_claims=claims.own.objects,
             nodes=nodes,
             node_pools=node_pools,
             node_classes=node_classes,
@@ -89,7 +90,15 @@ class SnapshotReader:
             volume_attachments=list_all(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
             pod_disruption_budgets=list_all(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
             invalid=tuple(invalid),
+            foreign_provider_ids=claims.foreign_provider_ids,
         )
+
+    def node_claims(self) -> NodeClaimList:
+        """The NodeClaims now; none if the cluster doesn't have the kind."""
+        try:
+            return node_class_groups.list_node_claims(self.client)
+        except NotFoundError:
+            return NodeClaimList(ObjectList())
 
 
 def read_snapshot(client: Client, *, now: datetime) -> Snapshot:
@@ -130,12 +139,12 @@ def _list_raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
 
 
 def convert_node_pools(raw_objects: Iterable[dict[str, Any]]) -> tuple[tuple[NodePool, ...], tuple[InvalidObject, ...]]:
-    """The valid NodePools, converted from Provisioners if legacy, and the invalid objects.
+    """The valid NodePools, converted from Provisioners if legacy, and the invalid objects; none of other groups.
 
     If a legacy object and a v1 object have the same name, the v1 object is used, because both often exist after a
     migration; the legacy object is reported as invalid.
     """
-    return _convert(raw_objects, decode.node_pool, nodepool.API_VERSION)
+    return _convert(node_class_groups.own_node_pools(raw_objects), decode.node_pool, nodepool.API_VERSION)
 
 
 def convert_node_classes(
