@@ -22,6 +22,7 @@ FAILURES = {
     metrics.NOT_LAUNCHED,
     metrics.REPAIRED,
     metrics.CATALOG_STALE,
+    metrics.GARBAGE_KEPT,
     metrics.CATALOG_MALFORMED,
     metrics.PROACTIVELY_REPLACED,
     metrics.INTERRUPTION_CONTRADICTED,
