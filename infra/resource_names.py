@@ -42,6 +42,7 @@ def alarms() -> tuple[str, ...]:
         *(f"{function}-queue-old" for function in function_sizes.QUEUES),
         "dead-letters",
         "throttles",
+        "recursion-stopped",
         "pods-waiting",
         "relay-silent",
         "garbage-kept",
