@@ -26,6 +26,7 @@ CONTEXT = {
     "reservedConcurrency": "`true` reserves one concurrent execution each for lifecycle and catalog, which limits "
     "their calls to EC2 in a burst of events. Default: `false`, because Lambda keeps 100 executions unreserved, and "
     "new accounts don't have more; `tenon preflight` says what the quota allows.",
+    "kmsKeys": "ARNs of customer managed KMS keys for nodes' volumes; those that launch may use them through EC2.",
     "alarmTopic": "ARN of an SNS topic that alarms notify; default: alarms only change their state.",
     "tracing": "`active` sends a trace of each invocation to X-Ray (about a dollar a month); default: `off`.",
     "plannedPods": "`nominated`: pending pods are nominated for the nodes that were launched for them "
@@ -48,6 +49,8 @@ SETTINGS_MEANINGS = {
 
 EVENTS = {
     "AMINotFound": "Node class: no image matches its `amiSelectorTerms`, or its alias has none for this version.",
+    "BootFailed": "NodeClaim: its instance was terminated at boot, with EC2's reason; its NodePool waits before it "
+    "launches again.",
     "CapacityReservationInterrupted": "NodeClaim: the capacity reservation of its instance is reclaimed; it is "
     "deleted and replaced.",
     "CapacityReservationsNotFound": "Node class: no capacity reservation matches its terms.",

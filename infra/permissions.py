@@ -18,7 +18,7 @@ from shared import hints
 from shared.api import labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from aws_cdk import aws_dynamodb as dynamodb
     from aws_cdk import aws_events as events
@@ -56,6 +56,8 @@ class PermissionScope:
     catalog: s3.Bucket
     node_roles: list[str]
     """ARNs of the roles of nodes."""
+    kms_keys: Sequence[str] = ()
+    """ARNs of the customer managed keys of volumes."""
 
     def ec2(self, *resources: str, shared: bool = False) -> list[str]:
         """ARNs of EC2 resource types; ``shared``: of any account (AWS's images, subnets of a shared VPC)."""
@@ -186,6 +188,25 @@ def _launch(on: PermissionScope) -> list[iam.PolicyStatement]:
                 )
             ],
             {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
+        ),
+        *(_use_keys(on) if on.kms_keys else ()),
+    ]
+
+
+def _use_keys(on: PermissionScope) -> list[iam.PolicyStatement]:
+    # EC2 encrypts the volumes of on-demand instances with the permissions of CreateFleet's caller; for spot instances
+    # AWSServiceRoleForEC2Spot needs a grant as well (EC2 User Guide, "Spot instances and encrypted EBS snapshots").
+    stack = Stack.of(on.scope)
+    through_ec2 = {"kms:ViaService": f"ec2.{stack.region}.{stack.url_suffix}"}
+    use = ("Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext", "ReEncryptFrom", "ReEncryptTo")
+    return [
+        _allow("UseVolumeKeys", [f"kms:{action}" for action in use], on.kms_keys, {"StringEquals": through_ec2}),
+        # Only grants that let AWS's own services use the key, so that EC2 can attach the volumes later.
+        _allow(
+            "GrantVolumeKeys",
+            ["kms:CreateGrant"],
+            on.kms_keys,
+            {"StringEquals": through_ec2, "Bool": {"kms:GrantIsForAWSResource": "true"}},
         ),
     ]
 

@@ -69,6 +69,7 @@ class TenonStack(Stack):
                 table=storage.table,
                 catalog=storage.catalog,
                 node_roles=[nodes.role.role_arn, *(self._role_arn(name) for name in options.node_roles)],
+                kms_keys=options.kms_keys,
             ),
             nodes=nodes,
             options=options,

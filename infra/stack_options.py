@@ -30,6 +30,7 @@ KEYS = (
     "subnets",
     "securityGroups",
     "reservedConcurrency",
+    "kmsKeys",
     "alarmTopic",
     "tracing",
     "plannedPods",
@@ -59,7 +60,8 @@ class StackOptions:
     which the quota of a new account doesn't allow. ``function_architecture`` is the processor of the functions, arm64
     except where a Region's Lambda doesn't have it. ``alarm_topic`` is the ARN of an SNS
     topic that alarms notify; without it they only change their state. ``tracing`` sends a trace of each invocation to
-    X-Ray. ``planned_pods`` "nominated" lets the lifecycle function nominate pods for the nodes planned for them.
+    X-Ray. ``kms_keys`` are the ARNs of customer managed keys that encrypt volumes of nodes. ``planned_pods``
+    "nominated" lets the lifecycle function nominate pods for the nodes planned for them.
     """
 
     cluster: str
@@ -76,6 +78,7 @@ class StackOptions:
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
     reserve: bool = False
+    kms_keys: tuple[str, ...] = ()
     alarm_topic: str = ""
     tracing: bool = False
     planned_pods: PlannedPods = "off"
@@ -146,6 +149,17 @@ def _architectures(context: Mapping[str, object]) -> tuple[Architecture, ...]:
     return ("arm64", "amd64")
 
 
+_KMS_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+")
+
+
+def _kms_keys(context: Mapping[str, object]) -> tuple[str, ...]:
+    keys = _names(context, "kmsKeys")
+    for key in keys:
+        if not _KMS_KEY.fullmatch(key):
+            raise OptionError(f"-c kmsKeys={key}: must be ARNs of KMS keys (not aliases) separated by commas")
+    return keys
+
+
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?")
 
 
@@ -208,6 +222,7 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
         subnets=subnets,
         security_groups=security_groups,
         reserve=reserve == "true",
+        kms_keys=_kms_keys(context),
         alarm_topic=_topic(context),
         tracing=tracing == "active",
         planned_pods="nominated" if planned_pods == "nominated" else "off",

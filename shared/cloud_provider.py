@@ -35,12 +35,15 @@ FailureKind = Literal["capacity", "configuration", "throttled", "gone", "unconfi
 class ResolvedNodePools(Struct, kw_only=True):
     """By NodePool: the instance types that it can launch, or why it can't launch, and the node class it launches with.
 
+    NodePools ``on_trial`` launch one NodeClaim at a time, because the last machine that they launched died at boot.
+
     The node classes have the current status and, for Provisioners, the Provisioner's own kubelet settings.
     """
 
     instance_types: Mapping[str, tuple[InstanceType, ...]]
     not_ready: Mapping[str, str]
     node_classes: Mapping[str, EC2NodeClass]
+    on_trial: frozenset[str] = frozenset()
 
 
 class LaunchRequest(Struct, kw_only=True):
@@ -91,7 +94,10 @@ LaunchResult = LaunchedInstance | LaunchFailure
 
 
 class Instance(Struct, kw_only=True):
-    """An instance; ``state`` is one of pending, running, stopping, stopped, shutting-down, terminated."""
+    """An instance; ``state`` is one of pending, running, stopping, stopped, shutting-down, terminated.
+
+    ``state_reason`` is the code of its last state's reason, ``state_message`` its text.
+    """
 
     id: str
     type: str
@@ -104,6 +110,8 @@ class Instance(Struct, kw_only=True):
     private_dns_name: str = ""
     subnet_id: str = ""
     security_groups: tuple[str, ...] = ()
+    state_reason: str = ""
+    state_message: str = ""
 
     @property
     def provider_id(self) -> str:

@@ -33,10 +33,11 @@ from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
 from shared.instance_types import catalog_store, unavailable_offerings
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import refresh
+from shared.launch import boot_failures
 from shared.settings import variable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cli.cluster.cluster_reference import ClusterReference
     from cli.cluster.observed_cluster import Workload
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.decision_log import DecisionRecord
     from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.launch.boot_failures import BootFailure
     from shared.snapshot import Snapshot
 
 MIN_KUBERNETES_VERSION = (1, 25)
@@ -186,13 +188,15 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
             f"`tenon manifests {reference.cluster} | kubectl apply -f -` installs the CustomResourceDefinitions"
         )
     unavailable: frozenset[tuple[str, str, str]] = frozenset()
+    failures: Mapping[tuple[str, str], BootFailure] = {}
     if deployment is not None:
         unavailable = unavailable_offerings.current(aws.dynamodb(), deployment.table, now=now)
+        failures = boot_failures.current(aws.dynamodb(), deployment.table, now=now)
     return ObservedCluster(
         name=f"{reference.cluster} in {raw.region}",
         now=now,
         snapshot=snapshot,
-        offerings=CatalogOfferings(raw=raw, unavailable=unavailable),
+        offerings=CatalogOfferings(raw=raw, unavailable=unavailable, boot_failures=failures),
         history=LiveHistory(client=client, table=deployment.table if deployment is not None else ""),
         notes=tuple(notes),
         workloads=_workloads(client),

@@ -16,13 +16,14 @@ from shared.api.meta import Condition
 from shared.api.nodeclass import READY, EC2NodeClass, ResolvedSubnet
 from shared.api.nodepool import node_class_for
 from shared.cloud_provider import ResolvedNodePools
-from shared.launch import resolved_node_pools
+from shared.launch import boot_failures, resolved_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType
+    from shared.launch.boot_failures import BootFailure
     from shared.snapshot import Snapshot
 
 
@@ -36,15 +37,19 @@ class OfferingSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogOfferings:
-    """A Region's catalog. ``unavailable`` are (capacity type, instance type, zone) that EC2 lacked capacity for."""
+    """A Region's catalog. ``unavailable`` are (capacity type, instance type, zone) that EC2 lacked capacity for.
+
+    ``boot_failures`` are those of machines that died at boot, by NodePool and node class.
+    """
 
     raw: InstanceTypeCatalog
     unavailable: Collection[tuple[str, str, str]] = ()
+    boot_failures: Mapping[tuple[str, str], BootFailure] = field(default_factory=dict)
 
     def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
         """What the NodePools can launch, by their node classes' status."""
         zones = _zones(snapshot, self.raw)
-        return resolved_node_pools.node_pools_by_status(
+        resolved = resolved_node_pools.node_pools_by_status(
             snapshot.node_pools,
             [_with_status(c, zones) for c in snapshot.node_classes],
             self.raw,
@@ -52,6 +57,7 @@ class CatalogOfferings:
             nodes=snapshot.nodes,
             claims=snapshot.node_claims,
         )
+        return boot_failures.hold(resolved, self.boot_failures, snapshot, now=snapshot.taken_at)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ CONSOLIDATION = "consolidation"
 
 _MAX_DELAY_SECONDS = 90
 """A scheduled sweep runs before anything that is due later than this."""
-MAX_HOPS = 100
+MAX_HOPS = 500
 _RECORD_TTL_SECONDS = 3600
 
 

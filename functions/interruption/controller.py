@@ -10,7 +10,7 @@ again. Nodes at risk and nodes with maintenance ahead are replaced first and dra
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -22,7 +22,7 @@ from functions.interruption.event_verification import SPOT_STATUS_LAG, Verdict, 
 from functions.interruption.instance_lookup import instance_facts
 from functions.interruption.messages.notice import Action, Evidence
 from functions.interruption.node_claim_lookup import NodeClaimLookup
-from shared import runtime
+from shared import aws, runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources
 from shared.cluster.connect import connect
@@ -31,6 +31,7 @@ from shared.cluster.events import recorder
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.launch import boot_failures
 from shared.provisioning.provisioner import Provisioner
 from shared.termination import delayed_eviction
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from functions.interruption.proactive_replacement import Replacement
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import Instance
     from shared.provisioning.provisioner import ProvisioningReport
     from shared.snapshot import Snapshot
     from shared.termination.delayed_eviction import DelayedPods
@@ -65,12 +67,14 @@ Report = Counter[ReportKey]
 class VerifiedEvent:
     """An event about a managed instance that EC2 doesn't contradict.
 
-    ``confirmed``: EC2 confirms it, so the drain gets a deadline that overrides PodDisruptionBudgets.
+    ``confirmed``: EC2 confirms it, so the drain gets a deadline that overrides PodDisruptionBudgets. ``instance`` is
+    what EC2 describes, if it was asked.
     """
 
     message: Message
     claim: NodeClaim
     confirmed: bool
+    instance: Instance | None = None
 
     @property
     def notice(self) -> Notice:
@@ -162,7 +166,10 @@ class InterruptionController:
             if verdict is Verdict.PENDING or (unconfirmed and age < SPOT_STATUS_LAG):
                 verify_again.add(message.id)
             if verdict is not Verdict.PENDING:
-                verified.append(VerifiedEvent(message=message, claim=claim, confirmed=not unconfirmed))
+                instance = facts.instance if facts is not None else None
+                verified.append(
+                    VerifiedEvent(message=message, claim=claim, confirmed=not unconfirmed, instance=instance)
+                )
         return verified, verify_again
 
     # --- interrupted nodes ---
@@ -171,6 +178,7 @@ class InterruptionController:
         """Drain the nodes and launch replacements; returns the ids of messages to redeliver."""
         plan = self._plan_drains(events)
         drains = plan.drains
+        self._record_boot_failures(events, plan)
         if plan.unavailable:
             self._drainer.mark_offerings_unavailable(plan.unavailable.values(), reason="Interrupted")
         not_drained = self._drainer.cordon_and_drain(list(drains.values()))
@@ -185,6 +193,26 @@ class InterruptionController:
         for drain in drains.values():
             self._recorder.record(drain.claim.ref, "Warning", drain.reason, drain.message)
         return failed
+
+    def _record_boot_failures(self, events: Sequence[VerifiedEvent], plan: _DrainPlan) -> None:
+        """Remember machines that died at boot, so that their NodePools wait before they launch again."""
+        now = runtime.current().now()
+        for event in events:
+            instance = event.instance
+            if instance is None or event.claim.name not in plan.drains:
+                continue
+            if boot_failures.lacked_capacity(instance):
+                plan.unavailable[event.claim.name] = event.claim
+            elif boot_failures.has_failed_at_boot(event.claim, instance):
+                try:
+                    boot_failures.remember(aws.dynamodb(), self._settings.table_name, event.claim, instance, now=now)
+                except (BotoCoreError, ClientError) as error:
+                    self._logger.warning(
+                        "A failure at boot is not remembered", extra={"nodeclaim": event.claim.name, "why": str(error)}
+                    )
+                reason = f"{event.notice.message} at boot: {instance.state_message or instance.state_reason}"
+                drain = replace(plan.drains[event.claim.name], reason=boot_failures.BOOT_FAILED, message=reason)
+                plan.drains[event.claim.name] = drain
 
     def _plan_drains(self, events: Sequence[VerifiedEvent]) -> _DrainPlan:
         """One drain for each NodeClaim, with the earliest interruption of its events; duplicates are counted."""

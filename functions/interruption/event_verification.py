@@ -14,9 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from functions.interruption.messages.notice import Evidence
 from shared.api import labels as names
+
+if TYPE_CHECKING:
+    from shared.cloud_provider import Instance
 
 STATE_LAG = timedelta(seconds=15)
 """An instance that EC2 reports as running this long after a contrary event is running; sweeps check it anyway."""
@@ -29,11 +33,15 @@ _RUNNING_STATES = frozenset({"pending", "running"})
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceFacts:
-    """What EC2 reports about an instance: state, capacity type, and the spot request's status ("" if unknown)."""
+    """What EC2 reports about an instance: state, capacity type, and the spot request's status ("" if unknown).
+
+    ``instance`` is None where the spot request alone is evidence enough.
+    """
 
     state: str
     capacity_type: str
     spot_status: str = ""
+    instance: Instance | None = None
 
 
 class Verdict(Enum):

@@ -50,7 +50,9 @@ def instance_facts(
         i: InstanceFacts(state="running", capacity_type=names.SPOT, spot_status=code) for i, code in statuses.items()
     }
     return facts | {
-        i.id: InstanceFacts(state=i.state, capacity_type=i.capacity_type, spot_status=statuses.get(i.id, ""))
+        i.id: InstanceFacts(
+            state=i.state, capacity_type=i.capacity_type, spot_status=statuses.get(i.id, ""), instance=i
+        )
         for i in described
     }
 

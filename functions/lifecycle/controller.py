@@ -20,10 +20,11 @@ from functions.lifecycle import (
     validation,
 )
 from functions.lifecycle.context import ReconcileContext, Report
-from shared import runtime
+from shared import aws, runtime
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.snapshot_reader import read_snapshot
+from shared.launch import boot_failures
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 
 if TYPE_CHECKING:
@@ -54,7 +55,11 @@ def reconcile(
     validation.write_invalid(context, snapshot)
     node_classes = {c.name: c for c in snapshot.node_classes}
     if resolve_node_classes:
-        node_classes = nodeclass_status.write_statuses(context, snapshot)
+        boot = boot_failures.unresolved(
+            boot_failures.current(aws.dynamodb(), settings.table_name, now=context.now), snapshot.node_claims
+        )
+        node_classes = nodeclass_status.write_statuses(context, snapshot, boot)
+        failures = {**nodepool_status.boot_failures_by_pool(boot, node_classes), **failures}
     nodepool_status.write_statuses(context, snapshot, node_classes, failures)
     if resolve_node_classes:
         adoption.adopt(context, snapshot)

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from functions.lifecycle.provider_id import restore_provider_id
-from shared import hints
+from shared import aws, hints
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, with_condition
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
+from shared.launch import boot_failures
 from shared.termination import garbage, requeue
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ def _why_gone(context: ReconcileContext, suspects: Sequence[NodeClaim]) -> dict[
     """By NodeClaim: why its instance counts as gone (reason, message), as EC2 answers for its id."""
     ids = sorted({known_id for c in suspects if (known_id := instance_id(c.status.provider_id))})
     described: Mapping[str, Instance] = {i.id: i for i in context.cloud_provider.get(ids)} if ids else {}
+    for claim in suspects:
+        instance = described.get(instance_id(claim.status.provider_id))
+        if instance is not None and boot_failures.has_failed_at_boot(claim, instance):
+            remember = partial(boot_failures.remember, aws.dynamodb(), context.settings.table_name, claim, instance)
+            context.attempt(claim.ref, partial(remember, now=context.now))
     return {c.name: why for c in suspects if (why := garbage.why_gone(c, described)) is not None}
 
 

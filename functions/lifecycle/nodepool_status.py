@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from functions.lifecycle.liveness import LivenessFailure
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, with_condition
@@ -18,6 +19,7 @@ from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
 from shared.cluster import resources, writes
+from shared.launch import boot_failures
 from shared.launch.resolved_node_pools import node_class_not_ready, node_class_of
 
 if TYPE_CHECKING:
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from functions.lifecycle.context import ReconcileContext
-    from functions.lifecycle.liveness import LivenessFailure
     from shared.api.kubernetes import Node
     from shared.api.meta import Condition
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
+    from shared.launch.boot_failures import BootFailure
     from shared.snapshot import Snapshot
 
 NODE_CLASS_READY = "NodeClassReady"
@@ -48,6 +50,18 @@ def write_statuses(
         node_class = node_class_of(pool, node_classes.values())
         write = partial(_write_status, context, pool, snapshot, node_class, failures.get(pool.name))
         context.attempt(pool.ref, write)
+
+
+def boot_failures_by_pool(
+    failures: Mapping[tuple[str, str], BootFailure], node_classes: Mapping[str, EC2NodeClass]
+) -> dict[str, LivenessFailure]:
+    """By NodePool: the machines that died at boot, as failures of registration."""
+    return {
+        pool: LivenessFailure(
+            reason=boot_failures.BOOT_FAILED, message=boot_failures.explain(failure, node_classes.get(node_class))
+        )
+        for (pool, node_class), failure in failures.items()
+    }
 
 
 def status(

@@ -6,8 +6,12 @@ from shared.settings import Settings
 
 
 class LifecycleSettings(Settings, frozen=True, kw_only=True):
-    """``catalog_bucket`` has the prices; ``node_instance_profile`` is for node classes that name none."""
+    """``catalog_bucket`` has the prices; ``node_instance_profile`` is for node classes that name none.
+
+    ``table_name`` is that of the failures at boot.
+    """
 
     catalog_bucket: str
+    table_name: str
     node_instance_profile: str
     termination_queue_url: str

@@ -46,12 +46,13 @@ class EC2CloudProvider(Struct, kw_only=True):
             ClientError: AWS failed or throttled.
         """
         from shared.instance_types import unavailable_offerings  # noqa: PLC0415 (see the module)
+        from shared.launch import boot_failures  # noqa: PLC0415 (the same)
         from shared.launch.resolved_node_pools import resolve_node_pools  # noqa: PLC0415 (the same)
 
         if self.catalog is None:
             raise CatalogMissingError("the cloud provider was given no catalog")
         marked_at = unavailable_offerings.marked_at(aws.dynamodb(), self.table_name, now=now)
-        return resolve_node_pools(
+        resolved = resolve_node_pools(
             snapshot.node_pools,
             snapshot.node_classes,
             self.catalog,
@@ -66,6 +67,8 @@ class EC2CloudProvider(Struct, kw_only=True):
             nodes=snapshot.nodes,
             claims=snapshot.node_claims,
         )
+        failures = boot_failures.current(aws.dynamodb(), self.table_name, now=now)
+        return boot_failures.hold(resolved, failures, snapshot, now=now) if failures else resolved
 
     def create(self, requests: Sequence[LaunchRequest], *, now: datetime) -> tuple[LaunchResult, ...]:
         """Launch the NodeClaims by CreateFleet, and remember the offerings that had no capacity.

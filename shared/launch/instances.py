@@ -131,6 +131,8 @@ def _instance(described: InstanceTypeDef) -> Instance:
         capacity_type=_capacity_type(described),
         private_dns_name=described.get("PrivateDnsName", ""),
         subnet_id=described.get("SubnetId", ""),
+        state_reason=described.get("StateReason", {}).get("Code", ""),
+        state_message=described.get("StateReason", {}).get("Message", ""),
         security_groups=tuple(sorted(g.get("GroupId", "") for g in described.get("SecurityGroups", []))),
     )
 

@@ -16,7 +16,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.hash import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, hash_node_class, hash_node_pool
 from shared.api.kubernetes import NodeSelectorRequirement
-from shared.api.meta import ObjectMeta, OwnerReference
+from shared.api.meta import ObjectMeta, OwnerReference, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
 from shared.api.quantity import add, format_resources, largest, parse_resources
 from shared.api.taints import PODS_NOT_NOMINATED
@@ -24,7 +24,7 @@ from shared.launch.fleet.batching import merge_launch_groups, pools_past_limits
 from shared.scheduling.state import nominations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
@@ -186,3 +186,22 @@ def _capacity_of(claim: NodeClaim, capacity: Mapping[str, Resources]) -> Resourc
     if claim.status.capacity:
         return parse_resources(claim.status.capacity)
     return largest(*(capacity[name] for name in instance_types(claim) if name in capacity))
+
+
+def one_on_trial(
+    planned: Sequence[PlannedNodeClaim], claims: Iterable[NodeClaim], on_trial: Collection[str]
+) -> tuple[PlannedNodeClaim, ...]:
+    """The planned NodeClaims, at most one of each NodePool on trial, and none while another has not registered."""
+    taken = {
+        c.metadata.labels.get(names.NODEPOOL, "")
+        for c in claims
+        if on_trial and c.metadata.deletion_timestamp is None and not is_true(c.status.conditions, nodeclaim.REGISTERED)
+    }
+    kept = []
+    for claim in planned:
+        if claim.node_pool in on_trial:
+            if claim.node_pool in taken:
+                continue
+            taken.add(claim.node_pool)
+        kept.append(claim)
+    return tuple(kept)

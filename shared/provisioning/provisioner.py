@@ -31,7 +31,7 @@ from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.launching import Launcher
-from shared.provisioning.nodeclaim_creation import batch_launches, new_node_claims
+from shared.provisioning.nodeclaim_creation import batch_launches, new_node_claims, one_on_trial
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.static_pools import missing_replicas
@@ -105,7 +105,9 @@ class LeasedScheduler:
                 snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *replicas))
             decision, resolved_pools, recently_unavailable = self._decide(snapshot, resolved_pools, leaving, now)
             lease.check()
-            planned = batch_launches(decision, snapshot, resolved_pools)
+            planned = one_on_trial(
+                batch_launches(decision, snapshot, resolved_pools), snapshot.node_claims, resolved_pools.on_trial
+            )
             claims = self._create_node_claims(planned, snapshot, resolved_pools, decision=f"{self.run}/{attempt}")
         created = (*replicas, *claims)
         created_names = {c.name for c in created}

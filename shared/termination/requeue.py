@@ -33,7 +33,7 @@ _SECOND = timedelta(seconds=1)
 _MAX_WAIT = timedelta(minutes=15)
 """SQS delays a message by at most this."""
 _WAIT_FOR_REPLACEMENT = timedelta(seconds=10)
-MAX_HOPS = 100
+MAX_HOPS = 500
 """How many messages a chain of reconciles has at most; the next sweep begins a new chain."""
 
 
@@ -68,13 +68,13 @@ class WaitReason(Enum):
 _BACKOFFS = {
     WaitReason.PODS: _Backoff(first=timedelta(seconds=2), doubles_to=timedelta(seconds=15), divisor=10),
     WaitReason.INSTANCE: _Backoff(
-        first=timedelta(seconds=10), doubles_to=timedelta(seconds=30), divisor=10, maximum=timedelta(minutes=2)
+        first=timedelta(seconds=5), doubles_to=timedelta(seconds=30), divisor=10, maximum=timedelta(minutes=2)
     ),
     WaitReason.VOLUMES: _Backoff(first=timedelta(seconds=1), doubles_to=timedelta(seconds=10), divisor=20),
     WaitReason.BLOCKED: _Backoff(first=timedelta(seconds=1), doubles_to=timedelta(seconds=10), divisor=20),
 }
 """The first waits double, because each reconcile is a message of a chain: Lambda stops chains of about 16 invocations
-unless the function allows them (Lambda Developer Guide, "Recursive loop detection"). A shutdown of 60 s takes 4
+unless the function allows them (Lambda Developer Guide, "Recursive loop detection"). A shutdown of 60 s takes 5
 messages, pods with 40 s of grace take 6."""
 
 
@@ -119,7 +119,7 @@ def requeue_after(
     """How long to wait until the next reconcile, in whole seconds; never past the second of the moment ``latest``.
 
     10 s for a replacement. Otherwise the waits grow: 2 s, 4 s and so on for pods since the last was evicted
-    (``pods_evicted_at``), 10 s, 20 s, 30 s for an instance since it began to terminate. While eviction is blocked, a
+    (``pods_evicted_at``), 5 s, 10 s, 20 s for an instance since it began to terminate. While eviction is blocked, a
     twentieth of the time since the deletion, at most 15 minutes, so two days take about 300 reconciles. For volumes, a
     twentieth of the time since the node was drained.
     """

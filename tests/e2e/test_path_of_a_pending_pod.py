@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from local.world import World
 
 ROOT = Path(__file__).parents[2]
-MOST_FILES = 91
-"""As many as there are: more need a reason, and fewer are welcome. One tells other provisioners' objects apart."""
+MOST_FILES = 92
+"""As many as there are: more need a reason, and fewer are welcome. The last two tell other provisioners' objects
+apart, and let a NodePool wait whose machines died at boot."""
 
 
 class Tracer:

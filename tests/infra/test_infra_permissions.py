@@ -1,6 +1,7 @@
 """The IAM permissions of each function's role, and what they don't allow."""
 
 import ast
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from botocore import xform_name
 
 from cli.preflight import network_checks
-from infra import assembly, function_imports, function_sizes, permissions
+from infra import assembly, function_imports, function_sizes, permissions, stack_options
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
 Granted = dict[str, list[dict[str, Any]]]
@@ -182,8 +183,9 @@ NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     function_sizes.PROVISIONER: frozenset({"ec2:TerminateInstances", "s3:PutObject"}),
     function_sizes.DISRUPTION: frozenset({"ec2:TerminateInstances", "s3:PutObject"}),
     function_sizes.INTERRUPTION: frozenset({"ec2:TerminateInstances", "s3:PutObject"}),
-    # It lists instances and resolves node classes.
-    function_sizes.LIFECYCLE: _LAUNCH_ACTIONS | {"ec2:TerminateInstances"},
+    # It lists instances, resolves node classes and remembers failures at boot.
+    function_sizes.LIFECYCLE: frozenset(a for a in _LAUNCH_ACTIONS if not a.startswith("dynamodb:"))
+    | {"ec2:TerminateInstances"},
     # It gets, lists and terminates instances.
     function_sizes.TERMINATION: _LAUNCH_ACTIONS | _NODE_CLASS_ACTIONS,
 }
@@ -248,3 +250,27 @@ def test_every_reachable_call_to_aws_is_allowed(function: str, granted: Granted)
 def test_only_called_actions_are_allowed(function: str, granted: Granted) -> None:
     writing = {a for a in actions(granted, function) if not a.startswith("dynamodb:")}  # the table has one set
     assert writing - reachable(function) - set(NOT_CALLED) == set()
+
+
+def test_launching_functions_may_use_named_kms_keys_through_ec2_only() -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/1a2b3c4d-aaaa-bbbb-cccc-1234567890ab"
+    context = {"bundle": "source", "clusterSide": "printed", "kmsKeys": key}
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
+    template = json.loads((folder / "tenon-demo.template.json").read_text())
+    statements = {
+        id_: [s for s in resource["Properties"]["PolicyDocument"]["Statement"] if s["Resource"] == key]
+        for id_, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::IAM::Policy"
+    }
+    with_keys = {id_: policy for id_, policy in statements.items() if policy}
+    assert len(with_keys) == 3
+    assert all(any(n in id_ for n in ("Provisioner", "Disruption", "Interruption")) for id_ in with_keys)
+    for policy in with_keys.values():
+        assert all("kms:ViaService" in s["Condition"]["StringEquals"] for s in policy)
+        (grant,) = (s for s in policy if "kms:CreateGrant" in s["Action"])
+        assert grant["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+
+
+def test_a_kms_key_must_be_an_arn() -> None:
+    with pytest.raises(stack_options.OptionError, match="kmsKeys"):
+        stack_options.parse({"kmsKeys": "alias/ebs"}, cluster="c")

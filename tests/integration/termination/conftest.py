@@ -298,6 +298,7 @@ class Rig:
             "TENON_DEAD_LETTER_QUEUE_URL": self.queue_url,
             "TENON_NODE_INSTANCE_PROFILE": "nodes",
             "TENON_CATALOG_BUCKET": "catalog",
+            "TENON_TABLE_NAME": "state",
         }
         return runtime.Runtime(environ=environ, now=lambda: self.now, sleep=self.turn, cache=self.warm)
 
@@ -334,6 +335,13 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         own = runtime.Runtime(environ={})
         with runtime.using(own):
             queue_url = aws.sqs().create_queue(QueueName="termination")["QueueUrl"]
+            keys: Any = [("pk", "HASH"), ("sk", "RANGE")]
+            aws.dynamodb().create_table(
+                TableName="state",
+                KeySchema=[{"AttributeName": n, "KeyType": t} for n, t in keys],
+                AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
+                BillingMode="PAY_PER_REQUEST",
+            )
         rig = Rig(client=client, store=store, queue_url=queue_url)
         rigs.append(rig)
         rig.restart()

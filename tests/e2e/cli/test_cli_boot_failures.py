@@ -1,0 +1,56 @@
+"""Machines that die at boot: few launches, and the reason where users look."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.aws.ec2_instances import INTERNAL_ERROR, INVALID_KMS_KEY
+from local.kubernetes import kinds
+from local.world import sample_objects
+from tests.e2e.test_eventual_consistency import ONE_PER_NODE
+
+if TYPE_CHECKING:
+    from local.world import World
+    from tests.e2e.cli.conftest import Desk
+
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1a2b3c4d-aaaa-bbbb-cccc-1234567890ab"
+
+
+def three_pods_on_their_own_nodes(world: World) -> None:
+    volume = {"deviceName": "/dev/xvda", "ebs": {"volumeSize": "20Gi", "encrypted": True, "kmsKeyID": KEY}}
+    node_class = sample_objects.node_class(world)
+    node_class["spec"]["blockDeviceMappings"] = [volume]
+    world.apply([node_class, sample_objects.node_pool({})])
+    deployment = sample_objects.deployment("inflate", 3, {"cpu": "700m", "memory": "256Mi"})
+    deployment["spec"]["template"]["spec"]["affinity"] = ONE_PER_NODE
+    world.apply([deployment])
+
+
+@pytest.mark.parametrize("reason", [INVALID_KMS_KEY, INTERNAL_ERROR], ids=["key", "error"])
+def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(desk: Desk, reason: tuple[str, str]) -> None:
+    world = desk.world
+    world.aws.instances.fail_starts("*", "*", 10_000, reason=reason)
+    three_pods_on_their_own_nodes(world)
+    world.run_for(timedelta(hours=1))
+    assert 3 <= len(world.aws.instances.all) <= 12
+    (node_class,) = world.store.list(world.store.kind("karpenter.k8s.aws/v1", "EC2NodeClass"))
+    condition = next(c for c in node_class["status"]["conditions"] if c["type"] == "BootSucceeded")
+    assert condition["status"] == "False"
+    assert reason[0] in condition["message"]
+    events = [e["message"] for e in world.store.list(kinds.EVENTS) if e["reason"] == "BootFailed"]
+    assert any(reason[0] in message for message in events)
+    shown = desk.tenon("explain", "pod", f"default/{world.pods()[0]['metadata']['name']}").out
+    assert reason[0] in shown
+    assert KEY in " ".join(shown.split())
+    assert "kms:CreateGrant" in shown
+
+
+def test_once_a_machine_boots_the_other_pods_get_nodes_at_once(desk: Desk) -> None:
+    world = desk.world
+    world.aws.instances.fail_starts("*", "*", 4, reason=INVALID_KMS_KEY)
+    three_pods_on_their_own_nodes(world)
+    world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=10))
+    assert len(world.aws.instances.all) == 4 + 3
