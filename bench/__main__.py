@@ -79,7 +79,7 @@ def save(name: str, section: str) -> None:
         re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", RESULTS.read_text() if RESULTS.exists() else "", _REGEX_FLAGS)
     )
     sections[name] = f"{section}\n"
-    body = "".join(f"## {module}\n\n{sections[module]}" for module in MODULES if module in sections)
+    body = "".join(f"## {module}\n\n{sections[module].rstrip()}\n\n" for module in MODULES if module in sections)
     RESULTS.write_text(f"{_HEADER}{body}".rstrip() + "\n")
 
 

@@ -168,24 +168,7 @@ class World:
             service_cidr=SERVICE_CIDR,
             region=self.region,
         )
-        in_real_time = self.control_plane.in_real_time
-        machines = Ec2Machines(self.aws.instances)
-        # In real time, no kubelet waits for another's requests.
-        threads = KUBELET_THREADS if in_real_time else 1
-        self.kubelets = [
-            Kubelets(
-                self.store,
-                machines if threads == 1 else MachinesOfThread(machines, thread, threads),
-                cluster,
-                seed=self.seed,
-                timing=self.options.timing,
-                behavior=self.options.behavior,
-                store_of_node=self.control_plane.store_of_node,
-                heartbeat=HEARTBEAT if in_real_time else None,
-                first_index=thread * MACHINES_PER_THREAD,
-            )
-            for thread in range(threads)
-        ]
+        self.kubelets = self._make_kubelets(cluster)
         client = self.control_plane.relay_client()
         stack.callback(client.close)
         key = credentials("relay")
@@ -198,6 +181,7 @@ class World:
             max_backoff=_RELAY_MAX_BACKOFF,
             on_change=self._wake_loop,
         )
+        in_real_time = self.control_plane.in_real_time
         for kubelets in self.kubelets if in_real_time else ():
             stack.enter_context(BackgroundLoop(self.clock, [kubelets]))
         stepped = () if in_real_time else self.kubelets
@@ -212,6 +196,26 @@ class World:
         )
         self.relay.start()
         stack.callback(self.relay.stop)
+
+    def _make_kubelets(self, cluster: ClusterInfo) -> list[Kubelets]:
+        """The kubelets of all machines; in real time in several threads, so that none waits for another's requests."""
+        in_real_time = self.control_plane.in_real_time
+        machines = Ec2Machines(self.aws.instances)
+        threads = KUBELET_THREADS if in_real_time else 1
+        return [
+            Kubelets(
+                self.store,
+                machines if threads == 1 else MachinesOfThread(machines, thread, threads),
+                cluster,
+                seed=self.seed,
+                timing=self.options.timing,
+                behavior=self.options.behavior,
+                store_of_node=self.control_plane.store_of_node,
+                heartbeat=HEARTBEAT if in_real_time else None,
+                first_index=thread * MACHINES_PER_THREAD,
+            )
+            for thread in range(threads)
+        ]
 
     # Time
 
