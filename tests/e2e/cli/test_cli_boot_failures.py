@@ -47,6 +47,11 @@ def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(desk:
     assert KEY in " ".join(shown.split())
     assert "kms:CreateGrant" in shown
 
+    # The unused launch template was deleted meanwhile, and is created again.
+    world.aws.instances.fail_starts("*", "*", 0)
+    world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=30))
+    world.expect_denials()
+
 
 def test_once_a_machine_boots_the_other_pods_get_nodes_at_once(desk: Desk) -> None:
     world = desk.world
