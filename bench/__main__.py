@@ -22,6 +22,7 @@ MODULES = (
     "command_line",
     "consolidation",
     "steady_load",
+    "scale_in",
     "interruptions",
     "bundles",
     "function_resources",

@@ -100,7 +100,8 @@ def pool() -> NodePool:
 
 def pod(name: str, shape: tuple[int, int], node: str = "") -> Pod:
     """A pod of a ReplicaSet, running on the node."""
-    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="rs", uid="rs", controller=True)
+    owner_name = f"rs-{shape[0]}-{shape[1]}"
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=owner_name, uid=owner_name, controller=True)
     requests: dict[str, str | int | float] = {"cpu": f"{shape[0]}m", "memory": f"{shape[1]}Mi"}
     conditions = [] if node else [Condition(type="PodScheduled", status="False", reason="Unschedulable")]
     return Pod(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING
@@ -18,10 +18,13 @@ from msgspec.structs import replace as with_fields
 from bench import consolidation as sample
 from shared.api import labels as names
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
-from shared.disruption import candidates, consolidation
+from shared.disruption import candidates, consolidation, load_history
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.disruption_state import DisruptionState
+from shared.disruption.load_history import LoadHistory
+from shared.disruption.savings_evidence import savings_evidence
 from shared.disruption.simulated_scheduling import simulate_scheduling
+from shared.disruption.workloads import current_workloads
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot
@@ -60,6 +63,7 @@ class Fleet:
     serial: count[int] = field(default_factory=count)
     rescheduled: int = 0
     spent: float = 0.0
+    history: LoadHistory = field(default_factory=LoadHistory)
 
     def view(self, now: datetime) -> DisruptionState:
         """The input of disruption methods."""
@@ -145,6 +149,9 @@ def tenon(fleet: Fleet, now: datetime) -> None:
     """One consolidation as Tenon does it."""
     left = iter(range(SETS))
     view = fleet.view(now)
+    current = current_workloads(view.snapshot)
+    fleet.history = load_history.updated(fleet.history, current, now=now)
+    view = replace(view, evidence=savings_evidence(fleet.history, current.workloads, now=now))
     result = consolidation.search(view, BudgetTracker(view.snapshot, now=now), lambda: next(left, None) is None)
     if result.command is not None:
         fleet.schedule_pods(now, frozenset(result.command.nodes))

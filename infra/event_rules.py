@@ -119,7 +119,8 @@ class Events(Construct):
         self._hint("PodsUnschedulable", [hints.PODS_UNSCHEDULABLE], hints.RELAY, provisioning)
         self._hint("NodePoolsChanged", [hints.NODE_POOLS_CHANGED], hints.RELAY, provisioning, lifecycle)
         self._hint("NodesChanged", [hints.NODES_CHANGED], hints.RELAY, lifecycle)
-        self._hint("NodesEmptied", [hints.NODES_EMPTIED], hints.RELAY, disruption)
+        emptied = [hints.NODES_EMPTIED, hints.NODES_UNDERUTILIZED, hints.NODES_DELETED]
+        self._hint("NodesEmptied", emptied, hints.RELAY, disruption)
         deleting = [hints.NODES_DELETING, hints.NODE_CLAIMS_DELETING, hints.DRAINS_UNBLOCKED]
         self._hint("Deleting", deleting, hints.RELAY, termination)
         self._hint("CatalogMissing", [hints.CATALOG_MISSING], hints.FUNCTIONS, catalog)

@@ -22,6 +22,7 @@ from relay.watched_kinds import (
     WatchedPoolOrClass,
 )
 from shared import hints
+from shared.api import labels as names
 from shared.cluster import resources
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     from typing import Self
 
     from shared.cluster.resources import Resource
+
+
+UNDERUTILIZATION_SHARE = 0.05
+"""The share of the running pods that must have left their nodes until nodes count as underutilized. A tenth of one
+workload is an autoscaler's daily work; a twentieth of the whole cluster is load that is gone."""
+MIN_UNDERUTILIZATION = 3
+"""Pods that must have left in any case: in a small cluster, the sweep each minute is enough for one or two."""
 
 
 class ReconcileRequest(NamedTuple):
@@ -58,6 +66,11 @@ class _NodeState(NamedTuple):
             allocatable=frozenset((name, str(amount)) for name, amount in node.status.allocatable.items()),
         )
 
+    @property
+    def disrupted(self) -> bool:
+        """Whether the node is being drained, so that its pods leave only to run elsewhere."""
+        return any(key == names.DISRUPTED_TAINT for key, _, _ in self.taints)
+
     def differs_from(self, before: _NodeState) -> bool:
         """Whether readiness or allocatable changed, or a taint was removed."""
         return self.ready != before.ready or bool(before.taints - self.taints) or self.allocatable != before.allocatable
@@ -69,6 +82,9 @@ class ChangeDetector:
     def __init__(self) -> None:
         self._pods: dict[str, _PodState] = {}
         self._pods_on_node: Counter[str] = Counter()
+        self._running_pods = 0
+        self._most_running_pods = 0
+        """Since the last hint about underutilized nodes; pods that a drain moves are not counted as gone."""
         self._nodes: dict[str, _NodeState] = {}
         self._emptied_before_seen: set[str] = set()
         """Nodes whose last pod left before the nodes' watch delivered them."""
@@ -128,7 +144,9 @@ class ChangeDetector:
             if before is not None:
                 yield from self._pod_moved(before.occupied_node, "")
         elif resource == resources.NODES:
-            self._nodes.pop(key, None)
+            node = self._nodes.pop(key, None)
+            if node is not None and node.managed:
+                yield ReconcileRequest(hints.NODES_DELETED, key)
             self._emptied_before_seen.discard(key)
             self._set_unresolved(hints.NODES_CHANGED, key, unresolved=False)
             self._deleting[resource].discard(key)
@@ -153,10 +171,14 @@ class ChangeDetector:
             return
         if new_node:
             self._pods_on_node[new_node] += 1
+            self._running_pods += 1
+            self._most_running_pods = max(self._most_running_pods, self._running_pods)
             self._emptied_before_seen.discard(new_node)
         if not old_node:
             return
         self._pods_on_node[old_node] -= 1
+        if self._is_underutilized_without_pod(old_node):
+            yield ReconcileRequest(hints.NODES_UNDERUTILIZED, old_node)
         if self._pods_on_node[old_node] > 0:
             return
         del self._pods_on_node[old_node]
@@ -166,6 +188,19 @@ class ChangeDetector:
             self._emptied_before_seen.add(old_node)
         elif node.managed:
             yield ReconcileRequest(hints.NODES_EMPTIED, old_node)
+
+    def _is_underutilized_without_pod(self, node: str) -> bool:
+        """Whether so many pods have left since the last hint that nodes may be consolidated."""
+        self._running_pods -= 1
+        state = self._nodes.get(node)
+        if state is None or not state.managed or state.disrupted:
+            self._most_running_pods -= 1
+            return False
+        gone = self._most_running_pods - self._running_pods
+        if gone < max(MIN_UNDERUTILIZATION, UNDERUTILIZATION_SHARE * self._most_running_pods):
+            return False
+        self._most_running_pods = self._running_pods
+        return True
 
     def _node_updated(self, node: WatchedNode, *, after_first_list: bool) -> Iterator[ReconcileRequest]:
         key = node.key

@@ -26,10 +26,12 @@ from infra import resource_names
 from shared import aws, decision_log, runtime
 from shared.api.kubernetes import Node
 from shared.api.meta import Struct
-from shared.cluster import kubeconfig, listing, node_class_groups, resources
+from shared.cluster import kubeconfig, lease_record, listing, node_class_groups, resources
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
 from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
+from shared.disruption import load_history
+from shared.disruption.load_history import InvalidHistoryError, LoadHistory
 from shared.instance_types import catalog_store, unavailable_offerings
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import refresh
@@ -201,7 +203,17 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
         notes=tuple(notes),
         workloads=_workloads(client),
         refresh=refresh_snapshot,
+        load=_load_history(client, reference.cluster, now),
     )
+
+
+def _load_history(client: Client, cluster: str, now: datetime) -> LoadHistory:
+    """The load history that the disruption function keeps; an empty one if there is none or it can't be used."""
+    with contextlib.suppress(ApiError, InvalidHistoryError):
+        record = lease_record.read(client, cluster=cluster, record=load_history.RECORD)
+        if record.text:
+            return load_history.decode(record.text, now=now)
+    return LoadHistory()
 
 
 def find_deployment(cluster: str) -> Deployment | None:

@@ -12,6 +12,9 @@ from cli.cluster.history import NoHistory
 from shared.api.nodepool import node_class_for
 from shared.disruption import disruption_queue
 from shared.disruption.disruption_state import DisruptionState
+from shared.disruption.load_history import LoadHistory
+from shared.disruption.savings_evidence import savings_evidence
+from shared.disruption.workloads import current_workloads
 from shared.launch.drift import node_class_drift
 from shared.launch.resolved_node_pools import node_class_of
 from shared.scheduling.decision import SchedulingPolicies
@@ -43,7 +46,7 @@ class ObservedCluster:
     """``name`` says which cluster or files were read; ``notes`` are shown to the user.
 
     ``unreadable_pods`` are by namespace/name, ``workloads`` by kind in lower case, namespace and name. ``refresh``
-    reads pods, NodeClaims and nodes again; it is None for files.
+    reads pods, NodeClaims and nodes again; it is None for files. ``load`` is the stored load history.
     """
 
     name: str
@@ -55,6 +58,7 @@ class ObservedCluster:
     unreadable_pods: Mapping[str, UnschedulableReason] = field(default_factory=dict)
     workloads: Mapping[tuple[str, str, str], Workload] = field(default_factory=dict)
     policies: SchedulingPolicies = field(default_factory=SchedulingPolicies)
+    load: LoadHistory = field(default_factory=LoadHistory)
     refresh: Callable[[], Snapshot] | None = None
 
 
@@ -71,6 +75,7 @@ def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools
         not_ready=resolved_pools.not_ready,
         node_classes={**stated, **resolved_pools.node_classes},
         is_drifted=node_class_drift,
+        evidence=savings_evidence(observed.load, current_workloads(snapshot).workloads, now=observed.now),
     )
 
 

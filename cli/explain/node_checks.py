@@ -48,7 +48,7 @@ class NodeChecks:
         is_expired = expires is not None and expires <= self.view.now
         checks += self._budgets(is_expired=is_expired, is_drifted=bool(drifted), is_empty=not pods)
         if pods:
-            checks += [self._policy(), self._savings()]
+            checks += [self._policy(), self._savings(), self._savings_duration()]
         elif self.candidate.pool.spec.disruption.consolidate_after == "Never":
             checks.append(Check(name="consolidateAfter", ok=False, detail="Never: empty nodes are kept"))
         return tuple(checks)
@@ -85,6 +85,20 @@ class NodeChecks:
         return Check(
             name="consolidationPolicy", ok=True, detail=f"{policy}, after {after} without a new pod (now {age})"
         )
+
+    def _savings_duration(self) -> Check:
+        """How long savings are expected to last, and why."""
+        pool = self.candidate.pool.name
+        evidence = self.view.evidence.get(pool)
+        duration = savings.savings_duration(
+            self.candidate, time_since_launch=self.view.time_since_launch(pool), now=self.view.now, evidence=evidence
+        )
+        created = self.candidate.claim.metadata.creation_timestamp
+        why = evidence.why if evidence is not None and evidence.applies_to(created) else "by the node's age"
+        hours = f"{duration.short_term:.1f} h"
+        if duration.long_term > duration.short_term:
+            hours += f", or {duration.long_term:.1f} h where nothing pays back sooner"
+        return Check(name="savings last", ok=None, detail=f"about {hours}: {why}")
 
     def _savings(self) -> Check:
         """What the disruption of this node alone would save."""

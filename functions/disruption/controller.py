@@ -19,6 +19,7 @@ from functions.disruption.claim_conditions import write_conditions
 from functions.disruption.command_execution import CommandExecutor
 from functions.disruption.decision_records import DecisionRecorder
 from functions.disruption.instance_networks import instance_networks
+from functions.disruption.load_recording import record_load
 from functions.disruption.replacements import Replacements
 from shared import runtime
 from shared.api.nodepool import node_class_for
@@ -95,7 +96,7 @@ class DisruptionController:
     def reconcile(self, *, consolidate: bool) -> DisruptionReport:
         """Process the queue, execute what is due, and requeue what becomes due later.
 
-        ``consolidate``: run consolidation too, unless nodes were disrupted otherwise.
+        ``consolidate``: run consolidation too, unless replacements are being launched or claims were deleted.
 
         Raises:
             LeaseHeldError: another function is deciding.
@@ -109,8 +110,10 @@ class DisruptionController:
             state, results, claims = self._run_fast_methods(lease, state, budgets)
         self._replacements.launch(claims, state.snapshot)
         consolidated = None
-        if consolidate and not self._command_count and not deleted:
-            consolidated = self._consolidate(state)
+        if consolidate:
+            state = self._with_evidence(state)
+            if not claims and not deleted:
+                consolidated = self._consolidate(state, budgets)
         self._record_blocked(results if consolidated is None else [*results, consolidated], state)
         self._requeue(results, consolidated, waiting=waiting or self.report.replacements > 0)
         return self.report
@@ -189,6 +192,12 @@ class DisruptionController:
             return None
         return with_fields(state, instance_types=pools.instance_types, not_ready=pools.not_ready)
 
+    def _with_evidence(self, state: DisruptionState) -> DisruptionState:
+        """The state with what the load so far says about how long savings last; it also records the load now."""
+        cluster = self._settings.cluster_name
+        evidence = record_load(self._client, state.snapshot, cluster=cluster, now=state.now, logger=self._logger)
+        return with_fields(state, evidence=evidence)
+
     # --- commands ---
 
     def _start(self, command: Command, state: DisruptionState) -> tuple[NodeClaim, ...] | None:
@@ -212,7 +221,7 @@ class DisruptionController:
 
     # --- consolidation ---
 
-    def _consolidate(self, state: DisruptionState) -> MethodResult | None:
+    def _consolidate(self, state: DisruptionState, budgets: BudgetTracker) -> MethodResult | None:
         """Search without the lease, and start the command if it is still valid; None if no search was needed."""
         if not consolidation.due_candidates(state) or _is_consolidating(state.snapshot):
             return None
@@ -225,7 +234,6 @@ class DisruptionController:
         if with_types is None:
             return None
         end = min(self._until, runtime.current().now() + _SEARCH_TIMEOUT)
-        budgets = BudgetTracker(state.snapshot, now=state.now)
         result = consolidation.compute(with_types, budgets, lambda: runtime.current().now() >= end)
         if not result.commands:
             cache["disruption:nothing-to-save"] = fingerprint, state.now

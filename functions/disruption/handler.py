@@ -19,6 +19,8 @@ from shared.settings import read
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+    from shared.hints import Hint
+
 logger = Logger(service="disruption")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="disruption")
 
@@ -41,11 +43,18 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
         dead_letter_queue_url=settings.dead_letter_queue_url,
         logger=logger,
     )
-    consolidate = any(CONSOLIDATION in m.hint.keys for m in messages if m.hint.detail_type == hints.REQUEUE)
+    consolidate = any(_is_about_consolidation(m.hint) for m in messages)
     hops = max((m.hint.hops for m in messages), default=0)
     if messages and not _reconcile(settings, context, consolidate=consolidate, hops=hops):
         return queues.retry_response(aws.sqs(), event, [m.id for m in messages])
     return queues.partial_batch_response(())
+
+
+def _is_about_consolidation(hint: Hint) -> bool:
+    """Whether other nodes may be consolidated now than in the last reconcile."""
+    if hint.detail_type == hints.REQUEUE:
+        return CONSOLIDATION in hint.keys
+    return hint.detail_type in {hints.NODES_UNDERUTILIZED, hints.NODES_DELETED}
 
 
 def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool, hops: int) -> bool:

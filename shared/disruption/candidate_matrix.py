@@ -147,10 +147,12 @@ def _resource_value(total: Ints, allocatable: Floats, prices: Floats) -> float:
     return float(np.where(np.isfinite(share), share * prices, np.inf).min())
 
 
-def deletable_candidates(matrix: CandidateMatrix, order: Sequence[int], *, at_most: int) -> list[int]:
+def deletable_candidates(
+    matrix: CandidateMatrix, order: Sequence[int], *, at_most: int, max_pods: int = 2**31
+) -> list[int]:
     """Candidates whose pods fit on the other nodes, by first fit on the fullest node, in the given order.
 
-    Considers resources alone. A node that has taken pods is no longer deleted.
+    Considers resources alone. A node that has taken pods is no longer deleted. At most ``max_pods`` pods are tried.
     """
     free = matrix.free.copy()
     deleted = np.zeros(len(free), np.bool_)
@@ -158,12 +160,13 @@ def deletable_candidates(matrix: CandidateMatrix, order: Sequence[int], *, at_mo
     fullest_first = np.argsort(free[:, 0] if free.shape[1] else np.zeros(len(free)), kind="stable")
     chosen: list[int] = []
     for i in order:
-        if len(chosen) >= at_most:
+        if len(chosen) >= at_most or max_pods <= 0:
             break
         own_node = int(matrix.node_rows[i])
         if own_node < 0 or filled[own_node]:
             continue
         deleted[own_node] = True
+        max_pods -= len(matrix.pod_requests[i])
         placements = _first_fit(matrix.pod_requests[i], free, fullest_first[~deleted[fullest_first]])
         if placements is None:
             deleted[own_node] = False

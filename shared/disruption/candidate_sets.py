@@ -18,19 +18,28 @@ from shared.disruption.candidate_matrix import deletable_candidates
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from shared.disruption.candidate_matrix import CandidateMatrix
 
+_MAX_PODS = 5_000
+"""So many pods are tried on other nodes to find the candidates that can be deleted: half a second."""
 EXHAUSTIVE_LIMIT = 8
 """Up to this many candidates, every set is evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetedCandidates:
-    """The pool of each candidate (row of the matrix), and how many of each pool its budgets still allow."""
+    """The pool of each candidate (row of the matrix), and how many of each pool its budgets still allow.
+
+    ``deletion_values`` are given where it is known for how long savings last. USD: what deleting each candidate saves
+    in that time, minus its disruption cost.
+    """
 
     pools: Sequence[str]
     remaining: Mapping[str, int]
     matrix: CandidateMatrix
+    deletion_values: NDArray[np.float64] | None = None
 
     def within_budgets(self, rows: Sequence[int], at_most: int | None = None) -> list[int]:
         """The first of these rows that budgets allow together, at most so many."""
@@ -71,8 +80,11 @@ def _deletions(
     candidates: BudgetedCandidates, order: Sequence[int], blocked: Callable[[], Collection[int]]
 ) -> Iterator[list[int]]:
     """Candidates whose pods fit on other nodes; smaller sets where the scheduler finds that they don't."""
-    deletable = deletable_candidates(candidates.matrix, order, at_most=sum(candidates.remaining.values()))
-    size = len(deletable)
+    if candidates.deletion_values is not None:
+        deletable = _end_state(candidates, candidates.deletion_values, order)
+    else:
+        deletable = deletable_candidates(candidates.matrix, order, at_most=sum(candidates.remaining.values()))
+    size = len(candidates.within_budgets(deletable))
     blocked_count = 0
     while size > 0:
         chosen = [i for i in candidates.within_budgets(deletable, size) if i not in blocked()]
@@ -82,6 +94,21 @@ def _deletions(
             return
         blocked_count = len(blocked())
         size = size if size > len(chosen) else size // 2
+
+
+def _end_state(candidates: BudgetedCandidates, values: NDArray[np.float64], order: Sequence[int]) -> list[int]:
+    """All candidates that can be deleted, the most valuable first; the others take their pods.
+
+    Budgets may require several commands. Each deletes the first of them that are left, so no pod has to move twice.
+    """
+    worthwhile = [row for row in order if values[row] > 0]
+    by_price = sorted(worthwhile, key=lambda row: (-candidates.matrix.price[row], row))
+    ends = [
+        deletable_candidates(candidates.matrix, rows, at_most=len(rows), max_pods=_MAX_PODS)
+        for rows in (worthwhile, by_price)
+    ]
+    best = max(ends, key=lambda rows: float(values[rows].sum()))
+    return sorted(best, key=lambda row: (-values[row], row))
 
 
 def _groups(

@@ -79,7 +79,12 @@ def search(
     consolidation = _new_search(state, candidates)
     pools = [c.pool.name for c in candidates]
     remaining = {pool: budgets.remaining(pool, UNDERUTILIZED) for pool in pools}
-    budgeted = BudgetedCandidates(pools=pools, remaining=remaining, matrix=consolidation.matrix)
+    budgeted = BudgetedCandidates(
+        pools=pools,
+        remaining=remaining,
+        matrix=consolidation.matrix,
+        deletion_values=consolidation.deletion_values if _has_evidence(state, candidates) else None,
+    )
     for rows in candidate_sets(budgeted, lambda: consolidation.best, consolidation.blockers.keys):
         if should_stop():
             break
@@ -94,13 +99,24 @@ def search(
     )
 
 
+def _has_evidence(state: DisruptionState, candidates: Sequence[Candidate]) -> bool:
+    """Whether it is known for one of the candidates how long savings last."""
+    evidence = (state.evidence.get(c.pool.name) for c in candidates)
+    return any(e is not None and not e.is_limit for e in evidence)
+
+
 def _new_search(state: DisruptionState, candidates: Sequence[Candidate]) -> ConsolidationSearch:
     return ConsolidationSearch(
         state=state,
         candidates=candidates,
         matrix=build_candidate_matrix(state, candidates, [state.price(c.claim) or 0.0 for c in candidates]),
         durations=[
-            savings_duration(c, time_since_launch=state.time_since_launch(c.pool.name), now=state.now)
+            savings_duration(
+                c,
+                time_since_launch=state.time_since_launch(c.pool.name),
+                now=state.now,
+                evidence=state.evidence.get(c.pool.name),
+            )
             for c in candidates
         ],
         balanced_totals=_balanced_totals(state),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from shared.api import labels as names
 from shared.disruption import price_filter
 from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, Blocker, Command
@@ -16,6 +18,8 @@ from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from shared.disruption.candidate_matrix import CandidateMatrix
     from shared.disruption.candidates import Candidate
@@ -88,7 +92,13 @@ class ConsolidationSearch:
             pod_count=sum(len(c.pods) for c in removed),
             disruption_cost=float(self.matrix.disruption_cost[list(key)].sum()),
             balanced_totals=self.balanced_totals if is_balanced else None,
+            evidence=self._evidence(removed),
         )
+
+    def _evidence(self, removed: Sequence[Candidate]) -> str:
+        """Why savings on these nodes last as long as expected, by NodePool; empty without evidence."""
+        evidence = ((self.state.evidence.get(c.pool.name), c.claim.metadata.creation_timestamp) for c in removed)
+        return "; ".join(sorted({e.why for e, created in evidence if e is not None and e.applies_to(created)}))
 
     def _reject(self, key: tuple[int, ...], option: ConsolidationOption, blocker: Blocker) -> bool:
         """Keep why a single node isn't consolidated; always False."""
@@ -97,6 +107,12 @@ class ConsolidationSearch:
                 blocker, reason=UNDERUTILIZED, savings=option.savings
             )
         return False
+
+    @property
+    def deletion_values(self) -> NDArray[np.float64]:
+        """USD that deleting each candidate saves for as long as that lasts, minus its disruption cost."""
+        hours = np.array([d.long_term for d in self.durations], np.float64)
+        return self.matrix.price * hours - self.matrix.disruption_cost
 
     @property
     def blocked_candidates(self) -> tuple[BlockedCandidate, ...]:
@@ -120,6 +136,11 @@ class ConsolidationSearch:
         verb = f"replaced by {len(self.replacements)} at ${replacement_price:.4f}/h" if self.replacements else "deleted"
         pod_count = sum(len(c.pods) for c in removed)
         message = f"{nodes} {verb}: saves ${savings:.4f}/h, moves {pod_count} pod{'' if pod_count == 1 else 's'}"
+        if evidence := self._evidence(removed):
+            hours = combined_duration(
+                [self.durations[i] for i in self.best], self.matrix.price[list(self.best)].tolist()
+            )
+            message += f"; {evidence}, expected to last {hours.long_term:.1f} h"
         removals = tuple(c.removal(reason=UNDERUTILIZED, message=message) for c in removed)
         return Command(removals=removals, replacements=self.replacements, savings=savings)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
     from shared.cloud_provider import InstanceNetwork
     from shared.disruption.command import MethodResult
+    from shared.disruption.savings_evidence import SavingsEvidence
     from shared.instance_types.instance_type import InstanceType
     from shared.snapshot import Snapshot
 
@@ -45,7 +46,8 @@ class DisruptionState:
     ``selected`` names claims that this reconcile has already chosen for disruption. ``nominated`` names nodes and
     claims that pods are expected on. ``instance_types`` and ``not_ready`` are as in
     :class:`~shared.scheduling.decision.Problem`. ``node_classes`` are by pool, as resolved now. ``instance_networks``
-    are by provider id, of the instances that are known. ``is_drifted`` is the cloud provider's.
+    are by provider id, of the instances that are known. ``is_drifted`` is the cloud provider's. ``evidence`` for how
+    long savings last is by pool.
     """
 
     snapshot: Snapshot
@@ -57,6 +59,7 @@ class DisruptionState:
     node_classes: Mapping[str, EC2NodeClass] = field(default_factory=dict)
     instance_networks: Mapping[str, InstanceNetwork] = field(default_factory=dict)
     is_drifted: Callable[[NodeClaim, EC2NodeClass, InstanceNetwork | None], str] = _not_drifted
+    evidence: Mapping[str, SavingsEvidence] = field(default_factory=dict)
 
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:

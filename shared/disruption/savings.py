@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.disruption.candidates import Candidate
+    from shared.disruption.savings_evidence import SavingsEvidence
 
 MIN_PRICE_IMPROVEMENT = 0.05
 """Replacements must be cheaper than what they replace by at least this share."""
@@ -67,7 +68,7 @@ class ConsolidationOption:
     """Nodes of ``price`` are replaced by others of ``replacement_price`` (USD per hour).
 
     ``pod_count`` pods move, for ``disruption_cost`` USD. ``balanced_totals`` is given where the policy of one of the
-    nodes' pools is ``Balanced``.
+    nodes' pools is ``Balanced``. ``evidence`` says to users why savings last as long.
     """
 
     price: float
@@ -76,6 +77,7 @@ class ConsolidationOption:
     pod_count: int
     disruption_cost: float
     balanced_totals: BalancedTotals | None = None
+    evidence: str = ""
 
     @property
     def savings(self) -> float:
@@ -97,8 +99,9 @@ class ConsolidationOption:
     def blocker(self) -> Blocker:
         """Why the option isn't chosen, for users; call it only where there are no net savings."""
         message = self._rule_violation() or (
-            f"saving ${self.savings:.4f}/h for an expected {max(self.duration):.1f} h is less than the disruption cost "
-            f"of ${self._cost:.4f} (moving {self.pod_count} pods, and running both nodes for a while)"
+            f"saving ${self.savings:.4f}/h for an expected {max(self.duration):.1f} h"
+            f"{f' ({self.evidence})' if self.evidence else ''} is less than the disruption cost of ${self._cost:.4f} "
+            f"(moving {self.pod_count} pods, and running both nodes for a while)"
         )
         return Blocker(message=message)
 
@@ -130,11 +133,21 @@ class ConsolidationOption:
         return (self.savings / totals.price) / (self.disruption_cost / totals.disruption_cost)
 
 
-def savings_duration(candidate: Candidate, *, time_since_launch: timedelta, now: datetime) -> SavingsDuration:
-    """How long savings on the node are expected to last; ``time_since_launch`` is its pool's."""
-    age = now - (candidate.claim.metadata.creation_timestamp or now)
+def savings_duration(
+    candidate: Candidate, *, time_since_launch: timedelta, now: datetime, evidence: SavingsEvidence | None = None
+) -> SavingsDuration:
+    """How long savings on the node are expected to last; ``time_since_launch`` and ``evidence`` are its pool's.
+
+    With evidence, both durations are equal: it is known when the load returns, so the net savings alone decide.
+    """
+    created = candidate.claim.metadata.creation_timestamp or now
+    age = now - created
     expires = expiration_time(candidate.claim)
     longest = LONG_PAYBACK if expires is None else min(LONG_PAYBACK, max(expires - now, timedelta()))
+    if evidence is not None and evidence.applies_to(created):
+        longest = min(longest, evidence.duration)
+        if not evidence.is_limit:
+            return SavingsDuration(short_term=longest / _HOUR, long_term=longest / _HOUR)
     short_term = min(max(age, MIN_SAVINGS_DURATION), SHORT_PAYBACK, longest)
     long_term = max(short_term, min(age, time_since_launch, longest))
     return SavingsDuration(short_term=short_term / _HOUR, long_term=long_term / _HOUR)

@@ -33,6 +33,8 @@ def test_each_hint_of_the_relay_is_delivered_to_its_function(of_type: Select, fu
         hints.NODE_POOLS_CHANGED: {("queue", function_sizes.PROVISIONER), ("function", function_sizes.LIFECYCLE)},
         hints.NODES_CHANGED: {("function", function_sizes.LIFECYCLE)},
         hints.NODES_EMPTIED: {("queue", function_sizes.DISRUPTION)},
+        hints.NODES_UNDERUTILIZED: {("queue", function_sizes.DISRUPTION)},
+        hints.NODES_DELETED: {("queue", function_sizes.DISRUPTION)},
         hints.NODES_DELETING: {("queue", function_sizes.TERMINATION)},
         hints.NODE_CLAIMS_DELETING: {("queue", function_sizes.TERMINATION)},
         hints.DRAINS_UNBLOCKED: {("queue", function_sizes.TERMINATION)},

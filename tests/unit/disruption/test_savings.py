@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_fields
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,10 +13,14 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.nodeclaim import NodeClaimSpec
+from shared.api.nodepool import Budget
 from shared.disruption import candidates, consolidation, savings
 from shared.disruption.savings import NO_SAVINGS, BalancedTotals, ConsolidationOption, SavingsDuration
+from shared.disruption.savings_evidence import SavingsEvidence
+from tests.unit.disruption.conftest import NOW
 
 if TYPE_CHECKING:
+    from shared.disruption.disruption_state import DisruptionState
     from tests.unit.disruption.conftest import Cluster
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -105,6 +110,73 @@ def test_the_savings_duration_ends_when_the_node_expires(cluster: Cluster) -> No
     (candidate,) = candidates.all_candidates(cluster.state())
     span = savings.savings_duration(candidate, time_since_launch=10 * HOUR, now=cluster.state().now)
     assert (span.short_term, span.long_term) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("age", "evidence", "soon", "later"),
+    [
+        # Known to last: neither the node's age nor the pool's last launch matters.
+        (40 * MINUTE, {"duration": 6 * HOUR}, 6 * HOUR, 6 * HOUR),
+        (40 * MINUTE, {"duration": 7 * MINUTE}, 7 * MINUTE, 7 * MINUTE),
+        # A node that was launched after the scale-in was needed despite it.
+        (30 * MINUTE, {"duration": 6 * HOUR, "since": NOW - 35 * MINUTE}, 30 * MINUTE, 30 * MINUTE),
+        # Earlier days only say how long savings last at most.
+        (40 * MINUTE, {"duration": 15 * MINUTE, "is_limit": True}, 15 * MINUTE, 15 * MINUTE),
+        (30 * HOUR, {"duration": 3 * HOUR, "is_limit": True}, savings.SHORT_PAYBACK, 3 * HOUR),
+    ],
+)
+def test_evidence_decides_how_long_savings_last(
+    cluster: Cluster, age: timedelta, evidence: dict[str, Any], soon: timedelta, later: timedelta
+) -> None:
+    cluster.node("n", 1, age=age)
+    (candidate,) = candidates.all_candidates(cluster.state())
+    span = savings.savings_duration(
+        candidate,
+        time_since_launch=30 * HOUR,
+        now=NOW,
+        evidence=SavingsEvidence(**{"since": NOW, "why": "", **evidence}),
+    )
+    assert span.short_term == pytest.approx(soon / HOUR)
+    assert span.long_term == pytest.approx(later / HOUR)
+
+
+def scaled_in(cluster: Cluster) -> DisruptionState:
+    """Twelve nodes with a few pods each, half an hour old; the workload was scaled in just now."""
+    cluster.disruption(budgets=[Budget(nodes="3")])
+    for i in range(12):
+        cluster.node(f"n{i:02}", 2, age=30 * MINUTE)
+        for j in range(1 + i % 3):
+            cluster.pod(f"p{i:02}-{j}", f"n{i:02}", 400)
+    evidence = SavingsEvidence(duration=6 * HOUR, why="Deployment default/web scaled in from 50 to 15", since=NOW)
+    return replace_fields(cluster.state(), evidence={"default": evidence})
+
+
+def test_a_scale_in_pays_for_moving_pods_that_the_nodes_age_does_not(cluster: Cluster) -> None:
+    state = scaled_in(cluster)
+    steps = iter(range(30))
+    result = consolidation.search(state, cluster.budget_tracker(), lambda: next(steps, None) is None)
+    assert result.command is not None
+    assert len(result.command.nodes) == 3
+    why = "Deployment default/web scaled in from 50 to 15, expected to last 6.0 h"
+    assert result.command.message.endswith(why)
+    by_age = consolidation.search(
+        replace_fields(state, evidence={}), cluster.budget_tracker(), lambda: next(steps, None) is None
+    )
+    assert by_age.net_savings.usd < result.net_savings.usd
+
+
+def test_why_a_scale_in_is_not_enough_says_what_was_expected(cluster: Cluster) -> None:
+    state = scaled_in(cluster)
+    evidence = replace_fields(state.evidence["default"], duration=5 * MINUTE)
+    steps = iter(range(30))
+    result = consolidation.search(
+        replace_fields(state, evidence={"default": evidence}),
+        cluster.budget_tracker(),
+        lambda: next(steps, None) is None,
+    )
+    assert result.command is None
+    expected = "for an expected 0.1 h (Deployment default/web scaled in from 50 to 15) is less than the disruption cost"
+    assert any(expected in blocked.message for blocked in result.blocked)
 
 
 def test_replacements_do_not_count_as_launches_of_the_pool(cluster: Cluster) -> None:

@@ -152,6 +152,45 @@ def test_a_finished_pod_empties_its_node() -> None:
     assert seen(detector, resources.PODS, pod(node="n1", phase="Succeeded")) == [(hints.NODES_EMPTIED, "n1")]
 
 
+def filled(*nodes: WatchedNode, pods_each: int) -> ChangeDetector:
+    """A detector that has seen these nodes with so many pods on each."""
+    detector = ChangeDetector()
+    seen(detector, resources.NODES, *nodes)
+    for n in nodes:
+        seen(detector, resources.PODS, *(pod(f"{n.key}-{i}", node=n.key) for i in range(pods_each)))
+    return detector
+
+
+def test_nodes_are_underutilized_each_time_a_twentieth_of_all_pods_has_left() -> None:
+    detector = filled(node("n1"), node("n2"), pods_each=50)
+    left = [pod(f"n1-{i}", node="n1", deleting=True) for i in range(10)]
+    assert seen(detector, resources.PODS, *left[:4]) == []
+    assert seen(detector, resources.PODS, left[4]) == [(hints.NODES_UNDERUTILIZED, "n1")]
+    assert seen(detector, resources.PODS, *left[5:]) == [(hints.NODES_UNDERUTILIZED, "n1")]
+    assert seen(detector, resources.PODS, *left, *left) == []
+
+
+def test_pods_that_a_drain_moves_leave_no_node_underutilized() -> None:
+    detector = filled(node("n1"), node("n2"), pods_each=50)
+    seen(detector, resources.NODES, node("n1", taints=(names.DISRUPTED_TAINT,)))
+    for i in range(50):
+        assert hints.NODES_UNDERUTILIZED not in {
+            request.detail_type
+            for request in (
+                *seen(detector, resources.PODS, pod(f"n1-{i}", node="n1", deleting=True)),
+                *seen(detector, resources.PODS, pod(f"moved-{i}", node="n2")),
+            )
+        }
+
+
+def test_a_node_of_a_nodepool_that_is_gone_is_reported() -> None:
+    detector = ChangeDetector()
+    seen(detector, resources.NODES, node("n1"), node("other", ours=False))
+    assert seen(detector, resources.NODES, node("n1"), deleted=True) == [(hints.NODES_DELETED, "n1")]
+    assert seen(detector, resources.NODES, node("other", ours=False), deleted=True) == []
+    assert seen(detector, resources.NODES, node("n1"), deleted=True) == []
+
+
 def test_nodes_without_a_nodepool_are_not_reported_as_emptied() -> None:
     detector = ChangeDetector()
     seen(detector, resources.NODES, node(ours=False))
