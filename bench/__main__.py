@@ -18,6 +18,7 @@ MODULES = (
     "pending_to_running",
     "scheduling",
     "launching",
+    "placement",
     "cluster_state",
     "command_line",
     "consolidation",

@@ -29,9 +29,9 @@ CONTEXT = {
     "kmsKeys": "ARNs of customer managed KMS keys for nodes' volumes; those that launch may use them through EC2.",
     "alarmTopic": "ARN of an SNS topic that alarms notify; default: alarms only change their state.",
     "tracing": "`active` sends a trace of each invocation to X-Ray (about a dollar a month); default: `off`.",
-    "plannedPods": "`nominated`: pending pods are nominated for the nodes that were launched for them "
-    "(`status.nominatedNodeName`), so that kube-scheduler binds them as planned; `off` (default): kube-scheduler fills "
-    "nodes in its own order.",
+    "plannedPods": "`nominated` (default): pending pods are nominated for the nodes that were launched for them "
+    "(`status.nominatedNodeName`), so that kube-scheduler binds them as planned; `off`: kube-scheduler fills nodes in "
+    "its own order.",
 }
 
 SETTINGS_MEANINGS = {

@@ -81,7 +81,7 @@ class StackOptions:
     kms_keys: tuple[str, ...] = ()
     alarm_topic: str = ""
     tracing: bool = False
-    planned_pods: PlannedPods = "off"
+    planned_pods: PlannedPods = "nominated"
 
 
 def _names(context: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
     reserve = _one_of(context, "reservedConcurrency", "false", "true")
     function_architecture = _one_of(context, "functionArchitecture", "arm64", "amd64")
     tracing = _one_of(context, "tracing", "off", "active")
-    planned_pods = _one_of(context, "plannedPods", "off", "nominated")
+    planned_pods = _one_of(context, "plannedPods", "nominated", "off")
     subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
     if bool(subnets) != bool(security_groups):
         raise OptionError("-c subnets and -c securityGroups: give both to run the functions in a VPC")

@@ -37,7 +37,7 @@ class ProvisioningSettings(Settings, frozen=True, kw_only=True):
     table_name: str
     catalog_bucket: str
     node_instance_profile: str
-    planned_pods: Literal["nominated", "off"] = "off"
+    planned_pods: Literal["nominated", "off"] = "nominated"
 
 
 S = TypeVar("S", bound=Settings)

@@ -94,7 +94,10 @@ def _not_pending(pod: Pod) -> Explanation | None:  # noqa: PLR0911 (one state af
             criterion="daemon",
         )
     if pod.status.nominated_node_name:
-        reason = f"kube-scheduler nominated {pod.status.nominated_node_name} and preempts pods there"
+        reason = (
+            f"it is nominated for {pod.status.nominated_node_name}, which was launched for it or where kube-scheduler "
+            "preempts other pods"
+        )
         return Explanation(subject=subject, state="is pending", reason=reason, criterion="nominated")
     return None
 

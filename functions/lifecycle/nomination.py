@@ -68,17 +68,27 @@ def nominate_pods(snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]
     closed = {node.metadata.name: node for claim, node in pairs if _is_ready_but_tainted(claim, node)}
     candidates = frozenset(closed) | {node.metadata.name for claim, node in pairs if _is_open(claim, node, now)}
     pending = {pod.key: pod for pod in snapshot.pods if is_pending(pod)}
-    cleared = _expired(snapshot, pending, now)
+    cleared = _expired(snapshot, pending)
     planned = _planned(snapshot, pending, pairs, {pod.key for pod in cleared}) if candidates else {}
+    if candidates.isdisjoint(planned.values()):
+        return PodNominations(cleared=cleared, released=frozenset(closed))
+    patient = {name for name, node in closed.items() if not _has_waited(node, now)}
+    order, waiting = _order(snapshot, planned, pending, candidates, patient)
+    return PodNominations(
+        by_node=_unwritten(order, pending),
+        cleared=[pod for pod in cleared if pod.key not in order.nodes],
+        released=frozenset(closed) - waiting,
+        waiting=waiting,
+    )
+
+
+def _unwritten(order: NominationOrder, pending: Mapping[str, Pod]) -> dict[str, list[Pod]]:
+    """By node, the pods whose status doesn't name it yet."""
     by_node: dict[str, list[Pod]] = {}
-    waiting: frozenset[str] = frozenset()
-    if not candidates.isdisjoint(planned.values()):
-        patient = {name for name, node in closed.items() if not _has_waited(node, now)}
-        order, waiting = _order(snapshot, planned, pending, candidates, patient)
-        for key, node_name in order.nodes.items():
-            if pending[key].status.nominated_node_name != node_name:
-                by_node.setdefault(node_name, []).append(pending[key])
-    return PodNominations(by_node=by_node, cleared=cleared, released=frozenset(closed) - waiting, waiting=waiting)
+    for key, node_name in order.nodes.items():
+        if pending[key].status.nominated_node_name != node_name:
+            by_node.setdefault(node_name, []).append(pending[key])
+    return by_node
 
 
 def _order(
@@ -110,41 +120,36 @@ def _order(
 def _planned(
     snapshot: Snapshot, pending: Mapping[str, Pod], pairs: Sequence[tuple[NodeClaim, Node]], expired: set[str]
 ) -> dict[str, str]:
-    """By pod: the node that it is planned for, or its NodeClaim while that has none. The youngest NodeClaim counts."""
+    """By pod: the node that it is planned for, or its NodeClaim while that has none. The latest plan counts."""
     node_of = {claim.name: node.metadata.name for claim, node in pairs}
-    node_names = {node.metadata.name for node in snapshot.nodes}
+    own = {
+        node.metadata.name
+        for claim, node in pairs
+        if nominations.is_nominated_in_status(claim) and not nominations.is_expired(claim, now=snapshot.taken_at)
+    }
+    foreign = {node.metadata.name for node in snapshot.nodes} - own
     planned: dict[str, str] = {}
-    for claim in sorted(snapshot.node_claims, key=_creation, reverse=True):
+    for claim in sorted(snapshot.node_claims, key=_plan_time, reverse=True):
         if nominations.is_expired(claim, now=snapshot.taken_at):
             continue
         for key in nominations.planned_pods(claim):
             pod = pending.get(key)
             if pod is None or key in planned or not nominations.is_planned(pod, claim):
                 continue
-            name = node_of.get(claim.name, claim.name)
-            nominated = pod.status.nominated_node_name
             # A nomination for another node is kube-scheduler's: the pod gets what it preempts there.
-            if key in expired or not nominated or nominated == name or nominated not in node_names:
-                planned[key] = name
+            if key in expired or pod.status.nominated_node_name not in foreign:
+                planned[key] = node_of.get(claim.name, claim.name)
     return planned
 
 
-def _expired(snapshot: Snapshot, pending: Mapping[str, Pod], now: datetime) -> list[Pod]:
+def _expired(snapshot: Snapshot, pending: Mapping[str, Pod]) -> list[Pod]:
     """Pods whose nomination helps no more: their node doesn't exist, or its nomination window is over."""
     nominated = [pod for pod in pending.values() if pod.status.nominated_node_name]
     if not nominated:
         return []
     node_names = {node.metadata.name for node in snapshot.nodes}
-    over = {
-        claim.status.node_name: frozenset(nominations.planned_pods(claim))
-        for claim in snapshot.node_claims
-        if claim.status.node_name and nominations.is_expired(claim, now=now)
-    }
-    return [
-        pod
-        for pod in nominated
-        if pod.status.nominated_node_name not in node_names or pod.key in over.get(pod.status.nominated_node_name, ())
-    ]
+    expired = nominations.expired_nominations(nominated, snapshot)
+    return [p for p in nominated if p.status.nominated_node_name not in node_names or p.key in expired]
 
 
 def _is_ready_but_tainted(claim: NodeClaim, node: Node) -> bool:
@@ -169,6 +174,6 @@ def _has_waited(node: Node, now: datetime) -> bool:
     return since is None or now - since >= MAX_WAIT
 
 
-def _creation(claim: NodeClaim) -> tuple[float, str]:
-    created = claim.metadata.creation_timestamp
-    return (created.timestamp() if created is not None else 0.0, claim.name)
+def _plan_time(claim: NodeClaim) -> tuple[float, str]:
+    planned = nominations.planned_at(claim)
+    return (planned.timestamp() if planned is not None else 0.0, claim.name)

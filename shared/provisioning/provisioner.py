@@ -10,6 +10,7 @@ after writing, the next run of any function launches the NodeClaims: every round
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from shared.api.pods import waited
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.cluster import resources, writes
 from shared.cluster.connect import connect
+from shared.cluster.errors import NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
@@ -34,6 +36,7 @@ from shared.provisioning.launching import Launcher
 from shared.provisioning.nodeclaim_creation import batch_launches, new_node_claims, one_on_trial
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
+from shared.scheduling.state import nominations
 from shared.scheduling.static_pools import missing_replicas
 
 if TYPE_CHECKING:
@@ -109,6 +112,7 @@ class LeasedScheduler:
                 batch_launches(decision, snapshot, resolved_pools), snapshot.node_claims, resolved_pools.on_trial
             )
             claims = self._create_node_claims(planned, snapshot, resolved_pools, decision=f"{self.run}/{attempt}")
+            self._add_planned_pods(decision, snapshot)
         created = (*replicas, *claims)
         created_names = {c.name for c in created}
         return ScheduledRound(
@@ -162,6 +166,29 @@ class LeasedScheduler:
         lease.check()
         decision = f"{self.run}/{attempt}/static"
         return self._create_node_claims(planned, snapshot, resolved_pools, decision=decision), missing
+
+    def _add_planned_pods(self, decision: Decision, snapshot: Snapshot) -> None:
+        """Write pods that the decision adds to nodes on their way to their NodeClaims, so that they are nominated."""
+        pending = {pod.key for pod in snapshot.pods if not pod.spec.node_name}
+
+        def write(claim: NodeClaim) -> None:
+            pods = decision.existing_nodes.get(claim.status.node_name) or decision.existing_nodes.get(claim.name, ())
+            annotations = nominations.add_planned_pods(claim, pending.intersection(pods), now=snapshot.taken_at)
+            if annotations:
+                with contextlib.suppress(NotFoundError):
+                    self.client.patch(
+                        resources.NODE_CLAIMS.path(claim.name), {"metadata": {"annotations": annotations}}
+                    )
+
+        parallel.each(
+            write,
+            (
+                claim
+                for claim in snapshot.node_claims
+                if nominations.is_nominated_in_status(claim)
+                and not nominations.is_expired(claim, now=snapshot.taken_at)
+            ),
+        )
 
     def _create_node_claims(
         self,

@@ -12,11 +12,13 @@ Pure: the state of the nodes and the pods in, the node of each pod out.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
 
+from shared.api.labels import HOSTNAME
 from shared.scheduling.decision import SchedulingPolicies
 from shared.scheduling.rules.pod_affinity import Namespaces
 from shared.scheduling.rules.volume_topology import Storage
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.scheduling.solver.fit import Ints
     from shared.scheduling.solver.pending_groups import PendingGroup
+    from shared.scheduling.topology.pod_groups import PodGroup
     from shared.snapshot import Snapshot
 
 
@@ -78,6 +81,10 @@ class _Assignment:
         daemons = daemon_set_pods(snapshot.daemon_sets)
         namespaces, storage = Namespaces(snapshot.namespaces, snapshot.pods), Storage(snapshot)
         grouped = group_pods(pods.values(), namespaces, storage)
+        if not any(_depends_on_other_nodes(group) for group, _ in grouped.groups):
+            snapshot = _with_nodes(
+                snapshot, {*planned.values(), *(p.status.nominated_node_name for p in pods.values())}
+            )
         state_nodes = build_state_nodes(snapshot, {}, daemons, frozenset())
         state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, storage))
         resources = {name for _, sizes in grouped.groups for sized in sizes for name in sized.requests} | {"pods"}
@@ -146,14 +153,16 @@ class _Assignment:
     def _assign(self, candidate: _Candidate) -> int | None:
         """The node that the pod is nominated for, None if none takes it now.
 
-        Of the nodes planned for pods like it: the one with the fewest of them in its domain, then the pod's own.
+        Of the nodes planned for pods like it: the one that it is nominated for already, then the one with the fewest of
+        them in its domain, then the pod's own.
         """
         slots = self._slots[_size_of(candidate)]
         own = self._index[self._planned[candidate.pod.key]]
         rules = candidate.group.rules
         is_interchangeable = bool(rules.topology_spread or rules.anti_affinity or rules.affinity)
         nodes = [node for node, count in slots.items() if count] if is_interchangeable else [own]
-        for node in sorted(nodes, key=lambda n: (self._domain_count(candidate, n), n != own, n)):
+        kept = self._index.get(candidate.pod.status.nominated_node_name)
+        for node in sorted(nodes, key=lambda n: (n != kept, self._domain_count(candidate, n), n != own, n)):
             feasibility = self._feasible(candidate, node)
             if feasibility is not None:
                 self._place(candidate, node, feasibility)
@@ -233,14 +242,30 @@ class _Assignment:
         return self._checker.state_nodes.nodes[node].name
 
 
+def _depends_on_other_nodes(group: PodGroup) -> bool:
+    """Whether pods on other nodes matter to the group's required rules."""
+    terms = (*group.anti_affinity, *(s.term for s in group.spread_constraints))
+    return bool(group.affinity) or any(term.topology_key != HOSTNAME for term in terms)
+
+
+def _with_nodes(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """The snapshot with these nodes, and NodeClaims by their own or their node's name, only."""
+    nodes = tuple(node for node in snapshot.nodes if node.metadata.name in names)
+    provider_ids = {node.spec.provider_id for node in nodes} - {""}
+    claims = tuple(c for c in snapshot.node_claims if c.name in names or c.status.provider_id in provider_ids)
+    return with_fields(snapshot, node_claims=claims, nodes=nodes)
+
+
 def _size_of(candidate: _Candidate) -> tuple[int, bytes]:
     return id(candidate.group), candidate.requests.tobytes()
 
 
-def _queue_position(pod: Pod) -> tuple[int, int, str]:
+def _queue_position(pod: Pod) -> tuple[int, bool, int, str]:
     """The order in which kube-scheduler takes pods: the highest priority, then the one that was tried first.
 
     A failed try is written to the pod's status, so the resourceVersion tells their order, as far as it is a number.
+    Pods that are nominated already come first: their nomination was written later than others' last try.
     """
     version = pod.metadata.resource_version
-    return -(pod.spec.priority or 0), int(version) if version.isdigit() else 0, pod.key
+    number = int(version) if version.isdigit() else 0
+    return -(pod.spec.priority or 0), not pod.status.nominated_node_name, number, pod.key

@@ -84,13 +84,19 @@ def add_planned_pods(claim: NodeClaim, pods: Iterable[str], *, now: datetime) ->
 
 def is_planned(pod: Pod, claim: NodeClaim) -> bool:
     """Whether a pod whose name is planned for the NodeClaim was meant, not a later one of the same name."""
-    created, planned = pod.metadata.creation_timestamp, claim.metadata.creation_timestamp
-    if created is None or planned is None:
-        return True
+    created, planned = pod.metadata.creation_timestamp, planned_at(claim)
+    return created is None or planned is None or created <= planned
+
+
+def planned_at(claim: NodeClaim) -> datetime | None:
+    """When pods were last planned for the NodeClaim; of several that a pod is planned for, the latest counts."""
+    created = claim.metadata.creation_timestamp
     text = claim.metadata.annotations.get(names.PLANNED_AT, "")
     with contextlib.suppress(ValueError):
-        planned = max(planned, datetime.fromisoformat(text)) if text else planned
-    return created <= planned
+        added = datetime.fromisoformat(text) if text else None
+        if created is not None and added is not None and added.tzinfo is not None:
+            return max(created, added)
+    return created
 
 
 def is_nominated_in_status(claim: NodeClaim) -> bool:
@@ -104,6 +110,20 @@ def is_expired(claim: NodeClaim, *, now: datetime) -> bool:
     return claim.metadata.deletion_timestamp is not None or (
         initialized is not None and initialized >= NOMINATION_WINDOW
     )
+
+
+def expired_nominations(nominated: Iterable[Pod], snapshot: Snapshot) -> frozenset[str]:
+    """Of pods that are nominated in their status, those (namespace/name) whose nomination by Tenon has ended.
+
+    Pods of one group may be nominated for each other's nodes, so a planned pod counts on the nodes of all NodeClaims.
+    """
+    now = snapshot.taken_at
+    claims = [claim for claim in snapshot.node_claims if is_nominated_in_status(claim)]
+    over = {c.status.node_name for c in claims if c.status.node_name and is_expired(c, now=now)}
+    candidates = {pod.key for pod in nominated if pod.status.nominated_node_name in over}
+    if not candidates:
+        return frozenset()
+    return frozenset(candidates.intersection(key for claim in claims for key in planned_pods(claim)))
 
 
 def nominate(state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, Pod]) -> Nominations:
@@ -158,14 +178,13 @@ def _nominated_in_status(
         return set()
     state_node_by_name = {node.name: node for node in state_nodes.nodes}
     claims = {claim.status.node_name: claim for claim in snapshot.node_claims if claim.status.node_name}
+    expired = expired_nominations(nominated, snapshot)
     kept: set[str] = set()
     for pod in nominated:
         state_node = state_node_by_name.get(pod.status.nominated_node_name)
-        claim = claims.get(pod.status.nominated_node_name)
-        if state_node is None or (
-            claim is not None and is_expired(claim, now=snapshot.taken_at) and pod.key in planned_pods(claim)
-        ):
+        if state_node is None or pod.key in expired:
             continue
+        claim = claims.get(pod.status.nominated_node_name)
         node = nodes.setdefault(state_node.name, _NominatedNode(state_node, claim, snapshot.taken_at))
         try:
             node.take(requests(pod))
@@ -262,7 +281,7 @@ def _defer(lost: Iterable[tuple[str, bytes, Resources]], coming: Iterable[_Nomin
 
 
 def _claims_with_planned_pods(state_nodes: StateNodes, snapshot: Snapshot) -> Iterator[tuple[NodeClaim, StateNode]]:
-    """The NodeClaims whose planned pods may still come, the youngest first, each with its node."""
+    """The NodeClaims whose planned pods may still come, the latest plan first, each with its node."""
     claims = [
         claim
         for claim in snapshot.node_claims
@@ -274,7 +293,7 @@ def _claims_with_planned_pods(state_nodes: StateNodes, snapshot: Snapshot) -> It
         return
     nodes = {node.name: node for node in state_nodes.nodes}
     name_by_provider_id = {n.spec.provider_id: n.metadata.name for n in snapshot.nodes if n.spec.provider_id}
-    for claim in sorted(claims, key=lambda c: (_age(c, snapshot.taken_at), c.name)):
+    for claim in sorted(claims, key=lambda c: (snapshot.taken_at - (planned_at(c) or snapshot.taken_at), c.name)):
         name = claim.status.node_name or name_by_provider_id.get(claim.status.provider_id, "")
         node = nodes.get(name) or nodes.get(claim.name)
         if node is not None:

@@ -262,10 +262,20 @@ def test_nominations_are_cleared_after_the_window_and_where_the_node_is_gone() -
     assert by_node(nominations) == {}
 
 
+def test_after_the_window_of_another_pods_node_a_nomination_for_it_is_cleared_or_replaced() -> None:
+    cluster = Cluster(pod("web-1", nominatedNodeName="node-c2"), pod("web-3", "9", nominatedNodeName="node-c2"))
+    cluster.initialized("c1", "web-1 web-3", ago=SECOND)
+    cluster.initialized("c2", "web-2", ago=NOMINATION_WINDOW)
+    nominations = cluster.nominate()
+    assert by_node(nominations) == {"node-c1": ["web-1"]}
+    assert [p.metadata.name for p in nominations.cleared] == ["web-3"]
+
+
 def test_a_pod_that_preempts_others_elsewhere_keeps_its_nomination() -> None:
     cluster = Cluster(pod("web-1", nominatedNodeName="node-c2"), pod("web-2"))
     cluster.joined("c1", "web-1 web-2")
     cluster.initialized("c2", "", ago=timedelta(hours=1))
+    cluster.claims[1] = replace(cluster.claims[1], spec=replace(cluster.claims[1].spec, startup_taints=[]))
     assert by_node(cluster.nominate()) == {"node-c1": ["web-2"]}
 
 
@@ -281,6 +291,15 @@ def test_spread_pods_are_nominated_in_an_order_in_which_the_skew_is_kept_at_ever
     assert len(zone_of) == 6
     assert {zone_of[f"web-{i}"] for i in (1, 2, 3)} == {"node-c1", "node-c2", "node-c3"}
     assert nominations.released == {"node-c1", "node-c2", "node-c3"}
+
+
+def test_spread_pods_that_are_nominated_keep_their_node_when_the_order_is_computed_again() -> None:
+    nodes = ["node-c1", "node-c2", "node-c1", "node-c2"]
+    pods = [pod(f"web-{i}", tried=10 - i, nominatedNodeName=node, **SPREAD) for i, node in enumerate(nodes) if i != 1]
+    cluster = Cluster(*pods, pod("web-1", tried=1, **SPREAD))
+    cluster.initialized("c1", "web-0 web-1", zone="a", ago=SECOND)
+    cluster.initialized("c2", "web-2 web-3", zone="b", ago=SECOND)
+    assert by_node(cluster.nominate()) == {"node-c2": ["web-1"]}
 
 
 def test_a_node_waits_for_a_node_in_another_zone_that_its_spread_pods_need() -> None:

@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shared.api import labels, nodeclaim
 from shared.api.kubernetes import (
@@ -21,11 +23,13 @@ from shared.api.kubernetes import (
     ResourceRequirements,
 )
 from shared.api.meta import Condition, ObjectMeta
-from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import NodePool
+from shared.api.taints import PODS_NOT_NOMINATED
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
+from shared.scheduling.state.nominations import add_planned_pods
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -48,13 +52,13 @@ def a_type(name: str, cpu: int, price: float) -> InstanceType:
 TYPES = tuple(a_type(name, cpu, cpu / 1000 * 0.1) for name, cpu in SIZES.items())
 
 
-def pod(name: str, cpu: int, *, node: str = "", age: timedelta = timedelta(minutes=1)) -> Pod:
+def pod(name: str, cpu: int, *, node: str = "", nominated: str = "", age: timedelta = timedelta(minutes=1)) -> Pod:
     conditions = [] if node else [Condition(type="PodScheduled", status="False", reason="Unschedulable")]
     container = Container(name="c", resources=ResourceRequirements(requests={"cpu": f"{cpu}m"}))
     return Pod(
         metadata=ObjectMeta(name=name, namespace="default", uid=name, creation_timestamp=NOW - age),
         spec=PodSpec(containers=[container], node_name=node),
-        status=PodStatus(phase="Running" if node else "Pending", conditions=conditions),
+        status=PodStatus(phase="Running" if node else "Pending", conditions=conditions, nominated_node_name=nominated),
     )
 
 
@@ -65,8 +69,9 @@ def claim(
     size: str = "small",
     age: timedelta = timedelta(seconds=20),
     up: timedelta | None = None,
+    in_status: bool = False,
 ) -> NodeClaim:
-    """``up``: since when its node is initialized; None: it isn't."""
+    """``up``: since when its node is initialized; None: it isn't. ``in_status``: its pods are nominated in status."""
     room = {"cpu": f"{SIZES[size]}m", "memory": f"{SIZES[size]}Gi", "pods": "110", "ephemeral-storage": "1Ti"}
     conditions = []
     if up is not None:
@@ -79,6 +84,7 @@ def claim(
             labels={labels.NODEPOOL: POOL, labels.ZONE: "z-a", labels.ARCH: "amd64", labels.OS: "linux"},
             annotations={labels.PLANNED_PODS: ",".join(f"default/{p}" for p in pods)},
         ),
+        spec=NodeClaimSpec(startup_taints=[PODS_NOT_NOMINATED] if in_status else []),
         status=NodeClaimStatus(
             node_name=f"node-{name}" if up is not None else "",
             capacity=dict(room),
@@ -226,3 +232,67 @@ def test_a_second_decision_launches_nothing(sizes: list[int], chance: object) ->
     assert second.existing_nodes == {
         f"c{i}": tuple(sorted(planned.pods)) for i, planned in enumerate(first.new_node_claims)
     }
+
+
+def test_a_pod_that_lost_its_node_takes_what_a_coming_node_has_left_at_once() -> None:
+    taken = pod("two", 2000, node="node-a")
+    claims = [
+        claim("a", ["three", "one"], up=timedelta(seconds=2), in_status=True),
+        claim("b", ["two", "also-one"], in_status=True),
+    ]
+    decision = decide([taken, pod("three", 3000), pod("one", 1000), pod("also-one", 1000)], claims)
+    assert decision.existing_nodes == {"node-a": ("default/one",), "b": ("default/also-one", "default/three")}
+    assert decision.new_node_claims == ()
+
+
+def test_a_pod_that_lost_its_node_gets_a_new_one_at_once_if_no_node_on_its_way_can_take_it() -> None:
+    taken = pod("other", 2000, node="node-a")
+    claims = [
+        claim("a", ["three"], up=timedelta(seconds=2), in_status=True),
+        claim("b", ["two", "also-two"], in_status=True),
+    ]
+    decision = decide([taken, pod("three", 3000), pod("two", 2000), pod("also-two", 2000)], claims)
+    assert [c.pods for c in decision.new_node_claims] == [("default/three",)]
+    assert decision.existing_nodes == {"b": ("default/also-two", "default/two")}
+    assert decision.deferred == frozenset()
+
+
+def test_a_pod_that_is_nominated_in_its_status_keeps_its_node_and_what_it_takes_there() -> None:
+    claims = [claim("a", ["two"], up=timedelta(seconds=2), in_status=True)]
+    decision = decide([pod("two", 2000, nominated="node-a"), pod("three", 3000)], claims)
+    assert decision.existing_nodes == {"node-a": ("default/two",)}
+    assert [c.pods for c in decision.new_node_claims] == [("default/three",)]
+
+
+def test_a_pod_that_preempts_others_is_not_provisioned_for() -> None:
+    running = pod("running", 4000, node="node-a")
+    claims = [claim("a", ["long-gone"], up=timedelta(hours=1), in_status=True)]
+    decision = decide([running, pod("urgent", 2000, nominated="node-a")], claims)
+    assert decision.new_node_claims == ()
+    assert decision.existing_nodes == {"node-a": ("default/urgent",)}
+
+
+@pytest.mark.parametrize("nominated", ["gone", "node-a"])
+def test_a_nomination_that_helps_no_more_does_not_keep_a_pod_waiting(nominated: str) -> None:
+    """The node is gone, or it hasn't taken the pod within the window; the function that clears nominations died."""
+    running = pod("running", 4000, node="node-a")
+    claims = [claim("a", ["two"], up=timedelta(seconds=11), in_status=True)]
+    decision = decide([running, pod("two", 2000, nominated=nominated)], claims)
+    assert [c.pods for c in decision.new_node_claims] == [("default/two",)]
+
+
+def test_on_a_node_smaller_than_planned_the_smallest_pods_get_another_node() -> None:
+    decision = decide(
+        [pod("one", 1000), pod("two", 2000), pod("also-two", 2000)], [claim("a", ["one", "two", "also-two"])]
+    )
+    assert decision.existing_nodes == {"a": ("default/also-two", "default/two")}
+
+
+def test_pods_that_are_added_to_a_nodeclaim_are_planned_for_it_though_they_are_younger() -> None:
+    older = claim("a", ["one"], age=timedelta(seconds=20))
+    assert add_planned_pods(older, ["default/one"], now=NOW) == {}
+    added = add_planned_pods(older, ["default/two"], now=NOW)
+    claims = [replace(older, metadata=replace(older.metadata, annotations=added))]
+    decision = decide([pod("two", 2000, age=timedelta(seconds=5)), pod("three", 3000)], claims)
+    assert decision.existing_nodes == {"a": ("default/two",)}
+    assert [c.pods for c in decision.new_node_claims] == [("default/three",)]
