@@ -37,8 +37,9 @@ test: .venv/ready ## every test (ARGS="-k name" picks some)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: test-all
-test-all: .venv/ready ## the long tests too: large clusters, every crash, hundreds of interleavings
+test-all: .venv/ready ## the long tests too: large clusters, every crash, and all end-to-end tests in a hostile world
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "(long or not long) and not real" $(ARGS)
+	@TENON_HOSTILE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not real and not kind" tests/e2e $(ARGS)
 
 .PHONY: test-real
 test-real: .venv/ready ## the tests on a real control plane, built by Go, or on a throw-away cluster (KUBECONFIG=file)

@@ -4,7 +4,7 @@ Each handler runs in its own process, as a first invocation does, with a stub Ku
 local AWS in its own. Memory is that of a process that only imported the handler, plus the peak above the state before
 the run; it includes the local AWS's responses, so it is an upper bound. Time is the processor time of the invocation
 without the local AWS's part, at the processor share of the function's memory (1769 MiB is one vCPU). Waiting for the
-API server and EC2 is not included.
+API server and EC2 is not included, but in one row for the interruption function, whose timeout is short.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import stub_account
+from bench.stub_api_server import PAGE, PAGE_SECONDS
 from functions.termination.settings import TerminationSettings
 from infra import function_sizes
 from local.aws.interceptor import Interceptor
@@ -39,6 +40,10 @@ CLUSTERS = ((1_000, 20_000), (5_000, 100_000))
 """Nodes and pods. The larger one is as large as the largest known clusters with Karpenter."""
 BATCH_NODES = 100
 """Nodes that are interrupted or drained in one batch."""
+SLOW_PAGE_SECONDS = 0.05
+"""An API server's time for a page of 500 pods, on top of the transfer."""
+SLOW_FLEET_SECONDS = 10.0
+"""A slow CreateFleet of type instant, which answers when its instances are launched."""
 _FULL_VCPU = 1769
 _MIB = 1 << 20
 _STATUS = Path("/proc/self/status")
@@ -61,11 +66,28 @@ def run() -> list[dict[str, str]]:
                     "method": f"{imported:.0f} MiB for imports; {seconds:.2f} s of a whole vCPU; {_WORK[function]}",
                 }
             )
-    return rows
+    return [*rows, _interruption_with_waiting()]
 
 
-def measure(function: str, nodes: int, pods: int) -> dict[str, float]:
-    """MiB above the state before, and processor seconds, of the function's first invocation."""
+def _interruption_with_waiting() -> dict[str, str]:
+    """How long the first invocation takes after warnings, with the API server's and EC2's answers as slow as real ones.
+
+    Only this function's timeout is shorter than all of that might take.
+    """
+    nodes, pods = CLUSTERS[-1]
+    result = _in_new_process(
+        function_sizes.INTERRUPTION, nodes, pods, page_seconds=SLOW_PAGE_SECONDS, fleet_seconds=SLOW_FLEET_SECONDS
+    )
+    return {
+        "measurement": f"interruption with waiting, {nodes:,} nodes / {pods:,} pods",
+        "target": f"below {function_sizes.SIZES[function_sizes.INTERRUPTION].timeout} s",
+        "result": f"{result['elapsed']:.1f} s",
+        "method": f"elapsed time; {SLOW_PAGE_SECONDS} s a page of {PAGE} objects, {SLOW_FLEET_SECONDS} s a CreateFleet",
+    }
+
+
+def measure(function: str, nodes: int, pods: int, *, fleet_seconds: float = 0) -> dict[str, float]:
+    """MiB above the state before, processor seconds and elapsed seconds of the function's first invocation."""
     handler = importlib.import_module(f"functions.{function}.handler")
     aws_seconds = [0.0]
     answer = Interceptor.__call__
@@ -78,7 +100,9 @@ def measure(function: str, nodes: int, pods: int) -> dict[str, float]:
         finally:
             aws_seconds[0] += time.thread_time() - began
 
-    with stub_account.account(nodes, pods, with_catalog=function != function_sizes.CATALOG) as environ:
+    with stub_account.account(
+        nodes, pods, with_catalog=function != function_sizes.CATALOG, fleet_seconds=fleet_seconds
+    ) as environ:
         if function in (function_sizes.LIFECYCLE, function_sizes.TERMINATION, function_sizes.INTERRUPTION):
             stub_account.launch(nodes)
         if function == function_sizes.TERMINATION:
@@ -86,11 +110,12 @@ def measure(function: str, nodes: int, pods: int) -> dict[str, float]:
         event = _EVENTS[function]()
         Interceptor.__call__ = timed  # type: ignore[method-assign]
         before = _resident_before()
-        began = time.process_time()
+        began, began_at = time.process_time(), time.perf_counter()
         with runtime.using(runtime.Runtime(environ=environ)):
             handler.handle(event, stub_account.context(function, seconds=function_sizes.SIZES[function].timeout))
         seconds = time.process_time() - began - aws_seconds[0]
-        return {"mib": (_peak() - before) / _MIB, "seconds": seconds}
+        elapsed = time.perf_counter() - began_at
+        return {"mib": (_peak() - before) / _MIB, "seconds": seconds, "elapsed": elapsed}
 
 
 def _tick() -> dict[str, Any]:
@@ -169,15 +194,17 @@ def _status_bytes(name: str, status: str = "") -> float:
     return int(match[1]) * 1024
 
 
-def _in_new_process(function: str, nodes: int, pods: int) -> dict[str, float]:
-    environ = {**os.environ, **function_sizes.RUNTIME}
+def _in_new_process(
+    function: str, nodes: int, pods: int, *, page_seconds: float = 0, fleet_seconds: float = 0
+) -> dict[str, float]:
+    environ = {**os.environ, **function_sizes.RUNTIME, PAGE_SECONDS: str(page_seconds)}
     program = f"import functions.{function}.handler, pathlib; print(pathlib.Path('/proc/self/status').read_text())"
     imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
-    command = [sys.executable, "-m", "bench.function_resources", function, str(nodes), str(pods)]
+    command = [sys.executable, "-m", "bench.function_resources", function, str(nodes), str(pods), str(fleet_seconds)]
     process = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
     measured: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
     return {**measured, "imported": _status_bytes("VmRSS", imported.stdout) / _MIB}
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), fleet_seconds=float(sys.argv[4]))))

@@ -9,6 +9,8 @@ import base64
 import contextlib
 import json
 import os
+import sys
+import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from moto.ec2 import ec2_backends
 
 from bench.stub_api_server import stub_api_server
 from local.aws.cloud import Cloud
+from local.faults import Fault
 from local.world import catalog_cache
 from shared import runtime
 from shared.instance_types import catalog_store
@@ -59,10 +62,12 @@ def launch(nodes: int) -> None:
 
 
 @contextlib.contextmanager
-def account(nodes: int, pods: int, *, with_catalog: bool = True) -> Iterator[Mapping[str, str]]:
+def account(
+    nodes: int, pods: int, *, with_catalog: bool = True, fleet_seconds: float = 0
+) -> Iterator[Mapping[str, str]]:
     """The environment variables of all functions, for a cluster of that size.
 
-    ``with_catalog``: the catalog exists already.
+    ``with_catalog``: the catalog exists already. ``fleet_seconds``: how long each CreateFleet takes.
     """
     now = datetime.now(UTC)
     raw = catalog_cache.load_or_fetch(region=REGION, seed=0, now=now)
@@ -70,8 +75,10 @@ def account(nodes: int, pods: int, *, with_catalog: bool = True) -> Iterator[Map
         os.environ.setdefault(name, "x")
     with (
         stub_api_server(nodes, pods) as (url, authority),
-        Cloud(now=lambda: datetime.now(UTC), sleep=lambda _: None, region=REGION) as cloud,
+        Cloud(now=lambda: datetime.now(UTC), sleep=time.sleep, region=REGION) as cloud,
     ):
+        if fleet_seconds:
+            cloud.faults.inject_aws("ec2", "CreateFleet", Fault(delay=fleet_seconds), times=sys.maxsize)
         cloud.prepare(
             cluster=CLUSTER,
             version="1.34",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PAGE = 500
+PAGE_SECONDS = "TENON_STUB_PAGE_SECONDS"
+"""The environment variable with the seconds that a page of a list takes, besides the transfer."""
 CHANGED = 50
 """Pods that change between two lists of the pods without a node."""
 PENDING = 100
@@ -231,6 +234,7 @@ def _pages(count: int, make: Callable[[int], dict[str, Any]]) -> list[bytes]:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    page_seconds = 0.0
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # otherwise each response waits 40 ms for an acknowledgement
     stub: StubResponses
@@ -241,6 +245,8 @@ class _Handler(BaseHTTPRequestHandler):
         if "watch" in query:
             self._watch(int(query["resourceVersion"]))
         else:
+            if "limit" in query:
+                time.sleep(self.page_seconds)
             self._answer(200, self.stub.get(parts.path, query))
 
     def do_POST(self) -> None:
@@ -297,6 +303,7 @@ def serve(nodes: int, pods: int) -> None:
     identity = make_identity()
     _Server.context = identity.context()
     _Handler.stub = StubResponses(nodes, pods)
+    _Handler.page_seconds = float(os.environ.get(PAGE_SECONDS, "0"))
     with _Server(("127.0.0.1", 0), _Handler) as server:
         print(json.dumps({"port": server.server_port, "authority": identity.authority}), flush=True)
         server.serve_forever()

@@ -1,7 +1,7 @@
 """Memory, timeout and concurrency of each function, and the settings of the queue that triggers it.
 
-They depend on each other (a queue's visibility timeout is six function timeouts, as AWS recommends, or a slow batch
-would be received twice), so constructs read them from here and the tests check the relation.
+They depend on each other (a queue's visibility timeout is mostly six function timeouts, as AWS recommends, or a slow
+batch would be received twice), so constructs read them from here and the tests check the relation.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ class Size:
     reserved: int | None = None
 
 
+INTERRUPTION_SECONDS = 54
+"""Measured by `make bench ARGS=function_resources`: the interruption function's first invocation for a hundred
+warnings in a cluster of 5,000 nodes / 100,000 pods, with 50 ms for each page of 500 pods and 10 s for each
+CreateFleet."""
+
 _ONE_VCPU = 1769
 """MiB. Functions that decide or evict get a whole processor: they mostly compute, so half the memory takes nearly twice
 as long and saves little (20 cents a month for lifecycle and termination). This memory is enough for clusters three
@@ -59,11 +64,11 @@ SIZES = {
     DISRUPTION: Size(memory=_ONE_VCPU, timeout=120),
     # 55 MiB, but 5 s for the pods of 100 nodes: after many spot warnings at once, all of them have two minutes.
     TERMINATION: Size(memory=_ONE_VCPU, timeout=60),
-    # The same decision as provisioning's, 500 MiB and 3.8 s for a hundred warnings. The timeout is short, so that a
-    # warning whose first try failed is received again, after the visibility timeout, a minute before EC2 reclaims the
-    # instance: that is enough for a drain with grace periods. NodeClaims are deleted in the first seconds; what a
-    # failure loses after that, the next decision repeats.
-    INTERRUPTION: Size(memory=_ONE_VCPU, timeout=10),
+    # The same decision as provisioning's: 500 MiB and 3.8 s of work for a hundred warnings. The timeout holds
+    # INTERRUPTION_SECONDS, and is its queue's visibility timeout: a message whose invocation died is received again a
+    # minute before EC2 reclaims the instance, which is enough for a drain with grace periods. NodeClaims are deleted in
+    # the first seconds; what a failure loses after that, the next decision repeats.
+    INTERRUPTION: Size(memory=_ONE_VCPU, timeout=60),
     # 85 MiB and 2.3 s of work; the rest of the timeout is for AWS's price lists, which are slow. One at a time: two
     # concurrent refreshes would request the same pages twice.
     CATALOG: Size(memory=1024, timeout=300, reserved=1),
@@ -74,13 +79,15 @@ SIZES = {
 class QueueSettings:
     """Retention (s), batch size, and concurrent batches (None: one, as the queue is FIFO) of a function's queue.
 
-    ``window`` is the batching window (s), which AWS requires for batches of more than ten.
+    ``window`` is the batching window (s), which AWS requires for batches of more than ten. ``visibility`` is the
+    visibility timeout (s) where six function timeouts would be too long.
     """
 
     retention: int
     batch: int = 10
     concurrency: int | None = None
     window: int = 0
+    visibility: int | None = None
 
 
 QUEUES = {
@@ -88,8 +95,10 @@ QUEUES = {
     PROVISIONER: QueueSettings(retention=3600),
     # Two minutes after a spot warning there is nothing left to drain. Batches are large, because many warnings are one
     # decision, but no larger than the timeout allows. Few are concurrent, because only one can decide: two is Lambda's
-    # minimum.
-    INTERRUPTION: QueueSettings(retention=300, batch=100, window=1, concurrency=2),
+    # minimum. A message is received again a minute after its invocation died: six timeouts would be longer than the
+    # notice. What that is meant for, batches that Lambda throttles and retries, costs little here, as a second delivery
+    # changes nothing.
+    INTERRUPTION: QueueSettings(retention=300, batch=100, window=1, concurrency=2, visibility=60),
     # Delayed messages continue long drains; four days outlast any outage that is noticed.
     TERMINATION: QueueSettings(retention=4 * 86400, concurrency=5),
     DISRUPTION: QueueSettings(retention=3600, concurrency=2),
@@ -98,4 +107,4 @@ QUEUES = {
 
 def visibility(function: str) -> int:
     """Visibility timeout, in seconds, of the queue that triggers the function."""
-    return VISIBILITY_FACTOR * SIZES[function].timeout
+    return QUEUES[function].visibility or VISIBILITY_FACTOR * SIZES[function].timeout

@@ -25,16 +25,20 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
 
-_RETRIES = 3
-_CONNECT_SECONDS = 3
-_READ_SECONDS = 20
+ATTEMPTS = 3
+CONNECT_SECONDS = 3
+READ_SECONDS = 10
+CREATE_FLEET_SECONDS = 15
+"""The time-outs of a call. All attempts together, and CreateFleet's one attempt in the second half of an invocation,
+end before the shortest timeout of a function, so that the function handles the error instead of being killed."""
+_PRICES_READ_SECONDS = 30
 
 
 def _config() -> Config:
     return Config(
-        connect_timeout=_CONNECT_SECONDS,
-        read_timeout=_READ_SECONDS,
-        retries={"mode": "standard", "total_max_attempts": _RETRIES},
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         user_agent_extra="tenon",
     )
 
@@ -53,8 +57,10 @@ def ec2_short_timeout() -> EC2Client:
 
 
 def ec2_without_retries() -> EC2Client:
-    """EC2 without retries: for CreateFleet, whose rate limit is low."""
-    one_attempt = _config().merge(Config(retries={"mode": "standard", "total_max_attempts": 1}))
+    """EC2 without retries: for CreateFleet, whose rate limit is low. Its answer waits for the launch."""
+    one_attempt = _config().merge(
+        Config(read_timeout=CREATE_FLEET_SECONDS, retries={"mode": "standard", "total_max_attempts": 1})
+    )
     return runtime.current().cached("aws:ec2-without-retries", lambda: boto3.client("ec2", config=one_attempt))
 
 
@@ -97,9 +103,8 @@ def s3() -> S3Client:
 def pricing(region: str) -> PricingClient:
     """The price list with the prices of a Region. It has endpoints in few Regions, and a partition only has its own."""
     endpoint = "cn-northwest-1" if region.startswith("cn-") else "us-east-1"
-    return runtime.current().cached(
-        "aws:pricing", lambda: boto3.client("pricing", region_name=endpoint, config=_config())
-    )
+    slow = _config().merge(Config(read_timeout=_PRICES_READ_SECONDS))
+    return runtime.current().cached("aws:pricing", lambda: boto3.client("pricing", region_name=endpoint, config=slow))
 
 
 def error_code(error: ClientError) -> str:

@@ -40,6 +40,14 @@ def demo(
         Path | None, typer.Option("--report", metavar="FILE", help="Write the run as one HTML page.")
     ] = None,
     *,
+    hostile: Annotated[
+        bool,
+        typer.Option(
+            "--hostile",
+            help="EC2's answers lag and leave instances out, an instance dies at boot, instances and pods stop slowly, "
+            "functions run at once, and the cluster has objects of EKS Auto Mode.",
+        ),
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its kubeconfig.")] = False,
     only_json: Annotated[bool, typer.Option("--json", help="Print only the result, as one line of JSON.")] = False,
 ) -> None:
@@ -59,6 +67,8 @@ def demo(
 
       tenon demo --fault spot-capacity=us-east-1a:0 --fault throttle=CreateFleet:4
 
+      tenon demo --hostile
+
       tenon demo --keep
 
       tenon demo --report run.html
@@ -74,6 +84,7 @@ def demo(
             scales=tuple(Scale.parse(s) for s in scale or ()),
             interrupt=None if interrupt is None else Interrupt.parse(interrupt),
             faults=tuple(Fault.parse(f) for f in fault or ()),
+            hostile=hostile,
             keep=keep,
             only_json=only_json,
             region=region,

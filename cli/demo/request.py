@@ -55,6 +55,7 @@ class DemoRequest:
     manifests: tuple[str, ...] = (DEFAULT_MANIFEST,)
     scales: tuple[Scale, ...] = ()
     interrupt: Interrupt | None = None
+    hostile: bool = False
     keep: bool = False
     only_json: bool = False
     quiet: bool = False

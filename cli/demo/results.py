@@ -50,6 +50,7 @@ class DemoResult:
     nodes_at_end: Mapping[str, tuple[str, ...]]
     instances_left: int
     dead_letters: int
+    recursive_invocations_dropped: int
     duplicate_launches: int
     wall_seconds: float
     interruptions: Interruptions | None = None
@@ -75,6 +76,7 @@ def compute_result(world: World, *, price: Callable[[str, str, str], float], wal
         peak_cost_per_hour=round(_peak_cost(events, price), 6),
         nodes_at_end=_pods_by_node(world),
         instances_left=len(world.instances()),
+        recursive_invocations_dropped=len(world.recursive_invocations_dropped()),
         dead_letters=sum(e.type == "dead letter" for e in events),
         duplicate_launches=len(unclaimed) + len(launched) - len(claimed),
         wall_seconds=round(wall_seconds, 1),

@@ -24,6 +24,7 @@ from cli.report.demo_recording import Recorder
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
 from local.world import Options, StuckError, World
+from local.world.hostility import Hostility
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,9 +81,10 @@ class Demo:
 
     def _world(self) -> World:
         request = self._request
-        return World(
-            cluster=request.cluster, region=request.region, seed=request.seed, options=Options(elapsed=request.elapsed)
-        )
+        options = Options(elapsed=request.elapsed)
+        if request.hostile:
+            options = replace(options, hostility=Hostility(boot_failures=1))
+        return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
 
     def _run_steps(self, world: World, objects: Sequence[dict[str, Any]]) -> Recorder | None:
         """Arm faults, apply the objects and run each step; the recorder if the run is recorded."""

@@ -29,7 +29,7 @@ from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
-from shared.cluster.snapshot_reader import read_snapshot
+from shared.cluster.snapshot_reader import list_node_pools, read_snapshot
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import boot_failures
 from shared.provisioning.provisioner import Provisioner
@@ -56,9 +56,18 @@ _LEASE_RETRY_SECONDS = 0.5
 """Decisions take a few seconds at most. After that the message is redelivered; the drains start without a decision."""
 
 ReportKey = Literal[
-    "drained", "marked", "replaced", "cordoned", "launched", "unmanaged", "expired", "duplicate", "contradicted"
+    "drained",
+    "marked",
+    "replaced",
+    "cordoned",
+    "launched",
+    "ignored",
+    "unmanaged",
+    "expired",
+    "duplicate",
+    "contradicted",
 ]
-"""Nodes, but for ``unmanaged``, ``expired``, ``duplicate`` and ``contradicted``, which are messages."""
+"""Nodes, but for ``ignored``, ``unmanaged``, ``expired``, ``duplicate`` and ``contradicted``, which are messages."""
 Report = Counter[ReportKey]
 """The results of a batch, for its log line and metrics."""
 
@@ -121,6 +130,7 @@ class InterruptionController:
         events, failed = self._verify(self._about_managed_instances(messages))
         failed |= self._drain_interrupted([e for e in events if e.notice.action is Action.CORDON_AND_DRAIN])
         announced = [e for e in events if e.notice.action is not Action.CORDON_AND_DRAIN]
+        announced = self._without_ignored(announced)
         failed |= self._mark_announced(announced)
         if announced or sweep:
             self._replace_proactively(newly_marked=bool(announced))
@@ -280,6 +290,22 @@ class InterruptionController:
         return None
 
     # --- nodes at risk, and nodes with maintenance ahead ---
+
+    def _without_ignored(self, events: Sequence[VerifiedEvent]) -> list[VerifiedEvent]:
+        """The events without the rebalance recommendations that NodePools ignore, which only record an event."""
+        if not any(e.notice.action is Action.APPLY_REBALANCE_POLICY for e in events):
+            return list(events)
+        pools = list_node_pools(self._client)
+        followed = []
+        for event in events:
+            claim, notice = event.claim, event.notice
+            is_recommendation = notice.action is Action.APPLY_REBALANCE_POLICY
+            if is_recommendation and proactive_replacement.is_ignored(claim, pools):
+                self._report["ignored"] += 1
+                self._recorder.record(claim.ref, "Normal", notice.reason, notice.message)
+            else:
+                followed.append(event)
+        return followed
 
     def _mark_announced(self, events: Sequence[VerifiedEvent]) -> set[str]:
         """Write each announcement to its NodeClaim; returns the ids of messages to redeliver."""

@@ -2,8 +2,8 @@
 
 The announcements are annotations on the NodeClaims, so a wave is worked off over minutes and survives any invocation.
 At most a tenth of a NodePool's nodes, and what its disruption budgets allow, are replaced at a time. Maintenance that
-starts soon comes first and ignores budgets. Source of the limits: ours; Karpenter does nothing on a rebalance
-recommendation and drains at once on scheduled changes.
+starts soon comes first and ignores budgets. Rebalance recommendations are ignored unless the NodePool says otherwise,
+as by Karpenter, which drains at once on scheduled changes. Source of the limits: ours.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from shared.api.pods import is_protected, is_terminal
 from shared.disruption.budgets import allowed_disruptions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import NodePool
@@ -45,6 +47,7 @@ class RebalancePolicy(Enum):
     """What a rebalance recommendation does to the nodes of a NodePool."""
 
     IGNORE = "ignore"
+    """Only an event is recorded."""
     CORDON = "cordon"
     """The node gets no new pods; running pods stay."""
     REPLACE = "replace"
@@ -74,11 +77,20 @@ class ReplacementPlan:
 
 
 def rebalance_policy(pool: NodePool) -> RebalancePolicy:
-    """The NodePool's policy; a missing or invalid one is to replace."""
+    """The NodePool's policy; a missing or invalid one is to ignore.
+
+    Most recommendations aren't followed by an interruption, so following them moves pods often; Karpenter ignores them.
+    """
     try:
-        return RebalancePolicy(pool.metadata.annotations.get(ON_REBALANCE, RebalancePolicy.REPLACE.value))
+        return RebalancePolicy(pool.metadata.annotations.get(ON_REBALANCE, RebalancePolicy.IGNORE.value))
     except ValueError:
-        return RebalancePolicy.REPLACE
+        return RebalancePolicy.IGNORE
+
+
+def is_ignored(claim: NodeClaim, pools: Iterable[NodePool]) -> bool:
+    """Whether the policy of the NodeClaim's NodePool ignores rebalance recommendations; so does a missing NodePool."""
+    pool = next((p for p in pools if p.name == claim.metadata.labels.get(names.NODEPOOL)), None)
+    return pool is None or rebalance_policy(pool) is RebalancePolicy.IGNORE
 
 
 def is_marked(claim: NodeClaim, *, now: datetime) -> bool:

@@ -7,6 +7,7 @@ As on AWS, Amazon Linux 2 exists up to Kubernetes 1.32 only. Each variant has an
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ _WINDOWS = "801119661308"
 _RELEASES = ("20251016", "20251112")
 _BOTTLEROCKET_RELEASES = ("1.49.0", "1.50.0")
 _ARCHITECTURES = ("x86_64", "arm64")
+_NAME = re.compile(r"(?:amazon-eks-.*|bottlerocket-aws-k8s|EKS_Optimized)-(1\.\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,12 @@ def published(version: str) -> Iterator[Image]:
         yield from _amazon_linux_2(version)
     yield from _bottlerocket(version)
     yield from _windows(version)
+
+
+def kubernetes_version(image_name: str) -> str:
+    """The Kubernetes version that the name of an EKS image has; "" for other images."""
+    match = _NAME.search(image_name)
+    return match[1] if match else ""
 
 
 def publish(region: str, version: str) -> None:

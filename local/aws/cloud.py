@@ -18,7 +18,7 @@ from moto import mock_aws
 from moto.iam import models as iam_models
 from moto.moto_api._internal import mock_random
 
-from local.aws import account, backends, moto_patches, pricing_api, stack
+from local.aws import account, amis, backends, moto_patches, pricing_api, stack
 from local.aws.account_settings import AccountSettings
 from local.aws.calls import Calls
 from local.aws.capacity_pools import CapacityPools
@@ -192,6 +192,12 @@ class Cloud:
             lock=self.lock,
         )
         return self.deployed
+
+    def upgrade(self, cluster: str, version: str) -> None:
+        """Publish the images of a Kubernetes version, and let the EKS cluster have it."""
+        with self.lock:
+            amis.publish(self.region, version)
+            backends.eks(self.region).clusters[cluster].version = version
 
     def dead_letters(self) -> list[Message]:
         """All messages in dead-letter queues, by queue and time."""

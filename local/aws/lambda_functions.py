@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from local.aws import backends, recursive_loops
+from local.aws import backends, recursive_loops, struct_types
 from local.aws.calls import CALLER
 from local.aws.captured_output import OUTPUT, captured_output
 from local.aws.invocation_timeout import TIMEOUT, TimedOut, Timeout
@@ -136,7 +136,11 @@ class LambdaFunctions:
         self._sleep = sleep
         self._faults = faults
         self._concurrency = concurrency
-        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="function") if concurrency > 1 else None
+        self._pool: ThreadPoolExecutor | None = None
+        if concurrency > 1:
+            with captured_output:  # loggers keep the stream of their import
+                struct_types.prepare(function.handler for function in self._functions.values())
+            self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="function")
         self._lock = threading.Lock()
         self._idle: defaultdict[str, list[_ExecutionEnvironment]] = defaultdict(list)
         self._running: defaultdict[str, int] = defaultdict(int)

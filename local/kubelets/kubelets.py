@@ -207,7 +207,7 @@ class Kubelets:
                     configuration,
                     capacity=node_capacity,
                     allocatable=node_allocatable,
-                    version=self._cluster.version,
+                    version=machine.kubernetes_version or self._cluster.version,
                     now=now,
                 ),
             )

@@ -19,6 +19,7 @@ class Machine:
 
     ``user_data`` is decoded from base64. ``architecture`` is amd64 or arm64. ``max_pods`` is the number of pods for
     which the network interfaces have addresses. ``devices`` are extended resources: ``{"nvidia.com/gpu": 1}``.
+    ``kubernetes_version`` is that of its image's kubelet; "": the cluster's.
     """
 
     instance_id: str
@@ -39,6 +40,7 @@ class Machine:
     nvme_gib: int = 0
     max_volumes: int = 25
     devices: Mapping[str, int] = field(default_factory=dict)
+    kubernetes_version: str = ""
 
     @property
     def region(self) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from local.aws import amis
 from local.kubelets.machine import Machine
 from shared.instance_types import hardware
 
@@ -85,8 +86,14 @@ def machine_of(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
         root_gib=_DEFAULT_ROOT_GIB if root is None else _size(instance, root),
         nvme_gib=int(type_info.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)),
         max_volumes=max(1, _ATTACHMENTS - interfaces - 1),
+        kubernetes_version=_kubernetes_version(instance),
         devices=_devices(type_info, fabric=getattr(instance, "efa_interfaces", 0)),
     )
+
+
+def _kubernetes_version(instance: Any) -> str:  # noqa: ANN401 - moto's
+    image = instance.ec2_backend.amis.get(instance.image_id)
+    return amis.kubernetes_version(image.name) if image is not None else ""
 
 
 def _size(instance: Any, device: Any) -> int:  # noqa: ANN401 - moto's

@@ -40,18 +40,22 @@ class EventLoop:
         actors: Sequence[Actor],
         *,
         is_busy: Callable[[], bool],
+        is_running: Callable[[], bool] = lambda: False,
         after_step: Callable[[], None],
         unfinished: Callable[[], object],
         skips_waiting: bool = True,
     ) -> None:
         """The loop over these actors.
 
-        ``is_busy`` tells whether another thread works, ``after_step`` is called when all actors were stepped, and
-        ``unfinished`` describes what is unfinished, for the text of an error. Without ``skips_waiting`` time is real.
+        ``is_busy`` tells whether another thread works, ``is_running`` whether a function does: a run ends when none
+        does, so that nothing changes while the caller reads the state. ``after_step`` is called when all actors were
+        stepped, and ``unfinished`` describes what is unfinished, for the text of an error. Without ``skips_waiting``
+        time is real.
         """
         self._clock = clock
         self._actors = actors
         self._is_busy = is_busy
+        self._is_running = is_running
         self._after_step = after_step
         self._unfinished = unfinished
         self._skips_waiting = skips_waiting
@@ -71,12 +75,18 @@ class EventLoop:
         while not self._advance(condition, end):
             if self._clock.now() >= end:
                 raise StuckError(f"not within {limit}; unfinished: {self._unfinished()}")
+        self._finish()
 
     def run_for(self, duration: timedelta) -> None:
         """Run for that much cluster time."""
         end = self._clock.now() + duration
         while self._clock.now() < end:
             self._advance(lambda: False, end)
+        self._finish()
+
+    def _finish(self) -> None:
+        while self._is_running():
+            self._wait(_POLL_SECONDS)
 
     def run_in_real_time(self) -> None:
         """Run forever without skipping time; ends by an exception."""

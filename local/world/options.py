@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
+from local.world.hostility import Hostility, of_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from local.aws.cloud import Cloud
     from local.kubelets.machine import Machine
     from local.world.control_plane import ControlPlane
 
@@ -23,6 +25,8 @@ class Options:
     ``version`` is that of Kubernetes. ``start`` is the first time of the world's clock, ``elapsed`` the seconds that
     work takes on it (:class:`local.clock.Clock`). ``catalog`` tells whether the instance type catalog is filled at the
     start, ``context`` is the CDK's. ``control_plane`` makes a control plane other than the embedded one.
+    ``hostility`` is that of AWS and the cluster (None: none), by default what the
+    environment asks for.
     """
 
     version: str = "1.34"
@@ -35,3 +39,24 @@ class Options:
     catalog: bool = True
     context: Mapping[str, str] = field(default_factory=dict)
     control_plane: Callable[[], ControlPlane] | None = None
+    hostility: Hostility | None = field(default_factory=of_environment)
+
+    @property
+    def function_concurrency(self) -> int:
+        """How many functions run at once."""
+        return max(self.concurrency, self.hostility.concurrency if self.hostility else 1)
+
+    @property
+    def machine_timing(self) -> Timing | None:
+        """The durations of machines and pods; None: the usual ones."""
+        return self.hostility.timing(self.timing) if self.hostility else self.timing
+
+    @property
+    def foreign_objects(self) -> bool:
+        """Whether objects of other node-class groups are in the cluster."""
+        return self.hostility is not None and self.hostility.foreign_objects
+
+    def apply_to(self, aws: Cloud) -> None:
+        """Make EC2 as hostile as the options say."""
+        if self.hostility is not None:
+            self.hostility.apply_to(aws)

@@ -9,6 +9,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from local.world.foreign_objects import is_foreign
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
@@ -63,7 +65,9 @@ class Timeline:
             subscriber(event)
 
     def change(self, change: Change) -> None:
-        """Add the events of a change in the cluster."""
+        """Add the events of a change in the cluster; objects of other node-class groups have none."""
+        if is_foreign(change.object):
+            return
         handler = {"Pod": self._pod, "NodeClaim": self._claim, "Node": self._node}.get(change.kind.kind)
         if handler is not None:
             handler(change, change.object, change.previous or {})

@@ -23,7 +23,7 @@ from local.faults import Faults
 from local.kubelets.kubelets import HEARTBEAT, Kubelets
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
-from local.world import catalog_cache
+from local.world import catalog_cache, foreign_objects
 from local.world.apply import apply_object, read_objects
 from local.world.control_plane import ControlPlane, EmbeddedControlPlane
 from local.world.ec2_machines import KUBELET_THREADS, MACHINES_PER_THREAD, Ec2Machines, MachinesOfThread
@@ -104,9 +104,10 @@ class World:
                     region=self.region,
                     seed=self.seed,
                     faults=self.faults,
-                    concurrency=self.options.concurrency,
+                    concurrency=self.options.function_concurrency,
                 )
             )
+            self.options.apply_to(self.aws)
             stack.enter_context(kubernetes_client_crashes(self.faults))
             self._deploy()
             self._start_loop(stack)
@@ -121,8 +122,7 @@ class World:
         unexpected = [text for text in self.denied_requests() if text not in self._expected_denials]
         if error is None and unexpected:
             raise DeniedRequestsError("\n".join(unexpected))
-        dropped = self.recursive_invocations_dropped()[self._expected_drops :]
-        if error is None and dropped:
+        if error is None and (dropped := self.recursive_invocations_dropped()[self._expected_drops :]):
             raise DroppedInvocationsError("\n".join(dropped))
 
     def _deploy(self) -> None:
@@ -146,6 +146,8 @@ class World:
         self.apply([*cluster_manifests.kinds(), *cluster_manifests.access(), *cluster_manifests.relay_access()])
         # The store of a real cluster sees the changes of a kind from its first read on.
         _ = self.nodes(), self.pods(), self.claims()
+        if self.options.foreign_objects:
+            foreign_objects.create(self.store, zone=next(iter(self.aws.account.subnets)), now=self.clock.now())
         if self.options.catalog:
             self._fill_catalog()
 
@@ -190,6 +192,7 @@ class World:
             self.clock,
             actors,
             is_busy=self._is_busy,
+            is_running=lambda: bool(self.aws.functions.running),
             after_step=self._record_dead_letters,
             unfinished=lambda: unfinished(self.store),
             skips_waiting=not in_real_time,
@@ -208,7 +211,7 @@ class World:
                 machines if threads == 1 else MachinesOfThread(machines, thread, threads),
                 cluster,
                 seed=self.seed,
-                timing=self.options.timing,
+                timing=self.options.machine_timing,
                 behavior=self.options.behavior,
                 store_of_node=self.control_plane.store_of_node,
                 heartbeat=HEARTBEAT if in_real_time else None,
@@ -305,8 +308,9 @@ class World:
     # The state
 
     def nodes(self, pool: str = "") -> list[Obj]:
-        """The nodes, or those of one NodePool."""
-        return self.store.list(kinds.NODES, labels=f"karpenter.sh/nodepool={pool}" if pool else "")
+        """The nodes, or those of one NodePool; without those of other node-class groups."""
+        selector = f"karpenter.sh/nodepool={pool}" if pool else ""
+        return foreign_objects.without_foreign(self.store.list(kinds.NODES, labels=selector))
 
     def pods(self, *, node: str | None = None, phase: str = "") -> list[Obj]:
         """The pods; on a node ("" for none), or in a phase."""
@@ -318,8 +322,8 @@ class World:
         ]
 
     def claims(self) -> list[Obj]:
-        """The NodeClaims."""
-        return self.store.list(self.store.kind("karpenter.sh/v1", "NodeClaim"))
+        """The NodeClaims, without those of other node-class groups."""
+        return foreign_objects.without_foreign(self.store.list(self.store.kind("karpenter.sh/v1", "NodeClaim")))
 
     def instances(self) -> list[Any]:
         """Moto's EC2 instances that are pending or running."""
@@ -340,8 +344,7 @@ class World:
 
     def recursive_invocations_dropped(self) -> list[str]:
         """The invocations that recursive loop detection dropped, one text each."""
-        dropped = self.aws.functions.recursive_invocations_dropped
-        return [f"{i.function} ({i.trigger}) at {i.at:%H:%M:%S}: {i.error}" for i in dropped]
+        return [f"{i.function} ({i.trigger}): {i.error}" for i in self.aws.functions.recursive_invocations_dropped]
 
     def failures(self) -> list[str]:
         """The failed invocations, one text each: function, trigger, time, error and traceback."""

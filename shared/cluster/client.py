@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 PatchKind = Literal["merge", "json", "apply"]
 
 CONNECT_SECONDS = 3.0
-READ_SECONDS = 30.0
+READ_SECONDS = 15.0
+"""For each request, of which a list has one a page; below the timeout of every function."""
 ATTEMPTS = 5
 PAGE_SIZE = 500
 _EVICTION_DENIED = frozenset({429, 500})

@@ -124,6 +124,11 @@ def list_if_kind_exists(client: Client, resource: Resource, kind: type[T]) -> Ob
         return ObjectList()
 
 
+def list_node_pools(client: Client) -> tuple[NodePool, ...]:
+    """The valid NodePools, legacy ones converted."""
+    return convert_node_pools(_list_raw(client, resources.NODE_POOLS, resources.PROVISIONERS))[0]
+
+
 def list_pods_on_node(client: Client, node: str) -> ObjectList[Pod]:
     """The current unfinished pods of a node."""
     return listing.list_objects(client, resources.PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")

@@ -29,6 +29,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*TENON, *arguments], cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.kind  # a minute until the instances are terminated
 def test_json_prints_only_the_result() -> None:
     done = demo("--json")
     assert done.returncode == 0, done.stderr

@@ -30,6 +30,14 @@ def test_the_demo_succeeds_with_throttling_and_without_capacity_in_two_zones() -
     assert figures["instances_left"] == figures["dead_letters"] == 0
 
 
+def test_a_hostile_demo_runs_every_pod_and_leaves_nothing_behind() -> None:
+    done = demo("--hostile")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["pods_scheduled"] == 5
+    assert figures["instances_left"] == figures["dead_letters"] == figures["recursive_invocations_dropped"] == 0
+
+
 @pytest.mark.parametrize(
     ("fault", "allowed"),
     [

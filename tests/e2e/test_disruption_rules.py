@@ -56,6 +56,7 @@ def log(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
     return decision_log.latest(aws.dynamodb(), table, node, limit=50)
 
 
+@pytest.mark.kind  # exact seconds
 def test_ttl_seconds_after_empty_is_exact_to_the_second(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 3)
@@ -148,6 +149,7 @@ def test_deleting_a_pool_while_its_nodes_are_disrupted_is_safe(world: World, loa
     assert world.dead_letters() == []
 
 
+@pytest.mark.kind  # an answer may lack an instance while it is compared
 def test_changed_security_groups_of_the_class_replace_nodes(world: World, load: Load) -> None:
     disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s"}
     start(world, load, pool(disruption=disruption), replicas=1)

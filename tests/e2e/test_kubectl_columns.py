@@ -73,6 +73,7 @@ def wide(world: World, folder: Path, kind: str) -> list[dict[str, str]]:
     return [{head[a:b].strip(): line[a : None if b == len(head) else b].strip() for a, b in starts} for line in lines]
 
 
+@pytest.mark.kind  # it lists every object
 def test_columns_show_the_state_of_pools_and_claims(world: World, tmp_path: Path) -> None:
     world.apply(MANIFESTS)
     world.run_until(lambda: bool(world.claims()) and bool(world.instances()))

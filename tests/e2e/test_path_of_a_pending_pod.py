@@ -7,13 +7,13 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from functions.provisioner import handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
-
-    import pytest
 
     from local.world import World
 
@@ -50,6 +50,7 @@ class Tracer:
                 self.files.add(file.removeprefix(f"{ROOT}/"))
 
 
+@pytest.mark.kind  # it traces one thread
 def test_a_pending_pod_crosses_few_files_on_its_way_to_create_fleet(
     world: World, load: Callable[[str], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

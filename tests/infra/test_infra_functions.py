@@ -5,7 +5,8 @@ from typing import Any
 
 from infra import cluster_manifests, function_sizes
 from infra import functions as functions_
-from shared import settings
+from shared import aws, settings
+from shared.cluster import client
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
 Functions = dict[str, tuple[str, dict[str, Any]]]
@@ -59,8 +60,23 @@ def test_failed_asynchronous_invocations_are_kept(of_type: Select, functions: Fu
 
 
 def test_a_failed_interruption_batch_is_retried_within_a_spot_warning(functions: Functions) -> None:
-    assert functions[function_sizes.INTERRUPTION][1]["Timeout"] <= 10
-    assert function_sizes.visibility(function_sizes.INTERRUPTION) <= 60
+    timeout = functions[function_sizes.INTERRUPTION][1]["Timeout"]
+    assert timeout <= function_sizes.visibility(function_sizes.INTERRUPTION) <= 60
+
+
+def test_the_interruption_function_has_time_for_the_slowest_measured_invocation(functions: Functions) -> None:
+    assert functions[function_sizes.INTERRUPTION][1]["Timeout"] > function_sizes.INTERRUPTION_SECONDS
+
+
+def test_calls_time_out_before_the_function_that_makes_them(functions: Functions) -> None:
+    every_attempt = aws.ATTEMPTS * (aws.CONNECT_SECONDS + aws.READ_SECONDS)
+    create_fleet = aws.CONNECT_SECONDS + aws.CREATE_FLEET_SECONDS
+    for name, (_, properties) in functions.items():
+        timeout = properties["Timeout"]
+        assert timeout > client.CONNECT_SECONDS + client.READ_SECONDS, name
+        assert every_attempt < timeout, name
+        # No round of launches starts in the second half.
+        assert timeout / 2 + create_fleet < timeout, name
 
 
 def test_table_items_expire(of_type: Select) -> None:

@@ -285,6 +285,9 @@ class _LaunchGroup:
                 launch_template.forget([t.name for t in templates.values()])
             if self.rate_limiter is not None and errors.kind(code) == "throttled":
                 self.rate_limiter.throttled(now=runtime.current().now())
+            if code in errors.DENIED:
+                # A policy with conditions on a template's tags also denies a template that was deleted.
+                launch_template.forget([t.name for t in templates.values()])
             raise CreateFleetError(code, error.response["Error"].get("Message", "")) from error
         return read_response(response, plan)
 

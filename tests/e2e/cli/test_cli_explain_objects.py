@@ -55,6 +55,7 @@ def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Desk) ->
     assert f"{EMPTY} taken" in leaves.out, "the decision log's last words"
 
 
+@pytest.mark.kind  # it lists every NodeClaim
 def test_a_nodeclaim_is_explained_in_each_step(desk: Desk) -> None:
     world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")

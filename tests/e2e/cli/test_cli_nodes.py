@@ -24,6 +24,7 @@ def busy(desk: Desk) -> Desk:
     return desk
 
 
+@pytest.mark.kind  # it counts every node
 def test_once_it_shows_every_node_with_price_and_requested_share(busy: Desk) -> None:
     shown = busy.tenon("nodes", "--once")
     assert shown.code == 0, shown.err
@@ -58,6 +59,7 @@ def test_invalid_options_are_reported_in_one_line(arguments: list[str], message:
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.kind  # it counts every node
 def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Desk) -> None:
     world = busy.world
     world.scale("default", "inflate", 0)

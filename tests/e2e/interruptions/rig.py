@@ -94,13 +94,15 @@ def send(world: World, *bodies: str) -> None:
 
 
 def claim_annotations(world: World, node: str) -> dict[str, str]:
-    (claim,) = (c for c in world.claims() if c["status"].get("nodeName") == node)
+    (claim,) = (c for c in world.claims() if c.get("status", {}).get("nodeName") == node)
     annotations: dict[str, str] = claim["metadata"].get("annotations", {})
     return annotations
 
 
 def is_deleting(world: World, node: str) -> bool:
-    return all(c["metadata"].get("deletionTimestamp") for c in world.claims() if c["status"].get("nodeName") == node)
+    return all(
+        c["metadata"].get("deletionTimestamp") for c in world.claims() if c.get("status", {}).get("nodeName") == node
+    )
 
 
 def interruptions(world: World) -> list[Any]:

@@ -6,6 +6,7 @@ import json
 from datetime import datetime, timedelta
 
 import boto3
+import pytest
 
 from local.kubelets.behavior import Timing
 from local.kubernetes import kinds
@@ -121,6 +122,7 @@ def test_drains_start_while_the_lease_is_held_and_replacements_follow(quiet_worl
     assert world.dead_letters() == []
 
 
+@pytest.mark.kind  # within 45 seconds
 def test_an_instance_that_was_terminated_externally_is_removed_at_once(quiet_world: World) -> None:
     world = quiet_world
     world.apply([budget("held", 0), deployment("held", 2)])

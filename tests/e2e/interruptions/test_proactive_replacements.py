@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,11 +20,22 @@ from tests.e2e.interruptions.rig import (
     small_nodes,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def replacing_world() -> Iterator[World]:
+    """A cluster whose NodePool of small spot nodes replaces nodes on rebalance recommendations."""
+    with World(cluster="demo") as world:
+        small_nodes(world, {"tenon.sh/on-rebalance": "replace"})
+        yield world
+
 
 def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_launches_replacements_first(
-    quiet_world: World,
+    replacing_world: World,
 ) -> None:
-    world = quiet_world
+    world = replacing_world
     world.apply([deployment("web", 60)])
     fill(world, 60)
     at_risk = [i.id for i in world.instances()]
@@ -44,10 +56,10 @@ def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_launches_repla
     world.run_until(lambda: len(world.pods(phase="Running")) == 60, limit=timedelta(minutes=3))
 
 
-@pytest.mark.parametrize("policy", ["ignore", "cordon"])
-def test_a_pool_may_ignore_recommendations_or_cordon(policy: str) -> None:
+@pytest.mark.parametrize("policy", ["", "ignore", "cordon", "replcae"])
+def test_a_pool_ignores_recommendations_unless_it_says_otherwise(policy: str) -> None:
     with World(cluster="demo") as world:
-        small_nodes(world, {"tenon.sh/on-rebalance": policy})
+        small_nodes(world, {"tenon.sh/on-rebalance": policy} if policy else {})
         world.apply([deployment("web", 4)])
         fill(world, 4)
         first = world.instances()[0].id
@@ -55,13 +67,16 @@ def test_a_pool_may_ignore_recommendations_or_cordon(policy: str) -> None:
         world.aws.instances.recommend_rebalance([first])
         world.run_for(timedelta(minutes=5))
         assert not is_deleting(world, node)
+        recorded = {e["reason"] for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["kind"] == "NodeClaim"}
+        assert "SpotRebalanceRecommendation" in recorded
+        assert ("tenon.sh/rebalance-recommended" in claim_annotations(world, node)) == (policy == "cordon")
         unschedulable = world.store.get(kinds.NODES, node)["spec"].get("unschedulable", False)
         assert unschedulable == (policy == "cordon")
         assert len(world.pods(phase="Running")) == 4
 
 
-def test_a_node_at_risk_stays_while_its_pods_fit_nowhere_else(quiet_world: World) -> None:
-    world = quiet_world
+def test_a_node_at_risk_stays_while_its_pods_fit_nowhere_else(replacing_world: World) -> None:
+    world = replacing_world
     world.apply([deployment("web", 2)])
     fill(world, 2)
     (instance,) = world.instances()

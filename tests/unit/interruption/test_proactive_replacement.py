@@ -34,7 +34,7 @@ def cluster(
     maintenance: dict[int, datetime] | None = None,
     deleted: Iterable[int] = (),
     starting: Iterable[int] = (),
-    policy: str | None = None,
+    policy: str | None = "replace",
     budgets: list[Budget] | None = None,
     protected: Iterable[int] = (),
 ) -> Snapshot:
@@ -90,13 +90,19 @@ def replaced_nodes(snapshot: Snapshot) -> list[str]:
     return [m.node for m in replacement.plan_replacements(snapshot, now=NOW).replacements]
 
 
-def test_the_default_policy_replaces_a_node_at_risk() -> None:
-    assert replaced_nodes(cluster(5, at_risk=[3])) == ["n003"]
+def test_a_policy_may_replace_nodes_at_risk() -> None:
+    assert replaced_nodes(cluster(5, at_risk=[3], policy="replace")) == ["n003"]
 
 
-@pytest.mark.parametrize("text", ["replace", "nonsense"])
-def test_an_invalid_policy_counts_as_replace(text: str) -> None:
-    assert replaced_nodes(cluster(5, at_risk=[3], policy=text)) == ["n003"]
+@pytest.mark.parametrize("policy", [None, "", "nonsense", "ignore"])
+def test_recommendations_are_ignored_by_default_and_where_the_policy_is_invalid(policy: str | None) -> None:
+    snapshot = cluster(5, at_risk=[3], policy=policy)
+    assert replaced_nodes(snapshot) == []
+    assert replacement.is_ignored(snapshot.node_claims[3], snapshot.node_pools)
+
+
+def test_maintenance_does_not_depend_on_the_policy() -> None:
+    assert replaced_nodes(cluster(20, maintenance={2: NOW + timedelta(days=3)}, policy=None)) == ["n002"]
 
 
 def test_a_policy_may_ignore_recommendations_or_cordon() -> None:

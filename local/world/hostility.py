@@ -1,0 +1,62 @@
+"""Hostility: everything that AWS and a cluster may do at any time, all at once, within what AWS documents.
+
+By default EC2's answers are current and complete, instances and pods stop quickly, one function runs at a time and
+every object is Tenon's. Recursive loops are dropped and time-outs enforced in every world.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from local.aws.ec2_instances import INVALID_KMS_KEY
+from local.kubelets.behavior import Timing
+
+if TYPE_CHECKING:
+    from local.aws.cloud import Cloud
+
+VARIABLE = "TENON_HOSTILE"
+"""The environment variable that makes every world hostile, if it is 1."""
+_WHOLE_GRACE = (86_400.0, 86_400.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hostility:
+    """How hostile a world is.
+
+    ``lag``: how old EC2's answers about instances are. ``page_size``: the reservations of a page of DescribeInstances,
+    whose first page is empty. ``incomplete``: the share of its answers that leave out ``left_out`` of the instances.
+    ``stop_duration``: how long instances are shutting down. ``whole_grace``: pods use their whole grace period.
+    ``boot_failures``: how many of the first instances are terminated at boot, as EC2 may not use their volumes' key.
+    ``foreign_objects``: objects of other node-class groups are in the cluster. ``concurrency``: functions run at once.
+    """
+
+    lag: timedelta = timedelta(seconds=5)
+    page_size: int = 5
+    incomplete: float = 0.1
+    left_out: float = 0.5
+    stop_duration: timedelta = timedelta(seconds=60)
+    whole_grace: bool = True
+    boot_failures: int = 0
+    foreign_objects: bool = True
+    concurrency: int = 4
+
+    def apply_to(self, aws: Cloud) -> None:
+        """Make EC2 hostile."""
+        consistency = aws.consistency
+        consistency.lag = consistency.tag_lag = self.lag
+        consistency.page_size = self.page_size
+        consistency.incomplete, consistency.left_out = self.incomplete, self.left_out
+        aws.instances.stop_duration = self.stop_duration
+        aws.instances.fail_starts("*", "*", self.boot_failures, reason=INVALID_KMS_KEY)
+
+    def timing(self, timing: Timing | None) -> Timing | None:
+        """The durations of machines and pods; those that a test gives are kept."""
+        return Timing(stop=_WHOLE_GRACE) if self.whole_grace and timing is None else timing
+
+
+def of_environment() -> Hostility | None:
+    """The hostility that the environment asks for; None for none."""
+    return Hostility() if os.environ.get(VARIABLE) == "1" else None
