@@ -52,6 +52,7 @@ class Dashboard(Construct):
                     )
                 ],
                 *_cluster_rows(cluster),
+                _price_row(cluster, logs),
                 _log_tables(logs),
                 _disruption_row(cluster),
                 _health_row(functions, queues),
@@ -90,12 +91,28 @@ def _cluster_rows(cluster: str) -> list[list[cloudwatch.IWidget]]:
         ),
         _row(
             _graph(cluster, "Nodes", [metrics.NODES]),
-            _graph(cluster, "USD per hour", [metrics.COST]),
+            _graph(cluster, "USD per hour", [metrics.COST, metrics.REALISED_PRICE]),
             _graph(
                 cluster, "Requested share of allocatable (%)", [metrics.CPU_UTILISATION, metrics.MEMORY_UTILISATION]
             ),
         ),
     ]
+
+
+def _price_row(cluster: str, logs: Mapping[str, str]) -> list[cloudwatch.IWidget]:
+    return _row(
+        _graph(cluster, "Planned and bought, USD per hour", [metrics.PLANNED_PRICE, metrics.BOUGHT_PRICE]),
+        _table(
+            "Planned, bought and realised price of decisions, USD per hour",
+            logs[function_sizes.LIFECYCLE],
+            [
+                'filter message = "The pods of a decision run"',
+                "fields @timestamp, planned_usd_per_hour, bought_usd_per_hour, realised_usd_per_hour",
+                "sort @timestamp desc",
+                "limit 20",
+            ],
+        ),
+    )
 
 
 def _log_tables(logs: Mapping[str, str]) -> list[cloudwatch.IWidget]:

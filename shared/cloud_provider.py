@@ -47,11 +47,15 @@ class ResolvedNodePools(Struct, kw_only=True):
 
 
 class LaunchRequest(Struct, kw_only=True):
-    """A NodeClaim to launch. The node class's status is resolved; the types are cheapest first, offerings as of now."""
+    """A NodeClaim to launch. The node class's status is resolved; the types are cheapest first, offerings as of now.
+
+    ``interruption_cost`` is what one interruption of its node costs, in USD.
+    """
 
     claim: NodeClaim
     node_class: EC2NodeClass
     instance_types: tuple[InstanceType, ...]
+    interruption_cost: float = 0.0
 
 
 class LaunchedInstance(Struct, kw_only=True):

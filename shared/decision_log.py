@@ -1,8 +1,9 @@
-"""The decision log: the disruption decisions about each node, taken or refused, and why. Kept for 90 days.
+"""The decision log: disruption decisions about each node and why, and what launches cost. Kept for 90 days.
 
-A decision is one DynamoDB item for each node: ``pk`` is "decision", ``sk`` is the node's name and the time, so the
-decisions about a node share a key prefix. The disruption function writes the log and the command line reads it. No
-decision depends on it.
+A disruption decision is one DynamoDB item for each node: ``pk`` is "decision", ``sk`` is the node's name and the time,
+so the decisions about a node share a key prefix. The launches of a scheduling decision are one item: ``pk`` is
+"launch", ``sk`` is the time and the decision's id. The disruption function, the provisioner and the lifecycle function
+write the log, and the command line reads it. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-PARTITION = "decision"
+PARTITION, LAUNCHES = "decision", "launch"
 RETENTION = timedelta(days=90)
 TAKEN, REFUSED, UNDONE = "taken", "refused", "undone"
 """Outcomes; a decision is undone when its execution was started and rolled back."""
@@ -118,3 +119,68 @@ def since(dynamodb: DynamoDBClient, table: str, moment: datetime) -> tuple[Decis
         ExpressionAttributeValues={":partition": {"S": PARTITION}, ":moment": {"S": moment.isoformat()}},
     )
     return tuple(sorted((_record(item) for page in pages for item in page["Items"]), key=lambda d: (d.at, d.node)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchRecord:
+    """The launches of one scheduling decision. Prices are USD per hour (docs/glossary.md).
+
+    ``planned`` and ``bought`` are the planned and the bought price of its ``nodes``, ``before`` is the price of the
+    nodes that existed. ``realised`` is the price of all nodes once its ``pods`` run; None until then.
+    """
+
+    decision: str
+    at: datetime
+    pods: int
+    nodes: int
+    planned: float
+    bought: float
+    before: float
+    realised: float | None = None
+
+
+def put_launches(dynamodb: DynamoDBClient, table: str, record: LaunchRecord) -> None:
+    """Write the launches of a decision, or replace them.
+
+    Raises:
+        ClientError: DynamoDB failed.
+    """
+    item: dict[str, AttributeValueTypeDef] = {
+        "pk": {"S": LAUNCHES},
+        "sk": {"S": f"{record.at.isoformat()}#{record.decision}"},
+        "expires": {"N": str(int((record.at + RETENTION).timestamp()))},
+        "pods": {"N": str(record.pods)},
+        "nodes": {"N": str(record.nodes)},
+    }
+    prices = {"planned": record.planned, "bought": record.bought, "before": record.before, "realised": record.realised}
+    item |= {name: {"N": f"{price:.6f}"} for name, price in prices.items() if price is not None}
+    dynamodb.put_item(TableName=table, Item=item)
+
+
+def launches_since(dynamodb: DynamoDBClient, table: str, moment: datetime) -> tuple[LaunchRecord, ...]:
+    """The launches of decisions after a moment, oldest first.
+
+    Raises:
+        ClientError: DynamoDB failed.
+    """
+    pages = dynamodb.get_paginator("query").paginate(
+        TableName=table,
+        KeyConditionExpression="pk = :partition AND sk > :moment",
+        ExpressionAttributeValues={":partition": {"S": LAUNCHES}, ":moment": {"S": moment.isoformat()}},
+    )
+    return tuple(_launch_record(item) for page in pages for item in page["Items"])
+
+
+def _launch_record(item: dict[str, AttributeValueTypeDef]) -> LaunchRecord:
+    at, _, decision = item["sk"]["S"].partition("#")
+    realised = item.get("realised")
+    return LaunchRecord(
+        decision=decision,
+        at=datetime.fromisoformat(at),
+        pods=_count(item, "pods"),
+        nodes=_count(item, "nodes"),
+        planned=float(item["planned"]["N"]),
+        bought=float(item["bought"]["N"]),
+        before=float(item["before"]["N"]),
+        realised=float(realised["N"]) if realised is not None else None,
+    )

@@ -66,6 +66,27 @@ TO_CLAIM_SECONDS = Metric(
     "p99",
     "Time from a pod's Unschedulable condition to the creation of its NodeClaim; the longest of a reconcile.",
 )
+PLANNED_PRICE = Metric(
+    "tenon_planned_usd_per_hour",
+    "provisioner",
+    MetricUnit.NoUnit,
+    "Sum",
+    "Planned price of the nodes that were launched, USD per hour.",
+)
+BOUGHT_PRICE = Metric(
+    "tenon_bought_usd_per_hour",
+    "provisioner",
+    MetricUnit.NoUnit,
+    "Sum",
+    "Bought price of the nodes that were launched, USD per hour.",
+)
+REALISED_PRICE = Metric(
+    "tenon_realised_usd_per_hour",
+    "lifecycle",
+    MetricUnit.NoUnit,
+    "Maximum",
+    "Realised price of the latest decision whose pods run, USD per hour of all nodes; once for each decision.",
+)
 NODES = Metric("tenon_nodes", "lifecycle", MetricUnit.Count, "Maximum", "Nodes that belong to a NodePool.")
 COST = Metric(
     "tenon_cost_usd_per_hour",

@@ -1,4 +1,4 @@
-"""Call a function on many items in threads, because a request to the Kubernetes API is mostly waiting.
+"""Call a function on many items in threads, because a request to the Kubernetes API or to AWS is mostly waiting.
 
 Each thread runs in a copy of the caller's context, and so with the invocation's runtime. An exception is raised when
 all earlier calls have finished.
@@ -17,13 +17,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 THREADS = 8
 SEQUENTIAL_LIMIT = 4
-"""Up to this many items are worked on in the caller's thread: starting threads would cost more than it saves."""
+"""Up to this many items are worked on in the caller's thread: starting threads would cost more than it saves.
+
+That holds for requests of milliseconds; callers whose requests take seconds pass a lower limit."""
 
 
-def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+def each(function: Callable[[T], R], items: Iterable[T], *, sequential_limit: int = SEQUENTIAL_LIMIT) -> list[R]:
     """The results of ``function`` for all items, in their order."""
     remaining = list(items)
-    if len(remaining) <= SEQUENTIAL_LIMIT:
+    if len(remaining) <= sequential_limit:
         return [function(item) for item in remaining]
     with ThreadPoolExecutor(min(THREADS, len(remaining))) as pool:
         return [f.result() for f in [pool.submit(contextvars.copy_context().run, function, item) for item in remaining]]

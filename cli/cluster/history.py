@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.meta import ObjectRef
-    from shared.decision_log import DecisionRecord
+    from shared.decision_log import DecisionRecord, LaunchRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,11 @@ class History(Protocol):
         ...
 
     def since(self, moment: datetime) -> tuple[DecisionRecord, ...]:
-        """The decision log after a moment, oldest first."""
+        """The disruption decisions after a moment, oldest first."""
+        ...
+
+    def launches_since(self, moment: datetime) -> tuple[LaunchRecord, ...]:
+        """The launches of scheduling decisions after a moment, oldest first."""
         ...
 
 
@@ -50,5 +54,9 @@ class NoHistory:
         return ()
 
     def since(self, moment: datetime) -> tuple[DecisionRecord, ...]:  # noqa: ARG002 (the protocol's)
+        """None."""
+        return ()
+
+    def launches_since(self, moment: datetime) -> tuple[LaunchRecord, ...]:  # noqa: ARG002 (the protocol's)
         """None."""
         return ()

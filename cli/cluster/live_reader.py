@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import Workload
     from shared.api.meta import ObjectRef
     from shared.cluster.client import Client
-    from shared.decision_log import DecisionRecord
+    from shared.decision_log import DecisionRecord, LaunchRecord
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.launch.boot_failures import BootFailure
     from shared.snapshot import Snapshot
@@ -118,6 +118,10 @@ class LiveHistory:
             ClientError: it can't be read.
         """
         return decision_log.since(aws.dynamodb(), self.table, moment) if self.table else ()
+
+    def launches_since(self, moment: datetime) -> tuple[LaunchRecord, ...]:
+        """The launches of scheduling decisions after a moment, oldest first."""
+        return decision_log.launches_since(aws.dynamodb(), self.table, moment) if self.table else ()
 
 
 @contextlib.contextmanager

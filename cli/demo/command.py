@@ -17,7 +17,10 @@ def demo(
     ] = None,
     scale: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=REPLICAS,REPLICAS: each step waits until the cluster is idle; repeatable."),
+        typer.Option(
+            help="NAME=REPLICAS,REPLICAS: each step waits until the cluster is idle. A NAME such as 'web-*' scales all "
+            "Deployments that match at once (quote it, or the shell expands it); repeatable."
+        ),
     ] = None,
     interrupt: Annotated[
         str | None,
@@ -48,6 +51,10 @@ def demo(
             "functions run at once, and the cluster has objects of EKS Auto Mode.",
         ),
     ] = False,
+    rest: Annotated[
+        float | None,
+        typer.Option(metavar="MINUTES", help="Wait so long after each step at most, in minutes of cluster time."),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its kubeconfig.")] = False,
     only_json: Annotated[bool, typer.Option("--json", help="Print only the result, as one line of JSON.")] = False,
 ) -> None:
@@ -63,6 +70,8 @@ def demo(
 
       tenon demo --manifest team1.yaml --manifest spot-default.yaml --scale inflate-team1=3,0
 
+      tenon demo --manifest mix.yaml --manifest spot-default.yaml --scale 'mix-*=50,15' --rest 30 --json
+
       tenon demo --interrupt spot=all
 
       tenon demo --fault spot-capacity=us-east-1a:0 --fault throttle=CreateFleet:4
@@ -73,11 +82,15 @@ def demo(
 
       tenon demo --report run.html
     """
+    from datetime import timedelta  # noqa: PLC0415 (beside the others)
+
     from cli.demo.faults import Fault  # noqa: PLC0415 (slow to import, and --help doesn't need it)
     from cli.demo.interruptions import Interrupt  # noqa: PLC0415 (the same)
     from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale  # noqa: PLC0415 (the same)
     from cli.demo.runner import run  # noqa: PLC0415 (the same)
 
+    if rest is not None and not rest > 0:
+        raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0")
     try:
         request = DemoRequest(
             manifests=tuple(manifest or (DEFAULT_MANIFEST,)),
@@ -85,6 +98,7 @@ def demo(
             interrupt=None if interrupt is None else Interrupt.parse(interrupt),
             faults=tuple(Fault.parse(f) for f in fault or ()),
             hostile=hostile,
+            rest=None if rest is None else timedelta(minutes=rest),
             keep=keep,
             only_json=only_json,
             region=region,

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from local.kubernetes import kinds
 from local.world import Options, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from typing import Any
 
@@ -172,7 +171,7 @@ def _bindings(events: Iterable[TimelineEvent], before: datetime) -> dict[str, st
 
 def drain_then_provision(
     objects: Sequence[dict[str, Any]],
-    scale: tuple[str, int],
+    replicas: Mapping[str, int],
     interrupt: Interrupt,
     *,
     cluster: str,
@@ -182,12 +181,12 @@ def drain_then_provision(
 ) -> Rescheduling:
     """How the pods of the same cluster are rescheduled if interrupted nodes are drained first.
 
-    ``scale`` is the deployment, if it exists, and its replicas during the interruption.
+    ``replicas`` are those of Deployments, by name, during the interruption.
     """
     with World(cluster=cluster, region=region, seed=seed, options=Options(elapsed=elapsed)) as world:
         world.apply(objects)
-        if world.store.find(kinds.DEPLOYMENTS, scale[0], namespace="default") is not None:
-            world.scale("default", *scale)
+        for name, count in replicas.items():
+            world.scale("default", name, count)
         world.run_until_idle()
         instance_ids = set(interrupt.choose(world))
         nodes = _nodes_of(instance_ids, world.timeline.all)

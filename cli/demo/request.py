@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ import yaml
 from cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import timedelta
 
     from cli.demo.faults import Fault
     from cli.demo.interruptions import Interrupt
@@ -26,14 +28,14 @@ PLACEHOLDER = "CLUSTER"
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """A deployment and its replica counts, one after the other."""
+    """Deployments, by a name or a pattern as in a shell (``web-*``), and their replica counts, one after the other."""
 
     deployment: str
     steps: tuple[int, ...]
 
     @classmethod
     def parse(cls, text: str) -> Scale:
-        """``inflate=12,5,1``.
+        """``inflate=12,5,1`` or ``web-*=50,15``.
 
         Raises:
             UsageError: the text has another form.
@@ -47,15 +49,40 @@ class Scale:
             raise UsageError(f'--scale "{text}" is not of the form NAME=REPLICAS,REPLICAS, such as inflate=12,5,1')
         return cls(deployment=name, steps=counts)
 
+    def matching(self, deployments: Iterable[str]) -> list[str]:
+        """Those of the Deployments (names) that it scales, sorted.
+
+        Raises:
+            UsageError: none matches.
+        """
+        names = sorted(deployments)
+        matching = [name for name in names if fnmatchcase(name, self.deployment)]
+        if not matching:
+            listed = ", ".join(names) or "none"
+            raise UsageError(f'no Deployment of namespace default matches "{self.deployment}" (there: {listed})')
+        return matching
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of the demo: its label, and the replicas of the Deployments that it scales at once, by name."""
+
+    label: str
+    replicas: Mapping[str, int]
+
 
 @dataclass(frozen=True, kw_only=True)
 class DemoRequest:
-    """The options of a run. ``elapsed`` measures how long work takes (:class:`local.clock.Clock`)."""
+    """The options of a run. ``elapsed`` measures how long work takes (:class:`local.clock.Clock`).
+
+    ``rest`` is how long each step may take at most, in cluster time; None: until the cluster is idle.
+    """
 
     manifests: tuple[str, ...] = (DEFAULT_MANIFEST,)
     scales: tuple[Scale, ...] = ()
     interrupt: Interrupt | None = None
     hostile: bool = False
+    rest: timedelta | None = None
     keep: bool = False
     only_json: bool = False
     quiet: bool = False
@@ -74,6 +101,42 @@ class DemoRequest:
             UsageError: a manifest doesn't exist, or isn't YAML.
         """
         return _last_of_each(o for m in self.manifests for o in load_manifest(m, cluster=self.cluster))
+
+    def steps(self, objects: Iterable[dict[str, Any]]) -> list[Step]:
+        """The steps with these objects, in order; without Deployments to scale, one step with the objects as applied.
+
+        Raises:
+            UsageError: no Deployment matches a ``--scale``.
+        """
+        before = _replicas(objects)
+        scales = self.scales
+        if not scales and "inflate" in before:
+            counts = (*DEFAULT_STEPS, DEFAULT_STEPS[0]) if self.keep else DEFAULT_STEPS
+            scales = (Scale(deployment="inflate", steps=counts),)
+        if not scales:
+            return [Step(label="as applied", replicas={})]
+        steps: list[Step] = []
+        for scale in scales:
+            matching = scale.matching(before)
+            for count in scale.steps:
+                earlier = " or ".join(map(str, sorted({before[name] for name in matching})))
+                subject = scale.deployment
+                if len(matching) > 1:
+                    subject += f" ({len(matching)} Deployments)"
+                steps.append(Step(label=f"{subject} {earlier} → {count}", replicas=dict.fromkeys(matching, count)))
+                before |= steps[-1].replicas
+        return steps
+
+
+def _replicas(objects: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """By name: the replicas of the Deployments of namespace default."""
+    return {
+        obj["metadata"]["name"]: obj.get("spec", {}).get("replicas", 1)
+        for obj in objects
+        if obj.get("kind") == "Deployment"
+        and obj.get("metadata", {}).get("name")
+        and obj["metadata"].get("namespace", "default") == "default"
+    }
 
 
 def load_manifest(manifest: str, *, cluster: str) -> list[dict[str, Any]]:

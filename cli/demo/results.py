@@ -6,6 +6,7 @@ Times are seconds of cluster time unless a name says otherwise; prices are USD p
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,31 @@ class LaunchedNode:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepSpan:
+    """When a step began, came to rest (its last change before the cluster was idle; None: not idle) and ended."""
+
+    label: str
+    began: datetime
+    rested: datetime | None
+    ended: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """The result of one step; the names are the JSON's. ``seconds_to_rest`` is None if ``--rest`` ended it before."""
+
+    step: str
+    price_per_hour_at_end: float
+    seconds_to_rest: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DemoResult:
-    """The demo's result; the names are the JSON's. None means that nothing of the kind happened."""
+    """The demo's result; the names are the JSON's. None means that nothing of the kind happened.
+
+    Planned, bought and realised price (docs/glossary.md), ``rounds`` (decisions that created NodeClaims for pending
+    pods) and the percentiles are those of the first step.
+    """
 
     pods_scheduled: int
     nodes_launched: tuple[LaunchedNode, ...]
@@ -53,6 +77,13 @@ class DemoResult:
     recursive_invocations_dropped: int
     duplicate_launches: int
     wall_seconds: float
+    planned_price_per_hour: float
+    bought_price_per_hour: float
+    realised_price_per_hour: float
+    rounds: int
+    seconds_pending_to_running_p50: float | None
+    seconds_pending_to_running_p99: float | None
+    steps: tuple[StepResult, ...]
     interruptions: Interruptions | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -60,9 +91,14 @@ class DemoResult:
         return asdict(self)
 
 
-def compute_result(world: World, *, price: Callable[[str, str, str], float], wall_seconds: float) -> DemoResult:
+def compute_result(
+    world: World, spans: Sequence[StepSpan], *, price: Callable[[str, str, str], float], wall_seconds: float
+) -> DemoResult:
     """The result of the run so far. ``price`` returns USD per hour of (instance type, zone, capacity type)."""
     events = world.timeline.all
+    first = [e for e in events if spans[0].began <= e.at <= spans[0].ended]
+    purchase = _purchase(first, price, ended=spans[0].ended)
+    first_waits = sorted(_between(first, "pod created", "pod running"))
     launched = [e for e in events if e.type == "claim launched"]
     claimed = {e.details["instance"] for e in launched}
     unclaimed = [i.id for i in world.aws.instances.all if i.id not in claimed]
@@ -80,6 +116,20 @@ def compute_result(world: World, *, price: Callable[[str, str, str], float], wal
         dead_letters=sum(e.type == "dead letter" for e in events),
         duplicate_launches=len(unclaimed) + len(launched) - len(claimed),
         wall_seconds=round(wall_seconds, 1),
+        planned_price_per_hour=round(purchase.planned, 6),
+        bought_price_per_hour=round(purchase.bought, 6),
+        realised_price_per_hour=round(_cost_at(spans[0].ended, events, price), 6),
+        rounds=purchase.rounds,
+        seconds_pending_to_running_p50=_percentile(first_waits, 0.50),
+        seconds_pending_to_running_p99=_percentile(first_waits, 0.99),
+        steps=tuple(
+            StepResult(
+                step=span.label,
+                price_per_hour_at_end=round(_cost_at(span.ended, events, price), 6),
+                seconds_to_rest=None if span.rested is None else round((span.rested - span.began).total_seconds(), 1),
+            )
+            for span in spans
+        ),
         interruptions=interruptions.compute(events),
     )
 
@@ -143,6 +193,51 @@ def _empty_to_gone(events: Sequence[TimelineEvent]) -> list[float]:
     return seconds
 
 
+@dataclass(frozen=True)
+class _Purchase:
+    """USD per hour planned and bought, and the number of decisions."""
+
+    planned: float
+    bought: float
+    rounds: int
+
+
+def _purchase(
+    events: Sequence[TimelineEvent], price: Callable[[str, str, str], float], *, ended: datetime
+) -> _Purchase:
+    """What was planned and bought for pending pods before the first of their nodes was up, and all rounds.
+
+    What is bought later, for pods that the planned nodes didn't take, belongs to the realised price only. A NodeClaim
+    without an instance was planned again.
+    """
+    created = {e.name: e for e in events if e.type == "claim created" and not e.details["is_replacement"]}
+    launched = {e.name: _launched_node(e, price).price for e in events if e.type == "claim launched"}
+    registered = [e.at for e in events if e.type == "claim registered" and e.name in created]
+    up_at = min([*registered, ended])
+    counted = [e for e in created.values() if e.name in launched and e.at <= up_at]
+    return _Purchase(
+        planned=sum(e.details["planned_price"] for e in counted),
+        bought=sum(launched[e.name] for e in counted),
+        rounds=len({e.details["decision"] for e in created.values()}),
+    )
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float | None:
+    """The least of the ordered values that at least this share of them don't exceed."""
+    return round(ordered[math.ceil(share * len(ordered)) - 1], 1) if ordered else None
+
+
+def _cost_at(moment: datetime, events: Iterable[TimelineEvent], price: Callable[[str, str, str], float]) -> float:
+    """USD per hour of the instances launched and not deleted at that moment."""
+    cost_by_claim: dict[str, float] = {}
+    for e in events:
+        if e.type == "claim launched" and e.at <= moment:
+            cost_by_claim[e.name] = _launched_node(e, price).price
+        elif e.type == "claim deleted" and e.at <= moment:
+            cost_by_claim.pop(e.name, None)
+    return sum(cost_by_claim.values())
+
+
 def _peak_cost(events: Sequence[TimelineEvent], price: Callable[[str, str, str], float]) -> float:
     cost_by_claim: dict[str, float] = {}
     peak = 0.0
@@ -168,6 +263,7 @@ def table(result: DemoResult) -> Table:
         ("pending → NodeClaim", _seconds(result.seconds_pending_to_claim)),
         ("pending → running", _seconds(result.seconds_pending_to_running)),
         ("empty → terminated", _seconds(result.seconds_empty_to_terminated)),
+        ("planned, bought, realised", _prices(result)),
         ("peak cost", f"${result.peak_cost_per_hour:.4f}/h"),
         ("instances left", str(result.instances_left)),
         ("dead letters", str(result.dead_letters)),
@@ -178,6 +274,12 @@ def table(result: DemoResult) -> Table:
     for name, value in rows:
         grid.add_row(f"[dim]{name}[/dim]", value)
     return grid
+
+
+def _prices(result: DemoResult) -> str:
+    prices = (result.planned_price_per_hour, result.bought_price_per_hour, result.realised_price_per_hour)
+    text = ", ".join(f"${price:.4f}/h" for price in prices)
+    return f"{text} in {result.rounds} round{'' if result.rounds == 1 else 's'} (first step)"
 
 
 def _interruption_rows(interrupted: Interruptions | None) -> list[tuple[str, str]]:

@@ -16,29 +16,31 @@ from rich.live import Live
 from cli.demo import results, screen
 from cli.demo.event_lines import EventLines
 from cli.demo.interruptions import drain_then_provision
-from cli.demo.request import DEFAULT_STEPS, Scale
+from cli.demo.results import StepSpan
 from cli.errors import FAILED, INTERRUPTED, USAGE, UsageError
 from cli.report import recording as recordings
 from cli.report.command import save
 from cli.report.demo_recording import Recorder
-from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
 from local.world import Options, StuckError, World
+from local.world.event_loop import DEFAULT_LIMIT
 from local.world.hostility import Hostility
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from rich.console import RenderableType
 
     from cli.demo.interruptions import Rescheduling
-    from cli.demo.request import DemoRequest
+    from cli.demo.request import DemoRequest, Step
     from cli.demo.results import DemoResult
     from cli.report.recording import Recording
 
 KUBECONFIG = Path(__file__).resolve().parent.parent.parent / "build" / "demo" / "kubeconfig"
 _FRAMES_PER_SECOND = 8
+_PROGRESS_SECONDS = 10.0
+"""Seconds of real time between lines of progress on stderr."""
 _PLAIN_WIDTH = 140
 """Columns of text that goes to a file or a pipe."""
 
@@ -50,7 +52,7 @@ class Demo:
         self._request = request
         self._console = console
         self._printed_events = 0
-        self._last_frame = 0.0
+        self._last_frame = time.monotonic()
 
     def run(self) -> DemoResult:
         """Run all steps and print them. With ``keep``, the cluster then stays up until Ctrl-C.
@@ -62,13 +64,15 @@ class Demo:
         began = time.monotonic()
         request = self._request
         objects = request.objects()
-        drain_first = self._drain_first(objects)
+        steps = request.steps(objects)
+        drain_first = self._drain_first(objects, steps)
         with contextlib.ExitStack() as stack:
             with self._console.status("Starting a cluster, AWS and Tenon on this machine …"):
                 world = stack.enter_context(self._world())
             self._introduce(world, time.monotonic() - began)
-            recorder = self._run_steps(world, objects)
-            result = results.compute_result(world, price=_price_lookup(world), wall_seconds=time.monotonic() - began)
+            recorder, spans = self._run_steps(world, objects, steps)
+            wall_seconds = time.monotonic() - began
+            result = results.compute_result(world, spans, price=_price_lookup(world), wall_seconds=wall_seconds)
             if result.interruptions is not None:
                 result = replace(result, interruptions=result.interruptions.compared_to(drain_first))
             if recorder is not None:
@@ -86,8 +90,10 @@ class Demo:
             options = replace(options, hostility=Hostility(boot_failures=1))
         return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
 
-    def _run_steps(self, world: World, objects: Sequence[dict[str, Any]]) -> Recorder | None:
-        """Arm faults, apply the objects and run each step; the recorder if the run is recorded."""
+    def _run_steps(
+        self, world: World, objects: Sequence[dict[str, Any]], steps: Iterable[Step]
+    ) -> tuple[Recorder | None, list[StepSpan]]:
+        """Arm faults, apply the objects and run each step; the recorder if the run is recorded, and all spans."""
         request = self._request
         for fault in request.faults:
             fault.arm(world)
@@ -97,15 +103,19 @@ class Demo:
         title = f"{request.cluster} in {request.region}, {', '.join(request.manifests)}"
         recorder = Recorder(world, _price_lookup(world), title) if request.record or request.report else None
         self._apply(world, objects)
+        spans: list[StepSpan] = []
         interrupted = False
-        for label, deployment, replicas in self._steps(world):
+        for step in steps:
             if recorder is not None:
-                recorder.mark(label)
-            if deployment:
+                recorder.mark(step.label)
+            began = world.clock.now() if spans else start
+            for deployment, replicas in step.replicas.items():
                 world.scale("default", deployment, replicas)
-            self._run_until_idle(world, start, label)
-            interrupted = interrupted or self._interrupt(world, start)
-        return recorder
+            spans.append(self._run_until_idle(world, start, step.label, began=began))
+            if not interrupted and (span := self._interrupt(world, start)) is not None:
+                spans.append(span)
+                interrupted = True
+        return recorder, spans
 
     def _introduce(self, world: World, seconds: float) -> None:
         self._print(
@@ -125,66 +135,66 @@ class Demo:
                 ) from error
             self._print(f"[dim]applied[/dim] {obj['kind']} {obj['metadata']['name']}")
 
-    def _steps(self, world: World) -> Iterator[tuple[str, str, int]]:
-        """Label, deployment and replicas of each step; without a deployment, one step with the objects as applied."""
-        deployments = {d["metadata"]["name"]: d for d in world.store.list(kinds.DEPLOYMENTS, namespace="default")}
-        scales = self._request.scales
-        if not scales and "inflate" in deployments:
-            steps = (*DEFAULT_STEPS, DEFAULT_STEPS[0]) if self._request.keep else DEFAULT_STEPS
-            scales = (Scale(deployment="inflate", steps=steps),)
-        for scale in scales:
-            if scale.deployment not in deployments:
-                names = ", ".join(sorted(deployments)) or "none"
-                raise UsageError(f'there is no deployment "{scale.deployment}" to scale (there: {names})')
-            before = deployments[scale.deployment]["spec"].get("replicas", 1)
-            for replicas in scale.steps:
-                yield f"{scale.deployment} {before} → {replicas}", scale.deployment, replicas
-                before = replicas
-        if not scales:
-            yield "as applied", "", 0
-
-    def _run_until_idle(self, world: World, start: datetime, label: str) -> None:
+    def _run_until_idle(self, world: World, start: datetime, label: str, *, began: datetime) -> StepSpan:
+        """Run until the cluster is idle, or until ``--rest`` ends; the span of the step, which ``began`` then."""
         self._print(f"\n[bold reverse] {label} [/bold reverse]")
         event_lines = EventLines(start=start, price=_price_lookup(world))
         is_live = not self._request.only_json and self._console.is_terminal
         view = Live(console=self._console, auto_refresh=False, transient=True) if is_live else contextlib.nullcontext()
+        is_idle = True
         with view as live:
 
             def update() -> bool:
                 self._print_events(world, event_lines)
+                self._print_progress(world, start, label)
                 if isinstance(live, Live) and time.monotonic() - self._last_frame > 1 / _FRAMES_PER_SECOND:
                     self._last_frame = time.monotonic()
                     live.update(self._screen(world, start, label), refresh=True)
                 return world.is_idle()
 
-            world.run_until(update)
+            try:
+                world.run_until(update, limit=self._request.rest or DEFAULT_LIMIT)
+            except StuckError:
+                if self._request.rest is None:
+                    raise
+                is_idle = False
         if not self._request.only_json:
-            self._console.print(self._screen(world, start, f"{label}: idle"))
+            self._console.print(self._screen(world, start, f"{label}: {'idle' if is_idle else 'not idle yet'}"))
+        rested = max(world.last_activity, began) if is_idle else None
+        return StepSpan(label=label, began=began, rested=rested, ended=world.clock.now())
+
+    def _print_progress(self, world: World, start: datetime, label: str) -> None:
+        """A line on stderr now and then, where nothing else is printed until the result."""
+        if not self._request.only_json or time.monotonic() - self._last_frame < _PROGRESS_SECONDS:
+            return
+        self._last_frame = time.monotonic()
+        running, all_pods = len(world.pods(phase="Running")), len(world.pods())
+        minutes, seconds = divmod(round((world.clock.now() - start).total_seconds()), 60)
+        text = f"{minutes}:{seconds:02d} {label}: {running} of {all_pods} pods run, {len(world.nodes())} nodes"
+        self._console.print(text, style="dim", highlight=False, markup=False)
 
     def _screen(self, world: World, start: datetime, step: str) -> RenderableType:
         rows = screen.node_rows(world, _price_lookup(world))
         return screen.render(rows, start=start, step=step, width=self._console.width)
 
-    def _interrupt(self, world: World, start: datetime) -> bool:
-        """Interrupt spot instances if the request says so; whether there were any."""
-        if self._request.interrupt is None:
-            return False
-        instance_ids = self._request.interrupt.choose(world)
-        if instance_ids:
-            world.interrupt_spot(instance_ids)
-            self._run_until_idle(world, start, f"EC2 interrupts {len(instance_ids)} spot instances")
-        return bool(instance_ids)
+    def _interrupt(self, world: World, start: datetime) -> StepSpan | None:
+        """Interrupt spot instances if the request says so; the span until idle, or None if there were none."""
+        instance_ids = self._request.interrupt.choose(world) if self._request.interrupt is not None else []
+        if not instance_ids:
+            return None
+        began = world.clock.now()
+        world.interrupt_spot(instance_ids)
+        return self._run_until_idle(world, start, f"EC2 interrupts {len(instance_ids)} spot instances", began=began)
 
-    def _drain_first(self, objects: Sequence[dict[str, Any]]) -> Rescheduling | None:
+    def _drain_first(self, objects: Sequence[dict[str, Any]], steps: Sequence[Step]) -> Rescheduling | None:
         """The same interruption in another local cluster that drains first and provisions then, for comparison."""
         request = self._request
         if request.interrupt is None:
             return None
-        first = request.scales[0] if request.scales else Scale(deployment="inflate", steps=DEFAULT_STEPS)
         with self._console.status("Running the interruption with drain first, for comparison …"):
             return drain_then_provision(
                 objects,
-                (first.deployment, first.steps[0]),
+                steps[0].replicas,
                 request.interrupt,
                 cluster=request.cluster,
                 region=request.region,

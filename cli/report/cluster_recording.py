@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cli.cluster.pricing import offering_key, offering_prices
 from cli.report.lower_bound import lower_bound
-from cli.report.recording import NodeSpan, RecordedDecision, Recording, Sample
+from cli.report.recording import NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition
@@ -55,6 +55,7 @@ def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
         spans=sorted(spans, key=lambda s: (s.created if s.created is not None else s.terminated or 0.0, s.name)),
         samples=[*_past_samples(spans, end), _current_sample(observed, resolved_pools, spans, end)],
         decisions=decisions,
+        launches=[RecordedLaunches.of(r, _seconds(r.at, start) or 0.0) for r in observed.history.launches_since(start)],
         notes=[*observed.notes, *notes],
     )
 

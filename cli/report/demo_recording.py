@@ -10,7 +10,7 @@ import msgspec
 
 from cli.cluster.offerings import CatalogOfferings
 from cli.report.lower_bound import lower_bound
-from cli.report.recording import Mark, NodeSpan, RecordedDecision, Recording, Sample
+from cli.report.recording import Mark, NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
 from local.kubernetes import kinds
 from local.world import catalog_cache
 from shared import aws, decision_log, runtime
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from local.world import World
     from local.world.timeline import TimelineEvent
     from shared.api.quantity import Resources
-    from shared.decision_log import DecisionRecord
+    from shared.decision_log import DecisionRecord, LaunchRecord
 
 _DECIMALS = 3
 _SPAN_TIMES = {
@@ -67,7 +67,8 @@ class Recorder:
             return round((moment - start).total_seconds(), _DECIMALS)
 
         events = sorted(self.world.timeline.all[self.first_event :], key=lambda e: e.at)
-        decisions = [*(_decision(d, at(d.at)) for d in self._decision_log(start)), *_interruptions(events, at)]
+        disruptions, launches = self._decision_log(start)
+        decisions = [*(_decision(d, at(d.at)) for d in disruptions), *_interruptions(events, at)]
         bound = self._lower_bound()
         return Recording(
             title=self.title,
@@ -76,6 +77,7 @@ class Recorder:
             spans=_node_spans(events, at, self.price, decisions),
             samples=_samples(events, at, self.price, self.pod_requests, bound),
             decisions=sorted(decisions, key=lambda d: (d.at, d.node)),
+            launches=[RecordedLaunches.of(record, at(record.at)) for record in launches],
             marks=[Mark(at(moment), label) for moment, label in self.marks],
         )
 
@@ -91,10 +93,12 @@ class Recorder:
         except QuantityError:
             return
 
-    def _decision_log(self, start: datetime) -> tuple[DecisionRecord, ...]:
+    def _decision_log(self, start: datetime) -> tuple[tuple[DecisionRecord, ...], tuple[LaunchRecord, ...]]:
         environ = self.world.aws.deployed.function("disruption").environ
         with runtime.using(runtime.Runtime(environ=environ, now=self.world.clock.now, sleep=self.world.clock.sleep)):
-            return decision_log.since(aws.dynamodb(), environ["TENON_TABLE_NAME"], start)
+            table = environ["TENON_TABLE_NAME"]
+            disruptions = decision_log.since(aws.dynamodb(), table, start)
+            return disruptions, decision_log.launches_since(aws.dynamodb(), table, start)
 
     def _lower_bound(self) -> LowerBound:
         world = self.world

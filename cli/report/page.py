@@ -18,10 +18,13 @@ from cli import terminal
 from cli.report.recording import total_cost
 
 if TYPE_CHECKING:
-    from cli.report.recording import RecordedDecision, Recording
+    from cli.report.recording import RecordedDecision, RecordedLaunches, Recording
 
 _LONG_RUN_SECONDS = 3 * 3600
 _MAX_DECISIONS = 500
+_MAX_LAUNCHES = 20
+_BAR_PERCENT = 70
+"""The width of the longest bar, in percent; its label is beside it."""
 _CENT = 0.01
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
@@ -35,6 +38,7 @@ def page(recording: Recording) -> str:
         "notes": "".join(f'<p class="note">{html.escape(note)}</p>' for note in recording.notes),
         "cost_label": html.escape(_cost_label(recording)),
         "pods_label": html.escape(_pods_label(recording)),
+        "launches": _launches(recording),
         "decisions": _decisions(recording),
         "data": _data(recording),
         "styles": _asset("uplot.css") + _asset("page.css"),
@@ -97,6 +101,47 @@ def _cost_label(recording: Recording) -> str:
 def _pods_label(recording: Recording) -> str:
     peak = max((s.scheduled or 0 for s in recording.samples), default=0)
     return f"Pods over time, peak {peak} scheduled; arrow keys read values"
+
+
+def _launches(recording: Recording) -> str:
+    """Planned, bought and realised price of the latest decisions, as bars on one scale."""
+    if not recording.launches:
+        return '<p class="quiet">There are no launches.</p>'
+    shown = recording.launches[-_MAX_LAUNCHES:]
+    widest = max(max(launches.bought, launches.planned, launches.realised or 0.0) for launches in shown)
+    rows = "".join(_launch_bars(launches, widest, recording) for launches in shown)
+    hidden = len(recording.launches) - len(shown)
+    more = f'<p class="quiet">{hidden} earlier decisions are not shown.</p>' if hidden else ""
+    return f'{more}<div class="launches">{rows}</div>'
+
+
+def _launch_bars(launches: RecordedLaunches, widest: float, recording: Recording) -> str:
+    realised = launches.realised
+    bars = [("planned", launches.planned, 0.0), ("bought", launches.bought, 0.0)]
+    if realised is not None:
+        bars.append(("realised", realised, min(launches.before, realised)))
+    lanes = "".join(
+        f'<div class="bar"><span class="before" style="width:{_percent(before, widest)}"></span>'
+        f'<span class="{name}" style="width:{_percent(price - before, widest)}"></span>'
+        f"<i>{name} {html.escape(terminal.usd(price))}/h{_excess(price - before, launches.planned, name)}</i></div>"
+        for name, price, before in bars
+    )
+    title = f"{_count(launches.nodes, 'node')} for {_count(launches.pods, 'pod')}"
+    return f"<div><p><b>{_time(launches.at, recording)}</b> {title}</p>{lanes}</div>"
+
+
+def _percent(price: float, widest: float) -> str:
+    return f"{_BAR_PERCENT * price / widest:.2f}%" if widest else "0"
+
+
+def _excess(price: float, planned: float, name: str) -> str:
+    """How much more or less than planned it is; for the realised price, without the nodes that existed before."""
+    excess = round(price / planned - 1, 3) if planned else 0.0
+    return f" ({excess:+.1%})" if excess and name != "planned" else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _decisions(recording: Recording) -> str:

@@ -8,10 +8,14 @@ from __future__ import annotations
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path  # noqa: TC003 (beside it)
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from shared.decision_log import LaunchRecord
 
 VERSION = 1
 
@@ -61,6 +65,31 @@ class RecordedDecision(msgspec.Struct, frozen=True, kw_only=True):
     savings: float | None = None
 
 
+class RecordedLaunches(msgspec.Struct, frozen=True, kw_only=True):
+    """The launches of one scheduling decision; prices in USD per hour (:class:`shared.decision_log.LaunchRecord`)."""
+
+    at: float
+    pods: int
+    nodes: int
+    planned: float
+    bought: float
+    before: float
+    realised: float | None = None
+
+    @classmethod
+    def of(cls, record: LaunchRecord, at: float) -> RecordedLaunches:
+        """As the decision log has them."""
+        return cls(
+            at=at,
+            pods=record.pods,
+            nodes=record.nodes,
+            planned=record.planned,
+            bought=record.bought,
+            before=record.before,
+            realised=record.realised,
+        )
+
+
 class Mark(msgspec.Struct, frozen=True, array_like=True):
     """A labelled moment, such as a step of the demo."""
 
@@ -78,6 +107,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     spans: list[NodeSpan] = []
     samples: list[Sample] = []
     decisions: list[RecordedDecision] = []
+    launches: list[RecordedLaunches] = []
     marks: list[Mark] = []
     notes: list[str] = []
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.interruption import proactive_replacement
+from functions.interruption import interruption_records, proactive_replacement
 from functions.interruption.cordon_and_drain import Drain, Drainer
 from functions.interruption.deadline import earlier_deadline, is_terminated_by_tenon
 from functions.interruption.event_verification import SPOT_STATUS_LAG, Verdict, verify
@@ -95,12 +95,14 @@ class VerifiedEvent:
 class _DrainPlan:
     """``message_ids`` are the messages about each drain, by name of the NodeClaim.
 
+    ``interrupted`` are the names of NodeClaims whose interruption EC2 confirms.
     ``unfinished`` has NodeClaims of earlier deliveries that may not have been replaced, by message id.
     """
 
     drains: dict[str, Drain] = field(default_factory=dict)
     message_ids: dict[str, list[str]] = field(default_factory=dict)
     unavailable: dict[str, NodeClaim] = field(default_factory=dict)
+    interrupted: frozenset[str] = frozenset()
     unfinished: dict[str, NodeClaim] = field(default_factory=dict)
 
 
@@ -202,6 +204,7 @@ class InterruptionController:
             failed.add(next(iter(plan.unfinished), events[0].message.id))
         for drain in drains.values():
             self._recorder.record(drain.claim.ref, "Warning", drain.reason, drain.message)
+        self._record_notices(plan.interrupted)
         return failed
 
     def _record_boot_failures(self, events: Sequence[VerifiedEvent], plan: _DrainPlan) -> None:
@@ -223,6 +226,17 @@ class InterruptionController:
                 reason = f"{event.notice.message} at boot: {instance.state_message or instance.state_reason}"
                 drain = replace(plan.drains[event.claim.name], reason=boot_failures.BOOT_FAILED, message=reason)
                 plan.drains[event.claim.name] = drain
+
+    def _record_notices(self, interrupted: frozenset[str]) -> None:
+        """Add confirmed interruptions (names of NodeClaims) to the rates of their pools; a failure is only logged."""
+        if not interrupted:
+            return
+        now = runtime.current().now()
+        notices = interruption_records.pool_notices(interrupted, self._node_claims.all_by_instance().values(), now=now)
+        try:
+            interruption_records.record(aws.dynamodb(), self._settings.table_name, notices, now=now)
+        except ClientError as error:
+            self._logger.warning("Couldn't record interruptions", extra={"why": str(error)})
 
     def _plan_drains(self, events: Sequence[VerifiedEvent]) -> _DrainPlan:
         """One drain for each NodeClaim, with the earliest interruption of its events; duplicates are counted."""
@@ -254,6 +268,7 @@ class InterruptionController:
             plan.message_ids.setdefault(claim.name, []).append(message.id)
             if notice.offering_unavailable:
                 plan.unavailable[claim.name] = claim
+                plan.interrupted |= {claim.name} if event.confirmed else frozenset()
         return plan
 
     def _replace_all(self, waiting: Sequence[NodeClaim], drains: Iterable[Drain]) -> bool:

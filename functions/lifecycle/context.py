@@ -42,6 +42,8 @@ class Report:
     """Objects that look like garbage and were kept, because they exceed the limit of one sweep."""
     failures: int = 0
     cluster_metrics: ClusterMetrics | None = None
+    realised_price: float | None = None
+    """USD per hour of all nodes, if the pods of a decision run now for the first time."""
 
 
 @dataclass(frozen=True, kw_only=True)

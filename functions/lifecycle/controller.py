@@ -16,6 +16,7 @@ from functions.lifecycle import (
     nodeclaim_lifecycle,
     nodeclass_status,
     nodepool_status,
+    realised_price,
     unused_resources,
     validation,
 )
@@ -70,5 +71,12 @@ def reconcile(
         unused_resources.delete_unused(context, snapshot, instances)
         context.report.cluster_metrics = cluster_metrics.report(
             context.settings, snapshot, logger=context.logger, now=context.now
+        )
+        context.report.realised_price = realised_price.realise(
+            context.settings,
+            snapshot,
+            context.report.cluster_metrics.cost,
+            logger=context.logger,
+            now=context.now,
         )
     return context.report

@@ -41,6 +41,8 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     }
     if report.initialized:
         values[metrics.TO_READY_SECONDS] = report.slowest_ready
+    if report.realised_price is not None:
+        values[metrics.REALISED_PRICE] = report.realised_price
     if report.cluster_metrics is not None:
         values |= cluster_metrics.values(report.cluster_metrics)
     metrics.emit(powertools_metrics, values)

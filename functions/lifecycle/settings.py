@@ -8,7 +8,7 @@ from shared.settings import Settings
 class LifecycleSettings(Settings, frozen=True, kw_only=True):
     """``catalog_bucket`` has the prices; ``node_instance_profile`` is for node classes that name none.
 
-    ``table_name`` is that of the failures at boot.
+    ``table_name`` is that of the failures at boot and of the decision log.
     """
 
     catalog_bucket: str

@@ -59,6 +59,8 @@ def _emit_metrics(report: ProvisioningReport) -> None:
         metrics.NOT_LAUNCHED: len(report.failed),
         metrics.UNSCHEDULABLE: len(report.unschedulable),
         metrics.DECISION_SECONDS: report.decision_seconds,
+        metrics.PLANNED_PRICE: report.planned_price,
+        metrics.BOUGHT_PRICE: report.bought_price,
     }
     if report.longest_pod_wait is not None:
         values[metrics.TO_CLAIM_SECONDS] = report.longest_pod_wait
@@ -70,5 +72,7 @@ def _emit_metrics(report: ProvisioningReport) -> None:
             "launched": len(report.launched),
             "failed": len(report.failed),
             "unschedulable": len(report.unschedulable),
+            "planned_usd_per_hour": round(report.planned_price, 6),
+            "bought_usd_per_hour": round(report.bought_price, 6),
         },
     )

@@ -124,7 +124,13 @@ class Timeline:
             "node": status.get("nodeName", ""),
         }
         if change.type == "ADDED":
-            self.add("claim created", name, **details)
+            annotations = claim["metadata"].get("annotations", {})
+            made_for = {
+                "planned_price": float(annotations.get("tenon.sh/planned-price", 0.0)),
+                "decision": annotations.get("tenon.sh/decision", ""),
+                "is_replacement": "tenon.sh/replaces" in annotations,
+            }
+            self.add("claim created", name, **details, **made_for)
         if change.type == "DELETED":
             self.add("claim deleted", name, **details)
             return

@@ -37,7 +37,7 @@ from shared.cluster.connect import ClusterInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
     from types import TracebackType
 
     from local.aws.sqs_queues import Message
@@ -254,6 +254,11 @@ class World:
         """Whether nothing but periodic sweeps has happened for long enough, and nothing is unfinished."""
         quiet = self.clock.now() - self._activity.last
         return quiet >= required_quiet_time(self.store) and not unfinished(self.store) and self.aws.queues.empty()
+
+    @property
+    def last_activity(self) -> datetime:
+        """When something other than leases, events and heartbeats last changed in the cluster or on EC2."""
+        return self._activity.last
 
     def _wake_loop(self) -> None:
         self._loop.wake()

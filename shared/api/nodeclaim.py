@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
 
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
+from shared.api.labels import PLANNED_PRICE
 from shared.api.meta import (
     DURATION,
     DURATION_OR_NEVER,
@@ -119,6 +121,15 @@ class NodeClaim(NamedObject):
     def ref(self) -> ObjectRef:
         """For events and messages."""
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
+
+
+def planned_price(claim: NodeClaim) -> float:
+    """USD per hour of the cheapest offering that it was planned with; 0 if its annotation doesn't say."""
+    try:
+        price = float(claim.metadata.annotations.get(PLANNED_PRICE, ""))
+    except ValueError:  # anyone who may write NodeClaims may change it
+        return 0.0
+    return price if math.isfinite(price) and price > 0 else 0.0
 
 
 def with_ready(conditions: list[Condition], *, now: datetime) -> list[Condition]:

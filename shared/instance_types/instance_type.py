@@ -66,6 +66,11 @@ class InstanceType:
         return {name: max(0, amount - self.overhead.get(name, 0)) for name, amount in self.capacity.items()}
 
 
+def is_bare_metal(name: str) -> bool:
+    """Whether the instance type of that name is bare metal."""
+    return "metal" in name
+
+
 _TYPE_NAME = re.compile(r"^([a-z]+)(?:-[0-9]+tb)?([0-9]+).*\.")
 
 

@@ -76,12 +76,15 @@ class EC2CloudProvider(Struct, kw_only=True):
         Raises:
             ClientError: DynamoDB failed, or the cluster can't be described.
         """
-        from shared.instance_types import unavailable_offerings  # noqa: PLC0415 (see the module)
+        from shared.instance_types import interruption_rates, unavailable_offerings  # noqa: PLC0415 (see the module)
         from shared.launch.fleet.launch import launch  # noqa: PLC0415 (the same)
         from shared.launch.fleet.rate_limit import RateLimiter  # noqa: PLC0415 (the same)
 
         rate_limiter = RateLimiter(aws.dynamodb(), self.table_name)
-        results = launch(requests, cluster=self._cluster(), now=now, rate_limiter=rate_limiter)
+        rates = interruption_rates.current(aws.dynamodb(), self.table_name, now=now)
+        results = launch(
+            requests, cluster=self._cluster(), now=now, rate_limiter=rate_limiter, interruption_rates=rates
+        )
         # Each NodeClaim of a call names the call's unavailable offerings; they are written once.
         unavailable = dict.fromkeys(offering for result in results for offering in result.unavailable)
         unavailable_offerings.mark(aws.dynamodb(), self.table_name, unavailable, reason="NoCapacity", now=now)

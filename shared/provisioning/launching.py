@@ -17,6 +17,7 @@ from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
 from shared.cloud_provider import LaunchedInstance, LaunchRequest
 from shared.cluster import resources, writes
+from shared.disruption.disruption_cost import LOST_WORK_HOURS, RESTART_COST
 from shared.provisioning.nodeclaim_creation import instance_types
 
 if TYPE_CHECKING:
@@ -135,4 +136,13 @@ def _launch_request(
     types = types_cache[pool, allowed]
     if node_class is None or not types:
         return None
-    return LaunchRequest(claim=claim, node_class=node_class, instance_types=types)
+    return LaunchRequest(
+        claim=claim, node_class=node_class, instance_types=types, interruption_cost=_interruption_cost(claim)
+    )
+
+
+def _interruption_cost(claim: NodeClaim) -> float:
+    """USD that one interruption of the claim's node costs: each planned pod restarts, and minutes of work are lost."""
+    planned_pods = claim.metadata.annotations.get(names.PLANNED_PODS, "")
+    pods = planned_pods.count(",") + 1 if planned_pods else 0
+    return pods * RESTART_COST + LOST_WORK_HOURS * nodeclaim.planned_price(claim)

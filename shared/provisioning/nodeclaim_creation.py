@@ -38,15 +38,17 @@ _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def new_node_claims(
-    planned: Iterable[PlannedNodeClaim],
+    planned: Sequence[PlannedNodeClaim],
     snapshot: Snapshot,
     resolved_pools: ResolvedNodePools,
     *,
     decision: str,
+    prices: Mapping[tuple[str, ...], float] | None = None,
     nominate: bool = False,
 ) -> tuple[NodeClaim, ...]:
     """The NodeClaims of planned nodes, not written yet; their names follow from the decision's id.
 
+    ``prices`` are those that the nodes were planned with, in USD per hour by their pods, if launches were merged.
     ``nominate``: nodes that pending pods are planned for take no pods until these are nominated for them.
     """
     pools = {p.name: p for p in snapshot.node_pools}
@@ -57,6 +59,7 @@ def new_node_claims(
             pools[plan.node_pool],
             resolved_pools.node_classes[plan.node_pool],
             decision=decision,
+            price=(prices or {}).get(plan.pods, plan.cheapest.price),
             name=f"{plan.node_pool}-{_suffix(decision, i)}",
             nominate=not pending.isdisjoint(plan.pods),
         )
@@ -92,7 +95,14 @@ def instance_types(claim: NodeClaim) -> frozenset[str]:
 
 
 def _new_node_claim(
-    planned: PlannedNodeClaim, pool: NodePool, node_class: EC2NodeClass, *, decision: str, name: str, nominate: bool
+    planned: PlannedNodeClaim,
+    pool: NodePool,
+    node_class: EC2NodeClass,
+    *,
+    decision: str,
+    price: float,
+    name: str,
+    nominate: bool,
 ) -> NodeClaim:
     """The NodeClaim of a planned node. NodeClaims of two decisions never share a launch group."""
     spec = _spec(planned, pool, nominate=nominate)
@@ -114,7 +124,11 @@ def _new_node_claim(
         metadata=ObjectMeta(
             name=name,
             labels=labels,
-            annotations=_annotations(planned, pool, node_class, _launch_group(spec, labels, decision)),
+            annotations={
+                **_annotations(planned, pool, node_class, _launch_group(spec, labels, decision)),
+                names.PLANNED_PRICE: f"{price:.6f}",
+                names.DECISION: decision,
+            },
             finalizers=[names.TERMINATION_FINALIZER],
             owner_references=[owner],
         ),

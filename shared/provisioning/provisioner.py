@@ -32,6 +32,7 @@ from shared.disruption.disruption_queue import replaced_claims
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
+from shared.provisioning.launch_records import planned_price, record_launches
 from shared.provisioning.launching import Launcher
 from shared.provisioning.nodeclaim_creation import batch_launches, new_node_claims, one_on_trial
 from shared.scheduling.decision import Problem
@@ -111,7 +112,9 @@ class LeasedScheduler:
             planned = one_on_trial(
                 batch_launches(decision, snapshot, resolved_pools), snapshot.node_claims, resolved_pools.on_trial
             )
-            claims = self._create_node_claims(planned, snapshot, resolved_pools, decision=f"{self.run}/{attempt}")
+            prices = {c.pods: c.cheapest.price for c in decision.new_node_claims}
+            decision_id = f"{self.run}/{attempt}"
+            claims = self._create_node_claims(planned, snapshot, resolved_pools, decision=decision_id, prices=prices)
             self._add_planned_pods(decision, snapshot)
         created = (*replicas, *claims)
         created_names = {c.name for c in created}
@@ -197,12 +200,14 @@ class LeasedScheduler:
         resolved_pools: ResolvedNodePools,
         *,
         decision: str,
+        prices: Mapping[tuple[str, ...], float] | None = None,
     ) -> tuple[NodeClaim, ...]:
         claims = new_node_claims(
             planned,
             snapshot,
             resolved_pools,
             decision=decision,
+            prices=prices,
             nominate=self.settings.planned_pods == "nominated",
         )
 
@@ -249,12 +254,15 @@ def _is_unlaunched(claim: NodeClaim) -> bool:
 class ProvisioningReport:
     """The results of all rounds.
 
+    ``planned_price`` and ``bought_price`` are those of the launched NodeClaims, USD per hour.
     ``decision_seconds`` is the slowest decision, ``longest_pod_wait`` the longest wait of a pod for its NodeClaim (s).
     Of the last round: ``unschedulable`` pods (namespace/name), ``unlaunched`` NodeClaims, the ``nominated_claims`` by
     pod that is expected on a node that doesn't exist yet, and the ``snapshot`` that was decided from.
     """
 
     claims_created: int = 0
+    planned_price: float = 0.0
+    bought_price: float = 0.0
     decision_seconds: float = 0.0
     longest_pod_wait: float | None = None
     launched: list[LaunchedInstance] = field(default_factory=list)
@@ -278,6 +286,8 @@ class ProvisioningReport:
         if scheduled.created:
             self.longest_pod_wait = max(self.longest_pod_wait or 0.0, _longest_pod_wait(scheduled, now))
         self.launched += launched
+        self.planned_price += planned_price(claims, launched)
+        self.bought_price += sum(r.price for r in launched)
         self.failed += [r for r in results if isinstance(r, LaunchFailure)]
         self.unschedulable = frozenset(scheduled.decision.pod_errors)
         self.nominated_claims, self.snapshot = scheduled.nominated_claims, scheduled.snapshot
@@ -306,11 +316,12 @@ class Provisioner:
             LeaseLostError: this one took too long to decide.
         """
         report = ProvisioningReport()
+        catalog = self._catalog()
         cloud_provider = EC2CloudProvider(
             cluster_name=self._settings.cluster_name,
             table_name=self._settings.table_name,
             default_instance_profile=self._settings.node_instance_profile,
-            catalog=self._catalog(),
+            catalog=catalog,
         )
         scheduler = LeasedScheduler(
             client=self._client,
@@ -332,6 +343,15 @@ class Provisioner:
             self._report_unschedulable(scheduled)
             results = launcher.launch((*scheduled.unlaunched, *scheduled.created), scheduled.resolved_pools)
             report.add_round(scheduled, results, now=runtime.current().now())
+            before = sum(catalog.price(n.metadata.labels) or 0.0 for n in scheduled.snapshot.nodes)
+            record_launches(
+                scheduled.created,
+                results,
+                self._settings,
+                pods=scheduled.nominated_claims,
+                before=before,
+                logger=self._logger,
+            )
             if not any(isinstance(r, LaunchFailure) and r.kind == "capacity" for r in results):
                 break
             if until is not None and runtime.current().now() >= until:

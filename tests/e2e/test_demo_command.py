@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from cli.demo.request import Scale, load_manifest
 from cli.demo.runner import KUBECONFIG
 from cli.errors import UsageError
+from local.world import sample_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,12 +55,46 @@ def test_the_text_shows_events_and_ends_with_the_json() -> None:
     assert "\x1b[" not in done.stdout
 
 
+def mix(path: Path, count: int) -> str:
+    """A manifest of so many Deployments mix-0, mix-1, … with other requests each; returns its path."""
+    requests = ({"cpu": f"{200 + 150 * i}m", "memory": "256Mi"} for i in range(count))
+    deployments = [sample_objects.deployment(f"mix-{i}", 2, r) for i, r in enumerate(requests)]
+    path.write_text(yaml.safe_dump_all(deployments))
+    return str(path)
+
+
+def test_a_pattern_scales_all_deployments_that_match_at_once(tmp_path: Path) -> None:
+    manifests = ["--manifest", "spot-default.yaml", "--manifest", mix(tmp_path / "mix.yaml", 3)]
+    done = demo(*manifests, "--scale", "mix-*=4,0", "--rest", "10", "--json")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    first, second = figures["steps"]
+    assert [first["step"], second["step"]] == ["mix-* (3 Deployments) 2 → 4", "mix-* (3 Deployments) 4 → 0"]
+    assert figures["rounds"] >= 1
+    assert figures["instances_left"] == 0
+    planned, bought = figures["planned_price_per_hour"], figures["bought_price_per_hour"]
+    assert 0 < planned <= bought <= 1.02 * planned
+    assert figures["realised_price_per_hour"] == first["price_per_hour_at_end"] >= bought
+    assert second["price_per_hour_at_end"] == 0
+    median, late = figures["seconds_pending_to_running_p50"], figures["seconds_pending_to_running_p99"]
+    assert 0 < median <= late <= figures["seconds_pending_to_running"]
+    assert 0 < late <= first["seconds_to_rest"] + 1
+
+
+def test_a_step_that_is_not_at_rest_in_time_says_so() -> None:
+    done = demo("--scale", "inflate=2,0", "--rest", "0.2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [step["seconds_to_rest"] for step in json.loads(done.stdout)["steps"]] == [None, None]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--manifest", "nowhere.yaml"], "spot-default.yaml"),
         (["--scale", "inflate"], "inflate=12,5,1"),
-        (["--scale", "deflate=1"], "deflate"),
+        (["--scale", "deflate=1"], "inflate"),
+        (["--scale", "web-*=1"], "inflate"),
+        (["--rest", "0"], "--rest 0"),
     ],
 )
 def test_usage_errors_name_what_is_allowed(arguments: list[str], message: str) -> None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local.world import World
+from local.world import World, sample_objects
 from local.world.sample_objects import deployment
+from shared.launch.fleet.batching import FEW_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SPOT_AMD64 = {"karpenter.sh/capacity-type": ["spot"], "kubernetes.io/arch": ["amd64"]}
 BOTH = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
 
 
@@ -62,13 +64,13 @@ def pend(world: World, docs: list[dict[str, Any]], workloads: list[dict[str, Any
     assert len(world.pending()) == 1000
 
 
-def test_a_thousand_pods_of_one_deployment_take_three_calls_at_most(
+def test_a_thousand_pods_of_one_deployment_take_no_more_calls_than_the_burst(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     pend(world, load("spot-default.yaml"), [deployment("web", 1000, {"cpu": "500m", "memory": "1Gi"})])
     pool(world, BOTH)
     world.run_until(lambda: running(world) == 1000, limit=timedelta(minutes=10))
-    assert fleet_calls(world) <= 3
+    assert fleet_calls(world) <= FEW_CALLS
     assert len(world.instances()) == claims_of_first_plan(world)
     no_node_is_for_nothing(world)
 
@@ -134,3 +136,35 @@ def test_a_region_with_few_zones_or_types_does_as_well(
         assert world.instances() == []
         assert world.dead_letters() == []
         assert world.failures() == []
+
+
+def planned_pods(claim: dict[str, Any]) -> list[str]:
+    return [pod for pod in claim["metadata"]["annotations"]["tenon.sh/planned-pods"].split(",") if pod]
+
+
+def test_a_round_after_insufficient_capacity_keeps_what_the_first_one_launched(world: World) -> None:
+    world.aws.capacity.set("spot", "m5.2xlarge", "*", 1)
+    world.apply(deployment("web", 18, {"cpu": "1", "memory": "1Gi"}))
+    world.run_for(timedelta(seconds=20))
+    pool = sample_objects.node_pool(SPOT_AMD64 | {"node.kubernetes.io/instance-type": ["m5.2xlarge", "m5.large"]})
+    for zone in "abc":  # so that the larger type is planned
+        world.aws.prices.set_spot("m5.2xlarge", f"us-east-1{zone}", 0.01)
+        world.aws.prices.set_spot("m5.large", f"us-east-1{zone}", 0.02)
+    world.refresh_catalog()
+    world.apply([sample_objects.node_class(world), pool])
+    world.run_until(lambda: len(world.pods(phase="Running")) == 18)
+    claims = {c["metadata"]["name"]: c for c in world.claims()}
+    launched = world.timeline.of("claim launched")
+    (first,) = (e.name for e in launched if e.details["instance_type"] == "m5.2xlarge")
+    assert first in claims
+    decisions = {c["metadata"]["annotations"]["tenon.sh/decision"] for c in claims.values()}
+    assert len(decisions) == 2
+    planned = [pod for claim in claims.values() for pod in planned_pods(claim)]
+    assert len(planned) == len(set(planned)) == 18, "no pod was planned for two nodes that exist"
+    used = {p["spec"]["nodeName"] for p in world.pods(phase="Running")}
+    assert len(used) == len(claims), "every node that was launched is used"
+    created = world.timeline.of("claim created")
+    by_decision = {e.details["decision"] for e in created}
+    assert by_decision >= decisions
+    ended = max(e.at for e in created) - min(e.at for e in created)
+    assert ended <= timedelta(seconds=15), "the second round doesn't wait for the first one's nodes"

@@ -165,12 +165,8 @@ def test_the_relays_role_is_for_its_service_account_in_this_cluster_only(of_type
     assert condition["aws:RequestTag/kubernetes-service-account"] == "tenon-relay"
 
 
-_LAUNCH_ACTIONS = frozenset(
-    {
-        "dynamodb:BatchWriteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "ec2:CreateFleet",
-        "ec2:CreateLaunchTemplate", "ec2:CreateTags", "s3:PutObject",
-    }
-)  # fmt: skip
+_TABLE_ACTIONS = frozenset({"dynamodb:BatchWriteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"})
+_LAUNCH_ACTIONS = frozenset({"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreateTags", "s3:PutObject"})
 _NODE_CLASS_ACTIONS = frozenset(
     {
         "ec2:DescribeCapacityReservations", "ec2:DescribeImages", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets",
@@ -187,7 +183,7 @@ NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     function_sizes.LIFECYCLE: frozenset(a for a in _LAUNCH_ACTIONS if not a.startswith("dynamodb:"))
     | {"ec2:TerminateInstances"},
     # It gets, lists and terminates instances.
-    function_sizes.TERMINATION: _LAUNCH_ACTIONS | _NODE_CLASS_ACTIONS,
+    function_sizes.TERMINATION: _TABLE_ACTIONS | _LAUNCH_ACTIONS | _NODE_CLASS_ACTIONS,
 }
 """Calls in modules that the function imports for something else: EC2CloudProvider is one class for all functions, and
 only the catalog function saves the catalog. The functions run under exactly their policies in

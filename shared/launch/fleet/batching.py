@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.decision import PlannedNodeClaim
 
-FEW_CALLS, FEW_CALLS_MAX_COST = 3, 0.03
-"""The preferred number of calls, used if it raises the decision's price by no more than this share of it."""
-MANY_CALLS, MANY_CALLS_MAX_COST = 4, 0.05
-"""Otherwise this number, or as near as this share allows: one call less than the account's burst."""
+FEW_CALLS = 4
+"""So many calls are not merged: one less than the account's burst, so none of them waits."""
+MAX_COST = 0.005
+"""How much merging may raise the decision's price, as a share of it: a call beyond the burst waits half a second."""
 
 MIN_COMMON_TYPES = 0.75
 """The share of its instance types that a NodeClaim keeps when it is batched by common types."""
@@ -59,15 +59,11 @@ def merge_launch_groups(
 ) -> tuple[PlannedNodeClaim, ...]:
     """The NodeClaims in their order, some with the instance types of others, so that they form fewer launch groups.
 
-    NodeClaims of ``limited`` NodePools are not enlarged, because larger nodes could exceed the NodePool's limits. If
-    :data:`FEW_CALLS` can't be reached within its cost, merging stops at :data:`MANY_CALLS` or at the cost of that. Pure
-    and deterministic.
+    NodeClaims of ``limited`` NodePools are not enlarged, because larger nodes could exceed the NodePool's limits.
+    Merging stops at :data:`FEW_CALLS`, or at :data:`MAX_COST`. Pure and deterministic.
     """
     price = sum(c.cheapest.price for c in claims)
-    groups = _with_common_types(claims)
-    merged = _enlarged(groups, limited, max_groups=FEW_CALLS, max_cost=FEW_CALLS_MAX_COST * price)
-    if len(merged) > FEW_CALLS:
-        merged = _enlarged(groups, limited, max_groups=MANY_CALLS, max_cost=MANY_CALLS_MAX_COST * price)
+    merged = _enlarged(_with_common_types(claims), limited, max_groups=FEW_CALLS, max_cost=MAX_COST * price)
     by_index = {index: _as_model(claims[index], group.model) for group in merged for index in group.members}
     return tuple(by_index[index] for index in range(len(claims)))
 

@@ -1,4 +1,7 @@
-"""Launches NodeClaims: one CreateFleet call for all NodeClaims of a launch group.
+"""Launches NodeClaims: one CreateFleet call for all NodeClaims of a launch group, several groups at once.
+
+The first call for spot instances offers EC2 only the pools of nearly the least expected price. NodeClaims for which
+these have no capacity are launched at once by a second call, from every pool that their requirements allow.
 
 A run can die after any call, and the next run repeats it. The call's ClientToken follows from the group, so EC2 answers
 a repeated call with the instances that it launched before. If the repeated request differs (prices changed, or some
@@ -11,11 +14,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
-from shared import aws, runtime
+from shared import aws, parallel, runtime
 from shared.ami_family.bootstrap import UserDataError
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason, condition
@@ -30,7 +34,7 @@ from shared.launch.fleet.errors import (
     is_plan_exhausted,
     with_retried,
 )
-from shared.launch.fleet.overrides import plan_fleet
+from shared.launch.fleet.overrides import narrowed, plan_fleet, without_unavailable
 from shared.launch.fleet.request import FleetRequest
 from shared.launch.fleet.response import (
     FleetError,
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from shared.cloud_provider import Instance, LaunchRequest, LaunchResult
     from shared.cluster.connect import ClusterInfo
     from shared.instance_types.instance_type import OfferingKey
+    from shared.instance_types.interruption_rates import Pool
     from shared.launch.fleet.overrides import FleetPlan
     from shared.launch.fleet.rate_limit import RateLimiter
     from shared.launch.fleet.request import TemplateKey
@@ -67,31 +72,37 @@ def launch(
     cluster: ClusterInfo,
     now: datetime,
     rate_limiter: RateLimiter | None = None,
+    interruption_rates: Mapping[Pool, float] | None = None,
 ) -> tuple[LaunchResult, ...]:
     """Launch the NodeClaims: one result each, in the order of the requests, by one CreateFleet call for each group.
 
-    More calls follow only if a launch template was deleted, if EC2 answers that a repeated request differs, or if a
-    capacity type (reserved, spot) has no capacity and the NodeClaims allow the next one: one call for each type then.
-    Each call waits for the ``rate_limiter`` until :data:`RATE_LIMIT_WAIT_TIMEOUT` after ``now``; NodeClaims without a
-    call by then fail as *throttled*. Without a rate limiter calls are not limited.
+    More calls follow only if a launch template was deleted, if EC2 answers that a repeated request differs, if the
+    pools of the least expected price have no capacity, or if a capacity type (reserved, spot) has none and the
+    NodeClaims allow the next one: one call for each type then. ``interruption_rates`` are by pool, where they differ
+    from the default. Each call waits for the ``rate_limiter`` until :data:`RATE_LIMIT_WAIT_TIMEOUT` after ``now``;
+    NodeClaims without a call by then fail as *throttled*. Without a rate limiter calls are not limited.
     """
     groups: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
     for request in requests:
         groups[_group_name(request.claim)].append(request)
-    reserved_addresses: Counter[str] = Counter()
-    results: dict[str, LaunchResult] = {}
+    addresses = _ReservedAddresses()
+    launch_groups: list[_LaunchGroup] = []
     for name, members in groups.items():
         sorted_members = tuple(sorted(members, key=lambda r: r.claim.metadata.uid))
         claims = [r.claim for r in sorted_members]
         node_class = sorted_members[0].node_class
-        group = _LaunchGroup(
-            requests=sorted_members,
-            fleet_request=FleetRequest(group=name, cluster=cluster, node_class=node_class, claims=claims),
-            reserved_addresses=reserved_addresses,
-            rate_limiter=rate_limiter,
-            deadline=now + RATE_LIMIT_WAIT_TIMEOUT,
+        launch_groups.append(
+            _LaunchGroup(
+                requests=sorted_members,
+                fleet_request=FleetRequest(group=name, cluster=cluster, node_class=node_class, claims=claims),
+                addresses=addresses,
+                interruption_rates=interruption_rates or {},
+                rate_limiter=rate_limiter,
+                deadline=now + RATE_LIMIT_WAIT_TIMEOUT,
+            )
         )
-        results |= {result.claim_name: result for result in group.launch()}
+    launched = parallel.each(_LaunchGroup.launch, launch_groups, sequential_limit=1)
+    results = {result.claim_name: result for group_results in launched for result in group_results}
     return tuple(results[r.claim.name] for r in requests)
 
 
@@ -99,13 +110,33 @@ def _group_name(claim: NodeClaim) -> str:
     return claim.metadata.annotations.get(labels.LAUNCH_GROUP) or claim.metadata.uid or claim.name
 
 
+class _ReservedAddresses:
+    """The addresses that the launches of one run may take, by subnet id; its groups are launched in threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._reserved: Counter[str] = Counter()
+
+    def best(self, free: Sequence[Subnet]) -> dict[str, Subnet]:
+        """By zone: the subnet with the most addresses that are free and not reserved."""
+        with self._lock:
+            return subnets.best(free, self._reserved)
+
+    def reserve(self, plan: FleetPlan, count: int) -> None:
+        """Reserve so many addresses in each subnet of the plan."""
+        with self._lock:
+            for subnet_id in {override.subnet.id for override in plan.overrides}:
+                self._reserved[subnet_id] += count
+
+
 @dataclass
 class _LaunchGroup:
-    """NodeClaims with the same requirements, in order of uid. ``reserved_addresses`` are by subnet id, of the run."""
+    """NodeClaims with the same requirements, in order of uid."""
 
     requests: tuple[LaunchRequest, ...]
     fleet_request: FleetRequest
-    reserved_addresses: Counter[str]
+    addresses: _ReservedAddresses
+    interruption_rates: Mapping[Pool, float]
     rate_limiter: RateLimiter | None
     deadline: datetime
     plan: FleetPlan | None = None
@@ -126,12 +157,13 @@ class _LaunchGroup:
 
     def _launch(self) -> list[LaunchResult]:
         status = self.fleet_request.node_class.status
-        by_zone = subnets.best(subnets.refreshed(aws.ec2(), status.subnets), self.reserved_addresses)
+        by_zone = self.addresses.best(subnets.refreshed(aws.ec2(), status.subnets))
         plan = self.plan = self._plan(by_zone)
         if plan is None or self._has_failed_before():
             return self._launch_missing(plan, attempt=self._minute)
+        first = self._narrowed(plan)
         try:
-            response = self._create(plan, self.requests, step="first")
+            response = self._create(first, self.requests, step="first")
         except CreateFleetError as error:
             if error.code not in USED_TOKEN:
                 raise
@@ -139,14 +171,32 @@ class _LaunchGroup:
         if response.throttled or response.token_is_used:
             # EC2 repeats this response for the token, so the token would never launch anything.
             return self._launch_missing(plan, attempt=self._minute)
-        results = assign_response(self.fleet_request, plan, response, self.requests)
+        results = assign_response(self.fleet_request, first, response, self.requests)
+        if first != plan and (unavailable := _unavailable(results)):
+            wider = without_unavailable(plan, unavailable)
+            if wider is not None:
+                results = self._retry(wider, results, step="wider")
         while is_plan_exhausted(results, plan):
             next_plan = self._plan(by_zone, after=plan.capacity_type)
             if next_plan is None:
                 break
-            results = self._retry(next_plan, results, plan.capacity_type)
+            results = self._retry(next_plan, results, step=f"instead of {plan.capacity_type}")
             plan = next_plan
         return results
+
+    def _narrowed(self, plan: FleetPlan) -> FleetPlan:
+        """The plan of the first request: narrow, unless the NodeClaims must have a choice of many pools.
+
+        That is Karpenter's rule for minValues and for replacements of nodes: a replacement from the cheapest pool would
+        be likelier to be interrupted than the node that it replaces.
+        """
+        claims = [r.claim for r in self.requests]
+        if any(r.min_values is not None for r in claims[0].spec.requirements):
+            return plan
+        if any(labels.REPLACES in c.metadata.annotations for c in claims):
+            return plan
+        cost = sum(r.interruption_cost for r in self.requests) / len(self.requests)
+        return narrowed(plan, self.interruption_rates, interruption_cost=cost)
 
     def _plan(self, by_zone: Mapping[str, Subnet], *, after: str = "") -> FleetPlan | None:
         first = self.requests[0]
@@ -158,12 +208,12 @@ class _LaunchGroup:
             after=after,
         )
 
-    def _retry(self, plan: FleetPlan, results: list[LaunchResult], exhausted: str) -> list[LaunchResult]:
-        """Launch the NodeClaims that failed for lack of capacity by the plan of the next capacity type."""
+    def _retry(self, plan: FleetPlan, results: list[LaunchResult], *, step: str) -> list[LaunchResult]:
+        """Launch the NodeClaims that failed for lack of capacity by another plan; ``step`` names it."""
         failed = capacity_failures(results)
         requests = [r for r in self.requests if r.claim.name in failed]
         try:
-            response = self._create(plan, requests, step=f"{_uids(requests)}/instead of {exhausted}")
+            response = self._create(plan, requests, step=f"{_uids(requests)}/{step}")
         except CreateFleetError as error:
             # Nothing is lost: either the instances exist, or the pods of the NodeClaims are scheduled again.
             return self._after_used_token(plan, error.code) if error.code in USED_TOKEN else results
@@ -256,8 +306,7 @@ class _LaunchGroup:
         Raises:
             CreateFleetError: EC2 rejected the call, or the rate limit did.
         """
-        for subnet_id in {override.subnet.id for override in plan.overrides}:
-            self.reserved_addresses[subnet_id] += len(requests)
+        self.addresses.reserve(plan, len(requests))
         claims = [r.claim for r in requests]
         templates = self.fleet_request.launch_templates(plan)
         response = self._call(plan, claims, templates, step)
@@ -298,6 +347,11 @@ class _LaunchGroup:
             unavailable = self.plan.offering_keys
         text = errors.user_message(code, message)
         return [failure(r.claim, kind, code, text, unavailable) for r in requests]
+
+
+def _unavailable(results: Sequence[LaunchResult]) -> frozenset[OfferingKey]:
+    """The offerings without capacity of the NodeClaims that failed for lack of it; empty if none failed so."""
+    return frozenset(key for failed in capacity_failures(results).values() for key in failed.unavailable)
 
 
 def _uids(requests: Sequence[LaunchRequest]) -> str:

@@ -1,27 +1,35 @@
 """The overrides of a CreateFleet call: the instance types and, for each zone, the subnet that EC2 may choose from.
 
-Pure. The rules are Karpenter's (docs/facts/karpenter.md, section 4). They hold for all NodeClaims of a launch group,
-because these have the same requirements.
+Pure. Which overrides are possible is Karpenter's rule (docs/facts/karpenter.md, section 4). It holds for all NodeClaims
+of a launch group, because these have the same requirements. The first request for spot instances has only those of
+nearly the least expected price (docs/decisions.md).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shared.api import labels
 from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
-from shared.instance_types.instance_type import RESERVATION_INTERRUPTIBLE, ami_for, meets
+from shared.instance_types.instance_type import RESERVATION_INTERRUPTIBLE, ami_for, is_bare_metal, meets
+from shared.instance_types.interruption_rates import DEFAULT_RATE
 from shared.launch.fleet.allocation_strategy import LAUNCH_ORDER, launch_order
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from shared.api.kubernetes import NodeSelectorRequirement
     from shared.api.nodeclass import ResolvedAMI
     from shared.instance_types.instance_type import InstanceType, Offering, OfferingKey
+    from shared.instance_types.interruption_rates import Pool
     from shared.launch.node_class.subnets import Subnet
+
+NARROW_WIDTH = 0.015
+"""How much more than the least expected price an override of the first spot request may cost, as a share of it."""
 
 _EXOTIC_RESOURCES = frozenset({*GPU_RESOURCES.values(), NEURON})
 
@@ -84,6 +92,31 @@ def plan_fleet(
     return None
 
 
+def narrowed(plan: FleetPlan, rates: Mapping[Pool, float], *, interruption_cost: float) -> FleetPlan:
+    """The plan with only the spot overrides of nearly the least expected price: within :data:`NARROW_WIDTH` of it.
+
+    The expected price of an hour is the price, plus the interruptions in an hour (``rates`` by pool, else the default)
+    times ``interruption_cost`` in USD. EC2 chooses by price and capacity among what it is offered, with a weight that
+    it doesn't publish; so the price is bounded by what is offered. Plans of other capacity types stay as they are,
+    because EC2 takes the lowest price there.
+    """
+    if plan.capacity_type != labels.SPOT:
+        return plan
+
+    def expected_price(override: Override) -> float:
+        rate = rates.get((override.instance_type.name, override.offering.zone), DEFAULT_RATE)
+        return override.offering.price + rate * interruption_cost
+
+    limit = (1 + NARROW_WIDTH) * min(map(expected_price, plan.overrides))
+    return replace(plan, overrides=tuple(o for o in plan.overrides if expected_price(o) <= limit))
+
+
+def without_unavailable(plan: FleetPlan, unavailable: Collection[OfferingKey]) -> FleetPlan | None:
+    """The plan without these offerings; None if none remains."""
+    remaining = tuple(o for o in plan.overrides if o.offering_key not in unavailable)
+    return replace(plan, overrides=remaining) if remaining else None
+
+
 def offering_labels(instance_type: InstanceType, offering: Offering) -> dict[str, str]:
     """The labels of a node of that type and offering."""
     return {
@@ -101,7 +134,7 @@ def is_interruptible(override: Override) -> bool:
 
 def is_exotic(instance_type: InstanceType) -> bool:
     """Whether the type is bare metal or has accelerators."""
-    return "metal" in instance_type.name or any(instance_type.capacity.get(r) for r in _EXOTIC_RESOURCES)
+    return is_bare_metal(instance_type.name) or any(instance_type.capacity.get(r) for r in _EXOTIC_RESOURCES)
 
 
 def _compatible(

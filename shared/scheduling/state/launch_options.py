@@ -13,6 +13,7 @@ import numpy as np
 
 from shared.api.labels import HOSTNAME, NODECLASS, NODEPOOL
 from shared.api.quantity import QuantityError, Resources, parse_resources
+from shared.instance_types.instance_type import is_bare_metal
 from shared.scheduling.rules.requirements import (
     ABSENT,
     RequirementError,
@@ -42,6 +43,11 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
+
+BARE_METAL_PENALTY = 10_000.0
+"""The factor of bare metal's price in NodePools that have other types: planned only where no other type will do.
+
+The launch leaves bare metal out if a NodeClaim allows other types, as in Karpenter, so its price isn't to be had."""
 
 _UNKNOWN_HOSTNAME = "\0"
 """The hostname of nodes that don't exist yet: no pod can require it, and NotIn other names is satisfied."""
@@ -77,8 +83,8 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
 
     ``unusable_pools`` says why NodePools can't launch. By launch option: ``free`` is what pods get (allocatable less
     DaemonSets), ``capacity`` what counts against limits, ``daemon_requests`` what DaemonSets take, ``price`` by
-    offering (inf where unavailable), ``template_of`` and ``type_of`` its template and instance type. ``columns`` are
-    the labels of offerings.
+    offering (inf where unavailable), with ``penalty`` as a factor in it, ``template_of`` and ``type_of`` its template
+    and instance type. ``columns`` are the labels of offerings.
     """
 
     templates: tuple[NodeClaimTemplate, ...]
@@ -88,6 +94,7 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
     free: Ints
     capacity: Ints
     price: Floats
+    penalty: Floats
     template_of: Ints
     type_of: Ints
     columns: Mapping[str, LabelColumn]
@@ -147,6 +154,7 @@ def build_launch_options(
         free=_stack([a.free for a in arrays], len(resources)),
         capacity=_stack([a.capacity for a in arrays], len(resources)),
         price=np.concatenate([a.price for a in arrays]) if arrays else np.zeros((0, len(offerings))),
+        penalty=np.concatenate([np.zeros(0), *(a.penalty for a in arrays)]),
         template_of=np.repeat(np.arange(len(arrays)), [len(a.types) for a in arrays]),
         type_of=np.concatenate([a.types for a in arrays]) if arrays else np.zeros(0, np.int64),
         columns=_offering_columns(offerings),
@@ -201,6 +209,7 @@ class _PoolArrays(Struct, eq=False):
     free: Ints
     capacity: Ints
     price: Floats
+    penalty: Floats
     daemon_requests: Ints
     daemon_ports: tuple[tuple[frozenset[HostPort], Bools], ...]
 
@@ -225,15 +234,22 @@ def _pool_arrays(
         return wide
 
     wide_price = np.full((len(types), len(offerings)), np.inf)
-    wide_price[:, [offerings.index(o) for o in arrays.offerings]] = price[types]
+    penalty = _penalty([arrays.names[t] for t in types.tolist()])
+    wide_price[:, [offerings.index(o) for o in arrays.offerings]] = price[types] * penalty[:, None]
     return _PoolArrays(
         types=types,
         free=widened(free),
         capacity=widened(arrays.capacity),
         price=wide_price,
+        penalty=penalty,
         daemon_requests=widened(requested),
         daemon_ports=tuple((p, runs[types]) for p, runs in ports),
     )
+
+
+def _penalty(names: Sequence[str]) -> Floats:
+    bare_metal = np.array([is_bare_metal(name) for name in names], np.bool_)
+    return np.where(bare_metal & ~bare_metal.all(), BARE_METAL_PENALTY, 1.0)
 
 
 def _daemon_overhead(

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli.report.page import page
-from cli.report.recording import Mark, NodeSpan, RecordedDecision, Recording, Sample, read, total_cost
+from cli.report.recording import (
+    Mark,
+    NodeSpan,
+    RecordedDecision,
+    RecordedLaunches,
+    Recording,
+    Sample,
+    read,
+    total_cost,
+)
 from tests.e2e.cli.conftest import CommandResult, Desk, call
 
 if TYPE_CHECKING:
@@ -67,6 +76,7 @@ RUN = Recording(
             at=310.0, node=SPANS[1].name, outcome="refused", reason="Underutilized", why="budgets allow no more"
         ),
     ],
+    launches=[RecordedLaunches(at=4.0, pods=9, nodes=2, planned=0.1, bought=0.102, before=0.04, realised=0.145)],
     marks=[Mark(0.0, "web 0 → 9")],
 )
 
@@ -201,6 +211,14 @@ def test_the_page_makes_no_network_requests() -> None:
     assert "</script><b>" not in html
 
 
+def test_planned_bought_and_realised_price_are_drawn_on_one_scale() -> None:
+    bars = re.findall(r'<span class="(planned|bought|before|realised)" style="width:([\d.]+)%"', page(RUN))
+    widths = {name: float(width) for name, width in bars if float(width)}
+    assert widths["bought"] == pytest.approx(widths["planned"] * 1.02, rel=1e-3)
+    assert widths["before"] + widths["realised"] == pytest.approx(widths["planned"] * 1.45, rel=1e-3)
+    assert "bought $0.10/h (+2.0%)" in page(RUN)
+
+
 def test_the_total_cost_is_the_area_under_the_cost() -> None:
     total, least = total_cost(RUN)
     assert total == pytest.approx((0.04 * 58 + 0.14 * 248 + 0.1 * 290) / 3600)
@@ -222,6 +240,10 @@ def test_the_demo_records_a_run_and_its_page(tmp_path: Path) -> None:
         "no cost is below the lower bound"
     )
     assert max(s.scheduled or 0 for s in recorded.samples) == 5
+    launches = recorded.launches[0]
+    assert (launches.pods, launches.nodes, launches.before) == (5, len(recorded.spans), 0.0)
+    assert 0 < launches.planned <= launches.bought <= 1.02 * launches.planned
+    assert launches.realised == pytest.approx(launches.bought)
     assert html.read_text() == page(recorded)
     again = call("report", str(run), "-o", str(tmp_path / "again.html"))
     assert again.code == 0, again.err
@@ -245,6 +267,7 @@ def test_a_live_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Pa
     assert "The chart has no cost of terminated nodes" in text
     assert all(n["metadata"]["name"] in text for n in world.nodes())
     assert "Empty" in text
+    assert "nodes for 5 pods" in text
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import RLock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.botocore_stubber import BotocoreStubber
 from moto.ec2.models import ec2_backends
 from moto.ssm.models import ssm_backends
 
@@ -34,7 +36,7 @@ from shared.launch.launch_template import tag_list
 from shared.launch.node_class.status import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from shared.api.nodeclass import EC2NodeClassStatus
     from shared.launch.fleet.rate_limit import RateLimiter
@@ -55,11 +57,16 @@ DISCOVERY = {"karpenter.sh/discovery": "demo"}
 
 @dataclass
 class Fleets:
-    """CreateFleet as a test configures it: it remembers tokens, lacks capacity, returns errors or fails."""
+    """CreateFleet as a test configures it: it remembers tokens, lacks capacity, returns errors or fails.
+
+    ``room`` is how many instances there are in all, ``limits`` how many a pool has. Of a request, only the first pool
+    with capacity is used.
+    """
 
     without_capacity: set[tuple[str, str, str]] = field(default_factory=set)
     errors_to_return: list[tuple[str, str]] = field(default_factory=list)
     room: int | None = None
+    limits: dict[tuple[str, str, str], int] = field(default_factory=dict)
     code: str = "UnfulfillableCapacity"
     calls: int = 0
     answers: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
@@ -76,36 +83,46 @@ class Fleets:
         self.requests.append(json.loads(json.dumps(params)))
         context["token"], context["print"] = params["ClientToken"], json.dumps(params, sort_keys=True)
         spot = params["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
-        errors = []
+        errors: list[dict[str, Any]] = []
         for config in params["LaunchTemplateConfigs"]:
             kept = []
             for override in config["Overrides"]:
-                if (spot, override["InstanceType"], override["AvailabilityZone"]) in self.without_capacity:
-                    entry = {
-                        "Overrides": override,
-                        "LaunchTemplateSpecification": config["LaunchTemplateSpecification"],
-                    }
-                    errors.append(
-                        {
-                            "LaunchTemplateAndOverrides": entry,
-                            "Lifecycle": spot,
-                            "ErrorCode": "InsufficientInstanceCapacity",
-                            "ErrorMessage": "There is no capacity.",
-                        }
-                    )
+                pool = (spot, override["InstanceType"], override["AvailabilityZone"])
+                if pool in self.without_capacity or self.limits.get(pool) == 0:
+                    errors.append(_no_capacity(spot, config, override))
                 else:
                     kept.append(override)
             config["Overrides"] = kept
         params["LaunchTemplateConfigs"] = [c for c in params["LaunchTemplateConfigs"] if c["Overrides"]]
-        capacity = params["TargetCapacitySpecification"]["TotalTargetCapacity"]
-        if self.room is not None and self.room < capacity:
-            params["TargetCapacitySpecification"]["TotalTargetCapacity"] = self.room
-            code = {"ErrorCode": self.code, "ErrorMessage": "There is no more."}
-            errors.append({"Lifecycle": spot, **code})
+        self._limit_first(params, spot, errors, is_new=context["token"] not in self.answers)
+        capacity, room = params["TargetCapacitySpecification"]["TotalTargetCapacity"], self.room
+        if room is not None:
+            if room < capacity:
+                params["TargetCapacitySpecification"]["TotalTargetCapacity"] = room
+                code = {"ErrorCode": self.code, "ErrorMessage": "There is no more."}
+                errors.append({"Lifecycle": spot, **code})
+            if context["token"] not in self.answers:
+                self.room = max(0, room - capacity)
         context["errors"] = errors
-        context["none"] = not params["LaunchTemplateConfigs"] or self.room == 0
+        context["none"] = not params["LaunchTemplateConfigs"] or room == 0
         if context["none"]:
             params["LaunchTemplateConfigs"] = [{}]
+
+    def _limit_first(self, params: dict[str, Any], spot: str, errors: list[dict[str, Any]], *, is_new: bool) -> None:
+        """Moto launches from the first override: no more than its pool has."""
+        if not params["LaunchTemplateConfigs"]:
+            return
+        config, target = params["LaunchTemplateConfigs"][0], params["TargetCapacitySpecification"]
+        override = config["Overrides"][0]
+        pool = (spot, override["InstanceType"], override["AvailabilityZone"])
+        if pool not in self.limits:
+            return
+        launched = min(self.limits[pool], target["TotalTargetCapacity"])
+        if launched < target["TotalTargetCapacity"]:
+            errors.append(_no_capacity(spot, config, override))
+        target["TotalTargetCapacity"] = launched
+        if is_new:
+            self.limits[pool] -= launched
 
     def _before(self, context: dict[str, Any], **_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
         ok, bad = SimpleNamespace(status_code=200), SimpleNamespace(status_code=400)
@@ -128,6 +145,16 @@ class Fleets:
             return
         parsed["Errors"] = context["errors"]
         self.answers.setdefault(context["token"], (context["print"], dict(parsed)))
+
+
+def _no_capacity(spot: str, config: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+    entry = {"Overrides": override, "LaunchTemplateSpecification": config["LaunchTemplateSpecification"]}
+    return {
+        "LaunchTemplateAndOverrides": entry,
+        "Lifecycle": spot,
+        "ErrorCode": "InsufficientInstanceCapacity",
+        "ErrorMessage": "There is no capacity.",
+    }
 
 
 class Account:
@@ -178,10 +205,21 @@ class Account:
         node_class: EC2NodeClass | None = None,
         rate_limiter: RateLimiter | None = None,
         now: datetime = NOW,
+        interruption_rates: Mapping[tuple[str, str], float] | None = None,
     ) -> tuple[LaunchedInstance | LaunchFailure, ...]:
         chosen = node_class or self.ready()
-        requests = [LaunchRequest(claim=c, node_class=chosen, instance_types=tuple(types)) for c in claims]
-        return launch(requests, cluster=CLUSTER, now=now, rate_limiter=rate_limiter)
+        requests = [
+            LaunchRequest(claim=c, node_class=chosen, instance_types=tuple(types), interruption_cost=0.4)
+            for c in claims
+        ]
+        return launch(
+            requests, cluster=CLUSTER, now=now, rate_limiter=rate_limiter, interruption_rates=interruption_rates
+        )
+
+    def offered(self, request: int = -1) -> set[tuple[str, str]]:
+        """The instance types and zones of a CreateFleet request."""
+        configs = self.fleets.requests[request]["LaunchTemplateConfigs"]
+        return {(o["InstanceType"], o["AvailabilityZone"]) for c in configs for o in c["Overrides"]}
 
     def restart(self) -> None:
         """The function's process dies; EC2 stays."""
@@ -243,6 +281,14 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    lock, serve = RLock(), BotocoreStubber.__call__
+
+    def serve_alone(self: BotocoreStubber, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 (moto's own)
+        """Moto keeps its data in plain dictionaries, and groups are launched in threads."""
+        with lock:
+            return serve(self, *arguments, **named)
+
+    monkeypatch.setattr(BotocoreStubber, "__call__", serve_alone)
     with mock_aws(), runtime.using(runtime.Runtime(environ={}, now=lambda: NOW)):
         yield Account()
 

@@ -61,7 +61,11 @@ def test_claims_of_different_groups_are_different_calls(account: Account, types:
     assert account.fleets.calls == 2
 
 
-def test_both_architectures_go_into_one_call_each_with_its_image(account: Account, types: Types) -> None:
+def test_both_architectures_go_into_one_call_each_with_its_image(account: Account) -> None:
+    types = (
+        account.instance_type("m5.large", spot=0.03, on_demand=0.096),
+        account.instance_type("m6g.large", spot=0.0301, on_demand=0.077, arch="arm64"),
+    )
     account.launch([account.claim("web")], types)
     (request,) = account.fleets.requests
     assert len(request["LaunchTemplateConfigs"]) == 2
@@ -187,7 +191,7 @@ def test_no_capacity_names_every_offering_of_the_request(account: Account, types
     assert failed.kind == "capacity"
     assert set(failed.unavailable) == account.fleets.without_capacity
     assert failed.reason == "InsufficientInstanceCapacity"
-    assert "EC2 has no spot capacity for m5.large in us-east-1a" in failed.message
+    assert "EC2 has no spot capacity for m6g.large in us-east-1a" in failed.message
     assert account.running() == []
 
 
@@ -196,7 +200,7 @@ def test_without_any_spot_capacity_the_claims_are_launched_on_demand_at_once(acc
     claims = [account.claim(f"web-{i}") for i in range(3)]
     results = account.launch(claims, types)
     assert {r.capacity_type for r in results if isinstance(r, LaunchedInstance)} == {"on-demand"}
-    assert account.fleets.calls == 2
+    assert account.fleets.calls == 3  # the cheapest spot pools, the other spot pools, on-demand
     assert all(set(r.unavailable) == account.fleets.without_capacity for r in results)
     account.restart()
     replayed = account.launch(claims, types)

@@ -9,7 +9,15 @@ from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.nodeclass import AMIRequirement, ResolvedAMI
 from shared.instance_types.instance_type import InstanceType, Offering, meets
-from shared.launch.fleet.overrides import offering_labels, plan_fleet
+from shared.instance_types.interruption_rates import DEFAULT_RATE
+from shared.launch.fleet.overrides import (
+    NARROW_WIDTH,
+    Override,
+    narrowed,
+    offering_labels,
+    plan_fleet,
+    without_unavailable,
+)
 from shared.launch.node_class.subnets import Subnet, best
 
 ZONES = ("a", "b", "c")
@@ -121,3 +129,34 @@ def test_the_subnet_with_the_most_free_addresses_is_used(given_: list[tuple[str,
         assert (
             taken.free_addresses - reserved_addresses[taken.id] >= subnet.free_addresses - reserved_addresses[subnet.id]
         )
+
+
+@given(
+    types,
+    st.floats(0, 2),
+    st.dictionaries(st.sampled_from([(f"m{i}.large", z) for i in range(5) for z in "ab"]), st.floats(0, 0.1)),
+)
+def test_the_first_request_costs_nearly_the_least_whatever_ec2_chooses(
+    instance_types: tuple[InstanceType, ...], cost: float, rates: dict[tuple[str, str], float]
+) -> None:
+    planned = plan_fleet(instance_types, [], amis=IMAGES, subnets=SUBNETS)
+    if planned is None:
+        return
+    narrow = narrowed(planned, rates, interruption_cost=cost)
+    if planned.capacity_type != labels.SPOT:
+        assert narrow == planned
+        return
+
+    def expected(override: Override) -> float:
+        rate = rates.get((override.instance_type.name, override.offering.zone), DEFAULT_RATE)
+        return override.offering.price + rate * cost
+
+    least = min(map(expected, planned.overrides))
+    assert narrow.overrides
+    assert all(expected(o) <= least * (1 + NARROW_WIDTH) + 1e-12 for o in narrow.overrides)
+    left_out = without_unavailable(planned, {o.offering_key for o in narrow.overrides})
+    assert left_out is None or all(expected(o) > least for o in left_out.overrides)
+    if not rates:
+        assert max(o.offering.price for o in narrow.overrides) <= (
+            planned.overrides[0].offering.price + DEFAULT_RATE * cost
+        ) * (1 + NARROW_WIDTH)

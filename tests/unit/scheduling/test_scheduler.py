@@ -40,6 +40,24 @@ def test_pods_without_rules_get_the_cheapest_nodes_and_several_instance_types(
     assert all(len(c["instanceTypes"]) > 1 for c in decision["nodeClaims"])
 
 
+def bare_metal(clusters: ModuleType, price: float) -> dict[str, Any]:
+    """An instance type like the largest, but bare metal and cheaper."""
+    largest = max(clusters.TYPES, key=lambda t: int(t["capacity"]["cpu"]))
+    offerings = [{**o, "price": price} for o in largest["offerings"]]
+    return {**largest, "name": "m5.metal", "offerings": offerings}
+
+
+def test_bare_metal_is_planned_only_where_no_other_type_will_do(decide: Decide, clusters: ModuleType) -> None:
+    raw = clusters.document(clusters.pool(), clusters.pods("web", 10))
+    raw["instanceTypes"] = [*clusters.TYPES, bare_metal(clusters, 0.05)]
+    assert {c["cheapest"]["instanceType"] for c in decide(raw)["nodeClaims"]} != {"m5.metal"}
+    selector = {"node.kubernetes.io/instance-type": "m5.metal"}
+    required = clusters.document(clusters.pool(), clusters.pods("web", 1, nodeSelector=selector))
+    required["instanceTypes"] = raw["instanceTypes"]
+    (claim,) = decide(required)["nodeClaims"]
+    assert (claim["cheapest"]["instanceType"], claim["cheapest"]["price"]) == ("m5.metal", pytest.approx(0.05))
+
+
 def test_zonal_spread_is_even_and_every_nodeclaim_has_one_zone(decide: Decide, clusters: ModuleType) -> None:
     decision = decide(clusters.document(clusters.pool(), clusters.pods("web", 11, **spread("web"))))
     assert not decision["errors"]
