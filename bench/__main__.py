@@ -19,6 +19,7 @@ MODULES = (
     "scheduling",
     "launching",
     "placement",
+    "realised_prices",
     "cluster_state",
     "command_line",
     "consolidation",
