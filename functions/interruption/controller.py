@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from functions.interruption import interruption_records, proactive_replacement
 from functions.interruption.cordon_and_drain import Drain, Drainer
 from functions.interruption.deadline import earlier_deadline, is_terminated_by_tenon
-from functions.interruption.event_verification import SPOT_STATUS_LAG, Verdict, verify
+from functions.interruption.event_verification import SPOT_STATUS_LAG, Verdict, VerifiedEvent, verify
 from functions.interruption.instance_lookup import instance_facts
 from functions.interruption.messages.notice import Action, Evidence
 from functions.interruption.node_claim_lookup import NodeClaimLookup
@@ -42,11 +42,9 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from functions.interruption.batch import Message
-    from functions.interruption.messages.notice import Notice
     from functions.interruption.proactive_replacement import Replacement
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
-    from shared.cloud_provider import Instance
     from shared.provisioning.provisioner import ProvisioningReport
     from shared.snapshot import Snapshot
     from shared.termination.delayed_eviction import DelayedPods
@@ -70,25 +68,6 @@ ReportKey = Literal[
 """Nodes, but for ``ignored``, ``unmanaged``, ``expired``, ``duplicate`` and ``contradicted``, which are messages."""
 Report = Counter[ReportKey]
 """The results of a batch, for its log line and metrics."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifiedEvent:
-    """An event about a managed instance that EC2 doesn't contradict.
-
-    ``confirmed``: EC2 confirms it, so the drain gets a deadline that overrides PodDisruptionBudgets. ``instance`` is
-    what EC2 describes, if it was asked.
-    """
-
-    message: Message
-    claim: NodeClaim
-    confirmed: bool
-    instance: Instance | None = None
-
-    @property
-    def notice(self) -> Notice:
-        """What the event announces."""
-        return self.message.event.notice
 
 
 @dataclass
@@ -204,7 +183,9 @@ class InterruptionController:
             failed.add(next(iter(plan.unfinished), events[0].message.id))
         for drain in drains.values():
             self._recorder.record(drain.claim.ref, "Warning", drain.reason, drain.message)
-        self._record_notices(plan.interrupted)
+        if plan.interrupted:
+            claims = self._node_claims.all_by_instance().values()
+            interruption_records.record(self._settings.table_name, plan.interrupted, claims, logger=self._logger)
         return failed
 
     def _record_boot_failures(self, events: Sequence[VerifiedEvent], plan: _DrainPlan) -> None:
@@ -226,17 +207,6 @@ class InterruptionController:
                 reason = f"{event.notice.message} at boot: {instance.state_message or instance.state_reason}"
                 drain = replace(plan.drains[event.claim.name], reason=boot_failures.BOOT_FAILED, message=reason)
                 plan.drains[event.claim.name] = drain
-
-    def _record_notices(self, interrupted: frozenset[str]) -> None:
-        """Add confirmed interruptions (names of NodeClaims) to the rates of their pools; a failure is only logged."""
-        if not interrupted:
-            return
-        now = runtime.current().now()
-        notices = interruption_records.pool_notices(interrupted, self._node_claims.all_by_instance().values(), now=now)
-        try:
-            interruption_records.record(aws.dynamodb(), self._settings.table_name, notices, now=now)
-        except ClientError as error:
-            self._logger.warning("Couldn't record interruptions", extra={"why": str(error)})
 
     def _plan_drains(self, events: Sequence[VerifiedEvent]) -> _DrainPlan:
         """One drain for each NodeClaim, with the earliest interruption of its events; duplicates are counted."""

@@ -20,6 +20,9 @@ from functions.interruption.messages.notice import Evidence
 from shared.api import labels as names
 
 if TYPE_CHECKING:
+    from functions.interruption.batch import Message
+    from functions.interruption.messages.notice import Notice
+    from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import Instance
 
 STATE_LAG = timedelta(seconds=15)
@@ -72,3 +75,22 @@ def verify(evidence: Evidence, facts: InstanceFacts | None, *, age: timedelta) -
         return Verdict.CONTRADICTED
     confirmed = evidence is Evidence.SPOT or facts.spot_status != _FULFILLED
     return Verdict.CONFIRMED if confirmed else Verdict.UNCONFIRMED
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifiedEvent:
+    """An event about a managed instance that EC2 doesn't contradict.
+
+    ``confirmed``: EC2 confirms it, so the drain gets a deadline that overrides PodDisruptionBudgets. ``instance`` is
+    what EC2 describes, if it was asked.
+    """
+
+    message: Message
+    claim: NodeClaim
+    confirmed: bool
+    instance: Instance | None = None
+
+    @property
+    def notice(self) -> Notice:
+        """What the event announces."""
+        return self.message.event.notice

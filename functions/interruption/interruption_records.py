@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import ClientError
+
+from shared import aws, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import datetime
 
+    from aws_lambda_powertools import Logger
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from shared.api.nodeclaim import NodeClaim
@@ -30,6 +34,15 @@ class PoolNotices(Struct, kw_only=True):
     notices: int
     interrupted_hours: float
     running_hours: float
+
+
+def record(table: str, interrupted: Collection[str], claims: Iterable[NodeClaim], *, logger: Logger) -> None:
+    """Add confirmed interruptions (names of NodeClaims) to the rates of their pools; a failure is only logged."""
+    now = runtime.current().now()
+    try:
+        add(aws.dynamodb(), table, pool_notices(interrupted, claims, now=now), now=now)
+    except ClientError as error:
+        logger.warning("Couldn't record interruptions", extra={"why": str(error)})
 
 
 def pool_notices(
@@ -56,7 +69,7 @@ def pool_notices(
     )
 
 
-def record(dynamodb: DynamoDBClient, table: str, notices: Iterable[PoolNotices], *, now: datetime) -> None:
+def add(dynamodb: DynamoDBClient, table: str, notices: Iterable[PoolNotices], *, now: datetime) -> None:
     """Add the notices to their pools' rows, and restart the retention of these rows.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from functions.interruption.interruption_records import PoolNotices, record
+from functions.interruption.interruption_records import PoolNotices, add
 from shared import aws, runtime
 from shared.instance_types.interruption_rates import DEFAULT_RATE, RETENTION, current, rate
 
@@ -35,8 +35,8 @@ def notices(pool: tuple[str, str], count: int, *, interrupted: float, running: f
 
 def test_notices_add_up_and_running_hours_are_counted_once() -> None:
     now = runtime.current().now()
-    record(aws.dynamodb(), TABLE, [notices(M5, 2, interrupted=10, running=90)], now=now)
-    record(
+    add(aws.dynamodb(), TABLE, [notices(M5, 2, interrupted=10, running=90)], now=now)
+    add(
         aws.dynamodb(),
         TABLE,
         [notices(M5, 1, interrupted=8, running=95), notices(C5, 1, interrupted=1, running=0)],
@@ -48,7 +48,7 @@ def test_notices_add_up_and_running_hours_are_counted_once() -> None:
 
 def test_a_pool_without_notices_for_a_week_has_the_default_rate_again() -> None:
     now = runtime.current().now()
-    record(aws.dynamodb(), TABLE, [notices(M5, 2, interrupted=10, running=90)], now=now)
+    add(aws.dynamodb(), TABLE, [notices(M5, 2, interrupted=10, running=90)], now=now)
     assert M5 in current(aws.dynamodb(), TABLE, now=now + RETENTION - timedelta(seconds=1))
     assert current(aws.dynamodb(), TABLE, now=now + RETENTION) == {}
 
