@@ -6,8 +6,8 @@ A watch doesn't say when it is up to date, so two conditions decide that. An eve
 that of a list made just before proves it. If there is no such event (often nothing changed), the stream must be silent
 for a moment, and the pods without a node, which that list reads consistently, must equal the cached ones: a binding,
 creation or deletion that is still on its way shows there. Only changes to bound pods can lag unnoticed, by as much as
-the API server's own watch lags; whoever acts on such a pod lists it again (``list_pods_on_node``). In any doubt, and
-when the resourceVersion has expired, everything is listed again.
+the API server's own watch lags; whoever acts on such a pod lists it again (``list_pods_on_node``,
+:meth:`PodCache.read_on_nodes`). In any doubt, and when the resourceVersion has expired, everything is listed again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared import runtime
+from shared import parallel, runtime
 from shared.api.kubernetes import Pod
 from shared.cluster import listing
 from shared.cluster.errors import ApiError
@@ -29,6 +29,8 @@ from shared.cluster.resources import PODS
 from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from shared.cluster.client import Client
     from shared.cluster.watch import Watch, WatchEvent
 
@@ -38,6 +40,8 @@ UNBOUND = f"spec.nodeName=,{UNFINISHED}"
 MIN_PODS_TO_WATCH = 1_000
 """From this many pods on, a watch is quicker than a list: two requests and a silence instead of two pages or more."""
 SILENCE_SECONDS = 0.05
+MAX_LISTED_NODES = 50
+"""The pods of up to so many nodes are listed by node; for more nodes, all pods are listed."""
 MAX_SILENCES = 20
 """After this many silences (a second) with unequal unbound pods, everything is listed again."""
 
@@ -76,6 +80,7 @@ class PodCache:
         self._is_frozen = False
         self.lists = 0
         """How many times everything was listed."""
+        self._is_listed = False
 
     def read(self) -> ObjectList[Pod]:
         """The current pods.
@@ -83,6 +88,7 @@ class PodCache:
         Raises:
             ApiError: the API server can't be read.
         """
+        self._is_listed = False
         if self._version and len(self._pods) >= self._min_pods_to_watch:
             try:
                 self._update_by_watch()
@@ -91,6 +97,32 @@ class PodCache:
                 self._list()
         else:
             self._list()
+        return self._objects()
+
+    def read_on_nodes(self, nodes: Collection[str]) -> ObjectList[Pod]:
+        """The pods of the last :meth:`read`; those on these nodes (by name) are current, not as the watch last said.
+
+        Raises:
+            ApiError: the API server can't be read.
+        """
+        occupied = sorted({pod.spec.node_name for pod in self._pods.values()} & set(nodes))
+        if self._is_listed or not occupied:
+            return self._objects()
+        if len(occupied) > MAX_LISTED_NODES:
+            self._list()
+            return self._objects()
+        listed = parallel.each(self._list_on_node, occupied)
+        stale = {key for key, pod in self._pods.items() if pod.spec.node_name in nodes}
+        current = {pod.key: pod for on_node in listed for pod in on_node.objects}
+        for key in stale - current.keys():
+            del self._pods[key]
+        self._pods |= current
+        return self._objects()
+
+    def _list_on_node(self, node: str) -> ObjectList[Pod]:
+        return listing.list_objects(self._client, PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
+
+    def _objects(self) -> ObjectList[Pod]:
         return ObjectList(
             objects=tuple(self._pods.values()), invalid=tuple(self._invalid.values()), version=self._version
         )
@@ -111,6 +143,7 @@ class PodCache:
                 gc.freeze()
                 self._is_frozen = True
         self._version = listed.version
+        self._is_listed = True
         self.lists += 1
 
     def _update_by_watch(self) -> None:

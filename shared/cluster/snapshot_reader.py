@@ -37,10 +37,11 @@ from shared.cluster.pod_cache import UNFINISHED, PodCache
 from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from datetime import datetime
 
     from shared.api.decode import Outcome
+    from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
 
@@ -55,7 +56,7 @@ class SnapshotReader:
         self.client = client
         self.pods = PodCache(client)
 
-    def read(self, now: datetime) -> Snapshot:
+    def read(self, now: datetime, leaving: Collection[str] = ()) -> Snapshot:
         """As :func:`read_snapshot`."""
         invalid: list[InvalidObject] = []
 
@@ -64,11 +65,12 @@ class SnapshotReader:
             invalid.extend(listed.invalid)
             return listed.objects
 
-        pods = self.pods.read()
-        invalid.extend(pods.invalid)
+        self.pods.read()
         claims = self.node_claims()
         invalid.extend(claims.own.invalid)
         nodes = node_class_groups.unmanaged(list_all(resources.NODES, Node), claims.foreign_provider_ids)
+        pods = self.pods.read_on_nodes(_leaving_nodes(nodes, claims.own.objects) | set(leaving))
+        invalid.extend(pods.invalid)
         raw_pools = _list_raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
         raw_classes = _list_raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
         node_pools, invalid_pools = convert_node_pools(raw_pools)
@@ -101,8 +103,21 @@ class SnapshotReader:
             return NodeClaimList(ObjectList())
 
 
-def read_snapshot(client: Client, *, now: datetime) -> Snapshot:
+def _leaving_nodes(nodes: Iterable[Node], claims: Iterable[NodeClaim]) -> set[str]:
+    """The names of the nodes that are being deleted, by themselves or with their NodeClaim."""
+    deleted = {c.status.provider_id for c in claims if c.metadata.deletion_timestamp is not None}
+    return {
+        n.metadata.name
+        for n in nodes
+        if n.metadata.deletion_timestamp is not None or (n.spec.provider_id and n.spec.provider_id in deleted)
+    }
+
+
+def read_snapshot(client: Client, *, now: datetime, leaving: Collection[str] = ()) -> Snapshot:
     """The snapshot for decisions; ``now`` becomes ``taken_at``.
+
+    Nodes are launched for the pods of nodes that are being deleted, and of ``leaving`` nodes (by name). So these pods
+    are listed again where the others come from a warm process's watch, which may lag.
 
     Objects that can't be used are in ``invalid``. A kind that the cluster doesn't have (mostly the legacy ones) has no
     objects.
@@ -113,7 +128,7 @@ def read_snapshot(client: Client, *, now: datetime) -> Snapshot:
     reader = runtime.current().cached("cluster:reader", lambda: SnapshotReader(client))
     if reader.client is not client:
         reader = SnapshotReader(client)
-    return reader.read(now)
+    return reader.read(now, leaving)
 
 
 def list_if_kind_exists(client: Client, resource: Resource, kind: type[T]) -> ObjectList[T]:

@@ -102,7 +102,7 @@ class LeasedScheduler:
         clock = runtime.current().now
         now = clock()
         with hold(self.client, cluster=self.settings.cluster_name, holder=self.holder, now=clock) as lease:
-            snapshot = read_snapshot(self.client, now=now)
+            snapshot = read_snapshot(self.client, now=now, leaving=leaving)
             resolved_pools = self._resolved_pools(snapshot, now)
             replicas, missing = self._create_replicas(lease, snapshot, resolved_pools, attempt)
             if replicas:

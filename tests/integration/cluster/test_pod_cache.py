@@ -13,7 +13,7 @@ import pytest
 from local.kubernetes.apiserver.http import Response
 from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
-from shared.cluster.pod_cache import UNFINISHED, PodCache
+from shared.cluster.pod_cache import MAX_LISTED_NODES, UNFINISHED, PodCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,9 +104,8 @@ def test_a_failed_watch_is_replaced_by_a_list(
     assert pods.lists == 2
 
 
-def test_a_silent_watch_is_not_trusted(server: Server, client: Client, add_pod: Callable[..., None]) -> None:
-    """The watch never delivers the binding, but the list of unbound pods shows it."""
-
+def silent_watch(request: Request) -> Response | None:
+    """A watch that never delivers an event."""
     never = threading.Event()
 
     def silence() -> Iterator[bytes | None]:
@@ -114,14 +113,35 @@ def test_a_silent_watch_is_not_trusted(server: Server, client: Client, add_pod: 
             yield None
             never.wait(0.01)
 
-    def intercept(request: Request) -> Response | None:
-        return Response(stream=silence()) if request.verb == "watch" else None
+    return Response(stream=silence()) if request.verb == "watch" else None
 
+
+@pytest.mark.parametrize("node_count", [2, MAX_LISTED_NODES + 1])
+def test_pods_on_leaving_nodes_are_current_although_the_watch_lags(
+    server: Server, client: Client, add_pod: Callable[..., None], node_count: int
+) -> None:
+    nodes = [f"n{i}" for i in range(node_count)]
+    for node in nodes:
+        for name in ("stays", "terminates", "goes"):
+            add_pod(f"{name}-{node}", nodeName=node)
+    add_pod("elsewhere", nodeName="other")
+    pods = PodCache(client, min_pods_to_watch=1)
+    pods.read()
+    for node in nodes:
+        client.delete(path(f"terminates-{node}"))
+        client.delete(path(f"goes-{node}"), grace_period_seconds=0)
+    server.intercept = silent_watch
+    pods.read()
+    assert {pod.key: pod for pod in pods.read_on_nodes(nodes).objects} == listed(client)
+
+
+def test_a_silent_watch_is_not_trusted(server: Server, client: Client, add_pod: Callable[..., None]) -> None:
+    """The watch never delivers the binding, but the list of unbound pods shows it."""
     add_pod("p0")
     pods = PodCache(client, min_pods_to_watch=1, max_silences=2)
     pods.read()
     bind(client, "p0")
-    server.intercept = intercept
+    server.intercept = silent_watch
     assert read_by_key(pods)["default/p0"].spec.node_name == "n1"
     assert pods.lists == 2
 
