@@ -19,7 +19,6 @@ MODULES = (
     "scheduling",
     "launching",
     "placement",
-    "realised_prices",
     "cluster_state",
     "command_line",
     "consolidation",

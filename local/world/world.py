@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from shared.cluster.resources import Resource
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
-_RELAY_MAX_BACKOFF = 0.05
-"""Seconds."""
+_RELAY_MAX_BACKOFF_SECONDS = 0.05
 
 
 class DeniedRequestsError(RuntimeError):
@@ -180,7 +179,7 @@ class World:
             bus=cluster_manifests.bus_name(self.cluster),
             cluster=self.cluster,
             now=self.clock.now,
-            max_backoff=_RELAY_MAX_BACKOFF,
+            max_backoff=_RELAY_MAX_BACKOFF_SECONDS,
             on_change=self._wake_loop,
         )
         in_real_time = self.control_plane.in_real_time
@@ -307,8 +306,8 @@ class World:
         for part in ("types", "prices"):
             invocation = self.aws.functions.invoke("catalog", {"refresh": part}, trigger="deployment")
             if not invocation.ok:
-                text = f"{invocation.error}\n{invocation.traceback}{invocation.output}"
-                raise RuntimeError(f"the catalog was not refreshed: {text}")
+                why = f"{invocation.error}\n{invocation.traceback}{invocation.output}"
+                raise RuntimeError(f"the catalog was not refreshed: {why}")
 
     # The state
 
@@ -319,12 +318,8 @@ class World:
 
     def pods(self, *, node: str | None = None, phase: str = "") -> list[Obj]:
         """The pods; on a node ("" for none), or in a phase."""
-        return [
-            pod
-            for pod in self.store.list(kinds.PODS)
-            if (node is None or pod["spec"].get("nodeName", "") == node)
-            and (not phase or pod.get("status", {}).get("phase") == phase)
-        ]
+        on_node = [p for p in self.store.list(kinds.PODS) if node is None or p["spec"].get("nodeName", "") == node]
+        return [p for p in on_node if not phase or p.get("status", {}).get("phase") == phase]
 
     def claims(self) -> list[Obj]:
         """The NodeClaims, without those of other node-class groups."""
@@ -380,10 +375,10 @@ class World:
 
     def redeliver(self) -> int:
         """Deliver every message and event so far once more. Returns how many."""
-        messages, deliveries = list(self.aws.queues.delivered), list(self.aws.event_buses.deliveries)
+        messages = list(self.aws.queues.delivered)
+        to_functions = [d for d in self.aws.event_buses.deliveries if ":lambda:" in d.target_arn]
         for message in messages:
             self.aws.queues.send(message.queue, message.body, group_id=message.group_id)
-        to_functions = [delivery for delivery in deliveries if ":lambda:" in delivery.target_arn]
         for delivery in to_functions:
             self.aws.event_buses.redeliver(delivery)
         return len(messages) + len(to_functions)
@@ -398,8 +393,7 @@ class World:
 
     def _record_dead_letters(self) -> None:
         for letter in self.aws.dead_letters():
-            if letter.message_id in self._seen_dead_letters:
-                continue
-            self._seen_dead_letters.add(letter.message_id)
-            reason = letter.attributes.get("reason", "")
-            self.timeline.add("dead letter", letter.queue, body=letter.body[:200], reason=reason)
+            if letter.message_id not in self._seen_dead_letters:
+                self._seen_dead_letters.add(letter.message_id)
+                reason = letter.attributes.get("reason", "")
+                self.timeline.add("dead letter", letter.queue, body=letter.body[:200], reason=reason)

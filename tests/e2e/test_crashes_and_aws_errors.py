@@ -88,8 +88,9 @@ def test_without_any_capacity_calls_are_bounded_and_pods_run_soon_after_it_retur
     world.run_for(timedelta(minutes=minutes))
     assert world.pods(phase="Running") == []
     assert world.instances() == []
-    # The pods' own hint and a sweep a minute; in each at most three rounds, in a round a call for each of two launches.
-    assert world.aws.calls.count()["ec2", "CreateFleet"] <= (minutes + 1) * 3 * 2
+    # The pods' own hint and a sweep a minute; in each at most three rounds, in a round three calls: the narrow and the
+    # wide one for spot, and one for on-demand.
+    assert world.aws.calls.count()["ec2", "CreateFleet"] <= (minutes + 1) * 3 * 3
     messages = [e["message"] for e in world.store.list(kinds.EVENTS) if e["source"].get("component") == "tenon"]
     assert any("capacity" in message for message in messages)
     world.aws.capacity.set("spot", "*", "*", None)

@@ -128,8 +128,8 @@ def auto_mode(world: World) -> None:
 def foreign(world: World) -> dict[str, Obj]:
     listed = [
         *world.store.list(world.store.kind("karpenter.sh/v1", "NodePool")),
-        *world.claims(),
-        *world.nodes(),
+        *world.store.list(world.store.kind("karpenter.sh/v1", "NodeClaim")),
+        *world.store.list(kinds.NODES),
     ]
     return {
         f"{o.get('kind')} {o['metadata']['name']}": o

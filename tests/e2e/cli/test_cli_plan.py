@@ -23,9 +23,14 @@ READING = ("Describe", "Get", "List", "Query", "Head")
 
 @pytest.fixture
 def small(tmp_path: Path) -> tuple[str, ...]:
-    """Twenty half-empty nodes with 150 pods, as files."""
+    """Twenty half-empty nodes with 150 pods of one ReplicaSet, as files."""
     cluster = underutilized(20, 150, seed=1)
-    (tmp_path / "cluster.json").write_text(json.dumps(kubectl_output(cluster)))
+    listed = kubectl_output(cluster)
+    for obj in listed["items"]:
+        for owner in obj["metadata"].get("ownerReferences", ()):
+            if owner["kind"] == "ReplicaSet":
+                owner.update(name="rs", uid="rs")
+    (tmp_path / "cluster.json").write_text(json.dumps(listed))
     (tmp_path / "types.json.gz").write_bytes(gzip.compress(json.dumps(instance_types_document(cluster)).encode()))
     return "-f", str(tmp_path / "cluster.json"), "-f", str(tmp_path / "types.json.gz")
 
