@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+
+from infra import function_sizes
 
 if TYPE_CHECKING:
     import io
@@ -30,6 +33,7 @@ class _CapturedOutput:
             if not self._users:
                 self._outside = sys.stdout
                 sys.stdout = self
+                self._take_over_loggers()
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
@@ -37,6 +41,13 @@ class _CapturedOutput:
             self._users -= 1
             if not self._users:
                 sys.stdout = self._outside
+
+    def _take_over_loggers(self) -> None:
+        """Let functions that were imported outside invocations log to this stream too: loggers keep the first one."""
+        for name in function_sizes.FUNCTIONS:
+            for handler in logging.getLogger(name).handlers:
+                if type(handler) is logging.StreamHandler and handler.stream is not self:
+                    handler.setStream(self)
 
     def write(self, text: str) -> int:
         return int(self._target().write(text))
