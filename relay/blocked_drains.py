@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from relay.watched_kinds import (
     Change,
     DoNotDisrupt,
-    ObjectChanged,
     Watched,
     WatchedBudget,
     WatchedNodeClaim,
     WatchedPod,
+    updates,
 )
 from shared.api.selectors import SelectorError, matches
 from shared.cluster import resources
@@ -107,17 +107,11 @@ class BlockedDrains:
 
     def observe(self, change: Change) -> None:
         """Update the state by a change of a pod, a budget or a NodeClaim; other kinds are ignored."""
-        resource = change.resource
-        if isinstance(change, ObjectChanged):
-            if change.deleted:
-                self._deleted(resource, change.object.key)
+        for key, obj in updates(change, self._known_keys):
+            if obj is None:
+                self._deleted(change.resource, key)
             else:
-                self._updated(change.object)
-            return
-        for key in self._known_keys(resource) - {obj.key for obj in change.objects}:
-            self._deleted(resource, key)
-        for obj in change.objects:
-            self._updated(obj)
+                self._updated(obj)
 
     def take_unblocked(self, now: datetime) -> tuple[str, ...]:
         """The NodeClaims whose drains should be retried now; each is returned once."""

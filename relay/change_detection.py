@@ -20,6 +20,7 @@ from relay.watched_kinds import (
     WatchedNodeClaim,
     WatchedPod,
     WatchedPoolOrClass,
+    updates,
 )
 from shared import hints
 from shared.api import labels as names
@@ -99,23 +100,14 @@ class ChangeDetector:
         """The requests that follow from a change. PodDisruptionBudgets matter to drains only (``blocked_drains``)."""
         if change.resource == resources.POD_DISRUPTION_BUDGETS:
             return
-        if isinstance(change, ObjectChanged):
-            if change.deleted:
-                yield from self._deleted(change.resource, change.object.key)
+        after_first_list = isinstance(change, ObjectChanged) or change.resource in self._listed
+        if isinstance(change, KindListed):
+            self._listed.add(change.resource)
+        for key, obj in updates(change, self._known_keys):
+            if obj is None:
+                yield from self._deleted(change.resource, key)
             else:
-                yield from self._updated(change.resource, change.object, after_first_list=True)
-            return
-        yield from self._relisted(change)
-
-    def _relisted(self, change: KindListed) -> Iterator[ReconcileRequest]:
-        resource = change.resource
-        listed_keys = {obj.key for obj in change.objects}
-        for key in self._known_keys(resource) - listed_keys:
-            yield from self._deleted(resource, key)
-        after_first_list = resource in self._listed
-        self._listed.add(resource)
-        for obj in change.objects:
-            yield from self._updated(resource, obj, after_first_list=after_first_list)
+                yield from self._updated(change.resource, obj, after_first_list=after_first_list)
 
     def _known_keys(self, resource: Resource) -> set[str]:
         if resource == resources.PODS:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay.watched_kinds import Change, ObjectChanged, Watched, WatchedNode, WatchedPod
+from relay.watched_kinds import Change, Watched, WatchedNode, WatchedPod, updates
 from shared.cluster import resources
 
 if TYPE_CHECKING:
@@ -66,17 +66,11 @@ class NominationWindows:
 
     def observe(self, change: Change, now: datetime) -> None:
         """Update the state by a change of a pod or a node; other kinds are ignored."""
-        resource = change.resource
-        if isinstance(change, ObjectChanged):
-            if change.deleted:
-                self._deleted(resource, change.object.key)
+        for key, obj in updates(change, self._known_keys):
+            if obj is None:
+                self._deleted(change.resource, key)
             else:
-                self._updated(change.object, now)
-            return
-        for key in self._known_keys(resource) - {obj.key for obj in change.objects}:
-            self._deleted(resource, key)
-        for obj in change.objects:
-            self._updated(obj, now)
+                self._updated(obj, now)
 
     def due(self) -> datetime | None:
         """When the next hint is to be repeated."""

@@ -19,6 +19,8 @@ from shared.api.meta import LabelSelector, ObjectMeta, Struct
 from shared.cluster import resources
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from shared.cluster.resources import Resource
 
 _USED_CONDITIONS = frozenset({"PodScheduled", "Ready"})
@@ -301,6 +303,20 @@ class KindListed:
 
 
 Change = ObjectChanged | KindListed
+
+
+def updates(change: Change, known_keys: Callable[[Resource], set[str]]) -> Iterator[tuple[str, Watched | None]]:
+    """The key and the new state of each object that the change is about; None for one that is gone.
+
+    ``known_keys`` gives the keys of the kind's objects so far, of which those that a list leaves out are gone.
+    """
+    if isinstance(change, ObjectChanged):
+        yield change.object.key, None if change.deleted else change.object
+        return
+    for key in known_keys(change.resource) - {obj.key for obj in change.objects}:
+        yield key, None
+    for obj in change.objects:
+        yield obj.key, obj
 
 
 class Version(msgspec.Struct, frozen=True, rename="camel"):
