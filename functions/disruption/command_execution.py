@@ -19,7 +19,7 @@ from shared.api.kubernetes import Node
 from shared.api.pods import is_reschedulable
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
-from shared.cluster.snapshot_reader import list_pods_on_node
+from shared.cluster.pod_cache import list_pods_on_node
 from shared.disruption import disruption_queue
 from shared.disruption.command import EMPTY
 from shared.disruption.disruption_queue import QueueEntry

@@ -51,7 +51,7 @@ def reconcile(
         logger=logger,
         now=runtime.current().now(),
     )
-    snapshot = read_snapshot(client, now=context.now)
+    snapshot = read_snapshot(client, now=context.now, leaving=None)
     failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, snapshot)
     validation.write_invalid(context, snapshot)
     node_classes = {c.name: c for c in snapshot.node_classes}

@@ -31,7 +31,7 @@ from shared.cluster.connect import connect
 from shared.cluster.errors import NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.node_class_groups import is_foreign
-from shared.cluster.snapshot_reader import list_pods_on_node
+from shared.cluster.pod_cache import list_pods_on_node
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.termination import garbage, requeue
 from shared.termination.requeue import WaitReason

@@ -6,7 +6,7 @@ A watch doesn't say when it is up to date, so two conditions decide that. An eve
 that of a list made just before proves it. If there is no such event (often nothing changed), the stream must be silent
 for a moment, and the pods without a node, which that list reads consistently, must equal the cached ones: a binding,
 creation or deletion that is still on its way shows there. Only changes to bound pods can lag unnoticed, by as much as
-the API server's own watch lags; whoever acts on such a pod lists it again (``list_pods_on_node``,
+the API server's own watch lags; whoever acts on such a pod lists it again (:func:`list_pods_on_node`,
 :meth:`PodCache.read_on_nodes`). In any doubt, and when the resourceVersion has expired, everything is listed again.
 """
 
@@ -16,6 +16,7 @@ import contextvars
 import gc
 import queue
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -105,22 +106,19 @@ class PodCache:
         Raises:
             ApiError: the API server can't be read.
         """
-        occupied = sorted({pod.spec.node_name for pod in self._pods.values()} & set(nodes))
-        if self._is_listed or not occupied:
+        if self._is_listed or not nodes:
             return self._objects()
+        occupied = sorted({pod.spec.node_name for pod in self._pods.values()}.intersection(nodes))
         if len(occupied) > MAX_LISTED_NODES:
             self._list()
             return self._objects()
-        listed = parallel.each(self._list_on_node, occupied)
+        listed = parallel.each(partial(list_pods_on_node, self._client), occupied)
         stale = {key for key, pod in self._pods.items() if pod.spec.node_name in nodes}
         current = {pod.key: pod for on_node in listed for pod in on_node.objects}
         for key in stale - current.keys():
             del self._pods[key]
         self._pods |= current
         return self._objects()
-
-    def _list_on_node(self, node: str) -> ObjectList[Pod]:
-        return listing.list_objects(self._client, PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
 
     def _objects(self) -> ObjectList[Pod]:
         return ObjectList(
@@ -186,6 +184,11 @@ class PodCache:
             self._pods[key] = decoded
             if not decoded.spec.node_name:
                 self._unbound_versions[key] = metadata.resource_version
+
+
+def list_pods_on_node(client: Client, node: str) -> ObjectList[Pod]:
+    """The current unfinished pods of a node."""
+    return listing.list_objects(client, PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
 
 
 class _Stream:

@@ -12,8 +12,8 @@ order determines which races are possible: **pods, then NodeClaims, then nodes, 
   garbage.)
 - A bound pod's node was read after the pod, so the node is known, and the pod's requests are counted on it.
 - One race remains: a pod that was bound after the pods were read is missing on its node. Scheduling still has it as
-  pending, which takes the same capacity; disruption lists a node's pods again (:func:`list_pods_on_node`) before it
-  acts.
+  pending, which takes the same capacity; disruption lists a node's pods again before it acts
+  (:func:`shared.cluster.pod_cache.list_pods_on_node`).
 
 All lists are consistent reads (no ``resourceVersion=0``), never from a cache that lags. In a warm process the pods of a
 large cluster are updated by a watch (``pod_cache`` says how reliable that is).
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared import runtime
 from shared.api import decode, nodeclass, nodepool
-from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
+from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
@@ -33,7 +33,7 @@ from shared.cluster import listing, node_class_groups, resources
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import ObjectList
 from shared.cluster.node_class_groups import NodeClaimList
-from shared.cluster.pod_cache import UNFINISHED, PodCache
+from shared.cluster.pod_cache import PodCache
 from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SnapshotReader:
         self.client = client
         self.pods = PodCache(client)
 
-    def read(self, now: datetime, leaving: Collection[str] = ()) -> Snapshot:
+    def read(self, now: datetime, leaving: Collection[str] | None = ()) -> Snapshot:
         """As :func:`read_snapshot`."""
         invalid: list[InvalidObject] = []
 
@@ -65,11 +65,12 @@ class SnapshotReader:
             invalid.extend(listed.invalid)
             return listed.objects
 
-        self.pods.read()
+        pods = self.pods.read()
         claims = self.node_claims()
         invalid.extend(claims.own.invalid)
         nodes = node_class_groups.unmanaged(list_all(resources.NODES, Node), claims.foreign_provider_ids)
-        pods = self.pods.read_on_nodes(_leaving_nodes(nodes, claims.own.objects) | set(leaving))
+        if leaving is not None:
+            pods = self.pods.read_on_nodes(_leaving_nodes(nodes, claims.own.objects) | set(leaving))
         invalid.extend(pods.invalid)
         raw_pools = _list_raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
         raw_classes = _list_raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
@@ -113,11 +114,12 @@ def _leaving_nodes(nodes: Iterable[Node], claims: Iterable[NodeClaim]) -> set[st
     }
 
 
-def read_snapshot(client: Client, *, now: datetime, leaving: Collection[str] = ()) -> Snapshot:
+def read_snapshot(client: Client, *, now: datetime, leaving: Collection[str] | None = ()) -> Snapshot:
     """The snapshot for decisions; ``now`` becomes ``taken_at``.
 
     Nodes are launched for the pods of nodes that are being deleted, and of ``leaving`` nodes (by name). So these pods
-    are listed again where the others come from a warm process's watch, which may lag.
+    are listed again where the others come from a warm process's watch, which may lag. None: that isn't necessary, as
+    nothing is launched.
 
     Objects that can't be used are in ``invalid``. A kind that the cluster doesn't have (mostly the legacy ones) has no
     objects.
@@ -142,11 +144,6 @@ def list_if_kind_exists(client: Client, resource: Resource, kind: type[T]) -> Ob
 def list_node_pools(client: Client) -> tuple[NodePool, ...]:
     """The valid NodePools, legacy ones converted."""
     return convert_node_pools(_list_raw(client, resources.NODE_POOLS, resources.PROVISIONERS))[0]
-
-
-def list_pods_on_node(client: Client, node: str) -> ObjectList[Pod]:
-    """The current unfinished pods of a node."""
-    return listing.list_objects(client, resources.PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
 
 
 def _list_raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
