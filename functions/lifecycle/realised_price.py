@@ -18,6 +18,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_provisionable
+from shared.scheduling.state.nominations import planned_pods
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -61,9 +62,7 @@ def realise(
 def _pods_run(claims: list[NodeClaim], pending: set[str]) -> bool:
     if not all(is_true(c.status.conditions, nodeclaim.INITIALIZED) for c in claims):
         return False
-    return not any(
-        pod in pending for c in claims for pod in c.metadata.annotations.get(names.PLANNED_PODS, "").split(",")
-    )
+    return not any(pod in pending for c in claims for pod in planned_pods(c))
 
 
 def _add(table: str, decisions: set[str], price: float, *, logger: Logger, now: datetime) -> float | None:

@@ -138,8 +138,7 @@ class LambdaFunctions:
         self._concurrency = concurrency
         self._pool: ThreadPoolExecutor | None = None
         if concurrency > 1:
-            with captured_output:  # loggers keep the stream of their import
-                struct_types.prepare(function.handler for function in self._functions.values())
+            struct_types.prepare(function.handler for function in self._functions.values())
             self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="function")
         self._lock = threading.Lock()
         self._idle: defaultdict[str, list[_ExecutionEnvironment]] = defaultdict(list)

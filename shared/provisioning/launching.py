@@ -19,6 +19,7 @@ from shared.cloud_provider import LaunchedInstance, LaunchRequest
 from shared.cluster import resources, writes
 from shared.disruption.disruption_cost import LOST_WORK_HOURS, RESTART_COST
 from shared.provisioning.nodeclaim_creation import instance_types
+from shared.scheduling.state.nominations import planned_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -143,6 +144,4 @@ def _launch_request(
 
 def _interruption_cost(claim: NodeClaim) -> float:
     """USD that one interruption of the claim's node costs: each planned pod restarts, and minutes of work are lost."""
-    planned_pods = claim.metadata.annotations.get(names.PLANNED_PODS, "")
-    pods = planned_pods.count(",") + 1 if planned_pods else 0
-    return pods * RESTART_COST + LOST_WORK_HOURS * nodeclaim.planned_price(claim)
+    return len(planned_pods(claim)) * RESTART_COST + LOST_WORK_HOURS * nodeclaim.planned_price(claim)

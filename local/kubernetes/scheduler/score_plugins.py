@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from local.kubernetes.scheduler.node_plugins import matches_node_affinity
 from local.kubernetes.scheduler.pod_counts import DomainCounts, PodSelector, affinity_selector, with_own_labels
+from local.kubernetes.scheduler.topology_plugins import is_eligible
 from shared.api.labels import HOSTNAME, ZONE
 from shared.api.quantity import CPU, MEMORY
 from shared.api.selectors import SelectorError, matches_term
-from shared.api.taints import PREFER_NO_SCHEDULE, tolerates, tolerates_all
+from shared.api.taints import PREFER_NO_SCHEDULE, tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -172,16 +174,8 @@ def _own_spread(
     selectors = (PodSelector(frozenset([signature.namespace]), selector),)
     matching = cache.matching_pods(selectors, exclude_terminating=True)
 
-    def is_eligible(node_info: NodeInfo) -> bool:
-        if not all(key in node_info.labels for key in keys):
-            return False
-        if constraint.node_affinity_policy != "Ignore" and not matches_node_affinity(signature, node_info):
-            return False
-        return constraint.node_taints_policy != "Honor" or tolerates_all(
-            signature.spec.tolerations, node_info.node.spec.taints
-        )
-
-    counts = DomainCounts(constraint.topology_key, matching.by_node, is_eligible)
+    eligible = partial(is_eligible, constraint=constraint, keys=keys, signature=signature)
+    counts = DomainCounts(constraint.topology_key, matching.by_node, eligible)
     return SoftSpread(constraint.topology_key, constraint.max_skew, matching.by_node, counts)
 
 

@@ -6,6 +6,7 @@ pod signature, is updated with every node that changes, and then filters nodes.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from local.kubernetes.scheduler.node_plugins import matches_node_affinity
@@ -44,6 +45,19 @@ class TopologyPlugin(Protocol):
         ...
 
 
+def is_eligible(
+    node_info: NodeInfo, *, constraint: TopologySpreadConstraint, keys: Sequence[str], signature: PodSignature
+) -> bool:
+    """Whether the node's domain counts for a constraint of the pod; ``keys`` are the labels that it must have."""
+    if not all(key in node_info.labels for key in keys):
+        return False
+    if constraint.node_affinity_policy != "Ignore" and not matches_node_affinity(signature, node_info):
+        return False
+    return constraint.node_taints_policy != "Honor" or tolerates_all(
+        signature.spec.tolerations, node_info.node.spec.taints
+    )
+
+
 class PodTopologySpread:
     """One constraint: no domain may have more than ``maxSkew`` matching pods above the minimum."""
 
@@ -62,15 +76,7 @@ class PodTopologySpread:
             if c.when_unsatisfiable == constraint.when_unsatisfiable
         ]
 
-        def eligible(node_info: NodeInfo) -> bool:
-            if not all(key in node_info.labels for key in keys):
-                return False
-            if constraint.node_affinity_policy != "Ignore" and not matches_node_affinity(signature, node_info):
-                return False
-            return constraint.node_taints_policy != "Honor" or tolerates_all(
-                signature.spec.tolerations, node_info.node.spec.taints
-            )
-
+        eligible = partial(is_eligible, constraint=constraint, keys=keys, signature=signature)
         self.domain_counts = DomainCounts(constraint.topology_key, matching.by_node, eligible)
 
     def update_node(self, name: str, node_info: NodeInfo | None) -> None:
