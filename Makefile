@@ -46,6 +46,10 @@ test-real: .venv/ready ## the tests on a real control plane, built by Go, or on 
 	@TENON_TEST_KUBECONFIG="$(if $(filter command line,$(origin KUBECONFIG)),$(KUBECONFIG))" \
 		$(BIN)/python -m pytest -n 0 -m real tests/real $(ARGS)
 
+.PHONY: test-karpenter
+test-karpenter: .venv/ready ## Karpenter's own suites on a real control plane, built by Go (ARGS="--focus name" runs some)
+	@$(BIN)/python -m tests.karpenter $(ARGS)
+
 .PHONY: lint
 lint: .venv/ready ## format, lint, types, layers
 	@$(BIN)/ruff format --check .

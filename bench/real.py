@@ -20,6 +20,7 @@ import yaml
 from local.kubelets.behavior import Timing
 from local.real import binary
 from local.real.cluster import RealControlPlane
+from local.real.go_build import go
 from local.real.placements import Placements
 from local.world import Options, World, sample_objects
 from shared.api import labels
@@ -126,7 +127,7 @@ def _price(prices: Prices, instance_type: str, zone: str, capacity_type: str) ->
 
 def run() -> list[Row]:
     """The rows of this part; one that says so where there is no Go to build a control plane."""
-    if not binary.go():
+    if not go():
         return [{"measurement": "a real control plane", "result": "left out: Go is not installed"}]
     return [_row(measure(name)) for name in NAMES]
 

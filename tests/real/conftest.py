@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.kubelets.behavior import Timing
-from local.real import binary
 from local.real.cluster import RealControlPlane
+from local.real.go_build import go
 from local.real.placements import Placements
 from local.world import Options, World, sample_objects
 
@@ -35,7 +35,7 @@ def kubeconfig() -> Path | None:
     path = os.environ.get("TENON_TEST_KUBECONFIG")
     if path:
         return Path(path)
-    if not binary.go():
+    if not go():
         pytest.skip("needs Go to build a control plane, or `make test-real KUBECONFIG=…` with a throw-away cluster")
     return None
 

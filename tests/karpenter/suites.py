@@ -1,0 +1,146 @@
+"""Karpenter's own suites: built from the Go module that tests/karpenter/suite pins, and run against a world.
+
+They run unmodified. They know the cluster by a kubeconfig only, and expect nodes, NodeClaims and pods to become what
+they would under Karpenter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import yaml
+
+from local.kubelets.behavior import Timing
+from local.real.cluster import RealControlPlane
+from local.real.go_build import Binary, go
+from local.world import Options, World
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from local.aws.lambda_functions import Invocation
+    from local.world import TimelineEvent
+
+FOLDER = Path(__file__).parent
+MODULE = FOLDER / "suite"
+KARPENTER = "sigs.k8s.io/karpenter"
+SUITES = ("regression", "performance")
+REPORT = "report.json"
+"""Ginkgo's report in the folder of a run."""
+BOOT = Timing(boot=(4.0, 6.0), ready=(1.0, 2.0), pull=(0.5, 1.0))
+"""Machines register about 5 s after their launch."""
+_CONCURRENCY = 8
+_LIMIT = timedelta(hours=6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A finished run. ``report`` is Ginkgo's in JSON; ``failures`` are the failed invocations of Tenon's functions."""
+
+    report: Path
+    invocations: int
+    failures: tuple[str, ...]
+
+
+def version() -> str:
+    """The version of Karpenter that the module pins, such as "v1.14.1"."""
+    module = json.loads(_go("list", "-m", "-json", KARPENTER))
+    return str(module["Version"])
+
+
+def binary(suite: str) -> Path:
+    """The suite's binary; it is built first if that hasn't been done (four minutes on two cores).
+
+    Raises:
+        BuildError: Go is not installed, or the build failed.
+    """
+    return Binary(
+        name=f"karpenter-{suite}",
+        module=MODULE,
+        sources=("go.mod", "go.sum"),
+        command=("test", "-c", f"{KARPENTER}/test/suites/{suite}"),
+    ).built()
+
+
+def run(suite: str, folder: Path, *, flags: Sequence[str] = ()) -> Outcome:
+    """Run a suite with these flags of Ginkgo's. The folder gets its output and report, and a log of the world.
+
+    Raises:
+        BuildError: Go is not installed, or a build failed.
+        DeniedRequestsError: AWS or Kubernetes denied requests of Tenon's.
+    """
+    program = binary(suite)
+    folder.mkdir(parents=True, exist_ok=True)
+    report = folder / REPORT
+    plane = RealControlPlane()
+    options = Options(version="1.36", concurrency=_CONCURRENCY, timing=BOOT, control_plane=lambda: plane)
+    with World(options=options) as world, (folder / "world.log").open("w", buffering=1) as log_of_world:
+        _record(world, log_of_world)
+        world.apply(_definitions(world))
+        (folder / "kubeconfig").write_text(world.kubectl_config())
+        for name in ("node_class.yaml", "node_pool.yaml"):
+            (folder / name).write_text((FOLDER / name).read_text().replace("CLUSTER", world.cluster))
+        command = [
+            str(program),
+            "-test.timeout=12h",
+            "-test.v",
+            "-ginkgo.no-color",
+            "-ginkgo.timeout=6h",
+            "-ginkgo.grace-period=5m",
+            f"-ginkgo.json-report={report}",
+            *(f"-ginkgo.{flag}" for flag in flags),
+            f"-default-nodeclass={folder / 'node_class.yaml'}",
+            f"-default-nodepool={folder / 'node_pool.yaml'}",
+        ]
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(folder / "kubeconfig"),
+            "OUTPUT_DIR": str(folder),
+        }
+        with (folder / "suite.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
+            try:
+                world.run_until(lambda: process.poll() is not None, limit=_LIMIT)
+            finally:
+                process.terminate()
+                process.wait()
+        invocations = world.aws.functions.invocations
+        return Outcome(report=report, invocations=len(invocations), failures=tuple(world.failures()))
+
+
+def _definitions(world: World) -> list[dict[str, object]]:
+    """Karpenter's kinds that Tenon doesn't define: the suites list and delete objects of each after every spec."""
+    module = Path(json.loads(_go("list", "-m", "-json", KARPENTER))["Dir"])
+    kinds = [yaml.safe_load(path.read_text()) for path in sorted((module / "pkg" / "apis" / "crds").glob("*.yaml"))]
+    definitions = world.store.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    return [kind for kind in kinds if world.store.find(definitions, kind["metadata"]["name"]) is None]
+
+
+def _go(*arguments: str) -> str:
+    return subprocess.run([go(), *arguments], cwd=MODULE, check=True, capture_output=True, text=True).stdout
+
+
+def _record(world: World, file: TextIO) -> None:
+    """Write what happens in the world to the file from now on: what a failed spec is traced by."""
+
+    def invoked(invocation: Invocation) -> None:
+        file.write(_text_of_invocation(invocation))
+
+    def happened(event: TimelineEvent) -> None:
+        file.write(f"{event.at:%H:%M:%S} {event.type} {event.name} {dict(event.details)}\n")
+
+    world.aws.functions.observe(invoked)
+    world.timeline.subscribe(happened)
+
+
+def _text_of_invocation(invocation: Invocation) -> str:
+    """An invocation with its logs, without metrics."""
+    head = f"{invocation.at:%H:%M:%S} {invocation.function} ({invocation.trigger}) {invocation.latency:.2f} s"
+    lines = [f"    {json.dumps(line)}\n" for line in invocation.logs]
+    return f"{head} {invocation.error}\n{''.join(lines)}{invocation.traceback}"
