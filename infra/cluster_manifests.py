@@ -37,6 +37,8 @@ _SNAPSHOT: tuple[Rule, ...] = (
     # The input of decisions (shared/snapshot.py), without Secrets and ConfigMaps. Warm functions watch from the last
     # resourceVersion instead of listing again.
     ("", ("namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods"), _WATCH),
+    # The requests that DaemonSets' pods get by default; they are only listed.
+    ("", ("limitranges",), ("list",)),
     ("apps", ("daemonsets",), _WATCH),
     ("policy", ("poddisruptionbudgets",), _WATCH),
     ("storage.k8s.io", ("csinodes", "storageclasses", "volumeattachments"), _WATCH),

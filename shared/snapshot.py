@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
+    from shared.api.kubernetes import DaemonSet, LimitRange, Namespace, Node, Pod, PodDisruptionBudget
     from shared.api.meta import ObjectRef
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
@@ -43,6 +43,7 @@ class Snapshot:
     node_pools: tuple[NodePool, ...] = ()
     node_classes: tuple[EC2NodeClass, ...] = ()
     daemon_sets: tuple[DaemonSet, ...] = ()
+    limit_ranges: tuple[LimitRange, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     persistent_volumes: tuple[PersistentVolume, ...] = ()
     persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()

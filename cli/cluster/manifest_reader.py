@@ -19,7 +19,7 @@ from cli.simulate import input_files
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.decode import DecodeError, decode
-from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
+from shared.api.kubernetes import DaemonSet, LimitRange, Namespace, Node, PodDisruptionBudget
 from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
@@ -233,6 +233,7 @@ def _snapshot(contents: _FileContents, now: datetime, refused: dict[str, Unsched
         node_pools=node_pools,
         node_classes=node_classes,
         daemon_sets=objects(DaemonSet),
+        limit_ranges=objects(LimitRange),
         namespaces=objects(Namespace),
         persistent_volumes=objects(PersistentVolume),
         persistent_volume_claims=objects(PersistentVolumeClaim),

@@ -48,9 +48,7 @@ class _Obstacle:
 def check_existing_nodes(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod) -> ExistingNodesResult:
     """The obstacles on all nodes, and on NodeClaims whose node has not joined yet."""
     snapshot = observed.snapshot
-    nodes = build_state_nodes(
-        snapshot, resolved_pools.instance_types, daemon_set_pods(snapshot.daemon_sets), frozenset()
-    ).nodes
+    nodes = build_state_nodes(snapshot, resolved_pools.instance_types, daemon_set_pods(snapshot), frozenset()).nodes
     if not nodes:
         return ExistingNodesResult(summary="there is no node", nearest=(), sections=())
     amounts = {**requested(pod), PODS: 1}

@@ -200,7 +200,7 @@ class SchedulingTrial:
         launch_options = build_launch_options(
             [self.pool],
             self.resolved_pools.instance_types,
-            daemon_set_pods(self.observed.snapshot.daemon_sets),
+            daemon_set_pods(self.observed.snapshot),
             {},
             {resource},
         )

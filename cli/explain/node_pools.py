@@ -115,7 +115,7 @@ def _types(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: N
     launch_options = build_launch_options(
         [pool],
         resolved_pools.instance_types,
-        daemon_set_pods(observed.snapshot.daemon_sets),
+        daemon_set_pods(observed.snapshot),
         {},
         {"cpu", "memory", "pods"},
     )

@@ -14,7 +14,7 @@ from cli.report.recording import Mark, NodeSpan, RecordedDecision, RecordedLaunc
 from local.kubernetes import kinds
 from local.world import catalog_cache
 from shared import aws, decision_log, runtime
-from shared.api.kubernetes import DaemonSet, Node, Pod
+from shared.api.kubernetes import DaemonSet, LimitRange, Node, Pod
 from shared.api.pods import is_daemon, requests
 from shared.api.quantity import QuantityError, add
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
@@ -118,6 +118,7 @@ class Recorder:
             node_pools=convert_node_pools([*objects["NodePool"], *objects["Provisioner"]])[0],
             node_classes=convert_node_classes([*objects["EC2NodeClass"], *objects["AWSNodeTemplate"]])[0],
             daemon_sets=tuple(msgspec.convert(d, DaemonSet) for d in world.store.list(kinds.DAEMON_SETS)),
+            limit_ranges=tuple(msgspec.convert(r, LimitRange) for r in world.store.list(kinds.LIMIT_RANGES)),
         )
         offerings = CatalogOfferings(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))
         requested = {resource for amounts in self.pod_requests.values() for resource in amounts}

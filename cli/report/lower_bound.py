@@ -48,7 +48,7 @@ def lower_bound(snapshot: Snapshot, resolved_pools: ResolvedNodePools, requested
     launch_options = build_launch_options(
         snapshot.node_pools,
         resolved_pools.instance_types,
-        daemon_set_pods(snapshot.daemon_sets),
+        daemon_set_pods(snapshot),
         resolved_pools.not_ready,
         resources,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cli import decoding
 from shared.api.decode import node_claim, node_pool
-from shared.api.kubernetes import DaemonSet, Namespace, Node
+from shared.api.kubernetes import DaemonSet, LimitRange, Namespace, Node
 from shared.api.labels import ARCH, OS
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
@@ -163,6 +163,7 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         node_claims=node_claims,
         node_pools=node_pools,
         daemon_sets=objects(DaemonSet),
+        limit_ranges=objects(LimitRange),
         namespaces=objects(Namespace),
         persistent_volumes=objects(PersistentVolume),
         persistent_volume_claims=objects(PersistentVolumeClaim),

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared import runtime
 from shared.api import decode, nodeclass, nodepool
-from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
+from shared.api.kubernetes import DaemonSet, LimitRange, Namespace, Node, PodDisruptionBudget
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
@@ -85,6 +85,7 @@ class SnapshotReader:
             node_pools=node_pools,
             node_classes=node_classes,
             daemon_sets=list_all(resources.DAEMON_SETS, DaemonSet),
+            limit_ranges=list_all(resources.LIMIT_RANGES, LimitRange),
             namespaces=list_all(resources.NAMESPACES, Namespace),
             persistent_volumes=list_all(resources.PERSISTENT_VOLUMES, PersistentVolume),
             persistent_volume_claims=list_all(resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),

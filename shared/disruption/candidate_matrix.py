@@ -83,7 +83,7 @@ def build_candidate_matrix(
 
 def _free_resources(state: DisruptionState, resources: Sequence[str]) -> tuple[list[str], Ints]:
     """The names of the initialized nodes, and what each has available, as (nodes, resources)."""
-    daemons = daemon_set_pods(state.snapshot.daemon_sets)
+    daemons = daemon_set_pods(state.snapshot)
     state_nodes = build_state_nodes(state.snapshot, state.instance_types, daemons, state.disrupting_nodes).nodes
     nodes = [n for n in state_nodes if n.initialized]
     free = np.array([[n.available.get(r, 0) for r in resources] for n in nodes], np.int64)

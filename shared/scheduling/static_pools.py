@@ -14,6 +14,7 @@ from msgspec.structs import replace as with_fields
 from shared.api import labels as names
 from shared.api.kubernetes import Affinity, Pod, PodAffinity, PodAffinityTerm, PodSpec, PodStatus, Toleration
 from shared.api.meta import Condition, LabelSelector, ObjectMeta
+from shared.api.pods import is_daemon
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -77,10 +78,11 @@ def plan_nodes(
     if count < 1:
         return (), ""
     placeholders = tuple(_placeholder_pod(i) for i in range(count))
+    daemons = (pod for pod in snapshot.pods if is_daemon(pod))
     dynamic_pool = with_fields(pool, spec=with_fields(pool.spec, replicas=None))
     decision = schedule(
         Problem(
-            snapshot=replace(snapshot, pods=placeholders, node_pools=(dynamic_pool,)),
+            snapshot=replace(snapshot, pods=(*daemons, *placeholders), node_pools=(dynamic_pool,)),
             instance_types=instance_types,
             not_ready=not_ready,
             leaving=frozenset(n.metadata.name for n in snapshot.nodes) | {c.name for c in snapshot.node_claims},

@@ -9,7 +9,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from local.kubernetes import errors, kinds
-from local.kubernetes.registry import custom_resources, pod_strategy
+from local.kubernetes.registry import custom_resources, limit_ranger, pod_strategy
 from local.kubernetes.registry.defaults import set_defaults, set_initial_status
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def on_create(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
         definition.prune_and_default(obj)
         return
     if kind.resource == kinds.PODS.resource:
+        pod_strategy.default_spec(obj.setdefault("spec", {}))
+        limit_ranger.admit(obj, storage.list(kinds.LIMIT_RANGES, namespace=obj["metadata"]["namespace"]))
         pod_strategy.admit(obj, storage.list(kinds.PRIORITY_CLASSES))
         return
     if kind.has_status and kind.resource != kinds.NODES.resource:
@@ -51,6 +53,8 @@ def _admit(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
             if string_data := obj.pop("stringData", None):
                 encoded = {name: base64.b64encode(text.encode()).decode() for name, text in string_data.items()}
                 obj["data"] = {**(obj.get("data") or {}), **encoded}
+        case kinds.LIMIT_RANGES.resource:
+            limit_ranger.default_limit_range(obj)
         case kinds.NODES.resource:
             obj["spec"]["taints"] = _with_not_ready_taint(obj["spec"].get("taints") or [])
         case kinds.PERSISTENT_VOLUME_CLAIMS.resource if "storageClassName" not in obj["spec"]:
@@ -98,6 +102,8 @@ def on_update(kind: Kind, new: Obj, old: Obj, storage: ObjectStorage) -> None:
         pod_strategy.default_spec(new.setdefault("spec", {}))
     else:
         set_defaults(kind, new)
+        if kind.resource == kinds.LIMIT_RANGES.resource:
+            limit_ranger.default_limit_range(new)
         if kind.resource == kinds.CUSTOM_RESOURCE_DEFINITIONS.resource and new.get("spec") != old.get("spec"):
             custom_resources.default_definition(new)
 

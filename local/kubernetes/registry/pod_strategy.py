@@ -54,13 +54,12 @@ def containers(spec: Obj) -> Iterator[Obj]:
 
 
 def admit(pod: Obj, priority_classes: Iterable[Obj]) -> None:
-    """Fill in a new pod's defaults, priority, default tolerations and status, in place.
+    """Fill in a new pod's priority, default tolerations and status, in place, after the defaults of its spec.
 
     Raises:
         ApiError: 403, its priority class does not exist.
     """
-    spec = pod.setdefault("spec", {})
-    default_spec(spec)
+    spec = pod["spec"]
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
     spec.setdefault("enableServiceLinks", True)

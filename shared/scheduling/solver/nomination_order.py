@@ -78,7 +78,7 @@ class _Assignment:
     ) -> None:
         self._planned = planned
         self._pods = pods
-        daemons = daemon_set_pods(snapshot.daemon_sets)
+        daemons = daemon_set_pods(snapshot)
         namespaces, storage = Namespaces(snapshot.namespaces, snapshot.pods), Storage(snapshot)
         grouped = group_pods(pods.values(), namespaces, storage)
         if not any(_depends_on_other_nodes(group) for group, _ in grouped.groups):

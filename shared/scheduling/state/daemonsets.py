@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api.pods import spec_requests
-from shared.api.quantity import QuantityError, Resources
+from shared.api.quantity import QuantityError, Resources, largest
 from shared.api.taints import REPELLING, untolerated
 from shared.scheduling.rules.host_ports import host_ports
+from shared.scheduling.rules.limit_ranges import admitted, container_defaults
 from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import ABSENT, RequirementError, Requirements
 from shared.scheduling.state.instance_type_arrays import allowed_in
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shared.api.kubernetes import DaemonSet, Taint, Toleration
+    from shared.api.kubernetes import Pod, Taint, Toleration
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.state.instance_type_arrays import InstanceTypeArrays
+    from shared.snapshot import Snapshot
 
     Bools = NDArray[np.bool_]
 
@@ -63,15 +65,27 @@ class DaemonSetPod(Struct, kw_only=True, eq=False):
         return runs
 
 
-def daemon_set_pods(daemon_sets: Iterable[DaemonSet]) -> tuple[DaemonSetPod, ...]:
-    """The pods of these DaemonSets; one with invalid requests or node affinity has no pods and is skipped."""
+def daemon_set_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
+    """The pods of the snapshot's DaemonSets; one with invalid requests or node affinity has no pods and is skipped.
+
+    A pod requests what its template says after its namespace's LimitRanges, or what the newest pod of the DaemonSet
+    requests, whichever is more: webhooks and autoscalers change requests too, and a node that is too small for its
+    DaemonSets is launched in vain.
+    """
+    if not snapshot.daemon_sets:
+        return ()
+    newest_pods = _newest_pods(snapshot.pods)
     pods: list[DaemonSetPod] = []
-    for daemon_set in sorted(daemon_sets, key=lambda d: (d.metadata.namespace, d.metadata.name)):
+    for daemon_set in sorted(snapshot.daemon_sets, key=lambda d: (d.metadata.namespace, d.metadata.name)):
         spec = daemon_set.spec.template.spec
+        namespace = daemon_set.metadata.namespace
+        newest = newest_pods.get((namespace, daemon_set.metadata.name))
         try:
+            defaults = container_defaults(r for r in snapshot.limit_ranges if r.metadata.namespace == namespace)
+            requests = spec_requests(admitted(spec, defaults))
             pods.append(
                 DaemonSetPod(
-                    requests=spec_requests(spec),
+                    requests=largest(requests, spec_requests(newest.spec)) if newest is not None else requests,
                     alternatives=required_alternatives(spec),
                     tolerations=tuple(spec.tolerations),
                     ports=host_ports(spec),
@@ -80,3 +94,20 @@ def daemon_set_pods(daemon_sets: Iterable[DaemonSet]) -> tuple[DaemonSetPod, ...
         except (QuantityError, RequirementError):
             continue
     return tuple(pods)
+
+
+def _newest_pods(pods: Iterable[Pod]) -> dict[tuple[str, str], Pod]:
+    """By namespace and name of their DaemonSet: the pods that were created last."""
+    newest: dict[tuple[str, str], Pod] = {}
+    for pod in pods:
+        for owner in pod.metadata.owner_references:
+            if owner.kind == "DaemonSet" and owner.controller:
+                key = pod.metadata.namespace, owner.name
+                if key not in newest or _age_order(newest[key]) < _age_order(pod):
+                    newest[key] = pod
+    return newest
+
+
+def _age_order(pod: Pod) -> tuple[float, str]:
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created is not None else 0.0, pod.metadata.name
