@@ -50,10 +50,16 @@ _EVENTS: tuple[Rule, ...] = (
     ("", ("events",), ("create", "get", "patch")),
 )
 
+_DISPLACED_PODS: tuple[Rule, ...] = (
+    # Whether pods that are gone were preempted by a DaemonSet's pod or evicted by the kubelet.
+    ("", ("events",), ("list",)),
+)
+
 RULES: dict[str, tuple[Rule, ...]] = {
     function_sizes.PROVISIONER: (
         *_SNAPSHOT,
         *_EVENTS,
+        *_DISPLACED_PODS,
         # A NodeClaim is created before its instance, labelled when the instance runs, deleted if the launch fails.
         ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
@@ -95,6 +101,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     function_sizes.INTERRUPTION: (
         *_SNAPSHOT,
         *_EVENTS,
+        *_DISPLACED_PODS,
         # Interrupted nodes are tainted, so that no pods are scheduled to them.
         ("", ("nodes",), ("patch",)),
         # Replacements are NodeClaims; an interrupted NodeClaim is deleted, with the deadline as an annotation.

@@ -6,6 +6,7 @@ at any line, and the next run continues.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,10 @@ from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
 from shared.cloud_provider import LaunchedInstance, LaunchRequest
 from shared.cluster import resources, writes
+from shared.cluster.errors import NotFoundError
 from shared.disruption.disruption_cost import LOST_WORK_HOURS, RESTART_COST
 from shared.provisioning.nodeclaim_creation import instance_types
+from shared.scheduling.state import nominations
 from shared.scheduling.state.nominations import planned_pods
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.instance_types.instance_type import InstanceType
+    from shared.scheduling.decision import Decision
+    from shared.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,3 +150,24 @@ def _launch_request(
 def _interruption_cost(claim: NodeClaim) -> float:
     """USD that one interruption of the claim's node costs: each planned pod restarts, and minutes of work are lost."""
     return len(planned_pods(claim)) * RESTART_COST + LOST_WORK_HOURS * nodeclaim.planned_price(claim)
+
+
+def add_planned_pods(client: Client, decision: Decision, snapshot: Snapshot) -> None:
+    """Write pods that the decision adds to nodes on their way to their NodeClaims, so that they are nominated."""
+    pending = {pod.key for pod in snapshot.pods if not pod.spec.node_name}
+
+    def write(claim: NodeClaim) -> None:
+        pods = decision.existing_nodes.get(claim.status.node_name) or decision.existing_nodes.get(claim.name, ())
+        annotations = nominations.add_planned_pods(claim, pending.intersection(pods), now=snapshot.taken_at)
+        if annotations:
+            with contextlib.suppress(NotFoundError):
+                client.patch(resources.NODE_CLAIMS.path(claim.name), {"metadata": {"annotations": annotations}})
+
+    parallel.each(
+        write,
+        (
+            claim
+            for claim in snapshot.node_claims
+            if nominations.is_nominated_in_status(claim) and not nominations.is_expired(claim, now=snapshot.taken_at)
+        ),
+    )

@@ -10,12 +10,11 @@ after writing, the next run of any function launches the NodeClaims: every round
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from shared import aws, hints, parallel, runtime
 from shared.api import nodeclaim
@@ -24,7 +23,6 @@ from shared.api.pods import waited
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.cluster import resources, writes
 from shared.cluster.connect import connect
-from shared.cluster.errors import NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
@@ -32,12 +30,12 @@ from shared.disruption.disruption_queue import replaced_claims
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
+from shared.provisioning.displaced_pods import SETTLING_SECONDS, brake_for
 from shared.provisioning.launch_records import planned_price, record_launches
-from shared.provisioning.launching import Launcher
+from shared.provisioning.launching import Launcher, add_planned_pods
 from shared.provisioning.nodeclaim_creation import batch_launches, new_node_claims, one_on_trial
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
-from shared.scheduling.state import nominations
 from shared.scheduling.static_pools import missing_replicas
 
 if TYPE_CHECKING:
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from shared.cluster.lease import Lease
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
+    from shared.scheduling.state.displacements import Brake
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
 
@@ -108,6 +107,12 @@ class LeasedScheduler:
             if replicas:
                 snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *replicas))
             decision, resolved_pools, recently_unavailable = self._decide(snapshot, resolved_pools, leaving, now)
+            brake = self._brake(decision, snapshot, now)
+            if brake is not None:
+                decision, resolved_pools, recently_unavailable = self._decide(
+                    brake.snapshot, resolved_pools, leaving, now
+                )
+                decision = replace(decision, pod_errors={**decision.pod_errors, **brake.refused})
             lease.check()
             planned = one_on_trial(
                 batch_launches(decision, snapshot, resolved_pools), snapshot.node_claims, resolved_pools.on_trial
@@ -115,7 +120,7 @@ class LeasedScheduler:
             prices = {c.pods: c.cheapest.price for c in decision.new_node_claims}
             decision_id = f"{self.run}/{attempt}"
             claims = self._create_node_claims(planned, snapshot, resolved_pools, decision=decision_id, prices=prices)
-            self._add_planned_pods(decision, snapshot)
+            add_planned_pods(self.client, decision, snapshot)
         created = (*replicas, *claims)
         created_names = {c.name for c in created}
         return ScheduledRound(
@@ -129,6 +134,14 @@ class LeasedScheduler:
             missing_replicas=missing,
             recently_unavailable=recently_unavailable,
         )
+
+    def _brake(self, decision: Decision, snapshot: Snapshot, now: datetime) -> Brake | None:
+        """The brake on launching the same machine again for pods that lost theirs; a first machine has none."""
+        if not decision.new_node_claims:
+            return None
+        if not snapshot.node_claims and _longest_pod_wait(decision, snapshot, now) < SETTLING_SECONDS:
+            return None
+        return brake_for(self.client, snapshot, decision, cluster=self.settings.cluster_name, logger=self.logger)
 
     def _decide(
         self, snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str], now: datetime
@@ -169,29 +182,6 @@ class LeasedScheduler:
         lease.check()
         decision = f"{self.run}/{attempt}/static"
         return self._create_node_claims(planned, snapshot, resolved_pools, decision=decision), missing
-
-    def _add_planned_pods(self, decision: Decision, snapshot: Snapshot) -> None:
-        """Write pods that the decision adds to nodes on their way to their NodeClaims, so that they are nominated."""
-        pending = {pod.key for pod in snapshot.pods if not pod.spec.node_name}
-
-        def write(claim: NodeClaim) -> None:
-            pods = decision.existing_nodes.get(claim.status.node_name) or decision.existing_nodes.get(claim.name, ())
-            annotations = nominations.add_planned_pods(claim, pending.intersection(pods), now=snapshot.taken_at)
-            if annotations:
-                with contextlib.suppress(NotFoundError):
-                    self.client.patch(
-                        resources.NODE_CLAIMS.path(claim.name), {"metadata": {"annotations": annotations}}
-                    )
-
-        parallel.each(
-            write,
-            (
-                claim
-                for claim in snapshot.node_claims
-                if nominations.is_nominated_in_status(claim)
-                and not nominations.is_expired(claim, now=snapshot.taken_at)
-            ),
-        )
 
     def _create_node_claims(
         self,
@@ -284,7 +274,9 @@ class ProvisioningReport:
         self.claims_created += len(scheduled.created)
         self.decision_seconds = max(self.decision_seconds, scheduled.decision.stats.get("seconds", 0.0))
         if scheduled.created:
-            self.longest_pod_wait = max(self.longest_pod_wait or 0.0, _longest_pod_wait(scheduled, now))
+            self.longest_pod_wait = max(
+                self.longest_pod_wait or 0.0, _longest_pod_wait(scheduled.decision, scheduled.snapshot, now)
+            )
         self.launched += launched
         self.planned_price += planned_price(claims, launched)
         self.bought_price += sum(r.price for r in launched)
@@ -394,7 +386,7 @@ class Provisioner:
             self._logger.warning("A pod can't be scheduled", extra={"pod": key, "why": error.message})
 
 
-def _longest_pod_wait(scheduled: ScheduledRound, now: datetime) -> float:
-    """The longest time in seconds that a pod waited for one of the new NodeClaims."""
-    pods = {key for claim in scheduled.decision.new_node_claims for key in claim.pods}
-    return max((waited(p, now=now) for p in scheduled.snapshot.pods if p.key in pods), default=0.0)
+def _longest_pod_wait(decision: Decision, snapshot: Snapshot, now: datetime) -> float:
+    """The longest time in seconds that a pod has waited for one of the new NodeClaims."""
+    pods = {key for claim in decision.new_node_claims for key in claim.pods}
+    return max((waited(p, now=now) for p in snapshot.pods if p.key in pods), default=0.0)

@@ -77,6 +77,8 @@ RIGHTS = (
     Right("delete", CLASSES),
     Right("patch", CLASSES, "status", may=frozenset({"lifecycle"})),
     Right("create", kinds.EVENTS, namespace="default", may=CLUSTER),
+    Right("list", kinds.EVENTS, namespace="default", may=frozenset({"provisioner", "interruption"})),
+    Right("watch", kinds.EVENTS, namespace="default"),
     Right("patch", kinds.LEASES, namespace="kube-system", may=LAUNCHES),
     Right("patch", kinds.LEASES, namespace="default"),
     Right("delete", kinds.LEASES, namespace="kube-node-lease", may=frozenset({"lifecycle"})),

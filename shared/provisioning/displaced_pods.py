@@ -1,0 +1,137 @@
+"""Finds out which machines had no room for the pods that they were launched for, and brakes launching them again.
+
+A pod that is gone may have been deleted by anybody; its events say whether it was preempted by a DaemonSet's pod or
+evicted by the kubelet. What is known of the last half hour is kept in a record in the cluster: machines without pods
+are soon deleted, with their NodeClaims.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared.api.meta import Struct
+from shared.api.pods import is_daemon, waited
+from shared.cluster import lease_record, listing, resources
+from shared.cluster.errors import ApiError
+from shared.scheduling.state import displacements
+from shared.scheduling.state.displacements import Brake, PossibleLoss, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aws_lambda_powertools import Logger
+
+    from shared.api.kubernetes import Pod
+    from shared.cluster.client import Client
+    from shared.cluster.lease_record import LeaseRecord
+    from shared.scheduling.decision import Decision
+    from shared.snapshot import Snapshot
+
+RECORD = "displaced-pods"
+_MAX_LOOKUPS = 10
+"""The pods whose events are read in one run, those of the newest machines first."""
+SETTLING_SECONDS = 15.0
+"""A pod that has waited for so long may have lost machines whose NodeClaims are gone; sooner, these are still there."""
+_PREEMPTED = "Preempted"
+_EVICTED = frozenset(
+    {
+        "Evicted",
+        "OutOfcpu",
+        "OutOfephemeral-storage",
+        "OutOfmemory",
+        "OutOfpods",
+        "Preempting",
+        "TaintManagerEviction",
+    }
+)
+"""The reasons of events by which the kubelet or the taint controller says that a pod can't stay on its node."""
+
+
+class _Related(Struct):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _Event(Struct):
+    reason: str = ""
+    related: _Related | None = None
+
+
+def brake_for(client: Client, snapshot: Snapshot, decision: Decision, *, cluster: str, logger: Logger) -> Brake | None:
+    """The brake for pods that the decision launches machines for; None if there is nothing to brake.
+
+    Without the record or the events, which may not be readable, nothing is braked.
+    """
+    pods = {pod.key: pod for pod in snapshot.pods}
+    new_pods = {key: pods[key] for claim in decision.new_node_claims for key in claim.pods if key in pods}
+    possible = displacements.possible_losses(snapshot, {displacements.workload_of(p) for p in new_pods.values()})
+    if not possible and all(waited(p, now=snapshot.taken_at) < SETTLING_SECONDS for p in new_pods.values()):
+        return None
+    try:
+        stored = lease_record.read(client, cluster=cluster, record=RECORD)
+        before = _decoded(stored, logger)
+        unknown = [loss for loss in possible if loss.claim.name not in before.get(loss.workload, {})]
+        proven = _proven(client, unknown, pods)
+        after = displacements.with_losses(before, proven, now=snapshot.taken_at)
+        if proven:
+            lease_record.write(client, stored, msgspec.json.encode(after).decode())
+    except ApiError as error:
+        logger.warning("Couldn't read which pods lost their machines", extra={"record": RECORD, "why": str(error)})
+        return None
+    for loss in proven:
+        logger.warning(
+            "A machine had no room for pods that it was launched for",
+            extra={"nodeclaim": loss.claim.name, "pods": loss.pods, "machines": len(after[loss.workload])},
+        )
+    return displacements.brake(snapshot, after, new_pods)
+
+
+def _decoded(stored: LeaseRecord, logger: Logger) -> Record:
+    if not stored.text:
+        return {}
+    try:
+        return msgspec.json.decode(stored.text, type=Record)
+    except msgspec.MsgspecError as error:
+        logger.warning("Ignored a record that can't be used", extra={"record": str(stored), "why": str(error)})
+        return {}
+
+
+def _proven(client: Client, possible: Iterable[PossibleLoss], pods: dict[str, Pod]) -> list[PossibleLoss]:
+    """The losses that need no proof or whose pods' events prove them."""
+    lookups = 0
+    proven: list[PossibleLoss] = []
+    for loss in possible:
+        if loss.kept_out:
+            proven.append(loss)
+            continue
+        for key in loss.pods:
+            lookups += 1
+            if lookups > _MAX_LOOKUPS:
+                return proven
+            if _was_displaced(client, key, pods):
+                proven.append(loss)
+                break
+    return proven
+
+
+def _was_displaced(client: Client, key: str, pods: dict[str, Pod]) -> bool:
+    namespace, _, name = key.partition("/")
+    listed = listing.list_objects(
+        client,
+        resources.EVENTS,
+        _Event,
+        fields=f"involvedObject.kind=Pod,involvedObject.name={name}",
+        namespace=namespace,
+    )
+    return any(event.reason in _EVICTED or _is_by_daemon(event, pods) for event in listed.objects)
+
+
+def _is_by_daemon(event: _Event, pods: dict[str, Pod]) -> bool:
+    """Whether a DaemonSet's pod preempted the pod. Any other takes its place once, not on each machine."""
+    if event.reason != _PREEMPTED or event.related is None:
+        return False
+    preemptor = pods.get(f"{event.related.namespace}/{event.related.name}")
+    return preemptor is not None and is_daemon(preemptor)
