@@ -273,8 +273,8 @@ def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.Po
             own = {"StringEquals": {"events:source": hints.FUNCTIONS}}
             allowed = [_allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)]
         case "table_name":
-            # Unavailable offerings, interruption rates, the call budget, wake-ups already sent, decisions. The table is
-            # never scanned. Only the interruption function adds to what others have counted.
+            # Unavailable offerings, partial launches, interruption rates, the call budget, wake-ups already sent,
+            # decisions. The table is never scanned. Only the interruption function adds to what others have counted.
             adds = ("UpdateItem",) if function == function_sizes.INTERRUPTION else ()
             actions = ("BatchWriteItem", "GetItem", "PutItem", "Query", *adds)
             allowed = [_allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]

@@ -1,9 +1,10 @@
-"""EC2's eventual consistency: answers about instances that lag, or that leave instances out.
+"""EC2's eventual consistency: answers that lag, or that leave resources out.
 
 EC2 makes a change at once and shows it later: "changes ... might not be immediately visible to subsequent commands"
 (EC2 Developer Guide, "Eventual consistency in the Amazon EC2 API"). moto's answers are always current. Here the answers
-of DescribeInstances can lag, come in pages of which some are empty, and leave out a share of the instances; CreateTags
-and TerminateInstances don't know an instance at first.
+of DescribeInstances can lag, come in pages of which some are empty, and leave out a share of the instances; those about
+subnets, security groups and images can leave out some, too. CreateTags and TerminateInstances don't know an instance at
+first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import copy
 import random
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from moto.ec2.exceptions import InvalidInstanceIdError
 from moto.ec2.utils import filter_reservations
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from moto.ec2.models.instances import InstanceState
+
+T = TypeVar("T")
 
 
 class EventualConsistency:
@@ -30,6 +33,8 @@ class EventualConsistency:
         """How old DescribeInstances' answers are: younger instances are unknown, newer states not shown."""
         self.left_out = 0.0
         """The share of the instances that an incomplete answer of DescribeInstances leaves out; 1: it is empty."""
+        self.resources_left_out = 0.0
+        """The share of subnets, security groups and images that an incomplete answer by filters leaves out."""
         self.incomplete = 1.0
         """The share of the answers that are incomplete."""
         self.page_size: int | None = None
@@ -38,6 +43,7 @@ class EventualConsistency:
         """How long CreateTags doesn't know a new instance."""
         self._now = now
         self._random = random.Random(seed)  # noqa: S311 - not for security: which instances an answer leaves out
+        self._resources_random = random.Random(seed)  # noqa: S311 - the same, for other resources
         self._states: dict[str, list[tuple[datetime, InstanceState]]] = {}
 
     def changed(self, instance: Any, state: InstanceState) -> None:  # noqa: ANN401 - moto's instance
@@ -66,6 +72,13 @@ class EventualConsistency:
         if unknown:
             raise InvalidInstanceIdError(sorted(unknown))
         return list(filter_reservations(shown, filters)) if filters else shown
+
+    def listed(self, resources: Sequence[T]) -> list[T]:
+        """The answer to a question about subnets, security groups or images by filters."""
+        choose = self._resources_random.random
+        if not self.resources_left_out or choose() >= self.incomplete:
+            return list(resources)
+        return [resource for resource in resources if choose() >= self.resources_left_out]
 
     def check_known(self, instances: Iterable[Any]) -> None:
         """Raise InvalidInstanceIdError for an instance that isn't described yet, as TerminateInstances does."""

@@ -55,6 +55,7 @@ def install(
     replacements = (
         *_ec2(now=now, fleets=fleets, instances=instances, reservations=reservations, prices=prices),
         *_consistency(consistency),
+        *_listings(consistency),
         *_iam(),
         *_messaging(event_buses, now),
     )
@@ -162,6 +163,29 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
         (InstanceResponse, "describe_instances", describe_instances),
         (InstanceResponse, "terminate_instances", terminate_if_known),
         (TagResponse, "create_tags", create_tags_if_known),
+    ]
+
+
+def _listings(consistency: EventualConsistency) -> list[tuple[object, str, object]]:
+    from moto.ec2.responses.amis import AmisResponse  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.ec2.responses.security_groups import SecurityGroups  # noqa: PLC0415 - the same
+    from moto.ec2.responses.subnets import Subnets  # noqa: PLC0415 - the same
+
+    def incomplete(owner: object, operation: str, ids: str, key: str) -> tuple[object, str, object]:
+        describe = getattr(owner, operation)
+
+        def listing(response: Any) -> Any:  # noqa: ANN401 - moto's
+            answer = describe(response)
+            if response._get_param(ids, []):  # noqa: SLF001 - how moto's own read them
+                return answer
+            return ActionResult({key: consistency.listed(answer.result[key])})
+
+        return owner, operation, listing
+
+    return [
+        incomplete(Subnets, "describe_subnets", "SubnetIds", "Subnets"),
+        incomplete(SecurityGroups, "describe_security_groups", "GroupIds", "SecurityGroups"),
+        incomplete(AmisResponse, "describe_images", "ImageIds", "Images"),
     ]
 
 

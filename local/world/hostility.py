@@ -27,7 +27,8 @@ class Hostility:
     """How hostile a world is.
 
     ``lag``: how old EC2's answers about instances are. ``page_size``: the reservations of a page of DescribeInstances,
-    whose first page is empty. ``incomplete``: the share of its answers that leave out ``left_out`` of the instances.
+    whose first page is empty. ``incomplete``: the share of EC2's answers that leave out ``left_out`` of the instances,
+    or ``resources_left_out`` of subnets, security groups and images.
     ``stop_duration``: how long instances are shutting down. ``whole_grace``: pods use their whole grace period.
     ``boot_failures``: how many of the first instances are terminated at boot, as EC2 may not use their volumes' key.
     ``foreign_objects``: objects of other node-class groups are in the cluster. ``concurrency``: functions run at once.
@@ -37,6 +38,7 @@ class Hostility:
     page_size: int = 5
     incomplete: float = 0.1
     left_out: float = 0.5
+    resources_left_out: float = 0.5
     stop_duration: timedelta = timedelta(seconds=60)
     whole_grace: bool = True
     boot_failures: int = 0
@@ -49,6 +51,7 @@ class Hostility:
         consistency.lag = consistency.tag_lag = self.lag
         consistency.page_size = self.page_size
         consistency.incomplete, consistency.left_out = self.incomplete, self.left_out
+        consistency.resources_left_out = self.resources_left_out
         aws.instances.stop_duration = self.stop_duration
         aws.instances.fail_starts("*", "*", self.boot_failures, reason=INVALID_KMS_KEY)
 

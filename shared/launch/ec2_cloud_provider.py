@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class EC2CloudProvider(Struct, kw_only=True):
     """EC2 for one cluster: a :class:`shared.cloud_provider.CloudProvider`.
 
-    ``table_name`` is DynamoDB's, which keeps the rate limit of CreateFleet and the unavailable offerings. It and
-    ``default_instance_profile`` are needed to list instance types and to create; ``catalog`` to list instance types.
+    ``table_name`` is DynamoDB's, which keeps the rate limit of CreateFleet, the unavailable offerings and partial
+    launches. It and ``default_instance_profile`` are needed to list instance types and to create; ``catalog`` to list
+    instance types.
     """
 
     cluster_name: str
@@ -78,12 +79,18 @@ class EC2CloudProvider(Struct, kw_only=True):
         """
         from shared.instance_types import interruption_rates, unavailable_offerings  # noqa: PLC0415 (see the module)
         from shared.launch.fleet.launch import launch  # noqa: PLC0415 (the same)
+        from shared.launch.fleet.partial_launches import PartialLaunches  # noqa: PLC0415 (the same)
         from shared.launch.fleet.rate_limit import RateLimiter  # noqa: PLC0415 (the same)
 
         rate_limiter = RateLimiter(aws.dynamodb(), self.table_name)
         rates = interruption_rates.current(aws.dynamodb(), self.table_name, now=now)
         results = launch(
-            requests, cluster=self._cluster(), now=now, rate_limiter=rate_limiter, interruption_rates=rates
+            requests,
+            cluster=self._cluster(),
+            now=now,
+            rate_limiter=rate_limiter,
+            interruption_rates=rates,
+            partial_launches=PartialLaunches(aws.dynamodb(), self.table_name),
         )
         # Each NodeClaim of a call names the call's unavailable offerings; they are written once.
         unavailable = dict.fromkeys(offering for result in results for offering in result.unavailable)

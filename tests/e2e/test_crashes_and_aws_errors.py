@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from local.faults import Fault
 from local.kubernetes import kinds
+from local.world import sample_objects
 from shared.cluster.lease import DURATION, NAMESPACE, lease_name
 
 if TYPE_CHECKING:
@@ -116,3 +117,28 @@ def test_a_lease_that_a_dead_function_left_costs_time_and_no_message(spot_defaul
     world.scale("default", "inflate", 3)
     all_is_well(world, 3)
     assert world.dead_letters() == []
+
+
+@pytest.mark.parametrize("crash", ["before", "after"])
+def test_a_crash_after_ec2_launched_a_part_of_a_fleet_costs_a_minute(
+    world: World, crash: Literal["before", "after"]
+) -> None:
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+            ]
+        }
+    }
+    requirements = {"karpenter.sh/capacity-type": ["spot"], "node.kubernetes.io/instance-type": ["m5.large"]}
+    zone = {"topology.kubernetes.io/zone": ["us-east-1a"]}
+    world.apply([sample_objects.node_class(world), sample_objects.node_pool(requirements | zone)])
+    world.aws.capacity.set("spot", "m5.large", "us-east-1a", 1)
+    # The run dies before it has deleted both NodeClaims for which there is no capacity.
+    world.faults.inject_kubernetes("DELETE", "/nodeclaims/", Fault(crash=crash))
+    world.apply([sample_objects.deployment("web", 3, {"cpu": "1"}, affinity=apart)])
+    world.run_until(lambda: bool(world.faults.occurred), limit=timedelta(minutes=2))
+    world.aws.capacity.set("spot", "m5.large", "us-east-1a", None)
+    world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=3))
+    all_is_well(world, 3)
+    assert len(world.aws.instances.all) == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -55,6 +55,23 @@ def test_nodes_launched_while_answers_are_wrong_are_launched_once(spot_default: 
     world.run_until_idle(limit=timedelta(hours=1))
     assert len(world.pods(phase="Running")) == 60
     assert len(world.aws.instances.all) == len(world.instances()) == len(world.claims()) == len(world.nodes())
+
+
+def test_answers_that_leave_out_subnets_groups_and_images_change_no_class_and_no_node(spot_default: World) -> None:
+    world = spot_default
+    consistency = world.aws.consistency
+    consistency.incomplete, consistency.resources_left_out = 0.1, 0.5
+    world.scale("default", "inflate", 12)
+    world.run_until_idle()
+    before = {c["metadata"]["name"] for c in world.claims()}
+    kind = world.store.kind("karpenter.k8s.aws/v1alpha1", "AWSNodeTemplate")
+    statuses: list[dict[str, Any]] = []
+    world.store.subscribe(lambda change: statuses.append(change.object["status"]) if change.kind == kind else None)
+    status = world.store.get(kind, "default")["status"]
+    world.run_for(timedelta(hours=1))
+    assert [s for s in statuses if s != status] == []
+    assert {c["metadata"]["name"] for c in world.claims()} == before
+    assert not [d for c in world.claims() for d in c["status"]["conditions"] if d["type"] == "Drifted"]
 
 
 @pytest.mark.long

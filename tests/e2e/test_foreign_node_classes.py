@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
+from local.aws import backends
 from local.kubernetes import kinds
 from local.kubernetes.object_updates import update_status
 from local.kubernetes.objects import timestamp
@@ -34,7 +35,7 @@ def labels(pool: str) -> dict[str, str]:
 
 def auto_mode_instance(world: World) -> str:
     """An instance of Auto Mode's with the tags of Tenon's; its providerID."""
-    tags = {f"kubernetes.io/cluster/{world.cluster}": "owned", "karpenter.sh/nodepool": "general-purpose"}
+    tags = {f"kubernetes.io/cluster/{world.cluster}": "owned", "karpenter.sh/nodepool": "auto-general"}
     with world.aws.lock:
         (instance,) = boto3.client("ec2", region_name=world.region).run_instances(
             ImageId="ami-12c6146b",
@@ -49,7 +50,7 @@ def claim(world: World, name: str, *, provider_id: str = "", node: str = "") -> 
     kind = world.store.kind("karpenter.sh/v1", "NodeClaim")
     metadata = {
         "name": name,
-        "labels": labels("general-purpose"),
+        "labels": labels("auto-general"),
         "finalizers": [FINALIZER],
     }
     spec = {"nodeClassRef": REF, "requirements": []}
@@ -78,7 +79,7 @@ def node(world: World, name: str, provider_id: str) -> None:
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": labels("general-purpose"), "finalizers": [FINALIZER]},
+            "metadata": {"name": name, "labels": labels("auto-general"), "finalizers": [FINALIZER]},
             "spec": {"providerID": provider_id},
             "status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]},
         },
@@ -111,17 +112,21 @@ def pool(world: World, name: str, spec: dict[str, Any]) -> None:
 
 def auto_mode(world: World) -> None:
     """Auto Mode's pools, and NodeClaims in every state that garbage collection or liveness would end."""
-    pool(world, "general-purpose", {"expireAfter": "336h"})
-    pool(world, "odd", {"requirements": [{"key": "eks.amazonaws.com/instance-cpu", "operator": "Gt", "values": ["4"]}]})
+    pool(world, "auto-general", {"expireAfter": "336h"})
+    pool(
+        world,
+        "auto-odd",
+        {"requirements": [{"key": "eks.amazonaws.com/instance-cpu", "operator": "Gt", "values": ["4"]}]},
+    )
     provider_id = auto_mode_instance(world)
-    claim(world, "general-purpose-up", provider_id=provider_id, node="i-auto")
+    claim(world, "auto-general-up", provider_id=provider_id, node="i-auto")
     node(world, "i-auto", provider_id)
-    claim(world, "general-purpose-starting")
-    claim(world, "general-purpose-hidden", provider_id="aws:///us-east-1a/i-0a00000000000000b", node="i-hidden")
-    claim(world, "general-purpose-leaving", provider_id="aws:///us-east-1a/i-0a00000000000000c", node="i-leaving")
+    claim(world, "auto-general-starting")
+    claim(world, "auto-general-hidden", provider_id="aws:///us-east-1a/i-0a00000000000000b", node="i-hidden")
+    claim(world, "auto-general-leaving", provider_id="aws:///us-east-1a/i-0a00000000000000c", node="i-leaving")
     node(world, "i-leaving", "aws:///us-east-1a/i-0a00000000000000c")
     node(world, "i-unclaimed", "aws:///us-east-1a/i-0a00000000000000d")
-    world.store.delete(world.store.kind("karpenter.sh/v1", "NodeClaim"), "general-purpose-leaving")
+    world.store.delete(world.store.kind("karpenter.sh/v1", "NodeClaim"), "auto-general-leaving")
     world.store.delete(kinds.NODES, "i-leaving")
 
 
@@ -134,7 +139,7 @@ def foreign(world: World) -> dict[str, Obj]:
     return {
         f"{o.get('kind')} {o['metadata']['name']}": o
         for o in listed
-        if o["metadata"]["name"].startswith(("general-purpose", "odd", "i-"))
+        if o["metadata"]["name"].startswith(("auto-", "i-auto", "i-leaving", "i-unclaimed"))
     }
 
 
@@ -150,10 +155,8 @@ def test_auto_modes_objects_are_the_same_after_an_hour(spot_default: World) -> N
     world.run_for(timedelta(minutes=30))
     assert foreign(world) == before
     assert world.instances() == []
-    ec2 = boto3.client("ec2", region_name=world.region)
-    assert [i["State"]["Name"] for r in ec2.describe_instances()["Reservations"] for i in r["Instances"]].count(
-        "running"
-    ) == 1
+    instances = [i for reservation in backends.ec2(world.region).all_reservations() for i in reservation.instances]
+    assert [i.state for i in instances].count("running") == 1
     assert world.dead_letters() == []
 
 

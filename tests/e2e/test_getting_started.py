@@ -18,6 +18,6 @@ def test_the_first_pool_of_the_guide_is_ready() -> None:
         world.apply([*yaml.safe_load_all(text.replace("NAME", "demo"))])
         world.run_until_idle()
         for kind, api_version in (("EC2NodeClass", "karpenter.k8s.aws/v1"), ("NodePool", "karpenter.sh/v1")):
-            (obj,) = world.store.list(world.store.kind(api_version, kind))
+            obj = world.store.get(world.store.kind(api_version, kind), "default")
             ready = {c["type"]: c["status"] for c in obj["status"]["conditions"]}
             assert ready["Ready"] == "True", obj["status"]["conditions"]

@@ -105,7 +105,6 @@ def test_new_pods_get_nodes_and_empty_nodes_are_deleted(karpenters: World) -> No
     assert world.nodes() == world.claims() == world.instances() == []
 
 
-@pytest.mark.kind  # it takes the only NodePool
 def test_the_cluster_can_be_handed_back(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
     """Everything Karpenter reads is there in its own form, and what is ours beside it is only annotations."""
     world.apply([*load("v1.yaml"), *(o for o in load("spot-default.yaml") if o["kind"] == "Deployment")])
@@ -134,7 +133,7 @@ def test_the_cluster_can_be_handed_back(world: World, load: Callable[[str], list
         assert tags["karpenter.sh/nodepool"] == "default"
         assert tags["karpenter.sh/nodeclaim"] in names_of(world.claims())
         assert tags["eks:eks-cluster-name"] == CLUSTER
-    (pool,) = world.store.list(world.store.kind("karpenter.sh/v1", "NodePool"))
+    pool = world.store.get(world.store.kind("karpenter.sh/v1", "NodePool"), "default")
     (manifest,) = (o for o in load("v1.yaml") if o["kind"] == "NodePool")
     assert pool["spec"]["template"]["spec"]["requirements"] == manifest["spec"]["template"]["spec"]["requirements"]
 

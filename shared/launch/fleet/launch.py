@@ -6,12 +6,14 @@ these have no capacity are launched at once by a second call, from every pool th
 A run can die after any call, and the next run repeats it. The call's ClientToken follows from the group, so EC2 answers
 a repeated call with the instances that it launched before. If the repeated request differs (prices changed, or some
 NodeClaims have their instance), EC2 answers IdempotentParameterMismatch, and the instances are listed by the group's
-tag. Such a list may be incomplete, so an instance is launched again only if the list shows that the first one ended.
+tag. Such a list may be incomplete, so an instance is launched again only if the list shows that the first one ended, or
+if it shows as many instances as EC2 has launched for the group.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock
@@ -24,6 +26,7 @@ from shared.ami_family.bootstrap import UserDataError
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason, condition
 from shared.aws import error_code
+from shared.cloud_provider import LaunchedInstance
 from shared.launch import instances, launch_template
 from shared.launch.fleet import errors
 from shared.launch.fleet.errors import (
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import OfferingKey
     from shared.instance_types.interruption_rates import Pool
     from shared.launch.fleet.overrides import FleetPlan
+    from shared.launch.fleet.partial_launches import PartialLaunches
     from shared.launch.fleet.rate_limit import RateLimiter
     from shared.launch.fleet.request import TemplateKey
     from shared.launch.launch_template import LaunchTemplate
@@ -73,6 +77,7 @@ def launch(
     now: datetime,
     rate_limiter: RateLimiter | None = None,
     interruption_rates: Mapping[Pool, float] | None = None,
+    partial_launches: PartialLaunches | None = None,
 ) -> tuple[LaunchResult, ...]:
     """Launch the NodeClaims: one result each, in the order of the requests, by one CreateFleet call for each group.
 
@@ -81,6 +86,7 @@ def launch(
     NodeClaims allow the next one: one call for each type then. ``interruption_rates`` are by pool, where they differ
     from the default. Each call waits for the ``rate_limiter`` until :data:`RATE_LIMIT_WAIT_TIMEOUT` after ``now``;
     NodeClaims without a call by then fail as *throttled*. Without a rate limiter calls are not limited.
+    ``partial_launches`` remember what EC2 could not launch, if the run dies before its results are written.
     """
     groups: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
     for request in requests:
@@ -98,6 +104,7 @@ def launch(
                 addresses=addresses,
                 interruption_rates=interruption_rates or {},
                 rate_limiter=rate_limiter,
+                partial_launches=partial_launches,
                 deadline=now + RATE_LIMIT_WAIT_TIMEOUT,
             )
         )
@@ -138,6 +145,7 @@ class _LaunchGroup:
     addresses: _ReservedAddresses
     interruption_rates: Mapping[Pool, float]
     rate_limiter: RateLimiter | None
+    partial_launches: PartialLaunches | None
     deadline: datetime
     plan: FleetPlan | None = None
 
@@ -159,6 +167,8 @@ class _LaunchGroup:
         status = self.fleet_request.node_class.status
         by_zone = self.addresses.best(subnets.refreshed(aws.ec2(), status.subnets))
         plan = self.plan = self._plan(by_zone)
+        if self._is_unconfirmed():
+            return self._launch_ended(plan)
         if plan is None or self._has_failed_before():
             return self._launch_missing(plan, attempt=self._minute)
         first = self._narrowed(plan)
@@ -182,7 +192,25 @@ class _LaunchGroup:
                 break
             results = self._retry(next_plan, results, step=f"instead of {plan.capacity_type}")
             plan = next_plan
+        self._remember_partial(results)
         return results
+
+    def _remember_partial(self, results: Sequence[LaunchResult]) -> None:
+        """Remember how many instances EC2 launched for the group, if it lacked capacity for the others."""
+        if self.partial_launches is None or not capacity_failures(results):
+            return
+        launched = sum(isinstance(r, LaunchedInstance) or r.kind == "unconfirmed" for r in results)
+        with suppress(ClientError, BotoCoreError):  # without the record only a run that dies now costs time
+            self.partial_launches.remember(self.fleet_request.group, instances=launched, now=runtime.current().now())
+
+    def _has_launched_all(self, shown: Sequence[Instance]) -> bool:
+        """Whether these are all instances that EC2 has launched for the group, so that none is hidden."""
+        if self.partial_launches is None:
+            return False
+        with suppress(ClientError, BotoCoreError):
+            launched = self.partial_launches.instances(self.fleet_request.group, now=runtime.current().now())
+            return launched is not None and len(shown) >= launched
+        return False
 
     def _narrowed(self, plan: FleetPlan) -> FleetPlan:
         """The plan of the first request: narrow, unless the NodeClaims must have a choice of many pools.
@@ -225,6 +253,11 @@ class _LaunchGroup:
         conditions = [condition(r.claim.status.conditions, nodeclaim.LAUNCHED) for r in self.requests]
         return any(c is not None and c.status == "False" for c in conditions)
 
+    def _is_unconfirmed(self) -> bool:
+        """Whether EC2 has answered before and may have launched an instance that it doesn't show yet."""
+        conditions = [condition(r.claim.status.conditions, nodeclaim.LAUNCHED) for r in self.requests]
+        return any(c is not None and c.reason == nodeclaim.LAUNCH_UNCONFIRMED for c in conditions)
+
     @property
     def _minute(self) -> str:
         return f"{self.deadline:%Y-%m-%dT%H:%M}"
@@ -233,16 +266,23 @@ class _LaunchGroup:
         """Assign the instances of an earlier call, and launch those that have ended, as EC2 shows or says."""
         return self._launch_missing(plan) if code == INSTANCE_TERMINATED else self._launch_ended(plan)
 
-    def _launch_ended(self, plan: FleetPlan) -> list[LaunchResult]:
+    def _launch_ended(self, plan: FleetPlan | None) -> list[LaunchResult]:
         """Assign the instances that an earlier call launched, and launch those again that have ended.
 
-        An instance that EC2 doesn't show may run: its NodeClaim stays unconfirmed until EC2 shows it.
+        An instance that EC2 doesn't show may run: its NodeClaim stays unconfirmed until EC2 shows it, unless EC2 shows
+        every instance that it has launched for the group.
         """
-        results, missing, ended = self._assign_existing()
+        results, missing, shown = self._assign_existing()
+        ended = [i for i in shown if i.state not in instances.PENDING_OR_RUNNING]
+        has_launched_all = bool(missing) and self._has_launched_all(shown)
         by_claim = Counter(i.tags.get(labels.NODECLAIM_TAG, "") for i in ended)
         confirmed: list[LaunchRequest] = []
         for request in missing:
             tag = request.claim.name if by_claim[request.claim.name] else ""
+            if not by_claim[tag] and has_launched_all:
+                message = "EC2 had capacity for some NodeClaims of this launch only"
+                results.append(failure(request.claim, "capacity", EventReason("UnfulfillableCapacity"), message))
+                continue
             if not by_claim[tag]:
                 message = "an instance may have been launched that EC2 doesn't show yet"
                 results.append(failure(request.claim, "unconfirmed", nodeclaim.LAUNCH_UNCONFIRMED, message))
@@ -260,7 +300,7 @@ class _LaunchGroup:
         return results + self._launch_requests(plan, missing, attempt)
 
     def _assign_existing(self) -> tuple[list[LaunchResult], list[LaunchRequest], list[Instance]]:
-        """The results for the group's instances, the requests without one, and the instances that have ended."""
+        """The results for the group's instances, the requests without one, and every instance that EC2 shows."""
         listed = instances.list_by_launch_group(self.fleet_request.cluster.name, [self.fleet_request.group])
         existing = [i for i in listed if i.state in instances.PENDING_OR_RUNNING]
         by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in existing if labels.NODECLAIM_TAG in i.tags}
@@ -273,7 +313,7 @@ class _LaunchGroup:
                 missing.append(request)
             else:
                 results.append(assign_existing(self.fleet_request, request, instance))
-        return results, missing, [i for i in listed if i.state not in instances.PENDING_OR_RUNNING]
+        return results, missing, list(listed)
 
     def _launch_requests(
         self, plan: FleetPlan | None, missing: Sequence[LaunchRequest], attempt: str

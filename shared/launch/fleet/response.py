@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
 from shared import aws, runtime
-from shared.api import labels
+from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason
 from shared.api.nodeclass import ResolvedAMI
 from shared.aws import error_code
@@ -162,7 +162,7 @@ def _assign(
         except ClientError as error:
             # The instance runs. Launching again would launch a second one.
             message = f"instance {instance_id} can't be tagged: {error.response['Error'].get('Message', '')}"
-            return failure(claim, "unconfirmed", error_code(error), message)
+            return failure(claim, "unconfirmed", nodeclaim.LAUNCH_UNCONFIRMED, message)
     offering, instance_type = override.offering, override.instance_type
     return LaunchedInstance(
         claim_name=claim.name,

@@ -27,11 +27,11 @@ from shared.launch.node_class.selector_terms import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import FilterTypeDef, ImageTypeDef
     from mypy_boto3_ssm import SSMClient
 
     from shared.api.nodeclass import AMISelectorTerm, EC2NodeClass
+    from shared.launch.node_class.ec2_descriptions import Ec2Descriptions
 
 _TERMS = "amiSelectorTerms"
 _MAX_PARAMETERS_A_CALL = 10
@@ -42,7 +42,7 @@ _PARAMETER_NOT_FOUND = "ParameterNotFound"
 Requirements = tuple[AMIRequirement, ...]
 
 
-def select(ec2: EC2Client, ssm: SSMClient, node_class: EC2NodeClass, *, version: str) -> tuple[ResolvedAMI, ...]:
+def select(ec2: Ec2Descriptions, ssm: SSMClient, node_class: EC2NodeClass, *, version: str) -> tuple[ResolvedAMI, ...]:
     """The AMIs of the class on a cluster of the Kubernetes version, newest first.
 
     Raises:
@@ -60,7 +60,9 @@ def select(ec2: EC2Client, ssm: SSMClient, node_class: EC2NodeClass, *, version:
     return selected
 
 
-def _by_family(ec2: EC2Client, ssm: SSMClient, node_class: EC2NodeClass, *, version: str) -> tuple[ResolvedAMI, ...]:
+def _by_family(
+    ec2: Ec2Descriptions, ssm: SSMClient, node_class: EC2NodeClass, *, version: str
+) -> tuple[ResolvedAMI, ...]:
     """The AMIs that AWS publishes for the class's family, of the release that its alias names."""
     spec = node_class.spec
     family = family_of(node_class, version=version)
@@ -101,7 +103,7 @@ def _parameter_values(ssm: SSMClient, names: Sequence[str], field: str) -> dict[
     return values
 
 
-def _by_term(ec2: EC2Client, ssm: SSMClient, term: AMISelectorTerm, field: str) -> list[ImageTypeDef]:
+def _by_term(ec2: Ec2Descriptions, ssm: SSMClient, term: AMISelectorTerm, field: str) -> list[ImageTypeDef]:
     if term.ssm_parameter:
         try:
             value = ssm.get_parameter(Name=term.ssm_parameter)["Parameter"]["Value"]
@@ -120,7 +122,7 @@ def _by_term(ec2: EC2Client, ssm: SSMClient, term: AMISelectorTerm, field: str) 
 
 
 def _describe(
-    ec2: EC2Client,
+    ec2: Ec2Descriptions,
     field: str,
     *,
     ids: Sequence[str] = (),
@@ -131,10 +133,7 @@ def _describe(
     if not ids and not filters and not owners:
         return []
     try:
-        pages = ec2.get_paginator("describe_images").paginate(
-            Filters=[*by_id, *filters, {"Name": "state", "Values": ["available"]}], Owners=list(owners)
-        )
-        return [image for page in pages for image in page["Images"]]
+        return ec2.images([*by_id, *filters, {"Name": "state", "Values": ["available"]}], list(owners))
     except ClientError as error:
         raise_denied(error, "ec2:DescribeImages", f"{field} can't be looked up")
 

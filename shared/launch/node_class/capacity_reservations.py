@@ -21,17 +21,17 @@ from shared.launch.node_class.selector_terms import (
 )
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import CapacityReservationTypeDef, FilterTypeDef
 
     from shared.api.nodeclass import CapacityReservationSelectorTerm, EC2NodeClass
+    from shared.launch.node_class.ec2_descriptions import Ec2Descriptions
 
 _FIELD = "spec.capacityReservationSelectorTerms"
 _PERMISSION = "ec2:DescribeCapacityReservations"
 _NOT_FOUND = "InvalidCapacityReservationId.NotFound"
 
 
-def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedCapacityReservation, ...]:
+def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> tuple[ResolvedCapacityReservation, ...]:
     """The reservations of the class's terms, by id; for a class without terms none, and EC2 is not called.
 
     Raises:
@@ -57,10 +57,9 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedCapacityRe
     return tuple(usable[reservation_id] for reservation_id in sorted(usable))
 
 
-def _describe(ec2: EC2Client, term: CapacityReservationSelectorTerm) -> list[CapacityReservationTypeDef]:
+def _describe(ec2: Ec2Descriptions, term: CapacityReservationSelectorTerm) -> list[CapacityReservationTypeDef]:
     try:
-        pages = ec2.get_paginator("describe_capacity_reservations").paginate(Filters=_filters(term))
-        return [r for page in pages for r in page["CapacityReservations"]]
+        return ec2.capacity_reservations(_filters(term))
     except ClientError as error:
         if error_code(error) == _NOT_FOUND:
             return []

@@ -16,16 +16,16 @@ from shared.launch.node_class.selector_terms import (
 )
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import FilterTypeDef
 
     from shared.api.nodeclass import EC2NodeClass, SecurityGroupSelectorTerm
+    from shared.launch.node_class.ec2_descriptions import Ec2Descriptions
 
 _PERMISSION = "ec2:DescribeSecurityGroups"
 _TERMS = "securityGroupSelectorTerms"
 
 
-def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedSecurityGroup, ...]:
+def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> tuple[ResolvedSecurityGroup, ...]:
     """The security groups of the class's terms, by id.
 
     Raises:
@@ -38,11 +38,10 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[ResolvedSecurityGr
     selected: dict[str, ResolvedSecurityGroup] = {}
     for term in terms:
         try:
-            for page in ec2.get_paginator("describe_security_groups").paginate(Filters=_filters(term)):
-                selected |= {
-                    g["GroupId"]: ResolvedSecurityGroup(id=g["GroupId"], name=g.get("GroupName", ""))
-                    for g in page["SecurityGroups"]
-                }
+            selected |= {
+                g["GroupId"]: ResolvedSecurityGroup(id=g["GroupId"], name=g.get("GroupName", ""))
+                for g in ec2.security_groups(_filters(term))
+            }
         except ClientError as error:
             raise_denied(error, _PERMISSION, f"{field} can't be looked up")
     if not selected:

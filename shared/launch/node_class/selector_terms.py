@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from botocore.exceptions import ClientError
     from mypy_boto3_ec2.type_defs import FilterTypeDef
 
+UNAUTHORIZED = "Unauthorized"
+"""The reason of a condition where the lookup is denied."""
 DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "UnauthorizedAccess"})
 
 
@@ -38,7 +40,7 @@ def raise_denied(error: ClientError, permission: str, context: str) -> NoReturn:
     """
     if error_code(error) not in DENIED:
         raise error
-    raise NotFoundError("Unauthorized", f"{context}: the function's role needs {permission}") from error
+    raise NotFoundError(UNAUTHORIZED, f"{context}: the function's role needs {permission}") from error
 
 
 def tag_filters(tags: Mapping[str, str]) -> list[FilterTypeDef]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
+
 from shared import aws, runtime
 from shared.ami_family.bootstrap import Bootstrap, UserDataError
 from shared.ami_family.families import family_of, render_user_data
-from shared.api.meta import to_json, with_condition
+from shared.api.meta import condition, to_json, with_condition
 from shared.api.nodeclass import (
     AMIS_READY,
     CAPACITY_RESERVATIONS_READY,
@@ -26,15 +28,22 @@ from shared.api.nodeclass import (
     ResolvedAMI,
     ResolvedCapacityReservation,
     ResolvedSecurityGroup,
-    ResolvedSubnet,
 )
 from shared.api.quantity import QuantityError
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import Hardware
 from shared.launch import launch_template
 from shared.launch.launch_template import OptionError
-from shared.launch.node_class import amis, capacity_reservations, instance_profile, security_groups, subnets
-from shared.launch.node_class.selector_terms import NotFoundError
+from shared.launch.node_class import (
+    amis,
+    capacity_reservations,
+    deselection,
+    instance_profile,
+    security_groups,
+    subnets,
+)
+from shared.launch.node_class.ec2_descriptions import Ec2Descriptions
+from shared.launch.node_class.selector_terms import UNAUTHORIZED, NotFoundError
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -48,6 +57,14 @@ T = TypeVar("T")
 
 _CONDITION_TYPES = (SUBNETS_READY, SECURITY_GROUPS_READY, AMIS_READY, INSTANCE_PROFILE_READY, VALIDATION_SUCCEEDED)
 
+_SELECTED: dict[str, Callable[[EC2NodeClassStatus], object]] = {
+    SUBNETS_READY: lambda status: status.subnets,
+    SECURITY_GROUPS_READY: lambda status: status.security_groups,
+    AMIS_READY: lambda status: status.amis,
+    CAPACITY_RESERVATIONS_READY: lambda status: status.capacity_reservations,
+}
+"""What the conditions are about, by type."""
+
 _SAMPLE_HARDWARE = Hardware(name="any", arch="amd64", vcpus=2, memory_mib=8192, interfaces=3, addresses=10)
 """Shows whether the class's kubelet settings and volumes have valid quantities."""
 
@@ -58,11 +75,7 @@ CACHE_TTL = timedelta(minutes=1)
 class _Lookups(Struct):
     """The status without its conditions, and by condition type the problem (reason, message)."""
 
-    subnets: tuple[ResolvedSubnet, ...]
-    security_groups: tuple[ResolvedSecurityGroup, ...]
-    amis: tuple[ResolvedAMI, ...]
-    capacity_reservations: tuple[ResolvedCapacityReservation, ...]
-    instance_profile: str
+    selected: EC2NodeClassStatus
     problems: dict[str, tuple[str, str]]
 
 
@@ -79,31 +92,51 @@ def resolve(
     key = f"{cluster.name}/{cluster.version}/{default_instance_profile}/{node_class.kind}/{spec}"
     expires, lookups = cache.get(key, (None, None))
     if lookups is None or expires is None or now >= expires:
-        lookups = _look_up(node_class, cluster, default_instance_profile)
+        lookups = _look_up_carefully(node_class, cluster, default_instance_profile, key=key, now=now)
         cache.pop(key, None)
         if not lookups.problems:
             cache[key] = (now + CACHE_TTL, lookups)
-    return EC2NodeClassStatus(
-        subnets=list(lookups.subnets),
-        security_groups=list(lookups.security_groups),
-        amis=list(lookups.amis),
-        capacity_reservations=list(lookups.capacity_reservations),
-        instance_profile=lookups.instance_profile,
-        conditions=_conditions(node_class, lookups.problems, now),
+    return replace(lookups.selected, conditions=_conditions(node_class, lookups.problems, now))
+
+
+def _look_up_carefully(
+    node_class: EC2NodeClass, cluster: ClusterInfo, default_instance_profile: str, *, key: str, now: datetime
+) -> _Lookups:
+    """The lookups, and what the class selected before as long as no later look confirms that it is gone.
+
+    A class whose spec is new is looked up twice, as nothing shows whether an answer was complete.
+    """
+    ec2 = Ec2Descriptions(aws.ec2())
+    lookups = _look_up(ec2, node_class, cluster, default_instance_profile)
+    ready = condition(node_class.status.conditions, READY)
+    is_known = ready is not None and ready.observed_generation == node_class.metadata.generation
+    before = node_class.status if is_known else EC2NodeClassStatus()
+    if not is_known or deselection.missing(before, lookups.selected):
+        lookups = _look_up(ec2, node_class, cluster, default_instance_profile)
+    missing = deselection.missing(before, lookups.selected)
+    selected = deselection.keeping(
+        deselection.unconfirmed(key, missing, now=now), before=before, after=lookups.selected
     )
+    problems = {
+        type_: (reason, message)
+        for type_, (reason, message) in lookups.problems.items()
+        if reason == UNAUTHORIZED or type_ not in _SELECTED or not _SELECTED[type_](selected)
+    }
+    return _Lookups(selected=selected, problems=problems)
 
 
-def _look_up(node_class: EC2NodeClass, cluster: ClusterInfo, default_instance_profile: str) -> _Lookups:
+def _look_up(
+    ec2: Ec2Descriptions, node_class: EC2NodeClass, cluster: ClusterInfo, default_instance_profile: str
+) -> _Lookups:
     problems: dict[str, tuple[str, str]] = {}
 
-    def attempt(condition: str, select: Callable[[], T], default: T) -> T:
+    def attempt(condition_type: str, select: Callable[[], T], default: T) -> T:
         try:
             return select()
         except NotFoundError as error:
-            problems[condition] = (error.reason, error.message)
+            problems[condition_type] = (error.reason, error.message)
             return default
 
-    ec2 = aws.ec2()
     no_subnets: tuple[subnets.Subnet, ...] = ()
     no_groups: tuple[ResolvedSecurityGroup, ...] = ()
     no_amis: tuple[ResolvedAMI, ...] = ()
@@ -123,14 +156,14 @@ def _look_up(node_class: EC2NodeClass, cluster: ClusterInfo, default_instance_pr
     )
     if problem := _invalid(node_class, cluster):
         problems[VALIDATION_SUCCEEDED] = ("Invalid", problem)
-    return _Lookups(
-        subnets=tuple(s.resolved for s in selected_subnets),
-        security_groups=selected_groups,
-        amis=selected_amis,
-        capacity_reservations=selected_reservations,
+    selected = EC2NodeClassStatus(
+        subnets=[s.resolved for s in selected_subnets],
+        security_groups=list(selected_groups),
+        amis=list(selected_amis),
+        capacity_reservations=list(selected_reservations),
         instance_profile=profile_name,
-        problems=problems,
     )
+    return _Lookups(selected=selected, problems=problems)
 
 
 def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:

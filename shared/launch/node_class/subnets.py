@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, SubnetTypeDef
 
     from shared.api.nodeclass import EC2NodeClass, SubnetSelectorTerm
+    from shared.launch.node_class.ec2_descriptions import Ec2Descriptions
 
 _PERMISSION = "ec2:DescribeSubnets"
 _TERMS = "subnetSelectorTerms"
@@ -46,7 +47,7 @@ class Subnet(Struct):
         return ResolvedSubnet(id=self.id, zone=self.zone, zone_id=self.zone_id)
 
 
-def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
+def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
     """The subnets of the class's terms, those with the most free addresses first.
 
     Raises:
@@ -59,8 +60,7 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
     selected: dict[str, Subnet] = {}
     for term in terms:
         try:
-            pages = ec2.get_paginator("describe_subnets").paginate(Filters=_filters(term))
-            selected |= {s["SubnetId"]: _subnet(s) for page in pages for s in page["Subnets"]}
+            selected |= {s["SubnetId"]: _subnet(s) for s in ec2.subnets(_filters(term))}
         except ClientError as error:
             raise_denied(error, _PERMISSION, f"{field} can't be looked up")
     if not selected:
@@ -70,11 +70,16 @@ def select(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
 
 
 def refreshed(ec2: EC2Client, subnets: Sequence[ResolvedSubnet]) -> tuple[Subnet, ...]:
-    """The subnets with their free addresses now; EC2 is called only if a zone has several subnets."""
+    """The subnets with their free addresses now; EC2 is called only if a zone has several subnets.
+
+    A subnet that EC2's answer leaves out counts as full, so that it is used where it is the only one.
+    """
+    unknown = tuple(Subnet(s.id, s.zone, s.zone_id, 0) for s in subnets)
     if len({s.zone for s in subnets}) == len(subnets):
-        return tuple(Subnet(s.id, s.zone, s.zone_id, 0) for s in subnets)
+        return unknown
     response = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [s.id for s in subnets]}])
-    return tuple(_subnet(s) for s in response["Subnets"])
+    described = {s["SubnetId"]: _subnet(s) for s in response["Subnets"]}
+    return tuple(described.get(s.id, s) for s in unknown)
 
 
 def best(subnets: Iterable[Subnet], reserved_addresses: Mapping[str, int]) -> dict[str, Subnet]:

@@ -6,7 +6,6 @@ import json
 from datetime import datetime, timedelta
 
 import boto3
-import pytest
 
 from local.kubelets.behavior import Timing
 from local.kubernetes import kinds
@@ -122,7 +121,6 @@ def test_drains_start_while_the_lease_is_held_and_replacements_follow(quiet_worl
     assert world.dead_letters() == []
 
 
-@pytest.mark.kind  # within 45 seconds
 def test_an_instance_that_was_terminated_externally_is_removed_at_once(quiet_world: World) -> None:
     world = quiet_world
     world.apply([budget("held", 0), deployment("held", 2)])
@@ -132,7 +130,7 @@ def test_an_instance_that_was_terminated_externally_is_removed_at_once(quiet_wor
     boto3.client("ec2", region_name=world.region).terminate_instances(InstanceIds=[instance.id])
     world.run_until(
         lambda: node["metadata"]["name"] not in {n["metadata"]["name"] for n in world.nodes()},
-        limit=timedelta(seconds=45),
+        limit=timedelta(seconds=37) + world.aws.instances.stop_duration,
     )
     world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
 

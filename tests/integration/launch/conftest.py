@@ -181,9 +181,11 @@ class Account:
         aws.ec2().create_tags(Resources=[subnet], Tags=tag_list(DISCOVERY))
         return subnet
 
-    def status(self, node_class: EC2NodeClass, *, version: str = "1.34", profile: str = "nodes") -> EC2NodeClassStatus:
+    def status(
+        self, node_class: EC2NodeClass, *, version: str = "1.34", profile: str = "nodes", now: datetime = NOW
+    ) -> EC2NodeClassStatus:
         cluster = msgspec.structs.replace(CLUSTER, version=version)
-        return resolve(node_class, cluster, default_instance_profile=profile, now=NOW)
+        return resolve(node_class, cluster, default_instance_profile=profile, now=now)
 
     def node_class(self, *, kind: str = "EC2NodeClass", **spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field)
         given: dict[str, Any] = {

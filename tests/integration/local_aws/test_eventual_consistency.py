@@ -51,6 +51,23 @@ def test_answers_can_be_empty_or_leave_out_some_instances(rig: Rig, account: Acc
     assert described() == {}
 
 
+def test_answers_about_subnets_by_filters_can_leave_some_out(rig: Rig) -> None:
+    ec2 = boto3.client("ec2")
+
+    def subnets() -> set[str]:
+        return {s["SubnetId"] for s in ec2.describe_subnets()["Subnets"]}
+
+    every = subnets()
+    rig.cloud.consistency.resources_left_out = 0.5
+    assert subnets() < every
+    assert subnets() != subnets()
+    assert len(ec2.describe_subnets(SubnetIds=sorted(every))["Subnets"]) == len(every)
+    rig.cloud.consistency.resources_left_out = 1.0
+    assert ec2.describe_subnets()["Subnets"] == []
+    assert ec2.describe_images(Owners=["amazon"])["Images"] == []
+    assert ec2.describe_security_groups()["SecurityGroups"] == []
+
+
 def test_tags_can_be_created_once_ec2_knows_the_instance(rig: Rig, account: Account) -> None:
     rig.cloud.consistency.tag_lag = timedelta(seconds=5)
     (instance,) = ids(create(request(account, "m5.large")))
