@@ -133,8 +133,8 @@ class CommandExecutor:
     def _roll_back(
         self, rollback: Rollback, claims_by_name: Mapping[str, NodeClaim], used_nodes: set[str], now: datetime
     ) -> None:
-        """Delete the replacements that no pod uses, and take the claim out of the queue."""
-        for name in rollback.replacements:
+        """Delete the surplus replacements that no pod uses, and take the claim out of the queue."""
+        for name in rollback.surplus:
             claim = claims_by_name.get(name)
             is_live = claim is not None and claim.metadata.deletion_timestamp is None
             if claim is not None and is_live and claim.status.node_name not in used_nodes:

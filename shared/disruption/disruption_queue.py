@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 QUEUE_ANNOTATION = "tenon.sh/disruption"
 """Annotation on a NodeClaim in the queue: a :class:`QueueEntry` as JSON."""
-REPLACEMENT_TIMEOUT = timedelta(minutes=20)
-"""How long replacements may take to initialize. Liveness deletes claims that don't register before that."""
+REPLACEMENT_TIMEOUT = timedelta(minutes=10)
+"""How long replacements may take to initialize. Karpenter's ``minRetryDuration``."""
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +40,11 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback:
-    """A claim to take out of the queue, why, and the names of its replacements, which are no longer needed."""
+    """A claim to take out of the queue, why, and the names of its replacements that are no longer needed."""
 
     claim: NodeClaim
     why: str
-    replacements: tuple[str, ...] = ()
+    surplus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +129,9 @@ def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
             # The run died before it executed the command. A later reconcile decides anew.
             rollbacks.append(Rollback(claim=claim, why="the command was interrupted before it was executed"))
             continue
-        failed = _failed_replacement(entry, by_name, now)
-        if failed is not None:
-            why = f"replacement {failed} was not initialized"
-            rollbacks.append(Rollback(claim=claim, why=why, replacements=tuple(entry.replacements)))
+        rollback = _rollback(claim, entry, by_name, now)
+        if rollback is not None:
+            rollbacks.append(rollback)
         elif all(_is_initialized(by_name[name]) for name in entry.replacements):
             completed.append((claim, entry))
         else:
@@ -140,14 +139,21 @@ def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
     return QueueStatus(completed=tuple(completed), rollbacks=tuple(rollbacks), waiting=waiting)
 
 
-def _failed_replacement(entry: QueueEntry, by_name: Mapping[str, NodeClaim], now: datetime) -> str | None:
-    """The name of a replacement that was deleted, or isn't initialized in time; None without one."""
+def _rollback(claim: NodeClaim, entry: QueueEntry, by_name: Mapping[str, NodeClaim], now: datetime) -> Rollback | None:
+    """The rollback of a command with a replacement that was deleted or isn't initialized in time; None without one.
+
+    Late replacements stay: as long as they exist, no other is launched for the same pods. Liveness deletes those that
+    never register, and emptiness those that no pod needs when they are initialized.
+    """
     for name in entry.replacements:
         if _is_lost(by_name.get(name)):
-            return name
-    if now - entry.since <= REPLACEMENT_TIMEOUT:
+            why = f"replacement {name} was deleted before it was initialized"
+            return Rollback(claim=claim, why=why, surplus=tuple(entry.replacements))
+    late = [name for name in entry.replacements if not _is_initialized(by_name[name])]
+    if not late or now - entry.since <= REPLACEMENT_TIMEOUT:
         return None
-    return next((name for name in entry.replacements if not _is_initialized(by_name[name])), None)
+    minutes = REPLACEMENT_TIMEOUT.total_seconds() / 60
+    return Rollback(claim=claim, why=f"replacement {late[0]} was not initialized within {minutes:.0f} minutes")
 
 
 def _is_lost(claim: NodeClaim | None) -> bool:

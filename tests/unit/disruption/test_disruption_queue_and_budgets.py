@@ -50,17 +50,26 @@ def test_a_claim_is_deleted_when_all_replacements_are_initialized(cluster: Clust
     assert disruption_queue.replacement_names(cluster.claims) == {"claim-new", "new"}
 
 
-def test_a_lost_or_late_replacement_rolls_the_command_back(cluster: Cluster) -> None:
+def test_a_late_replacement_rolls_the_command_back_after_ten_minutes_and_stays(cluster: Cluster) -> None:
+    for name in ("old", "new"):
+        cluster.node(name, 1)
+    marked(cluster, "claim-new")
+    cluster.claims[1] = starting(cluster.claims[1])
+    in_time = disruption_queue.queue_status(cluster.claims, now=NOW + timedelta(minutes=10))
+    assert (in_time.rollbacks, in_time.waiting) == ((), True)
+    (undone,) = disruption_queue.queue_status(cluster.claims, now=NOW + timedelta(minutes=10, seconds=1)).rollbacks
+    assert undone.surplus == ()
+    assert "within 10 minutes" in undone.why
+
+
+def test_a_lost_replacement_rolls_the_command_back_and_the_others_go(cluster: Cluster) -> None:
     for name in ("old", "new"):
         cluster.node(name, 1)
     marked(cluster, "claim-new", "claim-lost")
     (undone,) = disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks
     assert undone.claim.name == "claim-old"
+    assert undone.surplus == ("claim-new", "claim-lost")
     assert "claim-lost" in undone.why
-    marked(cluster, "claim-new")
-    cluster.claims[1] = starting(cluster.claims[1])
-    assert disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks == ()
-    assert disruption_queue.queue_status(cluster.claims, now=NOW + timedelta(minutes=21)).rollbacks != ()
     back = disruption_queue.without_queue_entry(disruption_queue.without_disruption_condition(undone.claim))
     assert not disruption_queue.is_queued(back)
     assert back.metadata.annotations == {}
