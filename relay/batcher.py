@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 IDLE_DURATION = timedelta(seconds=1)
 MAX_DURATION = timedelta(seconds=10)
-MAX_DURATION_BY_TYPE = {hints.NODES_CHANGED: timedelta(seconds=1)}
-"""Pods can't be scheduled to a joining node until it is reconciled, and it changes often while many nodes join."""
+MAX_DURATION_BY_TYPE = {hints.NODES_CHANGED: timedelta(seconds=1), hints.NODE_POOLS_CHANGED: timedelta(seconds=1)}
+"""Pods can't be scheduled to a joining node until it is reconciled, and it changes often while many nodes join. Whoever
+edits a NodePool looks at what follows."""
 INITIAL_BACKOFF = timedelta(seconds=1)
 MAX_BACKOFF = timedelta(seconds=60)
 
