@@ -1,8 +1,8 @@
 """Disruption candidates: the rules that every voluntary disruption checks, and why a node isn't a candidate.
 
 A candidate is an initialized node (:func:`initialized_nodes`) of a valid NodePool (:func:`all_candidates`). Even so, it
-may be blocked (:func:`disruption_blocker`): by a nomination, a do-not-disrupt annotation, a PodDisruptionBudget, or a
-pod without a controller. Reference: docs/facts/karpenter.md, section 5.
+may be blocked (:func:`disruption_blocker`): by a nomination, a do-not-disrupt annotation, a PodDisruptionBudget, or,
+where its NodePool says so, a pod without a controller. Reference: docs/facts/karpenter.md, section 5.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import NodePool
     from shared.disruption.disruption_state import DisruptionState
+
+
+PODS_WITHOUT_CONTROLLER = "tenon.sh/pods-without-controller"
+"""Annotation on a NodePool: "block" keeps nodes with a pod that nothing would recreate. By default such pods are
+evicted like all others, as by Karpenter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +116,9 @@ def disruption_blocker(state: DisruptionState, candidate: Candidate) -> Blocker 
     do_not_disrupt = do_not_disrupt_blocker(state, candidate)
     if do_not_disrupt is not None:
         return do_not_disrupt
+    needs_controllers = candidate.pool.metadata.annotations.get(PODS_WITHOUT_CONTROLLER) == "block"
     for pod in candidate.pods:
-        if controller(pod.metadata) is None:
+        if needs_controllers and controller(pod.metadata) is None:
             return Blocker(message=f"pod {pod.key} has no controller to recreate it", by=f"Pod {pod.key}")
         eviction_blocker = state.pod_disruption_budgets.eviction_blocker(pod)
         if eviction_blocker is not None:

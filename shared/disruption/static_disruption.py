@@ -1,13 +1,14 @@
 """Static pools (``replicas``): removes surplus nodes, and replaces expired and drifted ones by nodes of the same pool.
 
 Their number doesn't follow pods, so their nodes are neither empty nor underutilized. A pool that is scaled down removes
-the nodes with the lowest disruption cost first: NodeClaims without a node, then the rest. Replacements are made one at
-a time, so that the pool never lacks more than one node; they must fit within the pool's limits beside the old node.
+NodeClaims without a node first, then empty nodes, then those with the lowest disruption cost, and last those that are
+blocked, by do-not-disrupt for example. Replacements are made one at a time, so that the pool never lacks more than one
+node; they must fit within the pool's limits beside the old node.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shared.api import labels as names
 from shared.disruption import drift, expiration, graceful_replacement
@@ -30,19 +31,39 @@ REASON = SURPLUS
 _MESSAGE = "the NodePool has more nodes than replicas"
 
 
+class _RemovalRank(NamedTuple):
+    """The lowest goes first when a pool is scaled down."""
+
+    has_node: bool
+    is_blocked: bool
+    has_pods: bool
+    cost: float
+
+
+_NO_NODE = _RemovalRank(has_node=False, is_blocked=False, has_pods=False, cost=0.0)
+
+
 def surplus_claims(state: DisruptionState) -> tuple[NodeClaim, ...]:
-    """The claims that static pools have beyond their replicas, by pool, the lowest disruption cost first."""
-    costs = {c.claim.name: sum(eviction_cost(p) for p in c.pods) for c in static_candidates(state)}
+    """The claims that static pools have beyond their replicas, by pool, in the order in which they are removed."""
+    ranks = {c.claim.name: _removal_rank(state, c) for c in static_candidates(state)}
     replaced = replaced_claims(state.snapshot.node_claims)
     surplus: list[NodeClaim] = []
     for pool in static_pools(state.snapshot):
         claims = active_claims(pool, state.snapshot, replaced)
-        by_cost = sorted(
-            claims, key=lambda c: (c.name in costs, costs.get(c.name, 0.0), -(state.price(c) or 0.0), c.name)
-        )
+        ordered = sorted(claims, key=lambda c: (ranks.get(c.name, _NO_NODE), -(state.price(c) or 0.0), c.name))
         count = max(0, len(claims) - (pool.spec.replicas or 0))
-        surplus += [c for c in by_cost if not is_queued(c)][:count]
+        surplus += [c for c in ordered if not is_queued(c)][:count]
     return tuple(surplus)
+
+
+def _removal_rank(state: DisruptionState, candidate: Candidate) -> _RemovalRank:
+    is_blocked = disruption_blocker(state, candidate) is not None
+    return _RemovalRank(
+        has_node=True,
+        is_blocked=is_blocked,
+        has_pods=bool(candidate.pods),
+        cost=sum(eviction_cost(p) for p in candidate.pods),
+    )
 
 
 def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:

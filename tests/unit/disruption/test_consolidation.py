@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.kubernetes import Taint
 from shared.api.meta import Condition
 from shared.api.nodepool import Budget
+from shared.disruption.candidates import PODS_WITHOUT_CONTROLLER
 from shared.disruption.consolidation import due_candidates, find_candidates, search, validate
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
@@ -107,17 +109,26 @@ def test_blockers_keep_nodes_and_are_reported(cluster: Cluster) -> None:
     cluster.pod("a", "kept", 100)
     cluster.node("pod", 1)
     cluster.pod("b", "pod", 100, annotations={names.DO_NOT_DISRUPT: "true"})
-    cluster.node("orphan", 1)
-    cluster.pod("c", "orphan", 100, owned=False)
     result = search_once(cluster)
     messages = {r.node: r.message for r in result.blocked}
     assert names.DO_NOT_DISRUPT in messages["kept"]
     assert "pod default/b" in messages["pod"]
-    assert "no controller" in messages["orphan"]
     assert not set(messages) & set(result.command.nodes if result.command else ())
     cluster.pod_budget(0)
     cluster.pod("d", "room", 100)
     assert "PodDisruptionBudget web" in {r.node: r.message for r in search_once(cluster).blocked}["room"]
+
+
+def test_a_pod_without_a_controller_blocks_its_node_only_where_the_pool_says_so(cluster: Cluster) -> None:
+    cluster.node("room", 8)
+    cluster.node("orphan", 1)
+    cluster.pod("c", "orphan", 100, owned=False)
+    assert "orphan" in best_command(cluster).nodes
+    annotations = {PODS_WITHOUT_CONTROLLER: "block"}
+    cluster.pool = replace(cluster.pool, metadata=replace(cluster.pool.metadata, annotations=annotations))
+    result = search_once(cluster)
+    assert {r.node: r.message for r in result.blocked} == {"orphan": "pod default/c has no controller to recreate it"}
+    assert result.command is None or "orphan" not in result.command.nodes
 
 
 def test_a_duration_of_do_not_disrupt_ends(cluster: Cluster) -> None:

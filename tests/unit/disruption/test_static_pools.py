@@ -123,6 +123,19 @@ def test_scale_down_removes_the_nodes_with_the_lowest_disruption_cost(cluster: C
     assert action.replacements == ()
 
 
+def test_scale_down_removes_empty_nodes_first_and_protected_ones_last(cluster: Cluster) -> None:
+    fixed(cluster, 1)
+    for name in ("cheap", "empty", "other", "protected"):
+        cluster.node(name, 4)
+    cluster.pod("c", "cheap", 100, annotations={names.POD_DELETION_COST: str(-(2**31) + 1)})
+    for i in range(2):
+        cluster.pod(f"o{i}", "other", 100, owned=False)
+    cluster.pod("p", "protected", 100, annotations={names.DO_NOT_DISRUPT: "true"})
+    (command,) = compute(cluster).commands
+    assert command.nodes == ("empty", "cheap", "other")
+    assert compute(cluster).blocked == ()
+
+
 def test_scale_down_removes_claims_without_a_node_first(cluster: Cluster) -> None:
     fixed(cluster, 1)
     cluster.node("up", 1)
