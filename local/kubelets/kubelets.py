@@ -368,7 +368,8 @@ class Kubelets:
         stops_at = kubelet.stopping.get(uid)
         if stops_at is None:
             drawn = Timing.draw(self._timing.stop, kubelet.rng) if own_seconds is None else None
-            stops_at = now + (drawn or timedelta(seconds=own_seconds or 0))
+            stops_at = now + timedelta(seconds=pod_status.pre_stop_seconds(pod))
+            stops_at += drawn or timedelta(seconds=own_seconds or 0)
         stops_at = max(min(stops_at, pod_status.killed_at(pod)), now)
         if kubelet.stopping.get(uid) != stops_at:
             kubelet.stopping[uid] = stops_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from local.kubernetes.conditions import with_condition
@@ -17,22 +18,32 @@ RUNS_FOR = "local.tenon.sh/runs-for-seconds"
 STOPS_AFTER = "local.tenon.sh/stops-after-seconds"
 """Annotation on a pod: how many seconds it takes to stop, instead of the drawn duration."""
 
-_READINESS = ("Initialized", "ContainersReady", "Ready")
+KWOK_STAGE = "kwok.x-k8s.io/stage"
+"""Label on a pod: "unhealthy" if its containers run but are never ready. Tests that are written for kwok's simulated
+kubelets set it."""
+
+_INITIALIZATION = ("PodReadyToStartContainers", "Initialized")
+_READINESS = ("ContainersReady", "Ready")
+_SLEEP = re.compile(r"sleep (\d+)")
 
 
 def running(pod: Obj, *, host_ip: str, pod_ip: str, started: datetime, now: datetime) -> Obj:
-    """The pod with all its containers running and ready."""
+    """The pod with all its containers running, and ready unless its label says that they never are."""
     status = pod["status"]
     conditions = status.get("conditions") or []
-    for type_ in ("PodReadyToStartContainers", *_READINESS):
+    ready = (pod["metadata"].get("labels") or {}).get(KWOK_STAGE) != "unhealthy"
+    for type_ in _INITIALIZATION:
         conditions = with_condition(conditions, type_, status="True", now=now)
+    for type_ in _READINESS:
+        status_, reason = ("True", "") if ready else ("False", "ContainersNotReady")
+        conditions = with_condition(conditions, type_, status=status_, reason=reason, now=now)
     started_at = timestamp(now)
     containers = [
         {
             "name": container["name"],
             "image": container.get("image", ""),
             "imageID": "",
-            "ready": True,
+            "ready": ready,
             "started": True,
             "restartCount": 0,
             "state": {"running": {"startedAt": started_at}},
@@ -79,6 +90,20 @@ def seconds(pod: Obj, annotation: str) -> float | None:
         return max(float(text), 0.0)
     except ValueError:
         return None
+
+
+def pre_stop_seconds(pod: Obj) -> float:
+    """How long the pod's preStop hooks sleep before its containers are stopped; other commands take no time."""
+    handlers = [(c.get("lifecycle") or {}).get("preStop") or {} for c in pod["spec"].get("containers") or []]
+    return max((_handler_seconds(handler) for handler in handlers), default=0.0)
+
+
+def _handler_seconds(handler: Obj) -> float:
+    if "sleep" in handler:
+        return float(handler["sleep"]["seconds"])
+    command = " ".join((handler.get("exec") or {}).get("command") or [])
+    sleep = _SLEEP.fullmatch(command.removeprefix("/bin/sh -c "))
+    return float(sleep[1]) if sleep else 0.0
 
 
 def killed_at(pod: Obj) -> datetime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -180,6 +181,35 @@ class TestPods:
         assert rig.exists(kinds.PODS, "web")
         rig.run(seconds=3)
         assert not rig.exists(kinds.PODS, "web")
+
+    @pytest.mark.parametrize(
+        ("handler", "gone_after"),
+        [
+            ({"exec": {"command": ["/bin/sh", "-c", "sleep 12"]}}, 12),
+            ({"sleep": {"seconds": 7}}, 7),
+            ({"exec": {"command": ["sleep", "1000"]}}, 30),
+            ({"exec": {"command": ["/drain"]}}, 1),
+        ],
+    )
+    def test_a_pod_stops_after_its_pre_stop_hook_but_within_its_grace(
+        self, rig: Rig, handler: dict[str, Any], gone_after: int
+    ) -> None:
+        rig.machine("n1")
+        rig.pod("web", container={"lifecycle": {"preStop": handler}})
+        rig.settle()
+        rig.store.delete(kinds.PODS, "web", namespace="default")
+        rig.run(seconds=gone_after - 0.5)
+        assert rig.exists(kinds.PODS, "web")
+        rig.run(seconds=3)
+        assert not rig.exists(kinds.PODS, "web")
+
+    def test_a_pod_with_kwoks_label_for_it_runs_but_is_never_ready(self, rig: Rig) -> None:
+        rig.machine("n1")
+        rig.pod("web", labels={"kwok.x-k8s.io/stage": "unhealthy"})
+        rig.settle()
+        status = rig.get(kinds.PODS, "web")["status"]
+        assert status["phase"] == "Running"
+        assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "False"
 
 
 class TestLosingNodes:
