@@ -102,7 +102,7 @@ class DisruptionController:
             LeaseHeldError: another function is deciding.
             LeaseLostError: this one took too long.
         """
-        with self._hold_lease() as lease:
+        with self._wait_for_lease() as lease:
             state, budgets = self._read_state()
             deleted, waiting = self._executor.process_queue(state.snapshot, now=state.now)
             self.report.removed += deleted

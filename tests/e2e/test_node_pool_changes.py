@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from local.kubernetes import kinds
 from local.world import sample_objects
+from shared.cluster.lease import micro_time
 
 if TYPE_CHECKING:
     from local.world import World
@@ -43,6 +45,26 @@ def test_drift_is_seen_within_seconds_of_the_pools_edit(world: World) -> None:
     world.run_until_idle()
 
     edit(world, {"template": {"metadata": {"labels": {"team": "new"}}}})
+
+    world.run_until(lambda: "Drifted" in conditions(world.claims()[0]), limit=SECONDS)
+
+
+@pytest.mark.kind  # exact seconds
+def test_drift_is_seen_within_seconds_although_another_function_is_deciding(world: World) -> None:
+    world.apply(sample_objects.node_class(world))
+    budgets = [{"nodes": "0"}]
+    world.apply(sample_objects.node_pool(REQUIREMENTS, disruption={"consolidateAfter": "Never", "budgets": budgets}))
+    world.apply(sample_objects.deployment("web", 1, {"cpu": "1"}))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 1)
+    world.run_until_idle()
+
+    edit(world, {"template": {"metadata": {"labels": {"team": "new"}}}})
+    held = {
+        "holderIdentity": "provisioner/other",
+        "leaseDurationSeconds": 3,
+        "renewTime": micro_time(world.clock.now()),
+    }
+    world.store.patch(kinds.LEASES, "tenon-demo", {"spec": held}, namespace="kube-system")
 
     world.run_until(lambda: "Drifted" in conditions(world.claims()[0]), limit=SECONDS)
 
