@@ -212,6 +212,8 @@ class ChangeDetector:
                 yield ReconcileRequest(hints.NODES_EMPTIED, key)
 
     def _node_claim_updated(self, claim: WatchedNodeClaim) -> Iterator[ReconcileRequest]:
+        if claim.key not in self._node_claims and claim.waits_for_launch:
+            yield ReconcileRequest(hints.NODE_POOLS_CHANGED, f"{resources.NODE_CLAIMS.kind}/{claim.key}")
         self._node_claims.add(claim.key)
         deleting = claim.metadata.deletion_timestamp is not None
         if self._starts_deleting(resources.NODE_CLAIMS, claim.key, deleting=deleting):

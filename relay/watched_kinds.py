@@ -177,8 +177,8 @@ class WatchedNode(Struct):
 
     @property
     def is_managed(self) -> bool:
-        """Whether the node belongs to a NodePool."""
-        return names.NODEPOOL in self.metadata.labels
+        """Whether the node belongs to a NodePool, or to a NodeClaim without one."""
+        return names.NODEPOOL in self.metadata.labels or names.NODECLASS in self.metadata.labels
 
     @property
     def is_ready(self) -> bool:
@@ -220,6 +220,13 @@ class WatchedNodeClaim(Struct):
     def key(self) -> str:
         """The NodeClaim's name."""
         return self.metadata.name
+
+    @property
+    def waits_for_launch(self) -> bool:
+        """Whether somebody created it without a NodePool, and nothing has tried to launch it yet."""
+        return names.NODEPOOL not in self.metadata.labels and not any(
+            c.type == nodeclaim.LAUNCHED for c in self.status.conditions
+        )
 
     @property
     def is_draining(self) -> bool:

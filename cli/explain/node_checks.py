@@ -10,7 +10,7 @@ from cli.explain.explanation import Check
 from shared.api import nodeclaim
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_mirror
-from shared.disruption import candidates, drift, expiration, savings
+from shared.disruption import candidates, drift, savings
 from shared.disruption.budgets import allowed_disruptions
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
 from shared.disruption.simulated_scheduling import simulate_scheduling
@@ -37,7 +37,7 @@ class NodeChecks:
     def all(self) -> tuple[Check, ...]:
         """All checks, in the order in which disruption makes them."""
         pods = [p for p in self.view.pods.get(self.candidate.name, ()) if not (is_daemon(p) or is_mirror(p))]
-        expires = expiration.expiration_time(self.candidate.claim)
+        expires = nodeclaim.expiration_time(self.candidate.claim)
         drifted = drift.disruption_message(self.view, self.candidate)
         checks = [
             self._blocked(),

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
-from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
+from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, expiration_time
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -57,8 +58,21 @@ def liveness_failure(claim: NodeClaim, *, now: datetime, unassigned_instance: st
     return _not_launched(launched, timeout) if now - created >= timeout else None
 
 
+def standalone_expiration(claim: NodeClaim, *, now: datetime) -> LivenessFailure | None:
+    """That the NodeClaim has no NodePool, whose disruption would replace it, and is older than its expireAfter."""
+    if names.NODEPOOL in claim.metadata.labels or claim.metadata.deletion_timestamp is not None:
+        return None
+    expires = expiration_time(claim)
+    if expires is None or now < expires:
+        return None
+    return LivenessFailure(
+        reason=EventReason("Expired"),
+        message=f"older than expireAfter {claim.spec.expire_after}, and without a NodePool",
+    )
+
+
 def _not_launched(launched: Condition | None, timeout: timedelta) -> LivenessFailure:
-    cause = launched.message if launched is not None and launched.message else "EC2 returned no instance"
+    cause = launched.message if launched is not None and launched.message else "no launch was recorded"
     return LivenessFailure(reason=EventReason("LaunchTimeout"), message=f"not launched within {timeout}: {cause}")
 
 

@@ -14,7 +14,7 @@ from msgspec import field
 
 from functions.lifecycle.eviction_release import EvictionRelease, write_delayed_pods
 from functions.lifecycle.initialization import initialized_node, initialized_nodeclaim
-from functions.lifecycle.liveness import is_launch_overdue, liveness_failure
+from functions.lifecycle.liveness import is_launch_overdue, liveness_failure, standalone_expiration
 from functions.lifecycle.nomination import PodNominations, nominate_pods, released_node
 from functions.lifecycle.provider_id import restore_provider_id
 from functions.lifecycle.registration import registered_node, registered_nodeclaim
@@ -58,6 +58,10 @@ def reconcile_nodeclaims(context: ReconcileContext, snapshot: Snapshot) -> Mappi
     with_node: list[tuple[NodeClaim, Node]] = []
     for claim in snapshot.node_claims:
         if claim.metadata.deletion_timestamp is not None:
+            continue
+        expired = standalone_expiration(claim, now=context.now)
+        if expired is not None:
+            context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, expired.reason, expired.message))
             continue
         node = nodes.get(claim.status.provider_id) if claim.status.provider_id else None
         if node is not None:

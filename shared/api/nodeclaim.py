@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.labels import PLANNED_PRICE
 from shared.api.meta import (
@@ -121,6 +122,16 @@ class NodeClaim(NamedObject):
     def ref(self) -> ObjectRef:
         """For events and messages."""
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
+
+
+def expiration_time(claim: NodeClaim) -> datetime | None:
+    """When the claim is older than its expireAfter; None: never, or that is no duration."""
+    try:
+        expire_after = parse_duration(claim.spec.expire_after)
+    except DurationError:
+        return None
+    created = claim.metadata.creation_timestamp
+    return None if expire_after is None or created is None else created + expire_after
 
 
 def planned_price(claim: NodeClaim) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api.duration import DurationError, parse_duration
+from shared.api.nodeclaim import expiration_time
 from shared.disruption import graceful_replacement
 from shared.disruption.candidates import all_candidates
 from shared.disruption.command import EXPIRED, Command, MethodResult
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
     from shared.disruption.disruption_state import DisruptionState
 
 REASON = EXPIRED
-
-
-def expiration_time(claim: NodeClaim) -> datetime | None:
-    """When the claim expires; None: never."""
-    expire_after = _duration(claim.spec.expire_after)
-    created = claim.metadata.creation_timestamp
-    return None if expire_after is None or created is None else created + expire_after
 
 
 def forced_expiration_time(claim: NodeClaim) -> datetime | None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from shared.api.nodeclaim import expiration_time
 from shared.disruption.command import Blocker
-from shared.disruption.expiration import expiration_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from shared import parallel, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import to_json, with_condition
+from shared.api.meta import EventReason, to_json, with_condition
 from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
-from shared.cloud_provider import LaunchedInstance, LaunchRequest
+from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.disruption.disruption_cost import LOST_WORK_HOURS, RESTART_COST
+from shared.provisioning import standalone_claims
 from shared.provisioning.nodeclaim_creation import instance_types
 from shared.scheduling.state import nominations
 from shared.scheduling.state.nominations import planned_pods
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.cloud_provider import CloudProvider, LaunchFailure, LaunchResult, ResolvedNodePools
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.cloud_provider import CloudProvider, LaunchResult, ResolvedNodePools
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.instance_types.instance_type import InstanceType
@@ -48,18 +50,27 @@ class Launcher:
     cloud_provider: CloudProvider
     logger: Logger
 
-    def launch(self, claims: Iterable[NodeClaim], resolved_pools: ResolvedNodePools) -> tuple[LaunchResult, ...]:
-        """Launch the claims and record each result; claims whose pool or class can't launch now are left waiting."""
+    def launch(
+        self,
+        claims: Iterable[NodeClaim],
+        resolved_pools: ResolvedNodePools,
+        node_classes: Iterable[EC2NodeClass] = (),
+    ) -> tuple[LaunchResult, ...]:
+        """Launch the claims and record each result; claims whose pool or class can't launch now are left waiting.
+
+        ``node_classes`` are the stored ones, for standalone NodeClaims.
+        """
         now = runtime.current().now()
         requests = []
         types_cache: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]] = {}
         for claim in claims:
-            request = _launch_request(claim, resolved_pools, types_cache)
-            if request is None:
-                self.logger.warning(
-                    "A NodeClaim waits until its NodePool and node class can launch", extra={"nodeclaim": claim.name}
-                )
+            if names.NODEPOOL not in claim.metadata.labels:
+                request = self._standalone_request(claim, resolved_pools, node_classes, now)
             else:
+                request = _launch_request(claim, resolved_pools, types_cache)
+                if request is None:
+                    self._record_waiting(claim, resolved_pools, now)
+            if request is not None:
                 requests.append(request)
         if not requests:
             return ()
@@ -67,6 +78,42 @@ class Launcher:
         results = self.cloud_provider.create(requests, now=now)
         parallel.each(lambda r: self._record(by_name[r.claim_name], r, now), results)
         return results
+
+    def _standalone_request(
+        self,
+        claim: NodeClaim,
+        resolved_pools: ResolvedNodePools,
+        node_classes: Iterable[EC2NodeClass],
+        now: datetime,
+    ) -> LaunchRequest | None:
+        """The launch request of a NodeClaim without a NodePool; None if it can't be launched and is deleted."""
+        by_name = {c.name: c for c in node_classes}
+        types = standalone_claims.launchable(claim, by_name.get(claim.spec.node_class_ref.name), resolved_pools)
+        if isinstance(types, LaunchFailure):
+            self._record_failure(claim, types, now)
+            return None
+        try:
+            claim = writes.update(self.client, resources.NODE_CLAIMS, claim, standalone_claims.prepared)
+        except NotFoundError:
+            return None
+        node_class = resolved_pools.node_classes[standalone_claims.pool_name(claim)]
+        return LaunchRequest(claim=claim, node_class=node_class, instance_types=types)
+
+    def _record_waiting(self, claim: NodeClaim, resolved_pools: ResolvedNodePools, now: datetime) -> None:
+        """Say on the NodeClaim why it isn't launched; nothing is written if it says so already."""
+        pool = claim.metadata.labels.get(names.NODEPOOL, "")
+        why = resolved_pools.not_ready.get(pool) or f"NodePool {pool} has none of its instance types now"
+        self.logger.warning("A NodeClaim waits until it can be launched", extra={"nodeclaim": claim.name, "why": why})
+        conditions = with_condition(
+            claim.status.conditions,
+            nodeclaim.LAUNCHED,
+            status=None,
+            reason=EventReason("NodePoolNotReady"),
+            message=why,
+            now=now,
+        )
+        if conditions != claim.status.conditions:
+            writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
 
     def _record(self, claim: NodeClaim, result: LaunchResult, now: datetime) -> None:
         if isinstance(result, LaunchedInstance):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from shared import aws, hints, parallel, runtime
+from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import waited
@@ -34,6 +35,7 @@ from shared.provisioning.displaced_pods import SETTLING_SECONDS, brake_for
 from shared.provisioning.launch_records import planned_price, record_launches
 from shared.provisioning.launching import Launcher, add_planned_pods
 from shared.provisioning.nodeclaim_creation import batch_launches, new_node_claims, one_on_trial
+from shared.provisioning.standalone_claims import with_standalone_pools
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.static_pools import missing_replicas
@@ -165,6 +167,8 @@ class LeasedScheduler:
     def _resolved_pools(
         self, snapshot: Snapshot, now: datetime, *, only_recently_unavailable: bool = False
     ) -> ResolvedNodePools:
+        if any(names.NODEPOOL not in claim.metadata.labels for claim in snapshot.node_claims):
+            snapshot = with_standalone_pools(snapshot)
         return self.cloud_provider.list_instance_types(
             snapshot, now=now, only_recently_unavailable=only_recently_unavailable
         )
@@ -333,7 +337,8 @@ class Provisioner:
             scheduled = scheduler.schedule(attempt, leaving)
             self._report_missing_replicas(scheduled)
             self._report_unschedulable(scheduled)
-            results = launcher.launch((*scheduled.unlaunched, *scheduled.created), scheduled.resolved_pools)
+            claims = (*scheduled.unlaunched, *scheduled.created)
+            results = launcher.launch(claims, scheduled.resolved_pools, scheduled.snapshot.node_classes)
             report.add_round(scheduled, results, now=runtime.current().now())
             before = sum(catalog.price(n.metadata.labels) or 0.0 for n in scheduled.snapshot.nodes)
             record_launches(

@@ -87,8 +87,9 @@ def named(name: str, *, generation: int = 1, uid: str = "u") -> WatchedPoolOrCla
     return WatchedPoolOrClass(metadata=ObjectMeta(name=name, generation=generation, uid=uid))
 
 
-def claim(name: str, *, deleting: bool = False) -> WatchedNodeClaim:
-    return WatchedNodeClaim(metadata=ObjectMeta(name=name, deletion_timestamp=NOW if deleting else None))
+def claim(name: str, *, pool: str = "default", deleting: bool = False) -> WatchedNodeClaim:
+    labels = {names.NODEPOOL: pool} if pool else {}
+    return WatchedNodeClaim(metadata=ObjectMeta(name=name, labels=labels, deletion_timestamp=NOW if deleting else None))
 
 
 def seen(
@@ -250,6 +251,15 @@ def test_a_pool_is_reported_when_its_spec_changes_and_not_when_its_status_does()
     assert seen(detector, resources.NODE_POOLS, named("a", uid="another", generation=2)) == requests
     assert seen(detector, resources.NODE_POOLS, named("a"), deleted=True) == requests
     assert seen(detector, resources.PROVISIONERS, named("a")) == [(hints.NODE_POOLS_CHANGED, "Provisioner/a")]
+
+
+def test_a_new_node_claim_without_a_pool_is_reported_once() -> None:
+    detector = ChangeDetector()
+    assert seen(detector, resources.NODE_CLAIMS, claim("of-a-pool")) == []
+    assert seen(detector, resources.NODE_CLAIMS, claim("alone", pool="")) == [
+        ReconcileRequest(hints.NODE_POOLS_CHANGED, "NodeClaim/alone")
+    ]
+    assert seen(detector, resources.NODE_CLAIMS, claim("alone", pool="")) == []
 
 
 def test_a_missed_deletion_is_detected_by_the_next_list() -> None:
