@@ -1,8 +1,8 @@
 """``make test-karpenter``: run Karpenter's own suites against Tenon on a real control plane, and write their page.
 
-``--focus`` and ``--skip`` run some specs and leave the page as it is. ``--reports`` writes the page from the reports of
-earlier runs, of which the last counts for each spec. Every run leaves a folder in build/karpenter with the suite's
-output, Ginkgo's report and a log of the world.
+Specs wait most of the time, so several clusters run them at once. ``--focus`` and ``--skip`` run some specs and leave
+the page as it is. ``--reports`` writes the page from the reports of earlier runs, of which the last counts for each
+spec. Every run leaves folders in build/karpenter with the suite's output, Ginkgo's report and a log of the world.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import argparse
 import os
 import platform
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 
 import yaml
@@ -37,10 +39,11 @@ def main() -> int:
         PAGE.write_text(_page(results, reasons))
         return _verdict(results, reasons, is_whole=True)
     is_whole = not (options.focus or options.skip or options.suite)
-    wanted = {suite: options.focus for suite in suites.SUITES if options.suite in (None, suite)}
-    if "performance" in wanted and not options.focus:
-        wanted["performance"] = _BASIC
-    results = {suite: _run(suite, focus=focus, skip=options.skip) for suite, focus in wanted.items()}
+    results = {}
+    for suite in suites.SUITES:
+        if options.suite in (None, suite):
+            focus = options.focus or (_BASIC if suite == "performance" else "")
+            results[suite] = _run(suite, focus=focus, skip=options.skip, clusters=options.clusters)
     if is_whole:
         PAGE.write_text(_page(results, reasons))
     return _verdict(results, reasons, is_whole=is_whole)
@@ -51,23 +54,37 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--suite", choices=suites.SUITES, help="one suite only")
     parser.add_argument("--focus", default="", help="only specs whose name matches this regular expression")
     parser.add_argument("--skip", default="", help="no specs whose name matches this regular expression")
+    parser.add_argument("--clusters", type=int, default=3, help="how many clusters run specs at once")
     parser.add_argument("--reports", nargs="+", type=Path, help="folders of earlier runs: write the page from them")
     return parser.parse_args()
 
 
-def _run(suite: str, *, focus: str, skip: str) -> list[report.Spec]:
+def _run(suite: str, *, focus: str, skip: str, clusters: int) -> list[report.Spec]:
     folder = _RUNS / f"{suite}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    flags = [f"{name}={value}" for name, value in (("focus", focus), ("skip", skip)) if value]
-    print(f"{suite}: running; {folder.relative_to(CHECKOUT)} has its logs", flush=True)
-    outcome = suites.run(suite, folder, flags=flags)
-    print(f"{suite}: {outcome.invocations} invocations of Tenon's functions, {len(outcome.failures)} failed")
-    for failure in outcome.failures:
-        print(failure)
-    return report.read(outcome.report)
+    names = suites.listed(suite, folder / "list", focus=focus, skip=skip)
+    print(f"{suite}: running {len(names)} specs; {folder.relative_to(CHECKOUT)} has their logs", flush=True)
+    portions = [names[i::clusters] for i in range(min(clusters, len(names)))]
+    # A process has one local AWS.
+    with ProcessPoolExecutor(max_workers=clusters, mp_context=get_context("spawn")) as pool:
+        futures = [
+            pool.submit(suites.run, suite, folder / f"cluster-{i}", portion) for i, portion in enumerate(portions)
+        ]
+        outcomes = [future.result() for future in futures]
+    invocations, failures = sum(o.invocations for o in outcomes), [text for o in outcomes for text in o.failures]
+    print(f"{suite}: {invocations} invocations of Tenon's functions, {len(failures)} failed")
+    for text in [*failures, *(f"denied: {text}" for outcome in outcomes for text in outcome.denied)]:
+        print(text)
+    specs = report.merged(report.read(o.report) for o in outcomes)
+    return sorted(specs, key=lambda spec: names.index(spec.name))
 
 
 def _merged(suite: str, folders: list[Path]) -> list[report.Spec]:
-    return report.merged(report.read(f / suites.REPORT) for f in sorted(folders) if f.name.startswith(f"{suite}-"))
+    runs = [path for folder in sorted(folders) if folder.name.startswith(f"{suite}-") for path in _reports(folder)]
+    return report.merged(report.read(path) for path in runs)
+
+
+def _reports(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob(suites.REPORT) if path.parent.name != "list")
 
 
 def _page(results: dict[str, list[report.Spec]], reasons: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +21,7 @@ from local.kubelets.behavior import Timing
 from local.real.cluster import RealControlPlane
 from local.real.go_build import Binary, go
 from local.world import Options, World
+from tests.karpenter import report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,11 +43,15 @@ _LIMIT = timedelta(hours=6)
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A finished run. ``report`` is Ginkgo's in JSON; ``failures`` are the failed invocations of Tenon's functions."""
+    """A finished run. ``report`` is Ginkgo's in JSON.
+
+    ``failures`` are the failed invocations of Tenon's functions, ``denied`` their requests that IAM or RBAC denied.
+    """
 
     report: Path
     invocations: int
     failures: tuple[str, ...]
+    denied: tuple[str, ...]
 
 
 def version() -> str:
@@ -68,16 +74,26 @@ def binary(suite: str) -> Path:
     ).built()
 
 
-def run(suite: str, folder: Path, *, flags: Sequence[str] = ()) -> Outcome:
-    """Run a suite with these flags of Ginkgo's. The folder gets its output and report, and a log of the world.
+def listed(suite: str, folder: Path, *, focus: str = "", skip: str = "") -> list[str]:
+    """The specs of a suite whose full names match the regular expression ``focus`` and not ``skip``, in its order.
 
     Raises:
         BuildError: Go is not installed, or a build failed.
-        DeniedRequestsError: AWS or Kubernetes denied requests of Tenon's.
     """
-    program = binary(suite)
+    flags = [f"{name}={pattern}" for name, pattern in (("focus", focus), ("skip", skip)) if pattern]
     folder.mkdir(parents=True, exist_ok=True)
-    report = folder / REPORT
+    command = _command(suite, folder, ["dry-run", *flags])
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    return [spec.name for spec in report.read(folder / REPORT) if spec.passed]
+
+
+def run(suite: str, folder: Path, specs: Sequence[str]) -> Outcome:
+    """Run these specs. The folder gets the suite's output and report, and a log of the world.
+
+    Raises:
+        BuildError: Go is not installed, or a build failed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     plane = RealControlPlane()
     options = Options(version="1.36", concurrency=_CONCURRENCY, timing=BOOT, control_plane=lambda: plane)
     with World(options=options) as world, (folder / "world.log").open("w", buffering=1) as log_of_world:
@@ -86,23 +102,8 @@ def run(suite: str, folder: Path, *, flags: Sequence[str] = ()) -> Outcome:
         (folder / "kubeconfig").write_text(world.kubectl_config())
         for name in ("node_class.yaml", "node_pool.yaml"):
             (folder / name).write_text((FOLDER / name).read_text().replace("CLUSTER", world.cluster))
-        command = [
-            str(program),
-            "-test.timeout=12h",
-            "-test.v",
-            "-ginkgo.no-color",
-            "-ginkgo.timeout=6h",
-            "-ginkgo.grace-period=5m",
-            f"-ginkgo.json-report={report}",
-            *(f"-ginkgo.{flag}" for flag in flags),
-            f"-default-nodeclass={folder / 'node_class.yaml'}",
-            f"-default-nodepool={folder / 'node_pool.yaml'}",
-        ]
-        environment = {
-            **os.environ,
-            "KUBECONFIG": str(folder / "kubeconfig"),
-            "OUTPUT_DIR": str(folder),
-        }
+        command = _command(suite, folder, [f"focus={_pattern(name)}" for name in specs])
+        environment = {**os.environ, "KUBECONFIG": str(folder / "kubeconfig"), "OUTPUT_DIR": str(folder)}
         with (folder / "suite.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
             try:
@@ -110,8 +111,33 @@ def run(suite: str, folder: Path, *, flags: Sequence[str] = ()) -> Outcome:
             finally:
                 process.terminate()
                 process.wait()
-        invocations = world.aws.functions.invocations
-        return Outcome(report=report, invocations=len(invocations), failures=tuple(world.failures()))
+        world.expect_denials()
+        return Outcome(
+            report=folder / REPORT,
+            invocations=len(world.aws.functions.invocations),
+            failures=tuple(world.failures()),
+            denied=tuple(world.denied_requests()),
+        )
+
+
+def _command(suite: str, folder: Path, flags: Sequence[str]) -> list[str]:
+    """The suite's command line with these flags of Ginkgo's."""
+    return [
+        str(binary(suite)),
+        "-test.timeout=12h",
+        "-ginkgo.no-color",
+        "-ginkgo.timeout=6h",
+        "-ginkgo.grace-period=5m",
+        f"-ginkgo.json-report={folder / REPORT}",
+        *(f"-ginkgo.{flag}" for flag in flags),
+        f"-default-nodeclass={folder / 'node_class.yaml'}",
+        f"-default-nodepool={folder / 'node_pool.yaml'}",
+    ]
+
+
+def _pattern(name: str) -> str:
+    """The regular expression, in Go's syntax, of the spec with that name; the suite's description precedes it."""
+    return f" {re.escape(name)}$".replace("\\ ", " ")
 
 
 def _definitions(world: World) -> list[dict[str, object]]:
