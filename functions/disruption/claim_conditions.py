@@ -1,4 +1,4 @@
-"""Writes the conditions ``Empty`` and ``Drifted`` on NodeClaims, before anything is decided by them."""
+"""Writes the conditions Empty, Consolidatable and Drifted on NodeClaims, before anything is decided by them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError
-from shared.disruption import drift, emptiness
+from shared.disruption import consolidatable, drift, emptiness
 from shared.disruption.candidates import initialized_nodes
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ def _changes(state: DisruptionState) -> list[tuple[NodeClaim, Callable[[NodeClai
         *(
             (change.claim, partial(emptiness.with_empty_condition, is_empty=change.is_empty, now=state.now))
             for change in emptiness.empty_condition_changes(state)
+        ),
+        *(
+            (claim, partial(consolidatable.with_consolidatable_condition, is_consolidatable=is_due, now=state.now))
+            for claim, is_due in consolidatable.consolidatable_changes(state)
         ),
         *(
             (claim, partial(drift.with_drifted_condition, message=drifted.get(claim.name, ""), now=state.now))
