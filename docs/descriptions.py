@@ -9,7 +9,7 @@ CONTEXT = {
     "only the template.",
     "clusterSide": "`applied` (default): the stack applies CustomResourceDefinitions, RBAC and the relay. `printed`: "
     "you apply the output of `tenon manifests`.",
-    "kinds": "`applied` (default), or `kept` to keep Karpenter's own CustomResourceDefinitions.",
+    "kinds": "`applied` (default; refused where the CustomResourceDefinitions are another product's), or `kept`.",
     "relayImage": "URI of the relay's image; default: Docker builds one during the deployment.",
     "relayArchitecture": "`both` (default): the image is built for arm64 and amd64, which needs a Docker with its "
     "containerd image store (the default since Docker 29). `arm64` or `amd64`: only for one, with any Docker, and the "
@@ -78,6 +78,10 @@ EVENTS = {
     "InvalidRequest": "NodeClaim: its launch request is invalid, which is a bug of Tenon's; please report the message.",
     "InvalidUserData": "NodeClaim: its node class's user data can't be merged with the bootstrap script.",
     "LaunchFailed": "NodeClaim: EC2 refused the launch without an error code.",
+    "UnfulfillableCapacity": "NodeClaim: EC2 had capacity for a part of its launch only; its pods are scheduled again.",
+    "Expired": "NodeClaim: it was older than its expireAfter.",
+    "NoCompatibleInstanceTypes": "NodeClaim: no instance type meets what it requires.",
+    "NodePoolNotReady": "NodeClaim: it waits until its NodePool can launch.",
     "LaunchUnconfirmed": "NodeClaim: its instance may exist though EC2 does not show it yet; no other is launched.",
     "LaunchTimeout": "NodeClaim: not launched within 5 minutes; it is deleted and its pods are scheduled again.",
     "NoCompatibleOffering": "NodeClaim: none of its instance types is available in the zones of its subnets now.",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from infra import function_sizes
+from infra import function_sizes, kinds_check
 from shared.api import crds
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ Obj = dict[str, Any]
 
 NAMESPACE = "tenon"
 RELAY = "tenon-relay"
+KINDS_CHECK = "kinds-check"
 LEASE_NAMESPACE = "kube-system"
 RELAY_REPLICAS = 2
 _RELAY_LABELS = {"app.kubernetes.io/name": RELAY, "app.kubernetes.io/part-of": "tenon"}
@@ -144,7 +145,17 @@ def bus_name(cluster: str) -> str:
 
 def kinds() -> list[Obj]:
     """The CustomResourceDefinitions. A cluster with Karpenter already has them, and Tenon works with those."""
-    return crds.load()
+    mark = {kinds_check.OWNER_ANNOTATION: kinds_check.OWNER}
+    return [{**crd, "metadata": {**crd["metadata"], "annotations": mark}} for crd in crds.load()]
+
+
+def kinds_check_access() -> list[Obj]:
+    """RBAC of the function that checks who owns the definitions: to read these, by name."""
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group(KINDS_CHECK)}
+    rule = ("apiextensions.k8s.io", ("customresourcedefinitions",), ("get",))
+    role, binding = _role("Cluster", f"tenon-{KINDS_CHECK}", [rule], subject)
+    role["rules"][0]["resourceNames"] = [crd["metadata"]["name"] for crd in kinds()]
+    return [role, binding]
 
 
 def access() -> list[Obj]:

@@ -21,6 +21,9 @@ RECURSIVE = frozenset({DISRUPTION, TERMINATION})
 """The functions that send messages to their own queue, as requeues. Lambda would drop such an invocation after about 16
 in one chain (Lambda Developer Guide, "Recursive loop detection")."""
 
+_WITHOUT_DETECTION = ("cn-", "us-gov-", "us-iso", "eu-isoe-", "mx-central-1", "ap-southeast-6")
+"""The Regions, by the start of their names, where AWS documents no recursive loop detection (docs/facts/aws.md)."""
+
 RECEIVES = 5
 """How often a message is received before SQS moves it to the dead-letter queue."""
 VISIBILITY_FACTOR = 6
@@ -31,6 +34,11 @@ LOG_DAYS = 30
 RUNTIME = {"OPENBLAS_NUM_THREADS": "1"}
 """Environment variables of every function besides its settings. numpy's OpenBLAS starts a busy thread for each
 processor. No function multiplies matrices, and on a share of one vCPU those threads slow the import down."""
+
+
+def detects_recursion(region: str) -> bool:
+    """Whether Lambda detects recursive loops in the Region; elsewhere a deployment with the setting may fail."""
+    return not region.startswith(_WITHOUT_DETECTION)
 
 
 @dataclass(frozen=True, kw_only=True)

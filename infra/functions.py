@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from infra.stack_options import StackOptions
 
 _RETENTION = {30: logs.RetentionDays.ONE_MONTH}
-_ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "amd64": lambda_.Architecture.X86_64}
+ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "amd64": lambda_.Architecture.X86_64}
 _ASYNC_AGE = Duration.minutes(5)
 _ASYNC_RETRIES = 2
 
@@ -126,7 +126,7 @@ class Functions(Construct):
             function_name=resource_names.function(on.cluster, name),
             description=f"Tenon {name} of EKS cluster {on.cluster}",
             runtime=lambda_.Runtime.PYTHON_3_13,
-            architecture=_ARCHITECTURES[options.function_architecture],
+            architecture=ARCHITECTURES[options.function_architecture],
             handler=f"functions.{name}.handler.handle",
             code=lambda_.Code.from_asset(code),
             memory_size=size.memory,
@@ -140,11 +140,17 @@ class Functions(Construct):
             retry_attempts=_ASYNC_RETRIES,
             max_event_age=_ASYNC_AGE,
             on_failure=SqsDestination(on.queues.undelivered),
-            recursive_loop=lambda_.RecursiveLoop.ALLOW if name in function_sizes.RECURSIVE else None,
+            recursive_loop=self._recursive_loop(name),
         )
         if is_in_vpc(name, options):
             into_vpc(function, options)
         self.by_name[name], self.roles[name], self.logs[name] = function, role, log_group
+
+    def _recursive_loop(self, name: str) -> lambda_.RecursiveLoop | None:
+        """Whether the function may be in a loop with its own queue; None where Lambda doesn't detect loops."""
+        region = Stack.of(self).region
+        is_detected = Token.is_unresolved(region) or function_sizes.detects_recursion(region)
+        return lambda_.RecursiveLoop.ALLOW if name in function_sizes.RECURSIVE and is_detected else None
 
     def _role(self, name: str, *, on: PermissionScope, log_group: logs.LogGroup, options: StackOptions) -> iam.Role:
         role = iam.Role(

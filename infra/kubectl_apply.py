@@ -2,23 +2,27 @@
 
 The CDK's kubectl function applies them. It is a cluster administrator, because RBAC only lets a user grant rights that
 it has. With ``-c clusterSide=printed`` the stack leaves it out, and users apply the output of ``tenon manifests``,
-which is the same. Deleting the stack deletes the relay and RBAC but keeps the CustomResourceDefinitions, because
-deleting them would delete all NodePools, NodeClaims and nodes.
+which is the same. Before the CustomResourceDefinitions are applied, a function of its own checks that no other product
+owns those that are there (kinds_check.py). Deleting the stack deletes the relay and RBAC but keeps the definitions,
+because deleting them would delete all NodePools, NodeClaims and nodes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING
 
-from aws_cdk import CfnElement, RemovalPolicy, Stack
+from aws_cdk import CfnElement, CustomResource, Duration, RemovalPolicy, Stack, aws_eks
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from aws_cdk.aws_ecr_assets import DockerImageAsset, Platform
-from constructs import Construct
+from constructs import Construct, IConstruct
 
-from infra import cluster_manifests, permissions
-from infra.functions import into_vpc
+from infra import cluster_manifests, kinds_check, permissions
+from infra.functions import ARCHITECTURES, into_vpc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +33,16 @@ if TYPE_CHECKING:
 
 _IMAGE = ("relay", "shared")
 """The files that the relay's Dockerfile copies."""
+_CHECK_ACCESS = "KindsCheckAccess"
+_CHECK_FOLDERS = ("infra", "shared", "shared/cluster")
+_CHECK_FILES = (
+    "infra/__init__.py",
+    "infra/kinds_check.py",
+    "shared/__init__.py",
+    "shared/cluster/__init__.py",
+    "shared/cluster/eks_token.py",
+)
+"""The code of the function that checks the definitions' owner; the rest of it is in Lambda's runtime."""
 
 
 class KubectlApply(Construct):
@@ -78,8 +92,14 @@ class KubectlApply(Construct):
             role_arn=access.relay.role_arn if options.oidc_provider else "",
             tolerations=options.relay_tolerations,
         )
-        dependencies: list[Construct] = [administrator, access]
+        self.kinds_check: KindsCheck | None = None
+        dependencies: list[IConstruct] = [administrator, access]
         for name, objects, policy in (
+            (
+                "KindsCheckAccess",
+                cluster_manifests.kinds_check_access() if options.kinds else [],
+                RemovalPolicy.DESTROY,
+            ),
             ("Kinds", cluster_manifests.kinds() if options.kinds else [], RemovalPolicy.RETAIN),
             ("Access", cluster_manifests.access(), RemovalPolicy.DESTROY),
             ("Relay", relay, RemovalPolicy.DESTROY),
@@ -91,6 +111,76 @@ class KubectlApply(Construct):
             )
             manifest.node.add_dependency(*dependencies)
             dependencies = [manifest]
+            if name == _CHECK_ACCESS:
+                self.kinds_check = KindsCheck(self, "KindsCheck", options=options, checkout=checkout)
+                self.kinds_check.result.node.add_dependency(manifest)
+                dependencies = [self.kinds_check.result]
+
+
+class KindsCheck(Construct):
+    """The function that checks who owns the cluster's definitions, and its ``result`` as a custom resource.
+
+    The resource's id follows from the definitions, so that new ones are checked by a new resource: a refused deployment
+    is rolled back by deleting it, and not by a check that fails once more.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, options: StackOptions, checkout: Path) -> None:
+        super().__init__(scope, id_)
+        stack = Stack.of(self)
+        log_group = logs.LogGroup(
+            self, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+        )
+        role = iam.Role(
+            self,
+            "Role",
+            description="Reads the cluster's CustomResourceDefinitions before the stack applies its own",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+        )
+        log_group.grant_write(role)
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="DescribeCluster",
+                actions=["eks:DescribeCluster"],
+                resources=[stack.format_arn(service="eks", resource="cluster", resource_name=options.cluster)],
+            )
+        )
+        function = lambda_.Function(
+            self,
+            "Function",
+            description=f"Tenon: who owns the CustomResourceDefinitions of EKS cluster {options.cluster}",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=ARCHITECTURES[options.function_architecture],
+            handler="infra.kinds_check.handle",
+            code=lambda_.Code.from_asset(
+                str(checkout),
+                exclude=["*", ".*", *(f"!{path}" for path in (*_CHECK_FOLDERS, *_CHECK_FILES))],
+            ),
+            timeout=Duration.minutes(2),
+            environment={kinds_check.CLUSTER_VARIABLE: options.cluster},
+            role=role,
+            log_group=log_group,
+        )
+        if options.subnets:
+            into_vpc(function, options)
+            role.add_to_policy(permissions.join_network())
+        entry = aws_eks.CfnAccessEntry(
+            self,
+            "Entry",
+            cluster_name=options.cluster,
+            principal_arn=role.role_arn,
+            kubernetes_groups=[cluster_manifests.group(cluster_manifests.KINDS_CHECK)],
+            type="STANDARD",
+        )
+        definitions = cluster_manifests.kinds()
+        digest = hashlib.sha256(json.dumps(definitions, sort_keys=True).encode()).hexdigest()[:12]
+        self.result = CustomResource(
+            self,
+            f"Definitions{digest}",
+            resource_type="Custom::TenonKindsCheck",
+            service_token=function.function_arn,
+            properties={"Names": [definition["metadata"]["name"] for definition in definitions]},
+        )
+        self.result.node.add_dependency(entry)
 
 
 def _image(scope: Construct, checkout: Path, architectures: Sequence[Architecture]) -> str:

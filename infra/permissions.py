@@ -194,8 +194,9 @@ def _launch(on: PermissionScope) -> list[iam.PolicyStatement]:
 
 
 def _use_keys(on: PermissionScope) -> list[iam.PolicyStatement]:
-    # EC2 encrypts the volumes of on-demand instances with the permissions of CreateFleet's caller; for spot instances
-    # AWSServiceRoleForEC2Spot needs a grant as well (EC2 User Guide, "Spot instances and encrypted EBS snapshots").
+    # EC2 encrypts volumes with the permissions of CreateFleet's caller (EBS User Guide, "Requirements for Amazon EBS
+    # encryption"). Spot instances of encrypted AMIs or snapshots need a grant for AWSServiceRoleForEC2Spot as well (EC2
+    # User Guide, "Service-linked role for Spot Instance requests").
     stack = Stack.of(on.scope)
     through_ec2 = {"kms:ViaService": f"ec2.{stack.region}.{stack.url_suffix}"}
     use = ("Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext", "ReEncryptFrom", "ReEncryptTo")

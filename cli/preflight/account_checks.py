@@ -120,12 +120,13 @@ def ebs_key(client: Callable[[str], Any], *, partition: str, account: str) -> It
         return
     role = f"arn:{partition}:iam::{account}:role/aws-service-role/spot.amazonaws.com/{SPOT_ROLE_NAME}"
     if _is_granted(kms, key, role):
-        yield passed(EBS_KEY, f"{key}, which {SPOT_ROLE_NAME} may use")
+        yield passed(EBS_KEY, f"{key}, which {SPOT_ROLE_NAME} may use: deploy with -c kmsKeys={metadata['Arn']}")
     else:
         yield failed(
             EBS_KEY,
-            f"{key} has no grant for {SPOT_ROLE_NAME}, so spot instances with encrypted volumes die at boot",
-            f"aws kms create-grant --key-id {key} --grantee-principal {role} --operations {_GRANT_OPERATIONS}",
+            f"{key} has no grant for {SPOT_ROLE_NAME}, so spot instances with encrypted volumes may die at boot",
+            f"aws kms create-grant --key-id {key} --grantee-principal {role} --operations {_GRANT_OPERATIONS}; then "
+            f"deploy with -c kmsKeys={metadata['Arn']}",
         )
 
 

@@ -6,7 +6,8 @@ API", EC2 Developer Guide). So only what never changes about an instance (its ca
 once. The status of a spot request changes with the warning: it is "immediately set" to
 ``instance-terminated-no-capacity``, two minutes before the instance is terminated ("Spot request status", EC2 User
 Guide). While it is still ``fulfilled``, the warning is followed without the part that can't be undone: the deadline
-that overrides PodDisruptionBudgets. If EC2 doesn't answer, every event is accepted.
+that overrides PodDisruptionBudgets. An instance that has ended is unknown to EC2 at first if it died soon after its
+launch; why it died is needed before its NodeClaim goes. If EC2 doesn't answer, every event is accepted.
 """
 
 from __future__ import annotations
@@ -32,12 +33,15 @@ SPOT_STATUS_LAG = timedelta(seconds=45)
 _FULFILLED = "fulfilled"
 """The status of a spot request whose instance runs and is not being interrupted."""
 _RUNNING_STATES = frozenset({"pending", "running"})
+UNKNOWN = "unknown"
+"""The state of an instance that EC2's answer doesn't have."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceFacts:
     """What EC2 reports about an instance: state, capacity type, and the spot request's status ("" if unknown).
 
+    ``state`` is :data:`UNKNOWN` for an instance that EC2 doesn't describe.
     ``instance`` is None where the spot request alone is evidence enough.
     """
 
@@ -61,7 +65,9 @@ class Verdict(Enum):
 
 
 def verify(evidence: Evidence, facts: InstanceFacts | None, *, age: timedelta) -> Verdict:
-    """The verdict on an event of that age; ``facts`` None: EC2 didn't answer, or doesn't know the instance."""
+    """The verdict on an event of that age; ``facts`` None: EC2 didn't answer."""
+    if facts is not None and facts.state == UNKNOWN and evidence is Evidence.NOT_RUNNING and age < STATE_LAG:
+        return Verdict.PENDING
     if facts is None or evidence is Evidence.NONE or facts.state not in _RUNNING_STATES:
         # An instance that isn't running any more has ended, whatever the event said.
         return Verdict.CONFIRMED

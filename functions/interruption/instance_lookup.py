@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.interruption.event_verification import InstanceFacts
+from functions.interruption.event_verification import UNKNOWN, InstanceFacts
 from functions.interruption.messages.notice import Evidence
 from shared import aws
 from shared.api import labels as names
@@ -25,7 +25,7 @@ _SPOT_EVIDENCE = frozenset({Evidence.SPOT, Evidence.SPOT_INTERRUPTED})
 def instance_facts(
     evidence_by_instance: Mapping[str, Collection[Evidence]], *, logger: Logger
 ) -> dict[str, InstanceFacts]:
-    """What EC2 reports, by instance id; empty if EC2 can't be called.
+    """What EC2 reports, for each instance id; empty if EC2 can't be called.
 
     For spot warnings the spot request alone is enough, and its description is small; the instances themselves are
     described only where other evidence is needed.
@@ -46,7 +46,8 @@ def instance_facts(
             extra={"instances": len(evidence_by_instance), "error": type(error).__name__, "why": str(error)},
         )
         return {}
-    facts = {
+    facts = {i: InstanceFacts(state=UNKNOWN, capacity_type="") for i in evidence_by_instance}
+    facts |= {
         i: InstanceFacts(state="running", capacity_type=names.SPOT, spot_status=code) for i, code in statuses.items()
     }
     return facts | {

@@ -26,7 +26,8 @@ from local.real.store import RemoteStore
 from local.real.token_review import TokenReviewWebhook
 from local.world.authentication import TokenAuthenticator
 from shared.cluster.client import Client
-from shared.cluster.connect import TOKEN_PREFIX, to_server
+from shared.cluster.connect import to_server
+from shared.cluster.eks_token import TOKEN_PREFIX
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import NODES
 

@@ -2,33 +2,27 @@
 
 The client is cached while the process is warm; the cluster is described again every quarter of an hour, so that an
 upgrade of the control plane is noticed.
-
-The bearer token for EKS is created without a call. EKS accepts it for 15 minutes from its date (reference: the EKS
-authenticator). It is signed again after 11 minutes and when the credentials change, and is never used after they
-expire, because its signature expires with them.
 """
 
 from __future__ import annotations
 
 import base64
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import boto3
 import msgspec
-from botocore.auth import SigV4QueryAuth
-from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
 from kubernetes.client.configuration import Configuration
 
 from shared import aws, runtime
 from shared.cluster.client import Client
+from shared.cluster.eks_token import TokenSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from botocore.credentials import Credentials, ReadOnlyCredentials
     from mypy_boto3_eks import EKSClient
     from mypy_boto3_eks.type_defs import ClusterTypeDef
 
@@ -36,10 +30,6 @@ if TYPE_CHECKING:
 
 _DESCRIPTION_TTL = timedelta(minutes=15)
 _ARN_REGION = 3
-TOKEN_PREFIX = "k8s-aws-v1."  # noqa: S105 (no secret: how every EKS token begins)
-TOKEN_TTL = timedelta(minutes=11)
-_SIGNATURE_SECONDS = 60
-_CLUSTER_HEADER = "x-k8s-aws-id"
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,56 +127,3 @@ def configuration(endpoint: str, authority: str, token: Callable[[], str]) -> Co
 
     result.refresh_api_key_hook = refresh
     return result
-
-
-class NoCredentialsError(RuntimeError):
-    """There are no AWS credentials to sign with."""
-
-
-class _Session(Protocol):
-    def get_credentials(self) -> Credentials | None: ...
-
-
-def presign(credentials: Credentials | ReadOnlyCredentials, *, region: str, cluster: str) -> str:
-    """A token for the cluster with that *name* (not id or ARN), dated now."""
-    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    request = AWSRequest(
-        method="GET",
-        url=f"https://sts.{region}.{suffix}/?Action=GetCallerIdentity&Version=2011-06-15",
-        headers={_CLUSTER_HEADER: cluster},
-    )
-    SigV4QueryAuth(credentials, "sts", region, expires=_SIGNATURE_SECONDS).add_auth(request)
-    return TOKEN_PREFIX + base64.urlsafe_b64encode(str(request.url).encode()).decode().rstrip("=")
-
-
-class TokenSource:
-    """Returns the current token; call it for each request."""
-
-    def __init__(self, session: _Session, *, region: str, cluster: str, now: Callable[[], datetime]) -> None:
-        self._session = session
-        self._region = region
-        self._cluster = cluster
-        self._now = now
-        self._token = ""
-        self._access_key = ""
-        self.until: datetime | None = None
-        """When the cached token is replaced."""
-
-    def __call__(self) -> str:
-        """The token.
-
-        Raises:
-            NoCredentialsError: the session has no credentials.
-        """
-        credentials = self._session.get_credentials()
-        if credentials is None:
-            raise NoCredentialsError("no AWS credentials to sign the cluster's token")
-        frozen = credentials.get_frozen_credentials()
-        now = self._now()
-        if self.until is None or now >= self.until or frozen.access_key != self._access_key:
-            self._token = presign(frozen, region=self._region, cluster=self._cluster)
-            self._access_key = frozen.access_key or ""
-            # botocore has no public attribute for the expiry of refreshable credentials
-            expiry: datetime | None = getattr(credentials, "_expiry_time", None)
-            self.until = now + TOKEN_TTL if expiry is None else min(now + TOKEN_TTL, expiry)
-        return self._token

@@ -65,6 +65,14 @@ def test_in_china_the_relay_needs_the_clusters_oidc_issuer() -> None:
     assert f'"arn:aws-cn:iam::123456789012:oidc-provider/{ISSUER.format(region="cn-north-1")}"' in trust
 
 
+@pytest.mark.parametrize("region", REGIONS)
+def test_recursion_is_set_only_where_lambda_detects_it(region: str) -> None:
+    """CloudFormation can't set it where Lambda's API lacks it; there is nothing to allow there either."""
+    functions = resources(synthesised("a", region), "AWS::Lambda::Function")
+    allowed = {f["Properties"]["Handler"].split(".")[1] for f in functions if "RecursiveLoop" in f["Properties"]}
+    assert allowed == ({"disruption", "termination"} if region in {"us-east-1", "ap-southeast-2"} else set())
+
+
 def with_resource(kind: str, properties: dict[str, Any]) -> Template:
     return Template(name="tenon-demo", body={"Resources": {"Example": {"Type": kind, "Properties": properties}}})
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _UNKNOWN_INSTANCE = "InvalidInstanceID.NotFound"
-_TAG_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0)
+_TAG_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 3.0)
 """Seconds before a new instance is tagged again."""
 _FULL_SUBNET = "InsufficientFreeAddressesInSubnet"
 

@@ -40,7 +40,7 @@ def raise_denied(error: ClientError, permission: str, context: str) -> NoReturn:
     """
     if error_code(error) not in DENIED:
         raise error
-    raise NotFoundError(UNAUTHORIZED, f"{context}: the function's role needs {permission}") from error
+    raise NotFoundError("Unauthorized", f"{context}: the function's role needs {permission}") from error
 
 
 def tag_filters(tags: Mapping[str, str]) -> list[FilterTypeDef]:

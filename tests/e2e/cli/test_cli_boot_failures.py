@@ -53,6 +53,17 @@ def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(desk:
     world.expect_denials()
 
 
+def test_machines_that_die_before_ec2_shows_them_cause_few_launches_too(desk: Desk) -> None:
+    world = desk.world
+    world.aws.consistency.lag = world.aws.consistency.tag_lag = timedelta(seconds=5)
+    world.aws.instances.fail_starts("*", "*", 10_000, reason=INVALID_KMS_KEY)
+    three_pods_on_their_own_nodes(world)
+    world.run_for(timedelta(minutes=10))
+    assert 3 <= len(world.aws.instances.all) <= 6
+    assert any(e["reason"] == "BootFailed" for e in world.store.list(kinds.EVENTS))
+    world.expect_denials()
+
+
 def test_once_a_machine_boots_the_other_pods_get_nodes_at_once(desk: Desk) -> None:
     world = desk.world
     world.aws.instances.fail_starts("*", "*", 4, reason=INVALID_KMS_KEY)

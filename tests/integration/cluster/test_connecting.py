@@ -18,7 +18,8 @@ from local.kubernetes.apiserver.server import Server
 from local.kubernetes.registry.store import Store
 from shared import aws, runtime
 from shared.cluster import resources
-from shared.cluster.connect import TOKEN_PREFIX, ClusterError, connect, describe
+from shared.cluster.connect import ClusterError, connect, describe
+from shared.cluster.eks_token import TOKEN_PREFIX
 from shared.runtime import Runtime
 from shared.settings import Settings
 

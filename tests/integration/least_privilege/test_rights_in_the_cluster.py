@@ -16,7 +16,8 @@ from local.kubernetes.apiserver.server import Server
 from local.kubernetes.kinds import Kind
 from local.kubernetes.registry.store import Store
 from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
-from shared.cluster.connect import presign, to_server
+from shared.cluster.connect import to_server
+from shared.cluster.eks_token import presign
 from shared.cluster.errors import ApiError
 from tests.integration.least_privilege.calls import ALL, LAUNCHES, NOBODY, RESOLVES_NODE_CLASSES
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from botocore.credentials import Credentials
 
-from shared.cluster.connect import TOKEN_PREFIX, TOKEN_TTL, NoCredentialsError, TokenSource, presign
+from shared.cluster.eks_token import TOKEN_PREFIX, TOKEN_TTL, NoCredentialsError, TokenSource, presign
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from functions.interruption.event_verification import STATE_LAG, InstanceFacts, Verdict, verify
+from functions.interruption.event_verification import STATE_LAG, UNKNOWN, InstanceFacts, Verdict, verify
 from functions.interruption.messages.notice import Evidence
 
 NOW = timedelta()
@@ -61,3 +61,10 @@ def test_a_reservation_interruption_needs_a_reserved_instance() -> None:
 def test_a_state_change_is_pending_while_ec2_may_lag_and_contradicted_afterwards() -> None:
     assert verify(Evidence.NOT_RUNNING, facts("spot"), age=STATE_LAG - timedelta(seconds=1)) is Verdict.PENDING
     assert verify(Evidence.NOT_RUNNING, facts("spot"), age=STATE_LAG) is Verdict.CONTRADICTED
+
+
+def test_an_instance_that_ec2_does_not_know_yet_has_ended_once_ec2_should_know_it() -> None:
+    unknown = facts("spot", state=UNKNOWN)
+    assert verify(Evidence.NOT_RUNNING, unknown, age=STATE_LAG - timedelta(seconds=1)) is Verdict.PENDING
+    assert verify(Evidence.NOT_RUNNING, unknown, age=STATE_LAG) is Verdict.CONFIRMED
+    assert verify(Evidence.SPOT, unknown, age=NOW) is Verdict.CONFIRMED

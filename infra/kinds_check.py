@@ -1,0 +1,152 @@
+"""Checks before CustomResourceDefinitions are applied that nobody else owns those of the cluster.
+
+The stack's own definitions have Karpenter's names, and ``kubectl apply`` overwrites what it finds. EKS Auto Mode and
+other installations of Karpenter's kinds would lose theirs, or would change them back. So a custom resource runs this
+function before each new version of the definitions is applied. It only reads. A deployment fails, before anything is
+overwritten, if a definition belongs to neither Tenon nor Karpenter.
+
+The function is this module and ``shared/cluster/eks_token.py`` alone: it needs nothing but what Lambda's runtime has.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import boto3
+
+from shared.cluster.eks_token import presign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+OWNER_ANNOTATION = "tenon.sh/applied-by"
+"""The annotation of definitions that Tenon applied. Not the label that Helm checks, so that Karpenter's chart can take
+the definitions back."""
+OWNER = "tenon"
+CLUSTER_VARIABLE = "CLUSTER"
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+_HELM, _HELM_RELEASE = "Helm", "meta.helm.sh/release-name"
+_GENERATED = "controller-gen.kubebuilder.io/version"
+"""The annotation of every definition that Karpenter publishes."""
+_KARPENTER = "karpenter"
+_AUTO_MODE_MANAGER = "eks"
+_TIMEOUT_SECONDS = 10
+_ATTEMPTS, _RETRY_SECONDS = 10, 6
+_MAX_REASON = 1000
+
+Json = dict[str, Any]
+
+
+def foreign_owner(definition: Mapping[str, Any], *, auto_mode: bool) -> str:
+    """Who owns the definition, in words; empty if it is Tenon's or Karpenter's.
+
+    ``auto_mode`` tells whether EKS Auto Mode is on, which then manages definitions of Karpenter's names.
+    """
+    metadata = definition["metadata"]
+    annotations = metadata.get("annotations") or {}
+    manager = (metadata.get("labels") or {}).get(_MANAGED_BY, "")
+    if owners := metadata.get("ownerReferences"):
+        return f"{owners[0]['kind']} {owners[0]['name']}"
+    if manager == _HELM:
+        release = str(annotations.get(_HELM_RELEASE, ""))
+        return "" if _KARPENTER in release.lower() else f"Helm release {release}"
+    if manager.lower() not in {"", OWNER, _KARPENTER}:
+        return str(manager)
+    if annotations.get(OWNER_ANNOTATION) == OWNER:
+        return ""
+    managers = [str(entry.get("manager", "")) for entry in metadata.get("managedFields") or []]
+    if auto_mode or any(name == _AUTO_MODE_MANAGER or name.startswith(f"{_AUTO_MODE_MANAGER}-") for name in managers):
+        return "EKS Auto Mode"
+    return "" if _GENERATED in annotations else "an unknown owner"
+
+
+def refusals(definitions: Sequence[Mapping[str, Any]], *, auto_mode: bool) -> Iterator[str]:
+    """A sentence for each definition that may not be overwritten."""
+    for definition in definitions:
+        if owner := foreign_owner(definition, auto_mode=auto_mode):
+            name = definition["metadata"]["name"]
+            yield f"CustomResourceDefinition {name} belongs to {owner}, not to Tenon or Karpenter"
+
+
+def read_definitions(
+    endpoint: str, authority: str, token: str, names: Sequence[str], *, timeout: float = _TIMEOUT_SECONDS
+) -> list[Json]:
+    """The cluster's definitions of these names, without those that don't exist; ``authority`` is PEM.
+
+    Raises:
+        OSError: the API server can't be reached, or denies the request.
+    """
+    trusted = ssl.create_default_context(cadata=authority)
+    definitions: list[Json] = []
+    for name in names:
+        request = urllib.request.Request(  # noqa: S310 (https, as DescribeCluster says)
+            f"{endpoint}/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}",
+            headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, context=trusted, timeout=timeout) as response:  # noqa: S310 (the same)
+                definitions.append(json.load(response))
+        except urllib.error.HTTPError as error:
+            if error.code != 404:  # noqa: PLR2004 (HTTP: not found)
+                raise
+    return definitions
+
+
+def handle(event: Json, _context: object) -> None:
+    """CloudFormation's request of a custom resource: the answer is sent to its ``ResponseURL``."""
+    reason = ""
+    if event["RequestType"] != "Delete":
+        try:
+            reason = check(os.environ[CLUSTER_VARIABLE], event["ResourceProperties"]["Names"])
+        except Exception as error:  # noqa: BLE001 (without an answer CloudFormation waits for an hour)
+            reason = f"The CustomResourceDefinitions of the cluster can't be read ({type(error).__name__}: {error})"
+        if reason:
+            reason += ". Deploy with -c kinds=kept to leave them as they are"
+    answer = {
+        "Status": "FAILED" if reason else "SUCCESS",
+        "Reason": reason[:_MAX_REASON],
+        "PhysicalResourceId": event.get("PhysicalResourceId") or event["LogicalResourceId"],
+        **{key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")},
+    }
+    request = urllib.request.Request(  # noqa: S310 (CloudFormation's presigned URL)
+        event["ResponseURL"], data=json.dumps(answer).encode(), method="PUT", headers={"Content-Type": ""}
+    )
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):  # noqa: S310 (the same)
+        pass
+
+
+def _once_access_is_known(read: Callable[[], list[Json]]) -> list[Json]:
+    """What ``read`` returns; EKS needs some seconds until a new access entry counts."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return read()
+        except urllib.error.HTTPError as error:
+            if error.code not in {401, 403}:
+                raise
+        time.sleep(_RETRY_SECONDS)
+    return read()
+
+
+def check(cluster: str, names: Sequence[str]) -> str:
+    """Why the definitions may not be applied to the cluster, in sentences; empty if they may.
+
+    Raises:
+        OSError: the API server can't be reached, or denies the request.
+        ClientError: EKS denies or throttles the call.
+    """
+    session = boto3.Session()
+    description = session.client("eks").describe_cluster(name=cluster)["cluster"]
+    credentials = session.get_credentials()
+    assert credentials is not None
+    token = presign(credentials.get_frozen_credentials(), region=session.region_name, cluster=cluster)
+    authority = base64.b64decode(description["certificateAuthority"]["data"]).decode()
+    definitions = _once_access_is_known(lambda: read_definitions(description["endpoint"], authority, token, names))
+    auto_mode = bool(description.get("computeConfig", {}).get("enabled"))
+    return "; ".join(refusals(definitions, auto_mode=auto_mode))

@@ -1,0 +1,220 @@
+"""CustomResourceDefinitions that belong to neither Tenon nor Karpenter are not overwritten by a deployment."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from infra import assembly, cluster_manifests, kinds_check
+from local.aws import backends
+from local.kubernetes import kinds
+from local.kubernetes.apiserver.auth import User
+from local.kubernetes.apiserver.rbac import Rbac
+from local.kubernetes.apiserver.server import Server
+from local.kubernetes.registry.store import Store
+from tests.infra.resolved_template import resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAMES = [definition["metadata"]["name"] for definition in cluster_manifests.kinds()]
+NODE_POOLS = "nodepools.karpenter.sh"
+HELM = {"app.kubernetes.io/managed-by": "Helm"}
+GENERATED = {"controller-gen.kubebuilder.io/version": "v0.19.0"}
+
+
+@dataclass
+class Deployment:
+    """A cluster's API server, EKS's description of it, and where CloudFormation gets its answers."""
+
+    server: Server
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    response_url: str = ""
+
+    def store(self, metadata: dict[str, Any]) -> None:
+        """Store NodePool's definition as somebody else applied it."""
+        definition = copy.deepcopy(next(d for d in cluster_manifests.kinds() if d["metadata"]["name"] == NODE_POOLS))
+        definition["metadata"] = {"name": NODE_POOLS, **metadata}
+        self.server.store.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition)
+
+    def request(self, kind: str) -> dict[str, Any]:
+        """CloudFormation's request and the answer to it."""
+        event = {
+            "RequestType": kind,
+            "ResponseURL": self.response_url,
+            "StackId": "stack",
+            "RequestId": "request",
+            "LogicalResourceId": "Definitions",
+            "ResourceProperties": {"Names": NAMES},
+        }
+        kinds_check.handle(event, None)
+        return self.answers[-1]
+
+
+@pytest.fixture
+def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv(kinds_check.CLUSTER_VARIABLE, "demo")
+    store = Store(now=lambda: datetime.now(UTC))
+    for obj in cluster_manifests.kinds_check_access():
+        store.create(store.kind(obj["apiVersion"], obj["kind"]), obj)
+    user = User("kinds-check", (cluster_manifests.group(cluster_manifests.KINDS_CHECK), "system:authenticated"))
+
+    def authenticate(token: str | None) -> User | None:
+        return user if token and token.startswith("k8s-aws-v1.") else None
+
+    with mock_aws(), Server(store, authenticate=authenticate, authorize=Rbac(store)) as server:
+        eks = boto3.client("eks")
+        eks.create_cluster(
+            name="demo", roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig={"subnetIds": ["subnet-1"]}
+        )
+        cluster = backends.eks("us-east-1").clusters["demo"]
+        cluster.endpoint = server.url
+        cluster.certificate_authority = {"data": base64.b64encode(server.ca_pem.encode()).decode()}
+        running = Deployment(server)
+
+        class Answers(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                running.answers.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Write nothing."""
+
+        answers = HTTPServer(("127.0.0.1", 0), Answers)
+        threading.Thread(target=answers.serve_forever, daemon=True).start()
+        running.response_url = f"http://127.0.0.1:{answers.server_port}/answer"
+        try:
+            yield running
+        finally:
+            answers.shutdown()
+            answers.server_close()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param(None, id="no definition yet"),
+        pytest.param({"annotations": {"tenon.sh/applied-by": "tenon"}}, id="Tenon's"),
+        pytest.param({"annotations": GENERATED}, id="Karpenter's, by kubectl"),
+        pytest.param(
+            {"labels": HELM, "annotations": {**GENERATED, "meta.helm.sh/release-name": "karpenter-crd"}},
+            id="Karpenter's, by Helm",
+        ),
+    ],
+)
+def test_definitions_of_tenon_and_karpenter_may_be_overwritten(
+    deployment: Deployment, metadata: dict[str, Any] | None
+) -> None:
+    if metadata is not None:
+        deployment.store(metadata)
+    answer = deployment.request("Create")
+    assert (answer["Status"], answer["Reason"]) == ("SUCCESS", "")
+    assert answer["PhysicalResourceId"] == "Definitions"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "owner"),
+    [
+        ({"labels": {"app.kubernetes.io/managed-by": "eks"}, "annotations": GENERATED}, "eks"),
+        (
+            {"labels": HELM, "annotations": {"meta.helm.sh/release-name": "other-provider"}},
+            "Helm release other-provider",
+        ),
+        ({"annotations": GENERATED, "managedFields": [{"manager": "eks", "operation": "Apply"}]}, "EKS Auto Mode"),
+        (
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "Operator", "name": "them", "uid": "1"}]},
+            "Operator them",
+        ),
+        ({}, "an unknown owner"),
+    ],
+)
+def test_a_definition_of_another_owner_fails_the_deployment_with_its_name(
+    deployment: Deployment, metadata: dict[str, Any], owner: str
+) -> None:
+    deployment.store(metadata)
+    for kind in ("Create", "Update"):
+        answer = deployment.request(kind)
+        assert answer["Status"] == "FAILED"
+        assert answer["Reason"] == (
+            f"CustomResourceDefinition {NODE_POOLS} belongs to {owner}, not to Tenon or Karpenter. "
+            "Deploy with -c kinds=kept to leave them as they are"
+        )
+    assert deployment.request("Delete")["Status"] == "SUCCESS"
+
+
+def test_auto_modes_definitions_are_known_by_the_cluster_too(deployment: Deployment) -> None:
+    deployment.store({"annotations": GENERATED})
+    definitions = deployment.server.store.list(kinds.CUSTOM_RESOURCE_DEFINITIONS)
+    (sentence,) = kinds_check.refusals(definitions, auto_mode=True)
+    assert sentence == f"CustomResourceDefinition {NODE_POOLS} belongs to EKS Auto Mode, not to Tenon or Karpenter"
+
+
+def test_a_cluster_that_cannot_be_read_fails_the_deployment_at_once(deployment: Deployment) -> None:
+    backends.eks("us-east-1").clusters["demo"].endpoint = "https://127.0.0.1:1"
+    answer = deployment.request("Create")
+    assert answer["Status"] == "FAILED"
+    assert "can't be read (URLError" in answer["Reason"]
+
+
+def applied(**context: str) -> dict[str, dict[str, Any]]:
+    """The resources of a stack that applies its objects."""
+    with_image = {"bundle": "source", "relayImage": "registry.example/tenon-relay:1", **context}
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=with_image)
+    resources: dict[str, dict[str, Any]] = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
+    return resources
+
+
+def test_the_stack_checks_before_it_applies_and_with_rights_to_read_only() -> None:
+    resources = applied()
+    (definitions,) = (r for id_, r in resources.items() if id_.startswith("ClusterSideKinds6"))
+    ((check_id, check),) = ((id_, r) for id_, r in resources.items() if r["Type"] == "Custom::TenonKindsCheck")
+    assert definitions["DependsOn"] == [check_id]
+    assert check["Properties"]["Names"] == NAMES
+    (policy,) = (
+        r
+        for id_, r in resources.items()
+        if id_.startswith("ClusterSideKindsCheckRole") and r["Type"] == "AWS::IAM::Policy"
+    )
+    actions = {a for s in resolved(policy["Properties"])["PolicyDocument"]["Statement"] for a in _listed(s["Action"])}
+    assert actions == {"logs:CreateLogStream", "logs:PutLogEvents", "eks:DescribeCluster"}
+    (role, _) = cluster_manifests.kinds_check_access()
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get"}
+    assert role["rules"][0]["resourceNames"] == NAMES
+
+
+def _listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def test_the_checks_code_is_what_it_imports_and_nothing_else() -> None:
+    with_image = {"bundle": "source", "relayImage": "registry.example/tenon-relay:1"}
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=with_image)
+    (function,) = (
+        r
+        for id_, r in applied().items()
+        if id_.startswith("ClusterSideKindsCheckFunction") and r["Type"] == "AWS::Lambda::Function"
+    )
+    code = folder / f"asset.{function['Properties']['Code']['S3Key'].removesuffix('.zip')}"
+    assert {str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()} == {
+        "infra/__init__.py",
+        "infra/kinds_check.py",
+        "shared/__init__.py",
+        "shared/cluster/__init__.py",
+        "shared/cluster/eks_token.py",
+    }
+
+
+def test_where_definitions_are_kept_nothing_is_checked() -> None:
+    assert not [r for r in applied(kinds="kept").values() if r["Type"] == "Custom::TenonKindsCheck"]
