@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from shared.api import admission_rules
 from shared.api.meta import (
     LABEL_KEY,
     LABEL_VALUE,
@@ -52,7 +53,7 @@ class Toleration(Struct):
 class NodeSelectorRequirement(Struct):
     """``key operator values``: In, NotIn, Exists, DoesNotExist, Gt, Lt; pools have Gte, Lte and minValues too."""
 
-    key: Annotated[str, describe("The label.", **LABEL_KEY)]
+    key: Annotated[str, describe("The label.", rules=admission_rules.REQUIREMENT_KEY, **LABEL_KEY)]
     operator: Annotated[str, describe("The operator of the requirement.", enum=OPERATORS)]
     values: Annotated[
         list[str],

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from shared.api import admission_rules
 from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.labels import PLANNED_PRICE
@@ -67,7 +68,11 @@ class NodeClaimSpec(Struct):
     )
     requirements: Annotated[
         list[NodeSelectorRequirement],
-        describe("Requirements on the node's labels; all must be met.", maxItems=MAX_REQUIREMENTS),
+        describe(
+            "Requirements on the node's labels; all must be met.",
+            maxItems=MAX_REQUIREMENTS,
+            rules=admission_rules.REQUIREMENTS,
+        ),
     ] = []
     resources: Annotated[
         ResourceRequests, describe("The resource requests of the pods that the NodeClaim was created for.")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from shared.api import admission_rules
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.meta import (
     DURATION,
@@ -48,7 +49,10 @@ class NodeClassRef(Struct, omit_defaults=False):
 class TemplateMetadata(Struct):
     """Labels and annotations of the nodes."""
 
-    labels: Annotated[dict[str, str], describe("Labels of the nodes.", maxProperties=100, each=LABEL_VALUE)] = {}
+    labels: Annotated[
+        dict[str, str],
+        describe("Labels of the nodes.", maxProperties=100, each=LABEL_VALUE, rules=admission_rules.TEMPLATE_LABELS),
+    ] = {}
     annotations: Annotated[dict[str, str], describe("Annotations of the nodes.")] = {}
 
 
@@ -59,11 +63,16 @@ class TemplateSpec(Struct):
     """
 
     node_class_ref: Annotated[
-        NodeClassRef, describe("The node class that configures the instances.", required=True)
+        NodeClassRef,
+        describe("The node class that configures the instances.", required=True, rules=admission_rules.NODE_CLASS_REF),
     ] = NodeClassRef()
     requirements: Annotated[
         list[NodeSelectorRequirement],
-        describe("Requirements on the nodes' labels; all must be met.", maxItems=MAX_REQUIREMENTS),
+        describe(
+            "Requirements on the nodes' labels; all must be met.",
+            maxItems=MAX_REQUIREMENTS,
+            rules=admission_rules.POOL_REQUIREMENTS,
+        ),
     ] = []
     taints: Annotated[
         list[Taint], describe("Taints of the nodes; only pods that tolerate them are scheduled to the NodePool.")
@@ -184,7 +193,10 @@ class NodePool(NamedObject):
     A NodePool converted from a Provisioner keeps that object's apiVersion and kind, for references.
     """
 
-    spec: Annotated[NodePoolSpec, describe("The desired state of the NodePool.", required=True)] = NodePoolSpec()
+    spec: Annotated[
+        NodePoolSpec,
+        describe("The desired state of the NodePool.", required=True, rules=admission_rules.NODE_POOL_SPEC),
+    ] = NodePoolSpec()
     status: Annotated[NodePoolStatus, describe("The observed state of the NodePool.")] = NodePoolStatus()
     kind: str = KIND
     api_version: str = API_VERSION

@@ -151,13 +151,24 @@ def _spec(planned: PlannedNodeClaim, pool: NodePool, *, nominate: bool) -> NodeC
     )
     return NodeClaimSpec(
         node_class_ref=template.node_class_ref,
-        requirements=[*(r for r in planned.requirements if r.key != names.INSTANCE_TYPE), instance_type_requirement],
+        requirements=[
+            *(_with_possible_min_values(r) for r in planned.requirements if r.key != names.INSTANCE_TYPE),
+            _with_possible_min_values(instance_type_requirement),
+        ],
         resources=ResourceRequests(requests={**format_resources(planned.requests)}),
         taints=list(planned.taints),
         startup_taints=[*template.startup_taints, PODS_NOT_NOMINATED] if nominate else template.startup_taints,
         expire_after=template.expire_after,
         termination_grace_period=template.termination_grace_period,
     )
+
+
+def _with_possible_min_values(requirement: NodeSelectorRequirement) -> NodeSelectorRequirement:
+    """The requirement with minValues of at most its values, as the API server demands; relaxed ones exceed them."""
+    least, values = requirement.min_values, len(requirement.values)
+    if requirement.operator != "In" or least is None or least <= values:
+        return requirement
+    return msgspec.structs.replace(requirement, min_values=values)
 
 
 def _annotations(
