@@ -28,23 +28,21 @@ _RELAY_LABELS = {"app.kubernetes.io/name": RELAY, "app.kubernetes.io/part-of": "
 HEALTH_PORT = 8080  # RelaySettings.health_port
 TOKEN_AUDIENCE = "sts.amazonaws.com"  # noqa: S105 (no secret: the audience of IRSA's tokens, in every partition)
 
-_READ = ("get", "list")
-_WATCH = ("get", "list", "watch")
-
 # --- rules: (API group, resources, verbs) ---
 Rule = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 _SNAPSHOT: tuple[Rule, ...] = (
-    # The input of decisions (shared/snapshot.py), without Secrets and ConfigMaps. Warm functions watch from the last
-    # resourceVersion instead of listing again.
-    ("", ("namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods"), _WATCH),
-    # The requests that DaemonSets' pods get by default; they are only listed.
+    # The input of decisions (shared/snapshot.py), without Secrets and ConfigMaps. Warm functions watch the pods from
+    # the last resourceVersion instead of listing all of them again.
+    ("", ("pods",), ("list", "watch")),
+    ("", ("namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes"), ("list",)),
+    # The requests that DaemonSets' pods get by default.
     ("", ("limitranges",), ("list",)),
-    ("apps", ("daemonsets",), _WATCH),
-    ("policy", ("poddisruptionbudgets",), _WATCH),
-    ("storage.k8s.io", ("csinodes", "storageclasses", "volumeattachments"), _WATCH),
-    ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), _WATCH),
-    ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), _WATCH),
+    ("apps", ("daemonsets",), ("list",)),
+    ("policy", ("poddisruptionbudgets",), ("list",)),
+    ("storage.k8s.io", ("csinodes", "storageclasses", "volumeattachments"), ("list",)),
+    ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list",)),
+    ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list",)),
 )
 _EVENTS: tuple[Rule, ...] = (
     # Events on the objects.
@@ -62,18 +60,20 @@ RULES: dict[str, tuple[Rule, ...]] = {
         *_EVENTS,
         *_DISPLACED_PODS,
         # A NodeClaim is created before its instance, labelled when the instance runs, deleted if the launch fails.
-        ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
+        ("karpenter.sh", ("nodeclaims",), ("create", "delete", "get", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
     function_sizes.LIFECYCLE: (
         *_SNAPSHOT,
         *_EVENTS,
         # Registration sets labels, taints and the finalizer of the node.
-        ("", ("nodes",), ("patch",)),
+        ("", ("nodes",), ("get", "patch")),
         # status.nominatedNodeName of pods that a node was launched for.
         ("", ("pods/status",), ("patch",)),
-        ("karpenter.sh", ("nodeclaims",), ("delete", "patch")),
-        # Status conditions of NodePools and node classes.
+        ("karpenter.sh", ("nodeclaims",), ("delete", "get", "patch")),
+        # Status conditions of NodePools and node classes, which are read again after a conflict.
+        ("karpenter.sh", ("nodepools", "provisioners"), ("get",)),
+        ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("get",)),
         ("karpenter.sh", ("nodeclaims/status", "nodepools/status", "provisioners/status"), ("patch",)),
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),
     ),
@@ -81,19 +81,18 @@ RULES: dict[str, tuple[Rule, ...]] = {
         *_SNAPSHOT,
         *_EVENTS,
         # Nodes are tainted before their pods are read the last time.
-        ("", ("nodes",), ("patch",)),
+        ("", ("nodes",), ("get", "patch")),
         # Replacements are NodeClaims; a node is disrupted by deleting its NodeClaim.
-        ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
+        ("karpenter.sh", ("nodeclaims",), ("create", "delete", "get", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
     function_sizes.TERMINATION: (
         *_EVENTS,
-        ("", ("nodes", "persistentvolumeclaims", "pods"), _READ),
-        ("storage.k8s.io", ("volumeattachments",), _READ),
-        ("karpenter.sh", ("nodeclaims",), _READ),
+        ("", ("persistentvolumeclaims", "pods"), ("list",)),
+        ("storage.k8s.io", ("volumeattachments",), ("list",)),
         # It taints nodes, and removes the finalizer when the instance is terminated.
-        ("", ("nodes",), ("delete", "patch")),
-        ("karpenter.sh", ("nodeclaims",), ("delete", "patch")),
+        ("", ("nodes",), ("delete", "get", "list", "patch")),
+        ("karpenter.sh", ("nodeclaims",), ("delete", "get", "list", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
         ("", ("pods/eviction",), ("create",)),
         # Only after terminationGracePeriod; otherwise pods are evicted.
@@ -104,9 +103,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
         *_EVENTS,
         *_DISPLACED_PODS,
         # Interrupted nodes are tainted, so that no pods are scheduled to them.
-        ("", ("nodes",), ("patch",)),
+        ("", ("nodes",), ("get", "patch")),
         # Replacements are NodeClaims; an interrupted NodeClaim is deleted, with the deadline as an annotation.
-        ("karpenter.sh", ("nodeclaims",), ("create", "delete", "patch")),
+        ("karpenter.sh", ("nodeclaims",), ("create", "delete", "get", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
 }

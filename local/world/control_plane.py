@@ -71,7 +71,7 @@ class EmbeddedControlPlane:
     def __init__(self, clock: Clock, faults: Faults, *, seed: int = 0, port: int = 0) -> None:
         """``seed`` decides the names of objects; ``port`` is the server's, 0 for a free one."""
         self.store = Store(now=clock.now, rng=random.Random(seed))  # noqa: S311 - names of simulated objects
-        self._rbac = Rbac(self.store)
+        self.rbac = Rbac(self.store)
         self._authenticator = TokenAuthenticator()
         self._faults = ServerFaults(faults, sleep=clock.sleep, respond=self._respond)
         self._seed = seed
@@ -87,7 +87,7 @@ class EmbeddedControlPlane:
                 self.store,
                 port=self._port,
                 authenticate=self._authenticator,
-                authorize=self._rbac,
+                authorize=self.rbac,
                 intercept=self._faults,
             )
         )
@@ -115,7 +115,7 @@ class EmbeddedControlPlane:
 
     def denied_requests(self) -> list[str]:
         """The requests so far that RBAC denied, one text each."""
-        return [str(denial) for denial in self._rbac.denials]
+        return [str(denial) for denial in self.rbac.denials]
 
     def kubeconfig(self) -> str:
         """The text of an administrator's kubeconfig."""

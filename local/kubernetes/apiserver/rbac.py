@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from local.kubernetes import kinds
 
@@ -41,6 +41,15 @@ class Denial:
         return f"{self.user} cannot {self.verb} {self.resource} {self.name}{scope}"
 
 
+class Use(NamedTuple):
+    """A right that a request needed and had. ``subject`` is the user or one of its groups."""
+
+    subject: str
+    verb: str
+    group: str
+    resource: str
+
+
 @dataclass(frozen=True)
 class _Grant:
     """A rule that applies to a user; without a namespace, in all of them."""
@@ -62,7 +71,10 @@ class _Grant:
 
 
 class Rbac:
-    """An :data:`~local.kubernetes.apiserver.auth.Authorize`; ``denials`` is every refused request."""
+    """An :data:`~local.kubernetes.apiserver.auth.Authorize`; ``denials`` is every refused request.
+
+    ``uses`` are the rights that requests have used so far.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -70,12 +82,14 @@ class Rbac:
         self._versions: tuple[int, ...] = ()
         self._grants: dict[User, tuple[_Grant, ...]] = {}
         self.denials: list[Denial] = []
+        self.uses: set[Use] = set()
 
     def __call__(self, user: User, verb: str, kind: Kind, namespace: str, name: str) -> bool:
         """Whether the user is authorized."""
         if MASTERS_GROUP in user.groups:
             return True
         if any(grant.allows(verb, kind, namespace, name) for grant in self._grants_of(user)):
+            self.uses.update(Use(subject, verb, kind.group, kind.plural) for subject in (user.name, *user.groups))
             return True
         self.denials.append(Denial(user=user.name, verb=verb, resource=kind.plural, namespace=namespace, name=name))
         return False

@@ -1,0 +1,114 @@
+"""The rights that functions and relay have in the cluster, compared with those that their requests use."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from infra import cluster_manifests
+from local.kubernetes import kinds
+from local.kubernetes.apiserver.rbac import Use
+from local.world import World, sample_objects
+from local.world.control_plane import EmbeddedControlPlane
+from shared.cluster.pod_cache import MIN_PODS_TO_WATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from local.kubernetes.objects import Obj
+
+MINUTE = timedelta(minutes=1)
+_CLASSES = ("awsnodetemplates", "ec2nodeclasses")
+_POOLS = ("nodepools", "provisioners")
+_LEGACY = {
+    ("lifecycle", "patch", "karpenter.sh", "provisioners/status"),
+    ("lifecycle", "patch", "karpenter.k8s.aws", "awsnodetemplates/status"),
+}
+"""Of a cluster with objects of Karpenter's alpha versions (test_migration.py)."""
+_AFTER_CONFLICTS = {
+    *(("lifecycle", "get", "karpenter.sh", pool) for pool in _POOLS),
+    *(("lifecycle", "get", "karpenter.k8s.aws", class_) for class_ in _CLASSES),
+    ("lifecycle", "get", "", "nodes"),
+    ("lifecycle", "get", "karpenter.sh", "nodeclaims"),
+}
+"""Objects are read again after a write that met another writer's (shared/cluster/writes.py)."""
+_REPEATED_EVENTS = {
+    (function, verb, "", "events") for function in cluster_manifests.RULES for verb in ("create", "get", "patch")
+}
+"""An event that another invocation has written is read, and its count patched; not every function meets one."""
+_CREATED_ALREADY = {
+    (function, "get", "karpenter.sh", "nodeclaims") for function in ("provisioner", "disruption", "interruption")
+}
+"""A NodeClaim that a replayed decision has created before is read."""
+_WHEN_UNDONE = {
+    # A launch that fails; a node that is replaced because it is unhealthy or doesn't register.
+    ("provisioner", "delete", "karpenter.sh", "nodeclaims"),
+    ("lifecycle", "delete", "karpenter.sh", "nodeclaims"),
+    # A disrupted node's replacement, and an interrupted node's, that can't be launched.
+    ("disruption", "create", "karpenter.sh", "nodeclaims"),
+    ("interruption", "create", "karpenter.sh", "nodeclaims"),
+    # Over its terminationGracePeriod.
+    ("termination", "delete", "", "pods"),
+    # Of a node that had volumes.
+    ("termination", "list", "", "persistentvolumeclaims"),
+    # Of an instance without a NodeClaim, which may have a node.
+    ("termination", "list", "", "nodes"),
+    # Of a node whose Lease its kubelet made without an owner.
+    ("lifecycle", "delete", "coordination.k8s.io", "leases"),
+}
+"""What goes on after failures and deadlines (test_crashes_and_aws_errors.py, test_drains.py)."""
+_FIRST = {(function, "create", "coordination.k8s.io", "leases") for function in ("disruption", "interruption")}
+"""The lease is created by whichever function decides first in a cluster."""
+RARE = {*_FIRST, *_LEGACY, *_AFTER_CONFLICTS, *_REPEATED_EVENTS, *_CREATED_ALREADY, *_WHEN_UNDONE}
+
+
+def granted() -> Iterator[tuple[Use, str]]:
+    """Each right of a role's rules, with the role's name."""
+    objects = [*cluster_manifests.access(), *cluster_manifests.relay_access()]
+    for role in (obj for obj in objects if obj["kind"] in ("ClusterRole", "Role")):
+        binding = next(
+            obj
+            for obj in objects
+            if obj["kind"] == f"{role['kind']}Binding" and obj["metadata"]["name"] == role["metadata"]["name"]
+        )
+        for rule in role["rules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for verb in rule["verbs"]:
+                        use = Use(_subject(binding["subjects"][0]), verb, group, resource)
+                        yield use, role["metadata"]["name"].removeprefix("tenon-")
+
+
+def _subject(subject: Obj) -> str:
+    if subject["kind"] == "Group":
+        return str(subject["name"])
+    return f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+
+
+def gated(count: int) -> Obj:
+    """Pods that nobody schedules, so that functions watch pods as in a large cluster."""
+    return sample_objects.deployment("gated", count, {"cpu": "1m"}, schedulingGates=[{"name": "example.com/wait"}])
+
+
+def test_every_right_in_the_cluster_is_used(world: World) -> None:
+    plane = world.control_plane
+    assert isinstance(plane, EmbeddedControlPlane)
+    requirements = {"karpenter.sh/capacity-type": ["spot"], "karpenter.k8s.aws/instance-cpu": ["4"]}
+    disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s"}
+    world.apply([sample_objects.node_class(world), sample_objects.node_pool(requirements, disruption=disruption)])
+    world.apply(gated(MIN_PODS_TO_WATCH))
+    world.apply(sample_objects.budget("web", 1))
+    world.apply(sample_objects.deployment("web", 8, {"cpu": "900m", "memory": "1Gi"}))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 8, limit=5 * MINUTE)
+    for _ in range(2):
+        world.interrupt_spot([world.instances()[0].id])
+        world.run_for(4 * MINUTE)
+    world.store.delete(kinds.NODES, world.nodes()[0]["metadata"]["name"])
+    world.run_for(4 * MINUTE)
+    world.scale("default", "web", 0)
+    world.run_until(lambda: not (world.nodes() or world.claims()), limit=20 * MINUTE)
+
+    used = plane.rbac.uses
+    unused = {(role, use.verb, use.group, use.resource) for use, role in granted() if use not in used}
+    assert sorted(unused - RARE) == []
+    assert RARE - {(role, use.verb, use.group, use.resource) for use, role in granted()} == set()
