@@ -63,7 +63,10 @@ def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolid
     controller = DisruptionController(settings, run=context.aws_request_id, until=until, logger=logger, hops=hops)
     try:
         report = controller.reconcile(consolidate=consolidate)
-    except (ApiError, BotoCoreError, ClientError, LeaseHeldError, LeaseLostError) as error:
+    except (LeaseHeldError, LeaseLostError) as error:
+        logger.info("Waiting for the lease", extra={"why": str(error)})
+        return False
+    except (ApiError, BotoCoreError, ClientError) as error:
         logger.warning("Disruption will be retried", extra={"error": type(error).__name__, "why": str(error)})
         return False
     metrics.emit(emf_metrics, {metrics.DISRUPTED: report.removed, metrics.SAVED: report.saved})

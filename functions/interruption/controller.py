@@ -257,13 +257,13 @@ class InterruptionController:
                 provisioned = Provisioner(self._settings, by="interruption", run=self._run, logger=self._logger).run(
                     leaving=leaving, until=self._until
                 )
-            except LeaseHeldError as error:
+            except (LeaseHeldError, LeaseLostError) as error:
                 if runtime.current().now() >= self._until:
                     break
                 self._logger.info("Waiting for the lease", extra={"why": str(error)})
                 runtime.current().sleep(_LEASE_RETRY_SECONDS)
                 continue
-            except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseLostError) as error:
+            except (ApiError, BotoCoreError, CatalogMissingError, ClientError) as error:
                 self._logger.warning(
                     "Launching replacements failed and is tried again",
                     extra={"error": type(error).__name__, "why": str(error)},
@@ -271,7 +271,7 @@ class InterruptionController:
                 return None
             self._report["launched"] += len(provisioned.launched)
             return provisioned
-        self._logger.warning("Launching replacements is tried again later: the lease is held")
+        self._logger.info("Launching replacements is tried again later: the lease is held")
         return None
 
     # --- nodes at risk, and nodes with maintenance ahead ---

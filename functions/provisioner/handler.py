@@ -45,7 +45,10 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     metrics.emit(emf_metrics, {metrics.HINTS: sum(m.hint.source == hints.RELAY for m in messages)})
     try:
         report = Provisioner(settings, by="provisioner", run=context.aws_request_id, logger=logger).run()
-    except (ApiError, BotoCoreError, CatalogMissingError, ClientError, LeaseHeldError, LeaseLostError) as error:
+    except (LeaseHeldError, LeaseLostError) as error:
+        logger.info("Waiting for the lease", extra={"why": str(error)})
+        return queues.retry_response(aws.sqs(), event, ids)
+    except (ApiError, BotoCoreError, CatalogMissingError, ClientError) as error:
         logger.warning("Provisioning will be retried", extra={"error": type(error).__name__, "why": str(error)})
         return queues.retry_response(aws.sqs(), event, ids)
     _emit_metrics(report)

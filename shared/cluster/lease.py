@@ -35,9 +35,22 @@ class LeaseHeldError(RuntimeError):
     """Another function holds the lease; try again after ``until``."""
 
     def __init__(self, holder: str, until: datetime) -> None:
-        super().__init__(f"{holder or 'another function'} holds the lease until {until:%H:%M:%S}")
+        super().__init__(self._text(holder, until))
         self.holder = holder
         self.until = until
+
+    def _text(self, holder: str, until: datetime) -> str:
+        return f"{holder} holds the lease until {until:%H:%M:%S}"
+
+
+class LeaseRaceError(LeaseHeldError):
+    """Another function acquired the lease between this one's read and write; ``holder`` isn't known."""
+
+    def __init__(self, until: datetime) -> None:
+        super().__init__("", until)
+
+    def _text(self, holder: str, until: datetime) -> str:  # noqa: ARG002 - as in the base class
+        return "another function acquired the lease at the same moment"
 
 
 class LeaseLostError(RuntimeError):
@@ -102,7 +115,7 @@ class Lease:
                 {"metadata": {"resourceVersion": self._version}, "spec": {"renewTime": micro_time(now)}},
             )
         except (ConflictError, NotFoundError) as error:
-            raise LeaseLostError(f"the lease has another holder: {error.message}") from error
+            raise LeaseLostError("another function acquired the lease before the decision was written") from error
         self._version = msgspec.json.decode(stored, type=LeaseObject).metadata.resource_version
         self._renewed = now
 
@@ -116,6 +129,8 @@ class Lease:
                     "spec": {"holderIdentity": "", "renewTime": micro_time(self._now())},
                 },
             )
+        except (ConflictError, NotFoundError):
+            _log.info("%s released no lease: another function has acquired it", self.holder)
         except ApiError as error:
             _log.warning("releasing the lease failed; it expires by itself: %s", error)
 
@@ -133,7 +148,8 @@ def hold(
     """Hold the lease ``tenon-<cluster>`` while the body runs. ``holder`` is unique to this run (the request's id).
 
     Raises:
-        LeaseHeldError: another function holds it, or acquired it first.
+        LeaseHeldError: another function holds it.
+        LeaseRaceError: another function acquired it first; a kind of LeaseHeldError.
     """
     lease = _acquire(client, holder=holder, now=now, duration=duration, name=lease_name(cluster), namespace=namespace)
     try:
@@ -165,7 +181,7 @@ def _acquire(
         try:
             stored = client.create(LEASES.path(namespace=namespace), lease)
         except AlreadyExistsError as error:
-            raise LeaseHeldError("", moment + duration) from error
+            raise LeaseRaceError(moment + duration) from error
     else:
         end = expiry(existing.spec)
         current = existing.spec.holder_identity or ""
@@ -181,7 +197,7 @@ def _acquire(
                 },
             )
         except (ConflictError, NotFoundError) as error:
-            raise LeaseHeldError("", moment + duration) from error
+            raise LeaseRaceError(moment + duration) from error
     held = msgspec.json.decode(stored, type=LeaseObject)
     return Lease(client, held, holder=holder, now=now, duration=duration, renewed=moment)
 

@@ -12,12 +12,13 @@ import pytest
 from local.kubernetes.apiserver.http import Response
 from shared.cluster import resources
 from shared.cluster.errors import UnavailableError
-from shared.cluster.lease import DURATION, Lease, LeaseHeldError, LeaseLostError, hold
+from shared.cluster.lease import DURATION, Lease, LeaseHeldError, LeaseLostError, LeaseRaceError, hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from local.kubernetes.apiserver.http import Request
     from local.kubernetes.apiserver.server import Server
     from shared.cluster.client import Client
     from tests.integration.cluster.conftest import Clock
@@ -67,6 +68,48 @@ def test_a_holder_with_a_slow_clock_notices_the_new_holder(make_client: Callable
         clock.time += DURATION
         with hold(b, cluster="demo", holder="b", now=clock.now), pytest.raises(LeaseLostError):
             slow.check()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_of_two_functions_that_acquire_at_the_same_moment_the_second_says_so(
+    server: Server, make_client: Callable[[], Client], clock: Clock, *, exists: bool
+) -> None:
+    first, second = make_client(), make_client()
+    if exists:
+        with hold(first, cluster="demo", holder="before", now=clock.now):
+            pass
+    held: list[AbstractContextManager[Lease]] = []
+
+    def acquire_first(request: Request) -> None:
+        """The first function acquires the lease between the second's read and write."""
+        if request.method != "GET" and not held:
+            held.append(hold(first, cluster="demo", holder="first", now=clock.now))
+            held[0].__enter__()
+
+    server.intercept = acquire_first
+    with pytest.raises(LeaseRaceError) as raised, hold(second, cluster="demo", holder="second", now=clock.now):
+        pass
+    assert str(raised.value) == "another function acquired the lease at the same moment"
+    assert spec(first)["holderIdentity"] == "first"
+    held[0].__exit__(None, None, None)
+
+
+def test_a_function_that_lost_the_lease_says_so_and_releases_nothing(
+    make_client: Callable[[], Client], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    slow, other = make_client(), make_client()
+    started = clock.time
+    with hold(slow, cluster="demo", holder="slow", now=lambda: started) as lease:
+        clock.time += DURATION
+        with (
+            hold(other, cluster="demo", holder="other", now=clock.now),
+            pytest.raises(LeaseLostError, match="another function acquired the lease before"),
+        ):
+            lease.check()
+    assert [(r.levelname, r.message) for r in caplog.records if r.name == "shared.cluster.lease"] == [
+        ("INFO", "slow released no lease: another function has acquired it")
+    ]
 
 
 def test_check_renews_the_lease(client: Client, clock: Clock) -> None:
