@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import OwnerReference, is_true, with_condition
+from shared.api.meta import is_true, with_condition
 from shared.api.taints import same_taint
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ _NODECLAIM_ONLY_ANNOTATIONS = frozenset({names.TERMINATION_TIMESTAMP, names.PLAN
 
 
 def registered_node(node: Node, claim: NodeClaim) -> Node:
-    """The node with its NodeClaim's labels, annotations, taints, finalizer and owner reference.
+    """The node with its NodeClaim's labels, annotations, taints and finalizer.
 
     Labels, annotations and startup taints are copied once, at registration: later, users and the agents that startup
-    taints wait for may change them.
+    taints wait for may change them. Unlike Karpenter's nodes, it gets no owner reference: where admission plugin
+    OwnerReferencesPermissionEnforcement is on, that needs the right to delete nodes.
     """
     metadata = node.metadata
     if not _is_registered(node):
@@ -42,15 +43,6 @@ def registered_node(node: Node, claim: NodeClaim) -> Node:
         )
     if names.TERMINATION_FINALIZER not in metadata.finalizers and metadata.deletion_timestamp is None:
         metadata = replace(metadata, finalizers=[*metadata.finalizers, names.TERMINATION_FINALIZER])
-    if not any(o.uid == claim.metadata.uid for o in metadata.owner_references):
-        owner = OwnerReference(
-            api_version=claim.api_version,
-            kind=claim.kind,
-            name=claim.name,
-            uid=claim.metadata.uid,
-            block_owner_deletion=True,
-        )
-        metadata = replace(metadata, owner_references=[*metadata.owner_references, owner])
     return replace(node, metadata=metadata, spec=replace(node.spec, taints=_registered_taints(node, claim)))
 
 

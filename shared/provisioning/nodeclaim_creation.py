@@ -113,13 +113,9 @@ def _new_node_claim(
         names.NODEPOOL: pool.name,
         names.NODECLASS: node_class.name,
     }
-    owner = OwnerReference(
-        api_version=pool.api_version,
-        kind=pool.kind,
-        name=pool.name,
-        uid=pool.metadata.uid,
-        block_owner_deletion=True,
-    )
+    # It doesn't block its owner's deletion: where admission plugin OwnerReferencesPermissionEnforcement is on, that
+    # needs the right to update finalizers of NodePools.
+    owner = OwnerReference(api_version=pool.api_version, kind=pool.kind, name=pool.name, uid=pool.metadata.uid)
     return NodeClaim(
         metadata=ObjectMeta(
             name=name,

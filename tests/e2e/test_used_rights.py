@@ -112,3 +112,15 @@ def test_every_right_in_the_cluster_is_used(world: World) -> None:
     unused = {(role, use.verb, use.group, use.resource) for use, role in granted() if use not in used}
     assert sorted(unused - RARE) == []
     assert RARE - {(role, use.verb, use.group, use.resource) for use, role in granted()} == set()
+
+
+def test_owner_references_need_no_further_right(spot_default: World) -> None:
+    # Admission plugin OwnerReferencesPermissionEnforcement asks for the right to delete an object whose references
+    # change, and for the right to update finalizers of an owner whose deletion is blocked.
+    world = spot_default
+    world.apply(sample_objects.deployment("web", 1, {"cpu": "900m"}))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 1, limit=5 * MINUTE)
+
+    assert [node["metadata"].get("ownerReferences", []) for node in world.nodes()] == [[]]
+    owners = [owner for claim in world.claims() for owner in claim["metadata"]["ownerReferences"]]
+    assert [(owner["name"], owner.get("blockOwnerDeletion", False)) for owner in owners] == [("default", False)]

@@ -45,13 +45,13 @@ def joined(*, taints: list[Taint] | None = None, ready: bool = False, **allocata
     )
 
 
-def test_a_registered_node_gets_its_nodeclaims_labels_taints_owner_and_finalizer() -> None:
+def test_a_registered_node_gets_its_nodeclaims_labels_taints_and_finalizer() -> None:
     node = reconciled_node(joined(), claim())
     assert node.metadata.labels == {names.NODEPOOL: "default", "team": "a", names.REGISTERED: "true"}
     assert node.metadata.annotations["x"] == "y"
     assert node.spec.taints == [OWN, STARTUP]
     assert node.metadata.finalizers == [names.TERMINATION_FINALIZER]
-    assert [o.uid for o in node.metadata.owner_references] == ["claim-uid"]
+    assert node.metadata.owner_references == []
 
 
 def test_the_annotation_with_planned_pods_is_not_copied_to_the_node() -> None:
