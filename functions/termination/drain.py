@@ -11,7 +11,7 @@ expires, or for the NodeClaim's deadline, which overrides it like any budget (Ka
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 STUCK_TERMINATING_AFTER = timedelta(minutes=1)
 """A pod this long past its deletion is ignored: its kubelet no longer confirms it."""
+_SECOND = timedelta(seconds=1)
+"""The annotation has whole seconds."""
 _KUBELET_REPORT = timedelta(seconds=1)
 """How long after its end a pod is gone from the API."""
 _CRITICAL_PRIORITY_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
@@ -77,6 +79,20 @@ def termination_deadline(claim: NodeClaim) -> datetime | None:
             moment = None
         if moment is not None and moment.tzinfo is not None:
             return moment
+    return _grace_period_end(claim)
+
+
+def deadline_reason(claim: NodeClaim, node_name: str) -> str:
+    """What the drain's deadline is: the end of the terminationGracePeriod, or an earlier one, of an interruption."""
+    deadline = termination_deadline(claim)
+    own = _grace_period_end(claim)
+    if deadline is None or (own is not None and deadline >= own - _SECOND):
+        return f"the terminationGracePeriod of node {node_name} ends"
+    return f"node {node_name} must be drained by {deadline.astimezone(UTC):%H:%M:%S} UTC"
+
+
+def _grace_period_end(claim: NodeClaim) -> datetime | None:
+    """When the spec's terminationGracePeriod ends, or None when it has none."""
     if claim.spec.termination_grace_period is None or claim.metadata.deletion_timestamp is None:
         return None
     try:

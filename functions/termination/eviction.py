@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from shared.api.pods import is_terminating
@@ -25,6 +26,9 @@ _MULTIPLE_BUDGETS_STATUS = 500
 """HTTP status of the eviction API for a pod with more than one PodDisruptionBudget. Unavailability has another."""
 
 
+_BUDGET_NAME = re.compile(r"\bdisruption budget (\S+)")
+
+
 class Evictor(Struct, kw_only=True):
     """Evicts and deletes pods of nodes that are being terminated."""
 
@@ -44,7 +48,7 @@ class Evictor(Struct, kw_only=True):
                 pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid, grace_period_seconds=grace_seconds
             )
         except TooManyRequestsError as error:
-            return f"pod {pod.key} can't be evicted now: {error.message}"
+            return f"pod {pod.key} can't be evicted now: {_why_denied(error)}"
         except (NotFoundError, ConflictError):
             return ""
         except UnauthorizedError:
@@ -56,8 +60,8 @@ class Evictor(Struct, kw_only=True):
         self.recorder.record(pod.ref, "Normal", "Evicted", f"Evicted pod: node {node_name} is being terminated")
         return ""
 
-    def delete(self, pod: Pod, node_name: str, grace_seconds: int) -> bool:
-        """Delete a pod to meet the deadline; False when it is gone.
+    def delete(self, pod: Pod, grace_seconds: int, *, node_name: str, why: str) -> bool:
+        """Delete a pod to meet the deadline; False when it is gone. ``why`` says which deadline.
 
         Eviction is tried once more while there is grace left: a budget that allows it by now counts the pod as
         disrupted, and does not allow another eviction as well.
@@ -69,7 +73,15 @@ class Evictor(Struct, kw_only=True):
             self.client.delete(path, uid=pod.metadata.uid, grace_period_seconds=grace_seconds)
         except (NotFoundError, ConflictError):
             return False
-        self.recorder.record(
-            pod.ref, "Warning", "Evicted", f"Deleted pod: the terminationGracePeriod of node {node_name} ends"
-        )
+        self.recorder.record(pod.ref, "Warning", "Evicted", f"Deleted pod: {why}")
         return True
+
+
+def _why_denied(error: TooManyRequestsError) -> str:
+    """The PodDisruptionBudget that allows no disruption; otherwise what the API server says.
+
+    The API server's message doesn't name it, but the cause does: "The disruption budget NAME needs 2 healthy pods and
+    has 2 currently". The numbers are left out, because an event is recorded for each new message.
+    """
+    names = [found[1] for cause in error.causes if (found := _BUDGET_NAME.search(cause.message))]
+    return f"PodDisruptionBudget {names[0]} allows no disruption" if error.by_budget and names else error.message

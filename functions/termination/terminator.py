@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from functions.termination.drain import deadline_reason
 from shared import runtime
 from shared.api import labels as names
 from shared.api import nodeclaim, taints
@@ -59,7 +60,8 @@ class Terminator(Struct, kw_only=True):
         blocked = [f"pod {p.key} has annotation {names.DO_NOT_DISRUPT}" for p in step.protected]
         errors = [self.evictor.evict(pod, node_name) for pod in step.evict]
         blocked += [error for error in errors if error]
-        deleted = [self.evictor.delete(pod, node_name, grace_seconds) for pod, grace_seconds in step.delete]
+        why = deadline_reason(claim, node_name) if step.delete else ""
+        deleted = [self.evictor.delete(pod, grace, node_name=node_name, why=why) for pod, grace in step.delete]
         self._write_progress(claim, node, step, blocked)
         if any(deleted) or not all(errors):
             return WaitReason.PODS

@@ -76,10 +76,31 @@ def test_a_drain_blocked_for_two_days_costs_little_records_one_event_and_ends_on
     assert timedelta() <= gone[0] - (start + timedelta(hours=48)) <= timedelta(seconds=5)
     (event,) = rig.events("FailedDraining")
     assert event["count"] == 1
-    assert "default/web" in event["message"]
-    assert "disruption budget" in event["message"]
+    blocked = "Failed to drain node, pod default/web can't be evicted now: PodDisruptionBudget web allows no disruption"
+    assert event["message"] == blocked
     rig.run()
     assert rig.claims() == rig.nodes() == []
+
+
+@pytest.mark.parametrize(
+    ("grace", "annotated", "why"),
+    [
+        ("30s", "", "the terminationGracePeriod of node old ends"),
+        ("", "2026-11-21T12:00:30Z", "node old must be drained by 12:00:30 UTC"),
+        ("10m", "2026-11-21T12:00:30Z", "node old must be drained by 12:00:30 UTC"),
+    ],
+)
+def test_the_event_of_a_deleted_pod_says_which_deadline_it_met(rig: Rig, grace: str, annotated: str, why: str) -> None:
+    rig.a_node("old", grace=grace)
+    rig.pod("web", "old", grace=10)
+    rig.budget("web", 1)
+    if annotated:
+        annotations = {names.TERMINATION_TIMESTAMP: annotated}
+        rig.client.patch(NODE_CLAIMS.path("claim-old"), {"metadata": {"annotations": annotations}})
+    rig.delete("claim-old")
+    rig.run(until=lambda: bool(rig.events("Evicted")))
+    (event,) = rig.events("Evicted")
+    assert event["message"] == f"Deleted pod: {why}"
 
 
 def test_a_pod_with_two_budgets_blocks_only_its_own_node_and_an_event_says_so(rig: Rig) -> None:
