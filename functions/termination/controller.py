@@ -6,11 +6,13 @@ invocation share the call that terminates their instances. Karpenter: node/termi
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from functions.termination import step_stamp
 from functions.termination.cluster_cache import ClusterCache
 from functions.termination.drain import drain_step, last_eviction, last_termination, termination_deadline
 from functions.termination.eviction import Evictor
@@ -28,7 +30,7 @@ from shared.api.pods import is_terminating
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.connect import connect
-from shared.cluster.errors import NotFoundError
+from shared.cluster.errors import ApiError, ConflictError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.node_class_groups import is_foreign
 from shared.cluster.pod_cache import list_pods_on_node
@@ -45,14 +47,20 @@ if TYPE_CHECKING:
     from functions.termination.settings import TerminationSettings
     from shared.cloud_provider import Instance
 
+_NODE = resources.NODES
+_ATTEMPTS = 3
+"""How often a drain's step is computed again, because another writer has changed the NodeClaim meanwhile."""
+
 
 class TerminationController:
     """One invocation, for any number of NodeClaims, nodes and instances.
 
-    ``hops`` is how many messages its longest chain of reconciles has had.
+    ``hops`` is how many messages its longest chain of reconciles has had. After ``until`` no drain's step begins. Each
+    ``reconcile`` method returns False if its message must be redelivered.
     """
 
-    def __init__(self, settings: TerminationSettings, *, logger: Logger, hops: int = 0) -> None:
+    def __init__(self, settings: TerminationSettings, *, until: datetime, logger: Logger, hops: int = 0) -> None:
+        self._until = until
         self._logger = logger
         self._client = connect(settings)
         self._recorder = recorder(self._client)
@@ -70,31 +78,31 @@ class TerminationController:
         )
         self._unblocked: set[str] = set()
 
-    def reconcile_nodeclaim(self, claim_name: str) -> None:
+    def reconcile_nodeclaim(self, claim_name: str) -> bool:
         """Continue a NodeClaim's drain if it is being deleted and its requeue time has come; else one request."""
-        self._reconcile_nodeclaim(claim_name, is_unblocked=False)
+        return self._reconcile_nodeclaim(claim_name, is_unblocked=False)
 
-    def reconcile_unblocked(self, claim_name: str) -> None:
+    def reconcile_unblocked(self, claim_name: str) -> bool:
         """Continue a drain that has begun, due or not, because what blocked it has changed. Once an invocation."""
-        if claim_name not in self._unblocked:
-            self._unblocked.add(claim_name)
-            self._reconcile_nodeclaim(claim_name, is_unblocked=True)
+        if claim_name in self._unblocked:
+            return True
+        self._unblocked.add(claim_name)
+        return self._reconcile_nodeclaim(claim_name, is_unblocked=True)
 
-    def reconcile_node(self, node_name: str) -> None:
+    def reconcile_node(self, node_name: str) -> bool:
         """Delete the NodeClaim of a node that is being deleted, and drain; a node without NodeClaim is garbage."""
         try:
             node = self._cache.as_managed(writes.read(self._client, resources.NODES, node_name, Node))
         except NotFoundError:
-            return
+            return True
         claim = self._cache.nodeclaim_of(node)
         if claim is None:
-            self._reconcile_node_without_nodeclaim(node)
-            return
+            return self._reconcile_node_without_nodeclaim(node)
         if node.metadata.deletion_timestamp is None:
-            return
+            return True
         if claim.metadata.deletion_timestamp is None:
             writes.delete(self._client, resources.NODE_CLAIMS, claim)
-        self.reconcile_nodeclaim(claim.name)
+        return self.reconcile_nodeclaim(claim.name)
 
     def terminate_instances_without_nodeclaim(self, instance_ids: Iterable[str]) -> None:
         """Terminate those of the instances that still have no NodeClaim: the message may be old."""
@@ -121,25 +129,39 @@ class TerminationController:
         finally:
             self._requeue_sender.send()
 
-    def _reconcile_nodeclaim(self, claim_name: str, *, is_unblocked: bool) -> None:
+    def _reconcile_nodeclaim(self, claim_name: str, *, is_unblocked: bool) -> bool:
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(ConflictError):
+                return self._try_reconcile_nodeclaim(claim_name, is_unblocked=is_unblocked)
+        return False
+
+    def _try_reconcile_nodeclaim(self, claim_name: str, *, is_unblocked: bool) -> bool:
         now = runtime.current().now()
         try:
             claim = writes.read(self._client, resources.NODE_CLAIMS, claim_name, NodeClaim)
         except NotFoundError:
-            return
+            return True
         if claim.metadata.deletion_timestamp is None or is_foreign(claim):
-            return
+            return True
         has_begun = condition(claim.status.conditions, nodeclaim.DRAINED) is not None
         if not (requeue.is_due(claim, now=now) or (is_unblocked and has_begun)):
-            return
+            return True
+        if step_stamp.is_running(claim, now=now) or now >= self._until:
+            return False
         try:
             claim = writes.update(self._client, resources.NODE_CLAIMS, claim, _with_termination_timestamp)
+            self._drain(claim, self._cache.node_of(claim))
         except NotFoundError:
-            return
-        self._drain(claim, self._cache.node_of(claim))
+            return True
+        return True
 
     def _drain(self, claim: NodeClaim, node: Node | None) -> None:
-        """Carry out one step of the drain; a NodeClaim without a node to drain goes to instance termination."""
+        """Carry out one step of the drain; a NodeClaim without a node to drain goes to instance termination.
+
+        Raises:
+            ConflictError: another writer has changed the NodeClaim since it was read.
+            NotFoundError: the NodeClaim or the node is gone.
+        """
         if node is None or self._is_instance_gone(claim, node):
             self._instance_termination.add(claim, node)
             return
@@ -148,9 +170,15 @@ class TerminationController:
         step = drain_step(
             claim, pods, self._cache.attachments(node), self._cache.volumes(node), now=runtime.current().now()
         )
-        wait_reason = self._terminator.carry_out(claim, node, step)
+        if step.evict or step.delete:
+            claim = step_stamp.write(self._client, claim, now=runtime.current().now())
+        try:
+            wait_reason = self._terminator.carry_out(claim, node, step)
+        except ApiError:
+            step_stamp.remove(self._client, claim)
+            raise
         if step.terminate:
-            self._instance_termination.add(claim, node)
+            self._instance_termination.add(step_stamp.remove(self._client, claim), node)
             return
         terminating = [p for p in pods if is_terminating(p)]
         evicted_at = runtime.current().now() if wait_reason is WaitReason.PODS else last_eviction(terminating)
@@ -179,9 +207,10 @@ class TerminationController:
         known_id = instance_id(provider_id)
         return next(iter(self._cloud_provider.get([known_id])), None) if known_id else None
 
-    def _reconcile_node_without_nodeclaim(self, node: Node) -> None:
+    def _reconcile_node_without_nodeclaim(self, node: Node) -> bool:
         """Remove a node whose instance is gone, and drain one whose instance lives; other nodes are not Tenon's."""
         now, cache = runtime.current().now(), self._cache
+        claim = _substitute_nodeclaim(node, now=now)
         if garbage.nodes_without_nodeclaim_and_instance(
             [node], cache.nodeclaims(), cache.instances(), now=now
         ) and garbage.is_node_lost(node, self._describe(node.spec.provider_id), now=now):
@@ -189,17 +218,39 @@ class TerminationController:
             self._recorder.record(node.ref, "Warning", "NodeGarbageCollected", message)
             self._logger.info("Removing a node", extra={"node": node.metadata.name, "why": message})
             finalize_node(self._client, node)
-            return
-        instances = cache.instances_without_undecoded_nodeclaims()
-        if not garbage.nodes_without_nodeclaim([node], cache.nodeclaims(), instances, now=now):
-            return
+        elif requeue.is_due(claim, now=now):
+            if garbage.is_being_removed(node) and self._is_terminating(claim):
+                self._instance_termination.add(claim, node)
+            elif garbage.nodes_without_nodeclaim(
+                [node], cache.nodeclaims(), cache.instances_without_undecoded_nodeclaims(), now=now
+            ):
+                return self._drain_without_nodeclaim(claim, node)
+        return True
+
+    def _drain_without_nodeclaim(self, claim: NodeClaim, node: Node) -> bool:
+        """Carry out one step of the drain of a node with that substitute; False if it must be tried again."""
+        now = runtime.current().now()
+        if step_stamp.is_running(claim, now=now) or now >= self._until:
+            return False
         self._recorder.record(
             node.ref, "Warning", "NodeClaimGone", "draining and removing the node: its NodeClaim is gone"
         )
-        if node.metadata.deletion_timestamp is None:
-            node = writes.update(self._client, resources.NODES, node, _with_finalizer)
-            writes.delete(self._client, resources.NODES, node)
-        self._drain(_substitute_nodeclaim(node, now=now), node)
+        try:
+            if node.metadata.deletion_timestamp is None:
+                node = writes.update(self._client, resources.NODES, node, _with_finalizer)
+                writes.delete(self._client, resources.NODES, node)
+            node = self._terminator.taint(node)
+            self._drain(_substitute_nodeclaim(node, now=now), node)
+        except NotFoundError:
+            return True
+        except ConflictError:
+            return False
+        return True
+
+    def _is_terminating(self, claim: NodeClaim) -> bool:
+        """Whether EC2 says that the instance is shutting down or terminated; not, if it doesn't know it."""
+        instance = self._describe(claim.status.provider_id)
+        return instance is not None and not garbage.is_alive(instance)
 
 
 def _with_termination_timestamp(claim: NodeClaim) -> NodeClaim:
@@ -220,11 +271,18 @@ def _with_finalizer(node: Node) -> Node:
 
 
 def _substitute_nodeclaim(node: Node, *, now: datetime) -> NodeClaim:
-    """A NodeClaim in place of the node's, which is gone.
+    """A NodeClaim of kind Node in place of the node's, which is gone.
 
-    Writes to it find nothing, so it is not requeued; lifecycle's next garbage collection continues its drain.
+    Its requeue time and its step's stamp are the node's annotations. Writes to its status find nothing.
     """
     return NodeClaim(
-        metadata=ObjectMeta(name=node.metadata.name, deletion_timestamp=node.metadata.deletion_timestamp or now),
+        kind=_NODE.kind,
+        api_version=_NODE.api_version,
+        metadata=ObjectMeta(
+            name=node.metadata.name,
+            resource_version=node.metadata.resource_version,
+            annotations=node.metadata.annotations,
+            deletion_timestamp=node.metadata.deletion_timestamp or now,
+        ),
         status=NodeClaimStatus(provider_id=node.spec.provider_id, node_name=node.metadata.name),
     )

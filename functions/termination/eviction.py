@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from shared import parallel, runtime
 from shared.api.pods import is_terminating
 from shared.cluster import resources
 from shared.cluster.errors import (
@@ -18,6 +19,9 @@ from shared.cluster.errors import (
 from shared.struct import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from shared.api.kubernetes import Pod
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
@@ -30,10 +34,22 @@ _BUDGET_NAME = re.compile(r"\bdisruption budget (\S+)")
 
 
 class Evictor(Struct, kw_only=True):
-    """Evicts and deletes pods of nodes that are being terminated."""
+    """Evicts and deletes pods of nodes that are being terminated. Thread-safe."""
 
     client: Client
     recorder: Recorder
+
+    def evict_all(self, pods: Sequence[Pod], node_name: str, *, until: datetime) -> list[str | None]:
+        """Evict the pods, several at once; for each what :meth:`evict` returns, None if it was not begun by ``until``.
+
+        Raises:
+            UnauthorizedError, UnavailableError: an error is not about a pod.
+        """
+
+        def evict(pod: Pod) -> str | None:
+            return None if runtime.current().now() >= until else self.evict(pod, node_name)
+
+        return parallel.each(evict, pods, sequential_limit=1)
 
     def evict(self, pod: Pod, node_name: str, *, grace_seconds: int | None = None) -> str:
         """Evict the pod; why it can't be evicted now, or "" when it is evicted or gone.
@@ -83,5 +99,5 @@ def _why_denied(error: TooManyRequestsError) -> str:
     The API server's message doesn't name it, but the cause does: "The disruption budget NAME needs 2 healthy pods and
     has 2 currently". The numbers are left out, because an event is recorded for each new message.
     """
-    names = [found[1] for cause in error.causes if (found := _BUDGET_NAME.search(cause.message))]
+    names = [match[1] for cause in error.causes if (match := _BUDGET_NAME.search(cause.message))]
     return f"PodDisruptionBudget {names[0]} allows no disruption" if error.by_budget and names else error.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
@@ -20,7 +21,7 @@ logger = Logger(service="termination")
 
 
 @logger.inject_lambda_context
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Reconcile each NodeClaim, node and instance of the batch; returns the messages to redeliver."""
     settings = read(TerminationSettings, runtime.current().environ)
     messages = queues.parse_batch(
@@ -33,11 +34,13 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # 
     if not messages:
         return queues.partial_batch_response(())
     hops = max(message.hint.hops for message in messages)
-    controller = TerminationController(settings, logger=logger, hops=hops)
+    until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
+    controller = TerminationController(settings, until=until, logger=logger, hops=hops)
     failed = []
     for message in messages:
         try:
-            _reconcile(controller, message.hint)
+            if not _reconcile(controller, message.hint):
+                failed.append(message.id)
         except (ApiError, BotoCoreError, ClientError) as error:
             logger.warning(
                 "Termination failed, will retry",
@@ -53,13 +56,14 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # 
     return queues.retry_response(aws.sqs(), event, failed)
 
 
-def _reconcile(controller: TerminationController, hint: hints.Hint) -> None:
+def _reconcile(controller: TerminationController, hint: hints.Hint) -> bool:
+    """Reconcile each object of the message; False if it must be redelivered, because a step of a drain is running."""
     if hint.detail_type == hints.INSTANCES_ORPHANED:
         controller.terminate_instances_without_nodeclaim(hint.keys)
-        return
+        return True
     reconcile = {
         hints.NODES_DELETING: controller.reconcile_node,
         hints.DRAINS_UNBLOCKED: controller.reconcile_unblocked,
     }.get(hint.detail_type, controller.reconcile_nodeclaim)
-    for key in hint.keys:
-        reconcile(key)
+    unfinished = [key for key in hint.keys if not reconcile(key)]
+    return not unfinished

@@ -1,12 +1,17 @@
-"""Requeues drains: writes each NodeClaim's requeue time, and sends those due together in one delayed message."""
+"""Requeues drains: writes each NodeClaim's requeue time, and sends those due together in one delayed message.
+
+A node without a NodeClaim is drained in the same way, with a NodeClaim of kind Node in place of its own: its requeue
+time is an annotation on the node, and its message names the node.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from functions.termination import step_stamp
 from shared import aws, hints, queues, runtime
-from shared.cluster import resources
+from shared.api import nodeclaim
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
 from shared.termination.requeue import MAX_HOPS, REQUEUE_AT, is_scheduled, requeue_after
 
@@ -32,7 +37,8 @@ class RequeueSender:
         self._settings = settings
         self._hops = hops
         self._logger = logger
-        self._claims_by_seconds: dict[int, list[str]] = {}
+        self._names_by_delay: dict[tuple[int, str], list[str]] = {}
+        """The objects to reconcile, by seconds until then and by the message's detail-type."""
 
     def requeue(
         self,
@@ -45,8 +51,11 @@ class RequeueSender:
         """Requeue the NodeClaim, not later than ``latest``, unless a requeue by then is scheduled already."""
         now = runtime.current().now()
         wait = requeue_after(claim, wait_reason, latest=latest, now=now, pods_evicted_at=pods_evicted_at)
-        if not is_scheduled(claim, until=now + wait, now=now) and self._write_requeue_time(claim, now + wait):
-            self._claims_by_seconds.setdefault(-int(-wait.total_seconds() // 1), []).append(claim.name)
+        if is_scheduled(claim, until=now + wait, now=now) or not self._write_requeue_time(claim, now + wait):
+            step_stamp.remove(self._client, claim)
+            return
+        detail_type = hints.DRAIN if claim.kind == nodeclaim.KIND else hints.NODES_DELETING
+        self._names_by_delay.setdefault((-int(-wait.total_seconds() // 1), detail_type), []).append(claim.name)
 
     def send(self) -> None:
         """Send the delayed messages, one for all drains that are due in the same second.
@@ -54,33 +63,38 @@ class RequeueSender:
         A chain that has had :data:`MAX_HOPS` messages ends; the next sweep finds that its drains are overdue.
         """
         now = runtime.current().now()
-        if self._hops >= MAX_HOPS and self._claims_by_seconds:
-            claims = sorted(name for names in self._claims_by_seconds.values() for name in names)
+        if self._hops >= MAX_HOPS and self._names_by_delay:
+            drains = sorted(name for names in self._names_by_delay.values() for name in names)
             self._logger.warning(
                 "A chain of reconciles has ended; the next sweep continues its drains",
-                extra={"hops": self._hops, "nodeclaims": claims},
+                extra={"hops": self._hops, "nodeclaims": drains},
             )
-            self._claims_by_seconds.clear()
-        for seconds, claims in self._claims_by_seconds.items():
+            self._names_by_delay.clear()
+        for (seconds, detail_type), names in self._names_by_delay.items():
             for body in hints.message_bodies(
-                hints.DRAIN, cluster=self._settings.cluster_name, keys=claims, time=now, hops=self._hops + 1
+                detail_type, cluster=self._settings.cluster_name, keys=names, time=now, hops=self._hops + 1
             ):
                 delay = timedelta(seconds=seconds)
                 queues.send_delayed(aws.sqs(), self._settings.termination_queue_url, body=body, delay=delay)
-        self._claims_by_seconds.clear()
+        self._names_by_delay.clear()
 
     def _write_requeue_time(self, claim: NodeClaim, moment: datetime) -> bool:
-        """Write the requeue time; False when another invocation wrote it since this one read the NodeClaim."""
-        path = resources.NODE_CLAIMS.path(claim.name)
+        """Write the requeue time, and remove the step's stamp.
+
+        False when another invocation wrote either since this one read or stamped the NodeClaim.
+        """
         before = claim.metadata.annotations.get(REQUEUE_AT)
         pointer = "/metadata/annotations/" + REQUEUE_AT.replace("/", "~1")
+        removal = step_stamp.removal(claim)
         try:
-            if before is None:
-                self._client.patch(path, {"metadata": {"annotations": {REQUEUE_AT: moment.isoformat()}}})
+            if before is None and not removal:
+                self._client.patch(
+                    step_stamp.path(claim), {"metadata": {"annotations": {REQUEUE_AT: moment.isoformat()}}}
+                )
             else:
-                test = {"op": "test", "path": pointer, "value": before}
-                change = {"op": "replace", "path": pointer, "value": moment.isoformat()}
-                self._client.patch(path, [test, change], kind="json")
+                test = [{"op": "test", "path": pointer, "value": before}] if before is not None else []
+                change = {"op": "add", "path": pointer, "value": moment.isoformat()}
+                self._client.patch(step_stamp.path(claim), [*removal, *test, change], kind="json")
         except (NotFoundError, ConflictError, InvalidError):
             return False
         return True

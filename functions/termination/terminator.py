@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from functions.termination import step_stamp
 from functions.termination.drain import deadline_reason
 from shared import runtime
 from shared.api import labels as names
@@ -55,15 +56,18 @@ class Terminator(Struct, kw_only=True):
         return writes.update(self.client, resources.NODES, node, change)
 
     def carry_out(self, claim: NodeClaim, node: Node, step: DrainStep) -> WaitReason:
-        """Evict and delete the step's pods, and write the drain's conditions; what the drain waits for then."""
+        """Evict and delete the step's pods, and write the drain's conditions; what the drain waits for then.
+
+        Pods whose eviction was not begun within :data:`step_stamp.EVICTING` are left to the next step.
+        """
         node_name = node.metadata.name
         blocked = [f"pod {p.key} has annotation {names.DO_NOT_DISRUPT}" for p in step.protected]
-        errors = [self.evictor.evict(pod, node_name) for pod in step.evict]
-        blocked += [error for error in errors if error]
+        outcomes = self.evictor.evict_all(step.evict, node_name, until=runtime.current().now() + step_stamp.EVICTING)
+        blocked += [outcome for outcome in outcomes if outcome]
         why = deadline_reason(claim, node_name) if step.delete else ""
         deleted = [self.evictor.delete(pod, grace, node_name=node_name, why=why) for pod, grace in step.delete]
         self._write_progress(claim, node, step, blocked)
-        if any(deleted) or not all(errors):
+        if any(deleted) or not all(outcomes):
             return WaitReason.PODS
         if step.drained:
             return WaitReason.VOLUMES

@@ -103,6 +103,9 @@ class _Status(msgspec.Struct, frozen=True):
     details: _Details | None = None
 
 
+# Made before any thread needs it: a type that two threads use for the first time at once crashes msgspec.
+_status_decoder = msgspec.json.Decoder(_Status)
+
 _TYPE_BY_CODE: dict[int, type[ApiError]] = {
     _UNAUTHORIZED: UnauthorizedError,
     _FORBIDDEN: ForbiddenError,
@@ -136,7 +139,7 @@ def from_response(code: int, body: bytes, *, retry_after: str | None = None) -> 
 
 def _decode_status(body: bytes) -> _Status:
     try:
-        return msgspec.json.decode(body, type=_Status)
+        return _status_decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _Status(message=body.decode(errors="replace")[:_MAX_TEXT_LENGTH].strip())
 
@@ -151,7 +154,7 @@ def _retry_seconds(details: _Details, header: str | None) -> float | None:
 def from_watch_event(body: bytes) -> ApiError:
     """The error of a watch's ERROR event, whose object is a ``Status`` with a code."""
     try:
-        code = msgspec.json.decode(body, type=_Status).code
+        code = _status_decoder.decode(body).code
     except (msgspec.MsgspecError, UnicodeDecodeError):
         code = 0
     return from_response(code or _SERVER_ERROR, body)

@@ -39,6 +39,10 @@ class _StoredEvent(msgspec.Struct, frozen=True, rename="camel"):
     last_timestamp: datetime | None = None
 
 
+# Made before any thread needs it: a type that two threads use for the first time at once crashes msgspec.
+_stored_event_decoder = msgspec.json.Decoder(_StoredEvent)
+
+
 class Recorder:
     """Writes events and remembers them; use the one of the process (:func:`recorder`)."""
 
@@ -98,7 +102,7 @@ class Recorder:
             self._client.create(EVENTS.path(namespace=namespace), event)
         except AlreadyExistsError:
             path = EVENTS.path(name, namespace=namespace)
-            stored = msgspec.json.decode(self._client.get(path), type=_StoredEvent)
+            stored = _stored_event_decoder.decode(self._client.get(path))
             if stored.last_timestamp is None or now - stored.last_timestamp >= REPEAT_INTERVAL:
                 self._client.patch(path, {"count": stored.count + 1, "lastTimestamp": timestamp})
 

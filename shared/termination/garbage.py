@@ -5,6 +5,7 @@ Instance  NodeClaim     Node     Action                      Function
 ========  ============  =======  ==========================  ====================================
 lives     none          none     terminate the instance      instances_without_nodeclaim
 lives     none          exists   drain the node              nodes_without_nodeclaim
+ends      none          deleted  wait, delete the node       is_being_removed
 gone      none          exists   delete the node             nodes_without_nodeclaim_and_instance
 lives     wrong status  any      restore status.providerID   nodeclaims_with_wrong_instance
 gone      launched      any      delete the NodeClaim        nodeclaims_without_instance
@@ -101,6 +102,12 @@ def is_node_lost(node: Node, instance: Instance | None, *, now: datetime) -> boo
         return instance is None or not is_alive(instance)
     since = (ready.last_transition_time if ready is not None else None) or node.metadata.creation_timestamp
     return since is not None and now - since >= UNKNOWN_TIMEOUT
+
+
+def is_being_removed(node: Node) -> bool:
+    """Whether the node is of a NodePool and being deleted, and waits for the termination function."""
+    is_deleted = node.metadata.deletion_timestamp is not None
+    return is_deleted and names.TERMINATION_FINALIZER in node.metadata.finalizers and _is_managed(node)
 
 
 def without_undecoded_nodeclaims(instances: Iterable[Instance], undecoded: Collection[str]) -> tuple[Instance, ...]:

@@ -142,4 +142,6 @@ def _waiting_since(
     if type_ is None:
         return claim.metadata.deletion_timestamp or now
     ended = condition(claim.status.conditions, type_)
+    if wait_reason is WaitReason.VOLUMES and claim.kind != nodeclaim.KIND:
+        return claim.metadata.deletion_timestamp or now  # a node without a NodeClaim has no conditions to write to
     return (ended.last_transition_time if ended is not None and ended.status == "True" else None) or now

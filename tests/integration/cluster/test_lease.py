@@ -98,12 +98,12 @@ def test_a_function_that_lost_the_lease_says_so_and_releases_nothing(
     make_client: Callable[[], Client], clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    slow, other = make_client(), make_client()
+    slow, quick = make_client(), make_client()
     started = clock.time
     with hold(slow, cluster="demo", holder="slow", now=lambda: started) as lease:
         clock.time += DURATION
         with (
-            hold(other, cluster="demo", holder="other", now=clock.now),
+            hold(quick, cluster="demo", holder="quick", now=clock.now),
             pytest.raises(LeaseLostError, match="another function acquired the lease before"),
         ):
             lease.check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from shared.cluster.resources import NODE_CLAIMS, NODES, POD_DISRUPTION_BUDGETS,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from local.kubernetes.apiserver.http import Request
     from local.kubernetes.objects import Obj
 
 REGION = "us-east-1"
@@ -36,7 +38,11 @@ CLUSTER = "demo"
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T12:00:00Z"}]
 CONTEXT: Any = SimpleNamespace(
-    function_name="f", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:x", aws_request_id="r"
+    function_name="f",
+    memory_limit_in_mb=512,
+    invoked_function_arn="arn:aws:lambda:x",
+    aws_request_id="r",
+    get_remaining_time_in_millis=lambda: 60_000,
 )
 
 
@@ -54,6 +60,7 @@ class Rig:
     requests: list[tuple[str, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     after_each: Callable[[], None] = lambda: None
+    before_request: Callable[[Request], None] = lambda _: None
     warm: dict[str, Any] = field(default_factory=dict)
 
     def turn(self, seconds: float) -> None:
@@ -260,6 +267,20 @@ class Rig:
         assert response == {"batchItemFailures": []}
         self.evicting_invocations += any("eviction" in path for _, path in self.requests[before:])
 
+    def invoke(self, body: str) -> int:
+        """Deliver a message of the queue in a thread of its own; how many messages are to be redelivered."""
+        with runtime.using(self.host):
+            backends.sqs(REGION).send_message(queue_name="termination", message_body=body)
+            (message,) = aws.sqs().receive_message(QueueUrl=self.queue_url, MaxNumberOfMessages=1)["Messages"]
+            record = {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": {"ApproximateReceiveCount": "1"},
+                "eventSourceARN": f"arn:aws:sqs:{REGION}:123456789012:termination",
+            }
+            return len(termination({"Records": [record]}, CONTEXT)["batchItemFailures"])
+
     def run(self, *, until: Callable[[], bool] = lambda: False, limit: timedelta = timedelta(days=7)) -> None:
         end = self.now + limit
         while not until() and self.now <= end and self.step():
@@ -318,6 +339,20 @@ class Rig:
         return [e for e in self.store.list(kinds.EVENTS) if reason in ("", e["reason"])]
 
 
+def ready_by_app(rig: Rig) -> Counter[str]:
+    return Counter(
+        p["metadata"]["labels"]["app"]
+        for p in rig.pods()
+        if "deletionTimestamp" not in p["metadata"]
+        and any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))
+    )
+
+
+def evictions(rig: Rig) -> int:
+    """How many evictions were requested."""
+    return sum("eviction" in path for _, path in rig.requests)
+
+
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     for name, value in (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x"), ("AWS_DEFAULT_REGION", REGION)):
@@ -348,6 +383,10 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         for kind in cluster_manifests.kinds():
             store.create(store.kind(kind["apiVersion"], kind["kind"]), kind)
 
-        server.intercept = lambda request: rig.requests.append((request.method, request.path))
+        def intercept(request: Request) -> None:
+            rig.requests.append((request.method, request.path))
+            rig.before_request(request)
+
+        server.intercept = intercept
         yield rig
         client.close()

@@ -91,8 +91,6 @@ def test_a_force_deleted_nodeclaim_has_its_node_drained_before_its_instance_is_t
     for pod in ("web-1", "web-2"):
         rig.stop(pod)
     rig.settle(minutes=2)
-    rig.set_ready("old", "Unknown")
-    rig.settle(minutes=2)
     assert_all_removed(rig, instance)
 
 
