@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -110,13 +110,13 @@ def account(
 
 
 def scheduled() -> dict[str, Any]:
-    """A scheduled event of EventBridge."""
+    """A scheduled event of EventBridge, of a minute ago: disruption begins a late sweep at once."""
     return {
         "version": "0",
         "id": "m",
         "source": "aws.events",
         "detail-type": "Scheduled Event",
-        "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "time": f"{datetime.now(UTC) - timedelta(minutes=1):%Y-%m-%dT%H:%M:%SZ}",
         "detail": {},
     }
 

@@ -1,4 +1,9 @@
-"""Disruption's handler: invoked when a node becomes empty, by the function's own requeues, and each minute."""
+"""Disruption's handler: invoked when a node becomes empty, by the function's own requeues, and each minute.
+
+The sweep of each minute begins :data:`SWEEP_OFFSET` after its schedule, by a message to the function's own queue: the
+schedules of all functions run in the same second, and the provisioner's sweep holds the lease then. A message that
+meets the lease held is redelivered; a schedule's event would be lost until the next minute.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.disruption.controller import DisruptionController
-from functions.disruption.requeue import CONSOLIDATION
+from functions.disruption.requeue import CONSOLIDATION, SWEEP, requeue_at
 from functions.disruption.settings import DisruptionSettings
 from shared import aws, hints, metrics, queues, runtime
 from shared.cluster.errors import ApiError
@@ -20,6 +25,11 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from shared.hints import Hint
+
+SWEEP_OFFSET = timedelta(seconds=20)
+"""Of the minute's sweeps, the provisioner's begins first."""
+_SWEEP_INTERVAL = timedelta(minutes=1)
+_RETRY = timedelta(seconds=1)
 
 logger = Logger(service="disruption")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="disruption")
@@ -33,8 +43,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
     """
     settings = read(DisruptionSettings, runtime.current().environ)
     if "Records" not in event:
-        hints.parse(event, cluster=settings.cluster_name)
-        _reconcile(settings, context, consolidate=True, hops=0)
+        _sweep(settings, context, hints.parse(event, cluster=settings.cluster_name))
         return None
     messages = queues.parse_batch(
         event,
@@ -46,14 +55,35 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
     consolidate = any(_is_about_consolidation(m.hint) for m in messages)
     hops = max((m.hint.hops for m in messages), default=0)
     if messages and not _reconcile(settings, context, consolidate=consolidate, hops=hops):
-        return queues.retry_response(aws.sqs(), event, [m.id for m in messages])
+        return queues.retry_response(aws.sqs(), event, [m.id for m in messages if not _is_replaced(m.hint)])
     return queues.partial_batch_response(())
+
+
+def _sweep(settings: DisruptionSettings, context: LambdaContext, hint: Hint) -> None:
+    """Requeue the sweep for its second of the minute; one that is late begins now, and is requeued if it must wait."""
+    now = runtime.current().now()
+    begin = hint.time + SWEEP_OFFSET if hint.time is not None else now
+    if begin <= now:
+        if _reconcile(settings, context, consolidate=True, hops=0):
+            return
+        begin = now + _RETRY
+    try:
+        requeue_at(settings, begin, key=SWEEP, hops=0)
+    except (BotoCoreError, ClientError) as error:
+        logger.warning("The sweep begins now: it can't be requeued", extra={"why": str(error)})
+        _reconcile(settings, context, consolidate=True, hops=0)
+
+
+def _is_replaced(hint: Hint) -> bool:
+    """Whether the next sweep has been requeued since, so that retries of sweeps don't accumulate while all fail."""
+    is_sweep = hint.detail_type == hints.REQUEUE and hint.keys == (SWEEP,)
+    return is_sweep and hint.time is not None and runtime.current().now() - hint.time >= _SWEEP_INTERVAL
 
 
 def _is_about_consolidation(hint: Hint) -> bool:
     """Whether other nodes may be consolidated now than in the last reconcile."""
     if hint.detail_type == hints.REQUEUE:
-        return CONSOLIDATION in hint.keys
+        return not {CONSOLIDATION, SWEEP}.isdisjoint(hint.keys)
     return hint.detail_type in {hints.NODES_UNDERUTILIZED, hints.NODES_DELETED}
 
 

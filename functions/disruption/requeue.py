@@ -18,6 +18,9 @@ FAST_METHODS = "empty"
 CONSOLIDATION = "consolidation"
 """Key of a requeue that also runs consolidation."""
 
+SWEEP = "sweep"
+"""Key of a requeue for everything, from a schedule's event. The next sweep replaces one that is not done by then."""
+
 _MAX_DELAY_SECONDS = 90
 """A scheduled sweep runs before anything that is due later than this."""
 MAX_HOPS = 500

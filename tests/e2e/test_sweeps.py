@@ -1,0 +1,94 @@
+"""The sweeps of each minute: they begin in different seconds, and one that meets the lease held is retried."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from local.kubernetes import kinds
+from local.world import sample_objects
+from shared.cluster.lease import micro_time
+
+if TYPE_CHECKING:
+    from local.aws.lambda_functions import Invocation
+    from local.world import World
+
+MINUTE = timedelta(minutes=1)
+LEASE = "tenon-demo"
+
+
+def sweeps(world: World, function: str) -> list[Invocation]:
+    """The invocations of a function for its schedule, or for the requeue of one."""
+    texts = ("aws.events", '"sweep"')
+    return [
+        i
+        for i in world.aws.functions.invocations
+        if i.function == function and any(text in str(i.event).replace("'", '"') for text in texts)
+    ]
+
+
+def decisions(world: World) -> list[Invocation]:
+    """The sweeps of disruption that reconcile."""
+    return [i for i in sweeps(world, "disruption") if "Records" in i.event]
+
+
+def hold_lease(world: World, seconds: float) -> None:
+    """Another function decides for so long from now on."""
+    spec = {
+        "holderIdentity": "provisioner/test",
+        "leaseDurationSeconds": int(seconds),
+        "renewTime": micro_time(world.clock.now()),
+    }
+    world.store.patch(kinds.LEASES, LEASE, {"spec": spec}, namespace="kube-system")
+
+
+def start(world: World) -> None:
+    requirements = {"karpenter.sh/capacity-type": ["on-demand"], "karpenter.k8s.aws/instance-cpu": ["2"]}
+    world.apply([sample_objects.node_class(world), sample_objects.node_pool(requirements)])
+    world.apply(sample_objects.deployment("web", 1, {"cpu": "1"}))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 1)
+
+
+def test_the_sweeps_that_need_the_lease_begin_in_different_seconds_of_the_minute(world: World) -> None:
+    start(world)
+    world.run_for(5 * MINUTE)
+    provisioning = {round(i.at.timestamp()) % 60 for i in sweeps(world, "provisioner")}
+    disruption = {round(i.at.timestamp()) % 60 for i in decisions(world)}
+    assert len(decisions(world)) >= 5
+    apart = {(late - early) % 60 for late in disruption for early in provisioning}
+    assert min(apart) >= 15
+    assert max(apart) <= 25
+
+
+def test_a_sweep_that_meets_the_lease_held_is_retried_within_seconds(world: World) -> None:
+    start(world)
+    before = len(decisions(world))
+    world.run_until(lambda: len(decisions(world)) > before)  # a minute until the next
+    world.run_for(MINUTE - timedelta(seconds=5))
+    before = len(decisions(world))
+    hold_lease(world, 15)
+    released = world.clock.now() + timedelta(seconds=15)
+    world.run_until(lambda: world.clock.now() > released)
+    waited = [
+        i for i in decisions(world)[before:] if any(line["message"] == "Waiting for the lease" for line in i.logs)
+    ]
+    assert waited, "the sweep met the lease held"
+    world.run_for(timedelta(seconds=20))
+    after = [i for i in decisions(world)[before:] if i not in waited]
+    assert after
+    assert after[0].at - released <= timedelta(seconds=16)
+    assert world.failures() == []
+
+
+def test_retries_of_sweeps_do_not_accumulate_while_the_lease_is_held(world: World) -> None:
+    start(world)
+    before = len(decisions(world))
+    for _ in range(10):
+        hold_lease(world, 90)
+        world.run_for(MINUTE)
+    assert len(decisions(world)) - before <= 10 * 5
+    assert [letter for letter in world.dead_letters() if "disruption" in letter.queue] == []
+    world.run_for(2 * MINUTE)
+    waiting = len(decisions(world))
+    world.run_for(5 * MINUTE)
+    assert len(decisions(world)) - waiting <= 6
