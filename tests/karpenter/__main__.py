@@ -35,7 +35,7 @@ def main() -> int:
         return 2
     reasons = yaml.safe_load((suites.FOLDER / "reasons.yaml").read_text()) or {}
     if options.reports:
-        results = {suite: _merged(suite, options.reports) for suite in suites.SUITES}
+        results = {suite: _of_earlier_runs(suite, options.reports) for suite in suites.SUITES}
         PAGE.write_text(_page(results, reasons))
         return _verdict(results, reasons, is_whole=True)
     is_whole = not (options.focus or options.skip or options.suite)
@@ -78,9 +78,17 @@ def _run(suite: str, *, focus: str, skip: str, clusters: int) -> list[report.Spe
     return sorted(specs, key=lambda spec: names.index(spec.name))
 
 
-def _merged(suite: str, folders: list[Path]) -> list[report.Spec]:
-    runs = [path for folder in sorted(folders) if folder.name.startswith(f"{suite}-") for path in _reports(folder)]
-    return report.merged(report.read(path) for path in runs)
+def _of_earlier_runs(suite: str, folders: list[Path]) -> list[report.Spec]:
+    """The results of a suite's specs in these folders of runs; those that no run had are "not run"."""
+    runs = [
+        path
+        for folder in sorted(folders, key=lambda f: f.name)
+        if folder.name.startswith(f"{suite}-")
+        for path in _reports(folder)
+    ]
+    specs = {spec.name: spec for spec in report.merged(report.read(path) for path in runs)}
+    names = suites.listed(suite, _RUNS / "list", focus=_BASIC if suite == "performance" else "")
+    return [specs.get(name) or report.Spec(name=name, state="not run") for name in names]
 
 
 def _reports(folder: Path) -> list[Path]:

@@ -83,7 +83,7 @@ def page(suites: Mapping[str, Sequence[Spec]], reasons: Mapping[str, str], *, ve
 def _section(suite: str, specs: Sequence[Spec], reasons: Mapping[str, str]) -> str:
     passed = sum(spec.passed for spec in specs)
     minutes = sum(spec.seconds for spec in specs) / 60
-    lines = [f"## {suite}\n", f"{passed} of {len(specs)} specs passed, in {minutes:.0f} minutes.\n"]
+    lines = [f"## {suite}\n", f"{passed} of {len(specs)} specs passed; their durations sum to {minutes:.0f} minutes.\n"]
     rows = [(spec.name, spec.state, reason(spec, reasons)) for spec in specs if not spec.passed]
     if rows:
         lines += ["| not passed | state | reason |", "|---|---|---|"]

@@ -74,7 +74,7 @@ def test_the_page_has_the_count_and_each_spec_not_passed_with_its_reason() -> No
     page = report.page({"regression": specs}, REASONS, version="v1.14.1", run="Run today.")
 
     assert "Karpenter v1.14.1" in page
-    assert "1 of 2 specs passed, in 2 minutes." in page
+    assert "1 of 2 specs passed; their durations sum to 2 minutes." in page
     assert "| CapacityBuffer should scale | failed | not provided yet |" in page
     assert "| Drift" not in page
     assert page.endswith("Run today.\n")
