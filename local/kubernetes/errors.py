@@ -52,7 +52,7 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
+            **({"reason": self.reason} if self.reason else {}),
             **({"details": self.details} if self.details else {}),
             "code": self.status,
         }
@@ -76,15 +76,30 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(kind: Kind, name: str) -> ApiError:
-    """409: an object of that name exists."""
-    return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', _details(kind, name))
+def already_exists(kind: Kind, name: str, *, deleting: bool = False) -> ApiError:
+    """409: an object of that name exists; ``deleting`` if it is being deleted."""
+    prefix = "object is being deleted: " if deleting else ""
+    return ApiError(409, "AlreadyExists", f'{prefix}{kind.resource} "{name}" already exists', _details(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str) -> ApiError:
     """409: the object is in another state than the request requires."""
     text = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
     return ApiError(409, "Conflict", text, _details(kind, name))
+
+
+def precondition_failed(kind: Kind, name: str, label: str, required: str, actual: str) -> ApiError:
+    """409: the object has another uid or resourceVersion, which ``label`` names, than is required."""
+    return conflict(
+        kind, name, f"Precondition failed: {label} in precondition: {required}, {label} in object meta: {actual}"
+    )
+
+
+def deletion_conflict(kind: Kind, name: str, why: str) -> ApiError:
+    """409: as :func:`conflict`, for a deletion, whose errors name the kind and not the resource."""
+    qualified_kind = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    text = f'Operation cannot be fulfilled on {qualified_kind} "{name}": {why}'
+    return ApiError(409, "Conflict", text, {**_details(kind, name), "kind": kind.kind})
 
 
 def modified(kind: Kind, name: str) -> ApiError:
@@ -98,13 +113,14 @@ def modified(kind: Kind, name: str) -> ApiError:
 
 def apply_conflict(causes: Sequence[Cause]) -> ApiError:
     """409: server-side apply of fields that another manager owns."""
-    plural = "s" if len(causes) > 1 else ""
-    listed = (
-        f" {causes[0].message}: {causes[0].field}"
-        if len(causes) == 1
-        else "".join(f"\n- {c.message}: {c.field}" for c in causes)
-    )
-    text = f"Apply failed with {len(causes)} conflict{plural}:{listed}"
+    if len(causes) == 1:
+        text = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        lines: list[str] = []
+        for message in sorted({cause.message for cause in causes}):
+            lines.append(message.replace("conflict with", "conflicts with", 1) + ":")
+            lines += [f"- {cause.field}" for cause in causes if cause.message == message]
+        text = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
     return ApiError(409, "Conflict", text, {"causes": [c.as_json() for c in causes]})
 
 
@@ -122,9 +138,30 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
     return ApiError(422, "Invalid", f'{qualified_kind} "{name}" is invalid: {listed}', details)
 
 
-def unprocessable(message: str) -> ApiError:
-    """422: a patch that can't be applied to the object."""
-    return ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {message}")
+def version_required(kind: Kind, name: str) -> ApiError:
+    """422: an update without a resourceVersion, of a kind that requires one. This error names the resource."""
+    text = "Invalid value: 0: must be specified for an update"
+    cause = Cause("metadata.resourceVersion", "FieldValueInvalid", text)
+    details = {**_details(kind, name), "causes": [cause.as_json()]}
+    return ApiError(422, "Invalid", f'{kind.resource} "{name}" is invalid: {cause.field}: {text}', details)
+
+
+def invalid_options(kind: str, field: str, reason: str, message: str) -> ApiError:
+    """422: the options of a request, such as ``DeleteOptions``, are invalid."""
+    cause = Cause(field, reason, message)
+    details = {"group": "meta.k8s.io", "kind": kind, "causes": [cause.as_json()]}
+    return ApiError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {field}: {message}', details)
+
+
+def binding_conflict(name: str, why: str) -> ApiError:
+    """409: the pod can't be bound. This error names the subresource."""
+    text = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+    return ApiError(409, "Conflict", text, {"name": name, "kind": "pods/binding"})
+
+
+def unprocessable() -> ApiError:
+    """422: a patch that can't be applied to the object. A real server doesn't say why."""
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
 
 
 def too_many_requests(message: str, *, causes: Sequence[Cause] = (), retry_after: int = 0) -> ApiError:
@@ -177,9 +214,9 @@ def unsupported_media_type(message: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
 
-def internal(message: str) -> ApiError:
+def internal(why: str) -> ApiError:
     """500: an error that a real server answers with 500, too."""
-    return ApiError(500, "InternalError", message)
+    return ApiError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def version_too_large(version: int, current: int) -> ApiError:

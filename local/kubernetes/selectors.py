@@ -120,7 +120,8 @@ class FieldTerm(NamedTuple):
     value: str
 
 
-_COMMON_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
+_COMMON_FIELDS = frozenset(("metadata.name",))
+_NAMESPACED_FIELDS = frozenset(("metadata.namespace",))
 _FIELDS: dict[str, frozenset[str]] = {
     "pods": frozenset((
         "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
@@ -146,7 +147,8 @@ def parse_fields(kind: Kind, text: str, selectable: tuple[str, ...] = ()) -> tup
     Raises:
         ApiError: 400, the text is malformed, or the kind does not support the field.
     """
-    supported = _COMMON_FIELDS | _FIELDS.get(kind.resource, frozenset()) | frozenset(selectable)
+    common = _COMMON_FIELDS | _NAMESPACED_FIELDS if kind.namespaced else _COMMON_FIELDS
+    supported = common | _FIELDS.get(kind.resource, frozenset()) | frozenset(selectable)
     terms: list[FieldTerm] = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         match = re.fullmatch(r"([^=!]+)(==|=|!=)(.*)", part)

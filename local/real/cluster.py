@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from local.actor import Actor
     from local.aws.stack import DeployedStack
     from local.kubernetes.registry.store import Store
+    from local.real.recording import Recording
 
 _SWITCH_SECONDS = 0.0005
 """How long a thread keeps the interpreter while others wait for it. By default a thread that has received an answer
@@ -54,19 +55,21 @@ class OccupiedClusterError(RuntimeError):
 class RealControlPlane:
     """A :class:`local.world.control_plane.ControlPlane` in real time.
 
-    ``kubeconfig`` is that of a throw-away cluster; without one, a control plane is built and run.
+    ``kubeconfig`` is that of a throw-away cluster; without one, a control plane is built and run, and if that is
+    ``recorded``, :meth:`recording` can be called.
     """
 
     in_real_time = True
 
-    def __init__(self, kubeconfig: Path | None = None) -> None:
+    def __init__(self, kubeconfig: Path | None = None, *, recorded: bool = False) -> None:
         self._path = kubeconfig
+        self._recorded = recorded and kubeconfig is None
         self._authenticator = TokenAuthenticator()
         self._stack = contextlib.ExitStack()
         self._client: Client
         self._own: ControlPlane | None = None
         self._account_token = ""
-        self.log = RequestLog()
+        self.log = RequestLog(with_bodies=self._recorded)
         self.url = ""
         self.certificate_authority = ""
         self.store: Store
@@ -115,6 +118,12 @@ class RealControlPlane:
         """The text of an administrator's kubeconfig."""
         return self._kubeconfig
 
+    def recording(self) -> Recording | None:
+        """Every request and every state so far; None if this isn't a recorded control plane of its own."""
+        if self._own is None or not self._recorded:
+            return None
+        return self._own.recording(self.log.bodies)
+
     def suspended(self) -> AbstractContextManager[None]:
         """While entered, the API server answers nothing.
 
@@ -127,7 +136,9 @@ class RealControlPlane:
 
     def _own_client(self, stack: contextlib.ExitStack) -> Client:
         webhook = stack.enter_context(TokenReviewWebhook(self._authenticator))
-        own = self._own = stack.enter_context(ControlPlane(webhook=(webhook.url, webhook.certificate_authority)))
+        authority = webhook.certificate_authority
+        own = ControlPlane(webhook=(webhook.url, authority), recorded=self._recorded)
+        self._own = stack.enter_context(own)
         self.url, self.certificate_authority, self._kubeconfig = own.url, own.certificate_authority, own.kubeconfig()
         client = own.client()
         stack.callback(client.close)

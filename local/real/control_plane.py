@@ -22,20 +22,23 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from local.kubernetes.apiserver.auth import kubeconfig
 from local.kubernetes.apiserver.certificates import make_identity
-from local.real import binary
+from local.real import binary, recording
 from shared.cluster.connect import to_server
 from shared.cluster.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from local.real.recording import Recording
+    from local.real.request_log import SentBody
     from shared.cluster.client import Client
 
 SERVICE_CIDR = "10.100.0.0/16"
 REQUESTS_PER_SECOND = 200
 """Of each client of the scheduler and the controllers. With upstream's defaults, 20 and 50, creating 1,000 pods takes
 most of a minute."""
+COMPONENTS = ("kube-scheduler", "kube-controller-manager")
 _SECONDS_TO_START = 90
 _SECONDS_TO_STOP = 10
 _POLL_SECONDS = 0.1
@@ -55,7 +58,8 @@ class ControlPlane:
 
     ``webhook`` is the URL of a TokenReview webhook and the PEM text of its authority; without one, only the control
     plane's own tokens and service accounts are authenticated. ``requests_per_second`` limits each client of the
-    scheduler and the controllers. ``folder`` has a log of each component.
+    scheduler and the controllers. ``components`` are those that run beside the API server. If it is ``recorded``,
+    :meth:`recording` can be called. ``folder`` has a log of each component.
     """
 
     def __init__(
@@ -64,8 +68,12 @@ class ControlPlane:
         webhook: tuple[str, str] | None = None,
         requests_per_second: int = REQUESTS_PER_SECOND,
         scheduler_flags: Sequence[str] = (),
+        components: Sequence[str] = COMPONENTS,
+        recorded: bool = False,
     ) -> None:
         self._webhook = webhook
+        self._components = frozenset(components)
+        self._recorded = recorded
         self._requests_per_second = requests_per_second
         self._scheduler_flags = tuple(scheduler_flags)
         self._stack = contextlib.ExitStack()
@@ -105,11 +113,13 @@ class ControlPlane:
             client = self.client()
             stack.callback(client.close)
             self._wait("kube-apiserver", lambda: _answers(client, "/readyz"))
-            self._start(program, "kube-scheduler", [*self._client_flags("kube-scheduler"), *self._scheduler_flags])
-            self._start(program, "kube-controller-manager", self._controller_manager_flags())
-            # Pods are refused until their namespace has its service account.
-            account = "/api/v1/namespaces/default/serviceaccounts/default"
-            self._wait("kube-controller-manager", lambda: _answers(client, account))
+            if "kube-scheduler" in self._components:
+                self._start(program, "kube-scheduler", [*self._client_flags("kube-scheduler"), *self._scheduler_flags])
+            if "kube-controller-manager" in self._components:
+                self._start(program, "kube-controller-manager", self._controller_manager_flags())
+                # Pods are refused until their namespace has its service account.
+                account = "/api/v1/namespaces/default/serviceaccounts/default"
+                self._wait("kube-controller-manager", lambda: _answers(client, account))
             self._stack = stack.pop_all()
         return self
 
@@ -131,6 +141,10 @@ class ControlPlane:
     def log(self, component: str) -> str:
         """What the component has logged so far."""
         return (self.folder / f"{component}.log").read_text(errors="replace")
+
+    def recording(self, sent: Mapping[str, SentBody]) -> Recording:
+        """Every request and every state so far; ``sent`` has the bodies of this process's requests by audit ID."""
+        return recording.read(self.folder, sent)
 
     def _write_files(self) -> None:
         private_key, public_key = _new_keys()
@@ -177,7 +191,8 @@ class ControlPlane:
         if self._webhook is not None:
             flags["authentication-token-webhook-config-file"] = folder / "webhook.yaml"
             flags["authentication-token-webhook-version"] = "v1"
-        return [f"--{name}={value}" for name, value in flags.items()]
+        recorded = recording.api_server_flags(folder) if self._recorded else []
+        return [*(f"--{name}={value}" for name, value in flags.items()), *recorded]
 
     def _controller_manager_flags(self) -> list[str]:
         folder = self.folder

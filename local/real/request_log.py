@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 _FORBIDDEN = 403
 
 
+@dataclass(frozen=True)
+class SentBody:
+    """The body of a request as it was sent, its content type, and the types that its client accepts."""
+
+    content_type: str
+    accept: str
+    body: bytes
+
+
 @dataclass(frozen=True, kw_only=True)
 class SentRequest:
     """A request and the status of its response. ``caller`` is a function, or "" for the relay and kubelets."""
@@ -33,12 +43,16 @@ class RequestLog:
     """The requests while :meth:`recorded` is entered, oldest first.
 
     ``authorization`` may replace the headers of a request, for clusters that don't know the functions' tokens.
+    ``with_bodies`` keeps each request's body, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_bodies: bool = False) -> None:
+        self._with_bodies = with_bodies
         self._lock = threading.Lock()
         self.authorization: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None
         self.requests: list[SentRequest] = []
+        self.bodies: dict[str, SentBody] = {}
+        """The bodies by the audit ID that the API server gave their request."""
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
@@ -52,6 +66,8 @@ class RequestLog:
             sent = SentRequest(caller=CALLER.get(), method=method, path=urlsplit(url).path, status=response.status)
             with self._lock:
                 self.requests.append(sent)
+                if self._with_bodies and (audit_id := response.getheader("Audit-Id")):
+                    self.bodies[audit_id] = _sent_body(kwargs)
             return response
 
         with backends.replaced(RESTClientObject, "request", request):
@@ -64,3 +80,12 @@ class RequestLog:
             for request in self.requests
             if request.status == _FORBIDDEN
         ]
+
+
+def _sent_body(kwargs: Mapping[str, Any]) -> SentBody:
+    """The body of a call of the client's ``request``."""
+    headers = {name.lower(): str(value) for name, value in (kwargs.get("headers") or {}).items()}
+    body = kwargs.get("body")
+    if body is not None and not isinstance(body, bytes):
+        body = (body if isinstance(body, str) else json.dumps(body)).encode()
+    return SentBody(headers.get("content-type", "application/json"), headers.get("accept", ""), body or b"")

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from local.kubernetes.apiserver.auth import User
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
-    from local.kubernetes.registry.standard_storage import PatchType, Propagation
+    from local.kubernetes.registry.deletion import Propagation
+    from local.kubernetes.registry.standard_storage import PatchType
     from shared.cluster.client import Client
     from shared.cluster.watch import Watch
 

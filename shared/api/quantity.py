@@ -51,7 +51,12 @@ class QuantityError(ValueError):
 
 
 @functools.lru_cache(maxsize=16384)
-def _exact(text: str) -> Fraction:
+def exact_quantity(text: str) -> Fraction:
+    """The exact number that a quantity's text stands for.
+
+    Raises:
+        QuantityError: the text is not a quantity.
+    """
     match = _FORM.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None:
         raise QuantityError(
@@ -76,7 +81,7 @@ def parse_quantity(name: str, value: str | float) -> int:
     Raises:
         QuantityError: the value is not a quantity.
     """
-    exact = _exact(value if isinstance(value, str) else repr(value))
+    exact = exact_quantity(value if isinstance(value, str) else repr(value))
     scaled = exact * 1000 if name == CPU else exact
     return -((-scaled.numerator) // scaled.denominator)
 

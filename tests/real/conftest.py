@@ -13,6 +13,7 @@ from local.real.cluster import RealControlPlane
 from local.real.go_build import go
 from local.real.placements import Placements
 from local.world import Options, World, sample_objects
+from tests.real.differential.replay import replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ def kubeconfig() -> Path | None:
 @pytest.fixture
 def control_plane(kubeconfig: Path | None) -> RealControlPlane:
     """The control plane of the world."""
-    return RealControlPlane(kubeconfig)
+    return RealControlPlane(kubeconfig, recorded=True)
 
 
 @pytest.fixture
@@ -51,6 +52,7 @@ def world(control_plane: RealControlPlane) -> Iterator[World]:
     """A real control plane with Tenon beside it and a NodePool of spot and on-demand instances.
 
     Afterwards, no request may have been denied, no invocation may have failed, and no binding may have broken a rule.
+    On a control plane of our own, the embedded API server must have answered every request in the same way.
     """
     options = Options(version="1.36", concurrency=8, timing=BOOT, control_plane=lambda: control_plane)
     with World(options=options) as running_world:
@@ -68,3 +70,6 @@ def world(control_plane: RealControlPlane) -> Iterator[World]:
         assert running_world.dead_letters() == []
         assert placements.violations() == []
         assert [thread.failures for thread in running_world.kubelets if thread.failures] == []
+        recording = control_plane.recording()
+    if recording is not None:
+        assert replay(recording).texts() == []

@@ -89,7 +89,7 @@ class Api:
         kind = self._kind(info)
         self._check_authorized(user, request, kind, info)
         if info.subresource and info.subresource not in kind.subresources:
-            raise errors.no_such_path()
+            raise errors.not_found(kind, info.name) if kind.custom else errors.no_such_path()
         if request.verb not in self._handlers:
             raise errors.method_not_allowed()
         return self._handlers[request.verb](request, info, kind)

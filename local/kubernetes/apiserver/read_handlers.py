@@ -17,7 +17,7 @@ from local.kubernetes.apiserver.watch import DEFAULT_TIMEOUT_SECONDS, Watch, Wat
 from local.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from local.kubernetes.apiserver.http import Request
     from local.kubernetes.apiserver.request_info import RequestInfo
@@ -71,13 +71,27 @@ class ReadHandlers:
         if last is not None:
             objects = objects[bisect_right(objects, last, key=_key) :]
         metadata: dict[str, Any] = {"resourceVersion": str(list_version)}
-        if limit and len(objects) > limit and (version != 0 or token):
-            remaining = len(objects) - limit
+        if limit and len(objects) >= limit and (version != 0 or token):
+            metadata |= self._page(request, info, kind, objects, limit, list_version)
             objects = objects[:limit]
-            metadata["continue"] = request_parameters.continue_token(list_version, _key(objects[-1]))
-            if not query.get("labelSelector") and not query.get("fieldSelector"):
-                metadata["remainingItemCount"] = remaining
         return list_response(self._store, kind, objects, metadata, representation_of(request))
+
+    def _page(
+        self, request: Request, info: RequestInfo, kind: Kind, objects: Sequence[Obj], limit: int, version: int
+    ) -> dict[str, Any]:
+        """The metadata of a full page, with a token if there are more objects.
+
+        A real server looks no further than its page, so objects that aren't selected count.
+        """
+        last, remaining = _key(objects[limit - 1]), len(objects) - limit
+        is_selected = bool(request.query.get("labelSelector") or request.query.get("fieldSelector"))
+        if is_selected:
+            every = self._store.list(kind, namespace=info.namespace, version=version)
+            remaining = int(_key(every[-1]) > last)
+        if not remaining:
+            return {}
+        token = {"continue": request_parameters.continue_token(version, last)}
+        return token if is_selected else {**token, "remainingItemCount": remaining}
 
     def watch(self, request: Request, info: RequestInfo, kind: Kind) -> Response:
         """A stream of changes; a version that is too old is answered with an ERROR event, as on a real server."""

@@ -15,7 +15,7 @@ from local.kubernetes.apiserver import protobuf
 if TYPE_CHECKING:
     from local.kubernetes.apiserver.http import Request
     from local.kubernetes.objects import Key, Obj
-    from local.kubernetes.registry.standard_storage import Propagation
+    from local.kubernetes.registry.deletion import Propagation
 
 
 def parse_body(request: Request) -> Any:  # noqa: ANN401 (any JSON)
@@ -55,25 +55,27 @@ def is_dry_run(request: Request) -> bool:
 
 
 def delete_options(request: Request) -> dict[str, Any]:
-    """DeleteOptions as arguments of ``Store.delete``: from the body, else from the query.
+    """DeleteOptions as arguments of ``Store.delete``: from the body, or from the query if there is no body.
 
     Raises:
         ApiError: 400, an unknown propagation policy or a malformed grace period.
     """
-    body = object_body(request) if request.body else {}
-    grace = body.get("gracePeriodSeconds")
-    if grace is None:
-        grace = count(request, "gracePeriodSeconds")
-    propagation: Propagation | None = body.get("propagationPolicy") or request.query.get("propagationPolicy")  # type: ignore[assignment]  # checked below
+    if request.body:
+        body = object_body(request)
+    else:
+        body = dict(request.query)
+        body["gracePeriodSeconds"] = count(request, "gracePeriodSeconds")
+    propagation: Propagation | None = body.get("propagationPolicy")
     if propagation not in {None, "Background", "Foreground", "Orphan"}:
-        raise errors.bad_request(f"invalid propagationPolicy: {propagation}")
-    if body.get("orphanDependents"):
-        propagation = "Orphan"
+        text = f'Unsupported value: "{propagation}": supported values: "Foreground", "Background", "Orphan", "nil"'
+        raise errors.invalid_options("DeleteOptions", "propagationPolicy", "FieldValueNotSupported", text)
+    if body.get("orphanDependents") is not None:
+        propagation = "Orphan" if body["orphanDependents"] not in {False, "false"} else "Background"
     return {
-        "grace_period_seconds": grace,
+        "grace_period_seconds": body.get("gracePeriodSeconds"),
         "preconditions": body.get("preconditions"),
         "propagation": propagation,
-        "dry_run": bool(body.get("dryRun")) or is_dry_run(request),
+        "dry_run": bool(body.get("dryRun")),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from local.kubernetes import errors, kinds
@@ -26,6 +27,31 @@ _PATCH_TYPES: dict[str, PatchType] = {
 }
 
 
+_CREATED_BY_UPDATES = frozenset(
+    kind.resource
+    for kind in (
+        kinds.LEASES, kinds.ENDPOINTS, kinds.EVENTS, kinds.LIMIT_RANGES, kinds.SERVICES, kinds.RUNTIME_CLASSES,
+        kinds.CLUSTER_ROLES, kinds.CLUSTER_ROLE_BINDINGS, kinds.ROLES, kinds.ROLE_BINDINGS,
+    )
+)  # fmt: skip
+"""The kinds that an update creates (``AllowCreateOnUpdate``)."""
+_RETURNED_WHEN_REMOVED = frozenset(
+    kind.resource
+    for kind in (
+        kinds.PODS, kinds.NAMESPACES, kinds.PERSISTENT_VOLUMES, kinds.PERSISTENT_VOLUME_CLAIMS, kinds.SERVICES,
+        kinds.SERVICE_ACCOUNTS, kinds.RESOURCE_QUOTAS, kinds.CSI_NODES, kinds.CSI_DRIVERS, kinds.STORAGE_CLASSES,
+        kinds.VOLUME_ATTACHMENTS,
+    )
+)  # fmt: skip
+"""The kinds whose deletion is answered with the removed object (``ReturnDeletedObject``)."""
+
+
+_CUSTOM_PATCHES = (
+    "the body of the request was in an unknown format - accepted media types include: "
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+)
+
+
 class WriteHandlers:
     """Carries out writes on a store."""
 
@@ -41,7 +67,9 @@ class WriteHandlers:
         return object_response(self._store, request, kind, created, 201)
 
     def update(self, request: Request, info: RequestInfo, kind: Kind) -> Response:
-        """Replace an object."""
+        """Replace an object; some kinds are created if they don't exist."""
+        if not info.name:
+            raise errors.bad_request("name must be provided") if kind.custom else errors.method_not_allowed()
         body = object_body(request) if info.subresource == "scale" else self._object_of_kind(request, kind)
         metadata = dict(body.get("metadata") or {})
         if metadata.setdefault("name", info.name) != info.name:
@@ -51,6 +79,14 @@ class WriteHandlers:
         if kind.namespaced and metadata.setdefault("namespace", info.namespace or "") != info.namespace:
             raise errors.bad_request("the namespace of the object does not match the namespace on the URL")
         body = {**body, "metadata": metadata}
+        namespace = info.namespace or ""
+        present = self._store.find(kind, info.name, namespace=namespace)
+        if present is None and not info.subresource and kind.resource in _CREATED_BY_UPDATES:
+            body["metadata"].pop("resourceVersion", None)
+            if uid := metadata.get("uid"):
+                raise errors.precondition_failed(kind, info.name, "UID", uid, "")
+            created = self._store.create(kind, body, namespace=namespace, dry_run=is_dry_run(request))
+            return object_response(self._store, request, kind, created, 201)
         obj = self._store.replace(kind, body, subresource=info.subresource, dry_run=is_dry_run(request))
         return object_response(self._store, request, kind, obj)
 
@@ -63,10 +99,13 @@ class WriteHandlers:
             raise errors.unsupported_media_type(
                 f"the body of the request was in an unknown format - accepted media types include: {accepted}"
             )
+        if patch_type == "strategic" and kind.custom:
+            raise errors.unsupported_media_type(_CUSTOM_PATCHES)
         patch = parse_body(request)
         field_manager = request.query.get("fieldManager", "")
         if patch_type == "apply" and not field_manager:
-            raise errors.bad_request("fieldManager is required for apply patch")
+            text = "Required value: is required for apply patch"
+            raise errors.invalid_options("PatchOptions", "fieldManager", "FieldValueRequired", text)
         if isinstance(patch, dict) and not info.subresource:
             self._check_unknown_fields(request, kind, patch)
         before = self._store.find(kind, info.name, namespace=info.namespace or "")
@@ -84,13 +123,13 @@ class WriteHandlers:
         return object_response(self._store, request, kind, obj, 201 if before is None else 200)
 
     def delete(self, request: Request, info: RequestInfo, kind: Kind) -> Response:
-        """Delete an object. A pod, and an object that lingers, is returned; else a Status."""
+        """Delete an object. It is returned if it lingers, and by some kinds when it is removed; else a Status."""
         if info.subresource:
             raise errors.method_not_allowed()
-        last = self._store.get(kind, info.name, namespace=info.namespace or "")
-        lingering = self._store.delete(kind, info.name, namespace=info.namespace or "", **delete_options(request))
-        if lingering is not None or kind.resource == kinds.PODS.resource:
-            return object_response(self._store, request, kind, lingering or last)
+        options = delete_options(request)
+        last, removed = self._store.begin_deletion(kind, info.name, namespace=info.namespace or "", **options)
+        if not removed or kind.resource in _RETURNED_WHEN_REMOVED:
+            return object_response(self._store, request, kind, last)
         details = {"name": info.name, "kind": kind.plural, "uid": last["metadata"]["uid"]}
         if kind.group:
             details["group"] = kind.group
@@ -134,6 +173,11 @@ class WriteHandlers:
     def _object_of_kind(self, request: Request, kind: Kind) -> Obj:
         """The object in the body, which must be of this kind."""
         body = object_body(request)
+        if kind.custom and body.get("kind", kind.kind) != kind.kind:
+            text = f'Invalid value: "{body["kind"]}": must be {kind.kind}'
+            name = (body.get("metadata") or {}).get("name", "")
+            sent = dataclasses.replace(kind, kind=body["kind"])
+            raise errors.invalid(sent, name, [errors.Cause("kind", "FieldValueInvalid", text)])
         for name, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
             if body.get(name, expected) != expected:
                 raise errors.bad_request(

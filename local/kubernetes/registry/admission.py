@@ -35,8 +35,9 @@ def on_create(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
         return
     if kind.resource == kinds.PODS.resource:
         pod_strategy.default_spec(obj.setdefault("spec", {}))
+        pod_strategy.default_requests(obj["spec"])
         limit_ranger.admit(obj, storage.list(kinds.LIMIT_RANGES, namespace=obj["metadata"]["namespace"]))
-        pod_strategy.admit(obj, storage.list(kinds.PRIORITY_CLASSES))
+        pod_strategy.admit(obj, storage.list(kinds.PRIORITY_CLASSES), storage.now())
         return
     if kind.has_status and kind.resource != kinds.NODES.resource:
         obj.pop("status", None)
@@ -49,10 +50,7 @@ def _admit(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
     """The admission of kinds that need more than defaults."""
     match kind.resource:
         case kinds.SECRETS.resource:
-            obj.setdefault("type", "Opaque")
-            if string_data := obj.pop("stringData", None):
-                encoded = {name: base64.b64encode(text.encode()).decode() for name, text in string_data.items()}
-                obj["data"] = {**(obj.get("data") or {}), **encoded}
+            _complete_secret(obj)
         case kinds.LIMIT_RANGES.resource:
             limit_ranger.default_limit_range(obj)
         case kinds.NODES.resource:
@@ -60,8 +58,36 @@ def _admit(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
         case kinds.PERSISTENT_VOLUME_CLAIMS.resource if "storageClassName" not in obj["spec"]:
             if name := _default_storage_class(storage):
                 obj["spec"]["storageClassName"] = name
+        case kinds.JOBS.resource:
+            _label_job(obj)
         case kinds.CUSTOM_RESOURCE_DEFINITIONS.resource:
             custom_resources.default_definition(obj)
+
+
+def _complete_secret(secret: Obj) -> None:
+    """Set the type of a secret, and put its texts among its data."""
+    secret.setdefault("type", "Opaque")
+    if string_data := secret.pop("stringData", None):
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in string_data.items()}
+        secret["data"] = {**(secret.get("data") or {}), **encoded}
+
+
+def _label_job(job: Obj) -> None:
+    """Give a new job its selector, and its pods' labels."""
+    spec, metadata = job["spec"], job["metadata"]
+    if spec["manualSelector"]:
+        return
+    uid, name = metadata["uid"], metadata["name"]
+    labels = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    template = spec.setdefault("template", {})
+    own = template.get("metadata") or {}
+    template["metadata"] = {**own, "labels": {**(own.get("labels") or {}), **labels}}
 
 
 def _with_not_ready_taint(taints: list[Obj]) -> list[Obj]:
@@ -93,17 +119,24 @@ def prepare_for_update(kind: Kind, new: Obj, old: Obj, subresource: str) -> Obj:
     return new
 
 
-def on_update(kind: Kind, new: Obj, old: Obj, storage: ObjectStorage) -> None:
+def on_update(kind: Kind, new: Obj, old: Obj, storage: ObjectStorage, subresource: str) -> None:
     """Fill in the defaults of a changed object, in place."""
     definition = storage.definition(kind)
     if definition is not None:
         definition.prune_and_default(new)
     elif kind.resource == kinds.PODS.resource:
         pod_strategy.default_spec(new.setdefault("spec", {}))
+        pod_strategy.default_requests(new["spec"])
+        if subresource:
+            pod_strategy.default_status(new.setdefault("status", {}), old.get("status") or {})
+        else:
+            pod_strategy.default_tolerations(new["spec"])
     else:
         set_defaults(kind, new)
         if kind.resource == kinds.LIMIT_RANGES.resource:
             limit_ranger.default_limit_range(new)
+        if kind.resource == kinds.SECRETS.resource:
+            _complete_secret(new)
         if kind.resource == kinds.CUSTOM_RESOURCE_DEFINITIONS.resource and new.get("spec") != old.get("spec"):
             custom_resources.default_definition(new)
 
@@ -117,13 +150,6 @@ def on_delete(kind: Kind, obj: Obj) -> None:
     name = obj["metadata"]["name"]
     if kind.resource == kinds.NAMESPACES.resource and name in _PROTECTED_NAMESPACES:
         raise errors.forbidden(kind, name, "this namespace may not be deleted")
-
-
-def terminating(kind: Kind, obj: Obj) -> Obj:
-    """The object at the start of its deletion."""
-    if kind.resource == kinds.NAMESPACES.resource:
-        return {**obj, "status": {**(obj.get("status") or {}), "phase": "Terminating"}}
-    return obj
 
 
 def _default_storage_class(storage: ObjectStorage) -> str:

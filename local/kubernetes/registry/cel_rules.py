@@ -77,7 +77,9 @@ class CelRules:
         if expression := rule.get("messageExpression"):
             evaluated = _evaluate(expression, msgspec.json.encode(value), b"")
             message = evaluated if isinstance(evaluated, str) else message
-        return f'Invalid value: "{self._type}": {message}'
+        if self._type in {"object", "array"}:
+            return f"Invalid value: {message}"
+        return f"Invalid value: {msgspec.json.encode(value).decode()}: {message}"
 
 
 def _path(path: str, below: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.registry.standard_storage import FOREGROUND_FINALIZER
+from local.kubernetes.registry.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 
 if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
@@ -22,7 +22,9 @@ def after_removal(storage: StandardStorage, kind: Kind, removed: Obj) -> None:
     for dependent_kind, dependent in storage.dependents(removed["metadata"]["uid"]):
         _collect_dependent(storage, dependent_kind, dependent)
     for owner in removed["metadata"].get("ownerReferences") or []:
-        _finish_foreground(storage, owner, removed["metadata"].get("namespace", ""))
+        located = _owner(storage, owner, removed["metadata"].get("namespace", ""))
+        if located is not None and FOREGROUND_FINALIZER in located[1]["metadata"].get("finalizers", ()):
+            _finish_foreground(storage, *located)
     namespace = removed["metadata"].get("namespace")
     if namespace and kind.namespaced:
         _finish_namespace(storage, namespace)
@@ -51,7 +53,7 @@ def _owner(storage: StandardStorage, owner: Obj, namespace: str) -> tuple[Kind, 
     return None
 
 
-def orphan(storage: StandardStorage, owner: Obj) -> None:
+def _orphan(storage: StandardStorage, owner: Obj) -> None:
     """Remove the references to the owner from its dependents, so that they are kept."""
     uid = owner["metadata"]["uid"]
     for kind, dependent in storage.dependents(uid):
@@ -71,28 +73,33 @@ def after_deletion_began(storage: StandardStorage, kind: Kind, obj: Obj) -> None
             if storage.find(content_kind, content["metadata"]["name"], namespace=name) is not None:
                 storage.delete(content_kind, content["metadata"]["name"], namespace=name)
         _finish_namespace(storage, name)
-    if FOREGROUND_FINALIZER in obj["metadata"].get("finalizers", ()):
+    finalizers = obj["metadata"].get("finalizers", ())
+    if ORPHAN_FINALIZER in finalizers:
+        _orphan(storage, obj)
+        _remove_finalizer(storage, kind, obj, ORPHAN_FINALIZER)
+    if FOREGROUND_FINALIZER in finalizers:
         for dependent_kind, dependent in storage.dependents(obj["metadata"]["uid"]):
             metadata = dependent["metadata"]
             namespace = metadata.get("namespace", "")
             if storage.find(dependent_kind, metadata["name"], namespace=namespace) is not None:
                 storage.delete(dependent_kind, metadata["name"], namespace=namespace, propagation="Foreground")
+        _finish_foreground(storage, kind, obj)
 
 
-def _finish_foreground(storage: StandardStorage, owner: Obj, namespace: str) -> None:
-    located = _owner(storage, owner, namespace)
-    if located is None or FOREGROUND_FINALIZER not in located[1]["metadata"].get("finalizers", ()):
-        return
-    kind, obj = located
-    if storage.dependents(obj["metadata"]["uid"]):
-        return
-    finalizers = [name for name in obj["metadata"]["finalizers"] if name != FOREGROUND_FINALIZER]
-    storage.patch(
-        kind,
-        obj["metadata"]["name"],
-        {"metadata": {"finalizers": finalizers or None}},
-        namespace=obj["metadata"].get("namespace", ""),
-    )
+def _finish_foreground(storage: StandardStorage, kind: Kind, owner: Obj) -> None:
+    """Remove the owner's finalizer, unless it has dependents or is gone already."""
+    metadata = owner["metadata"]
+    present = storage.find(kind, metadata["name"], namespace=metadata.get("namespace", ""))
+    if present is not None and not storage.dependents(metadata["uid"]):
+        _remove_finalizer(storage, kind, present, FOREGROUND_FINALIZER)
+
+
+def _remove_finalizer(storage: StandardStorage, kind: Kind, obj: Obj, finalizer: str) -> None:
+    metadata = obj["metadata"]
+    kept = [name for name in metadata.get("finalizers", ()) if name != finalizer]
+    if kept != metadata.get("finalizers", []):
+        patch = {"metadata": {"finalizers": kept or None}}
+        storage.patch(kind, metadata["name"], patch, namespace=metadata.get("namespace", ""))
 
 
 def _finish_namespace(storage: StandardStorage, name: str) -> None:

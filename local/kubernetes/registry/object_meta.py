@@ -14,6 +14,7 @@ from local.kubernetes.errors import Cause
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Iterator
 
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
@@ -26,6 +27,10 @@ _SYSTEM_FIELDS = (
     "generation",
     "selfLink",
 )
+_OMITTED_IF_EMPTY = frozenset((
+    "labels", "annotations", "finalizers", "ownerReferences", "generateName", "managedFields",
+))  # fmt: skip
+_FIELDS = frozenset((*_SYSTEM_FIELDS, *_OMITTED_IF_EMPTY, "name", "namespace", "resourceVersion"))
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -33,6 +38,10 @@ _RBAC_NAME = re.compile(r"[^/%]+")
 _QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _MAX_NAME_LENGTH = 253
+_GROUPS_WITH_ANY_NAME = frozenset(("rbac.authorization.k8s.io", "policy"))
+_UNQUALIFIED_FINALIZERS = frozenset(("poddisruptionbudgets.policy", "leases.coordination.k8s.io"))
+"""Built-in kinds whose validation leaves the metadata to the generic one."""
+_STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
 
 _NAME_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -58,12 +67,9 @@ def without_nulls(value: Any) -> Any:  # noqa: ANN401 (JSON)
 
 
 def without_empty_fields(metadata: Obj) -> Obj:
-    """Metadata without empty maps and lists, which a real server omits."""
+    """Metadata without unknown fields, and without empty maps and lists, which a real server omits."""
     return {
-        name: value
-        for name, value in metadata.items()
-        if value
-        or name not in {"labels", "annotations", "finalizers", "ownerReferences", "generateName", "managedFields"}
+        name: value for name, value in metadata.items() if name in _FIELDS and (value or name not in _OMITTED_IF_EMPTY)
     }
 
 
@@ -78,7 +84,14 @@ def restore_system_fields(new: Obj, old: Obj) -> None:
 
 
 def changes_generation(kind: Kind, new: Obj, old: Obj) -> bool:
-    """Whether anything but metadata and status differs; status counts for a custom kind without that subresource."""
+    """Whether anything but metadata and status differs; status counts for a custom kind without that subresource.
+
+    The annotations of a Deployment count, too.
+    """
+    if kind.resource == "deployments.apps":
+        annotations, before = (obj["metadata"].get("annotations") or {} for obj in (new, old))
+        if annotations != before:
+            return True
     ignored = {"metadata", "status"} if kind.has_status or not kind.custom else {"metadata"}
     return {k: v for k, v in new.items() if k not in ignored} != {k: v for k, v in old.items() if k not in ignored}
 
@@ -112,11 +125,11 @@ def _go_type(value: Any) -> str:  # noqa: ANN401 (any JSON value)
     return {int: "number", float: "number", dict: "object", list: "array"}.get(type(value), "null")
 
 
-def validate(kind: Kind, metadata: Obj) -> list[Cause]:
-    """The errors of the name, the labels and the owner references."""
-    causes: list[Cause] = []
+def validate(kind: Kind, metadata: Obj, before: Obj | None) -> list[Cause]:
+    """The errors of the metadata; ``before`` is that of the object's old state, None for a new object."""
+    causes: list[Cause] = list(_finalizer_errors(kind, metadata, before))
     name = metadata.get("name", "")
-    pattern = _RBAC_NAME if kind.group == "rbac.authorization.k8s.io" else _NAME
+    pattern = _RBAC_NAME if kind.group in _GROUPS_WITH_ANY_NAME else _NAME
     if not pattern.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
         causes.append(Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {_NAME_RULE}'))
     for key, value in (metadata.get("labels") or {}).items():
@@ -125,9 +138,35 @@ def validate(kind: Kind, metadata: Obj) -> list[Cause]:
             causes.append(Cause("metadata.labels", "FieldValueInvalid", text))
         if not _LABEL_VALUE.fullmatch(value):
             causes.append(Cause("metadata.labels", "FieldValueInvalid", f'Invalid value: "{value}": {_LABEL_RULE}'))
+    for key in metadata.get("annotations") or {}:
+        if not _QUALIFIED.fullmatch(key.lower()):
+            text = f"Invalid value: \"{key}\": name part must consist of alphanumeric characters, '-', '_' or '.'"
+            causes.append(Cause("metadata.annotations", "FieldValueInvalid", text))
     for owner in metadata.get("ownerReferences") or []:
         for required in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(required):
-                text = f'Invalid value: "": {required} must not be empty'
+                subject = {"apiVersion": "version "}.get(required, "")
+                text = f'Invalid value: "": {subject}must not be empty'
                 causes.append(Cause(f"metadata.ownerReferences.{required}", "FieldValueInvalid", text))
     return causes
+
+
+def _finalizer_errors(kind: Kind, metadata: Obj, before: Obj | None) -> Iterator[Cause]:
+    finalizers: list[str] = metadata.get("finalizers") or []
+    is_strict = not kind.custom and kind.resource not in _UNQUALIFIED_FINALIZERS
+    for index, name in enumerate(finalizers):
+        if not _QUALIFIED.fullmatch(name):
+            yield Cause("metadata.finalizers", "FieldValueInvalid", f'Invalid value: "{name}": is no qualified name')
+        elif is_strict and "/" not in name and name not in _STANDARD_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            path = f"metadata.finalizers[{index}]"
+            yield Cause(path, "FieldValueInvalid", f'Invalid value: "{name}": {text}')
+    if before is not None and "deletionTimestamp" in before:
+        added = [name for name in finalizers if name not in (before.get("finalizers") or [])]
+        if added:
+            listed = ", ".join(f'"{name}"' for name in added)
+            text = (
+                "Forbidden: no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{listed}}}"
+            )
+            yield Cause("metadata.finalizers", "FieldValueForbidden", text)

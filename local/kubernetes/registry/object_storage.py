@@ -33,13 +33,15 @@ FIRST_VERSION = 1000
 class ObjectStorage:
     """The objects of a cluster. Methods can be called from any thread; hold ``lock`` to make several calls atomic."""
 
+    first_version = FIRST_VERSION
+
     def __init__(self, now: Callable[[], datetime], history: int = HISTORY_SIZE) -> None:
         """``history`` is the number of changes that are kept for each resource."""
         self.lock = threading.RLock()
         self.update_lock: AbstractContextManager[object] = self.lock
         """Held while an object is read, changed and written."""
         self.now = now
-        self.version = FIRST_VERSION
+        self.version = self.first_version
         self._history = history
         self._caches: dict[str, WatchCache] = {}
         self._subscribers: list[Callable[[Change], None]] = []
@@ -126,7 +128,7 @@ class ObjectStorage:
         with self.lock:
             if kind is not None:
                 return self._cache(kind).since(version)
-            return in_order(cache.since(max(version, FIRST_VERSION)) for cache in self._caches.values())
+            return in_order(cache.since(max(version, self.first_version)) for cache in self._caches.values())
 
     def subscribe(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Call back on every change, in order and with the lock held. Returns a function that ends the subscription."""
@@ -195,7 +197,7 @@ class ObjectStorage:
         cache = self._caches.get(kind.resource)
         if cache is None:
             index = _node_of if kind.resource == kinds.PODS.resource else None
-            cache = self._caches[kind.resource] = WatchCache(FIRST_VERSION, index, history=self._history)
+            cache = self._caches[kind.resource] = WatchCache(self.first_version, index, history=self._history)
         return cache
 
     def _existing(self, kind: Kind, key: Key) -> Obj:

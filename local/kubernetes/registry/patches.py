@@ -54,9 +54,11 @@ def _apply_operation(doc: Json, operation: dict[str, Any]) -> Json:
         case "replace":
             if not path:
                 return operation.get("value")
-            _at(doc, path)
             container = _at(doc, path[:-1])
-            container[_key(container, path[-1])] = copy.deepcopy(operation.get("value"))
+            # A real server's library adds a member that isn't there; RFC 6902 has an error for it.
+            container[_key(container, path[-1], end=isinstance(container, dict))] = copy.deepcopy(
+                operation.get("value")
+            )
         case "move":
             source = _pointer(operation.get("from", ""))
             value = _at(doc, source)
@@ -66,7 +68,7 @@ def _apply_operation(doc: Json, operation: dict[str, Any]) -> Json:
             return _add(doc, path, copy.deepcopy(_at(doc, _pointer(operation.get("from", "")))))
         case "test":
             if not _equal(_at(doc, path), operation.get("value")):
-                raise errors.unprocessable(f"testing value {operation['path']} failed")
+                raise errors.unprocessable()
         case _:
             raise errors.bad_request(f"Unexpected kind: {op}")
     return doc
@@ -90,7 +92,7 @@ def _key(container: Json, part: str, *, end: bool = False) -> Any:  # noqa: ANN4
             return int(part)
     elif isinstance(container, dict) and (end or part in container):
         return part
-    raise errors.unprocessable(f"the path has no {part!r} there: missing value")
+    raise errors.unprocessable()
 
 
 def _at(doc: Json, path: list[str]) -> Json:
@@ -113,7 +115,7 @@ def _add(doc: Json, path: list[str], value: Json) -> Json:
 
 def _remove(doc: Json, path: list[str]) -> None:
     if not path:
-        raise errors.unprocessable("the whole object can't be removed")
+        raise errors.unprocessable()
     container = _at(doc, path[:-1])
     del container[_key(container, path[-1])]
 
@@ -175,7 +177,8 @@ def strategic(target: Json, patch: Json, path: tuple[str, ...] = ()) -> Json:
     for name, value in patch.items():
         field = name.removeprefix(_SET_ORDER)
         if name.startswith(_SET_ORDER) and isinstance(merged.get(field), list):
-            merged[field] = _ordered(merged[field], value, merge_key((*path, field)))
+            before = target.get(field) if isinstance(target, dict) else None
+            merged[field] = _ordered(merged[field], value, before or [], merge_key((*path, field)))
     return merged
 
 
@@ -197,7 +200,8 @@ def _merge_fields(merged: dict[str, Any], patch: dict[str, Any], path: tuple[str
 
 def _merge_lists(before: list[Any], patch: list[Any], path: tuple[str, ...]) -> list[Any]:
     if path[-1] in _PRIMITIVE_LISTS:
-        return [*before, *(item for item in patch if item not in before)]
+        merged = [*before, *(item for item in patch if item not in before)]
+        return _ordered(merged, patch, before, None)
     key = merge_key(path)
     if key is None or any(not isinstance(item, dict) for item in patch):
         return patch
@@ -208,7 +212,7 @@ def _merge_lists(before: list[Any], patch: list[Any], path: tuple[str, ...]) -> 
         if key not in change:
             raise errors.bad_request(f"map: {change} does not contain declared merge key: {key}")
         items = _with_change(items, change, key, path)
-    return items
+    return _ordered(items, patch, before, key)
 
 
 def _with_change(items: list[Any], change: dict[str, Any], key: str, path: tuple[str, ...]) -> list[Any]:
@@ -221,11 +225,23 @@ def _with_change(items: list[Any], change: dict[str, Any], key: str, path: tuple
     return [*items[:index], strategic(items[index], change, path), *items[index + 1 :]]
 
 
-def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
-    def rank_of(item: Any) -> Any:  # noqa: ANN401 (a list's item, map or primitive)
-        return item.get(key) if key and isinstance(item, dict) else item
+def _ordered(items: list[Any], order: list[Any], before: list[Any], key: str | None) -> list[Any]:
+    """The items that ``order`` names in its order, and the others in that of the list before the patch.
 
-    ranks = {repr(rank_of(item)): index for index, item in enumerate(order)}
-    named = sorted((i for i in items if repr(rank_of(i)) in ranks), key=lambda item: ranks[repr(rank_of(item))])
-    following = iter(named)
-    return [next(following) if repr(rank_of(item)) in ranks else item for item in items]
+    An item that isn't named comes before a named one where it did so before the patch, and else behind them.
+    """
+
+    def identity(item: Any) -> str:  # noqa: ANN401 (a list's item, map or primitive)
+        return repr(item.get(key) if key and isinstance(item, dict) else item)
+
+    ranks = {identity(item): index for index, item in enumerate(order)}
+    places = {identity(item): index for index, item in enumerate(before)}
+    named = sorted((i for i in items if identity(i) in ranks), key=lambda item: ranks[identity(item)])
+    unnamed = [item for item in items if identity(item) not in ranks]
+    unnamed.sort(key=lambda item: places.get(identity(item), len(places)))
+    ordered: list[Any] = []
+    while named and unnamed:
+        here, there = places.get(identity(unnamed[0])), places.get(identity(named[0]))
+        comes_first = here is not None and there is not None and here < there
+        ordered.append(unnamed.pop(0) if comes_first else named.pop(0))
+    return [*ordered, *named, *unnamed]

@@ -1,20 +1,20 @@
-"""PodDisruptionBudgets: their status, and whether an eviction is allowed.
+"""The status of PodDisruptionBudgets, as the disruption controller computes it (``pkg/controller/disruption``).
 
-The status is computed as by the disruption controller (kubernetes ``pkg/controller/disruption``), evictions are checked
-as by the eviction subresource (``pkg/registry/core/pod/storage/eviction.go``). Pods are counted as they change.
+Pods are counted as they change. Evictions only read the status: ``evictions``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from local.kubernetes import errors, kinds, selectors
+from local.kubernetes import kinds, selectors
 from local.kubernetes.conditions import condition_status, replace_condition
-from local.kubernetes.objects import timestamp
+from local.kubernetes.objects import parse_timestamp, timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from datetime import datetime
 
     from local.kubernetes.objects import Change, Key, Obj
     from local.kubernetes.registry.standard_storage import StandardStorage
@@ -23,7 +23,9 @@ _SCALABLE_OWNERS = {
     kind.kind: kind for kind in (kinds.REPLICA_SETS, kinds.STATEFUL_SETS, kinds.REPLICATION_CONTROLLERS)
 }
 _WITH_REPLICAS = frozenset(kind.resource for kind in (*_SCALABLE_OWNERS.values(), kinds.DEPLOYMENTS))
-_EVICTION_BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
+_DISRUPTION_ALLOWED = "DisruptionAllowed"
+_TIME_TO_DELETE = timedelta(minutes=2)
+"""How long an evicted pod counts as disrupted while it isn't being deleted."""
 
 
 @dataclass(slots=True)
@@ -33,24 +35,37 @@ class _Budget:
     selector: selectors.Selector | None
     healthy: dict[Key, bool] = field(default_factory=dict)
     controllers: dict[Key, tuple[str, str] | None] = field(default_factory=dict)
+    terminating: set[Key] = field(default_factory=set)
 
     def covers(self, pod: Obj) -> bool:
         labels = pod["metadata"].get("labels") or {}
         return self.selector is not None and selectors.matches(self.selector, labels)
 
     def count(self, key: Key, pod: Obj) -> None:
-        self.healthy[key] = condition_status(pod, "Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
+        if "deletionTimestamp" in pod["metadata"]:
+            self.terminating.add(key)
+        self.healthy[key] = condition_status(pod, "Ready") == "True" and key not in self.terminating
         owners = pod["metadata"].get("ownerReferences") or []
         owner = next((o for o in owners if o.get("controller")), None)
         self.controllers[key] = (owner["kind"], owner["name"]) if owner else None
 
+    def disrupted(self, namespace: str, evicted: dict[str, str], now: datetime) -> dict[str, str]:
+        """The evicted pods, with the times of their evictions, that aren't being deleted yet and soon will be."""
+        return {
+            name: time
+            for name, time in evicted.items()
+            if (namespace, name) in self.healthy.keys() - self.terminating
+            and now - parse_timestamp(time) <= _TIME_TO_DELETE
+        }
+
     def remove(self, key: Key) -> bool:
+        self.terminating.discard(key)
         self.controllers.pop(key, None)
         return self.healthy.pop(key, None) is not None
 
 
 class PodDisruptionBudgets:
-    """Keeps the status of all budgets and carries out evictions. The store calls it with its lock held."""
+    """Keeps the status of all budgets. The store calls it with its lock held."""
 
     def __init__(self, storage: StandardStorage) -> None:
         self._storage = storage
@@ -104,29 +119,21 @@ class PodDisruptionBudgets:
         if obj is None:
             return
         budget = self._budgets[namespace][name]
-        healthy = sum(budget.healthy.values())
+        before = obj.get("status") or {}
+        disrupted = budget.disrupted(namespace, before.get("disruptedPods") or {}, self._storage.now())
+        healthy = sum(is_healthy for key, is_healthy in budget.healthy.items() if key[1] not in disrupted)
         desired, expected = self._desired(namespace, obj.get("spec") or {}, budget)
-        allowed = max(healthy - desired, 0) if expected > 0 else 0
-        numbers = {
+        status = {
             "currentHealthy": healthy,
             "desiredHealthy": desired,
-            "disruptionsAllowed": allowed,
+            "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
             "expectedPods": expected,
             "observedGeneration": obj["metadata"]["generation"],
+            **({"disruptedPods": disrupted} if disrupted else {}),
         }
-        before = obj.get("status") or {}
-        if {name: before.get(name) for name in numbers} == numbers:
-            return
-        condition = {
-            "type": "DisruptionAllowed",
-            "status": "True" if allowed else "False",
-            "reason": "SufficientPods" if allowed else "InsufficientPods",
-            "message": "",
-            "observedGeneration": numbers["observedGeneration"],
-            "lastTransitionTime": timestamp(self._storage.now()),
-        }
-        status = {**before, **numbers, "conditions": replace_condition(before.get("conditions") or [], condition)}
-        self._storage.write(kinds.POD_DISRUPTION_BUDGETS, {**obj, "status": status}, obj)
+        status["conditions"] = with_disruption_allowed({**before, **status}, self._storage.now())
+        if before != status:
+            self._storage.write(kinds.POD_DISRUPTION_BUDGETS, {**obj, "status": status}, obj)
 
     def _desired(self, namespace: str, spec: Obj, budget: _Budget) -> tuple[int, int]:
         """The numbers of desired healthy pods and of expected pods."""
@@ -157,57 +164,23 @@ class PodDisruptionBudgets:
                 workloads[obj["metadata"]["uid"]] = _replicas(obj)
         return sum(workloads.values())
 
-    def evict(self, namespace: str, name: str, options: Mapping[str, Any] | None) -> None:
-        """Evict the pod as the eviction subresource does.
 
-        Raises:
-            ApiError: 404; 409 a precondition fails; 429 a budget does not allow it; 500 several budgets cover the pod.
-        """
-        storage = self._storage
-        pod = storage.get(kinds.PODS, name, namespace=namespace)
-        budgets = [name for name, budget in self._budgets.get(namespace, {}).items() if budget.covers(pod)]
-        if not _ignores_budgets(pod) and budgets:
-            if len(budgets) > 1:
-                raise errors.internal(
-                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-                )
-            _check(storage.get(kinds.POD_DISRUPTION_BUDGETS, budgets[0], namespace=namespace), pod)
-        options = options or {}
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting",
-            "lastTransitionTime": timestamp(storage.now()),
-        }
-        storage.check_preconditions(kinds.PODS, pod, options.get("preconditions"))
-        if options.get("dryRun"):
-            return
-        if condition_status(pod, "DisruptionTarget") != "True":
-            conditions = replace_condition(pod["status"].get("conditions") or [], condition)
-            status = {**pod["status"], "conditions": conditions}
-            pod = storage.write(kinds.PODS, {**pod, "status": status}, pod)
-        storage.delete(kinds.PODS, name, namespace=namespace, grace_period_seconds=options.get("gracePeriodSeconds"))
-
-
-def _ignores_budgets(pod: Obj) -> bool:
-    phase = pod["status"].get("phase")
-    return phase in {"Succeeded", "Failed", "Pending"} or "deletionTimestamp" in pod["metadata"]
-
-
-def _check(budget: Obj, pod: Obj) -> None:
-    """Raise 429 unless the budget allows the eviction."""
-    status = budget.get("status") or {}
-    healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-    if condition_status(pod, "Ready") != "True":
-        always_allow = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
-        if always_allow or (desired > 0 and healthy >= desired):
-            return
-    if status.get("disruptionsAllowed", 0) > 0:
-        return
-    name = budget["metadata"]["name"]
-    text = f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
-    raise errors.too_many_requests(_EVICTION_BLOCKED, causes=[errors.Cause("", "DisruptionBudget", text)])
+def with_disruption_allowed(status: Obj, now: datetime) -> list[Obj]:
+    """The conditions of a budget with this status, among them whether disruptions are allowed."""
+    allowed = status["disruptionsAllowed"] > 0
+    conditions: list[Obj] = status.get("conditions") or []
+    before = next((c for c in conditions if c["type"] == _DISRUPTION_ALLOWED), {})
+    value = "True" if allowed else "False"
+    since = before["lastTransitionTime"] if before.get("status") == value else timestamp(now)
+    condition = {
+        "type": _DISRUPTION_ALLOWED,
+        "status": value,
+        "reason": "SufficientPods" if allowed else "InsufficientPods",
+        "message": "",
+        "observedGeneration": status["observedGeneration"],
+        "lastTransitionTime": since,
+    }
+    return replace_condition(conditions, condition)
 
 
 def _replicas(obj: Obj | None) -> int:

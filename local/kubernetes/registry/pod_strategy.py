@@ -12,6 +12,7 @@ from local.kubernetes import errors, kinds
 from local.kubernetes.conditions import replace_condition
 from local.kubernetes.errors import Cause
 from local.kubernetes.objects import timestamp
+from local.kubernetes.registry.quantities import set_canonical
 from shared.api.quantity import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from local.kubernetes.objects import Obj
 
-_ENDED = frozenset(("Succeeded", "Failed"))
 _DEFAULT_GRACE_PERIOD = 30
 _DEFAULT_TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _DEFAULT_TOLERATION_SECONDS = 300
@@ -35,16 +35,29 @@ def default_spec(spec: Obj) -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("securityContext", {})
     for container in containers(spec):
-        container.setdefault("imagePullPolicy", "IfNotPresent" if ":" in container.get("image", "") else "Always")
+        container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
-        resources = container.setdefault("resources", {})
-        if limits := resources.get("limits"):
-            resources["requests"] = {**limits, **(resources.get("requests") or {})}
+        set_canonical(container.setdefault("resources", {}), "requests", "limits")
         for port in container.get("ports") or []:
             port.setdefault("protocol", "TCP")
             if spec.get("hostNetwork"):
                 port.setdefault("hostPort", port.get("containerPort"))
+
+
+def default_requests(spec: Obj) -> None:
+    """Set the requests of a pod that are absent to their limits, in place. A pod template keeps them absent."""
+    for container in containers(spec):
+        resources = container["resources"]
+        if limits := resources.get("limits"):
+            resources["requests"] = {**limits, **(resources.get("requests") or {})}
+
+
+def _pull_policy(image: str) -> str:
+    """Always for an image without a tag or with the tag "latest"."""
+    name, _, _ = image.partition("@")
+    _, _, tag = name.rpartition("/")[2].partition(":")
+    return "IfNotPresent" if tag not in {"", "latest"} or "@" in image else "Always"
 
 
 def containers(spec: Obj) -> Iterator[Obj]:
@@ -53,7 +66,7 @@ def containers(spec: Obj) -> Iterator[Obj]:
         yield from spec.get(name) or []
 
 
-def admit(pod: Obj, priority_classes: Iterable[Obj]) -> None:
+def admit(pod: Obj, priority_classes: Iterable[Obj], now: datetime) -> None:
     """Fill in a new pod's priority, default tolerations and status, in place, after the defaults of its spec.
 
     Raises:
@@ -64,6 +77,31 @@ def admit(pod: Obj, priority_classes: Iterable[Obj]) -> None:
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
     spec.setdefault("enableServiceLinks", True)
     _set_priority(pod, list(priority_classes))
+    default_tolerations(spec)
+    pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
+    if spec.get("schedulingGates"):
+        pod["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastTransitionTime": timestamp(now),
+            }
+        ]
+
+
+def default_status(status: Obj, old: Obj) -> None:
+    """Fill in the defaults of a changed pod's status, in place."""
+    if not status.get("qosClass") and "qosClass" in old:
+        status["qosClass"] = old["qosClass"]
+    for name in ("containerStatuses", "initContainerStatuses"):
+        if name in status:
+            status[name] = [{"state": {}, "lastState": {}, **container} for container in status[name]]
+
+
+def default_tolerations(spec: Obj) -> None:
+    """Add the tolerations of the DefaultTolerationSeconds admission plugin to a new or changed pod, in place."""
     tolerations = spec.get("tolerations") or []
     for key in _DEFAULT_TOLERATED_TAINTS:
         if not any(_tolerates_execute(t, key) for t in tolerations):
@@ -75,7 +113,6 @@ def admit(pod: Obj, priority_classes: Iterable[Obj]) -> None:
             }
             tolerations = [*tolerations, added]
     spec["tolerations"] = tolerations
-    pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
 
 
 def _tolerates_execute(toleration: Obj, key: str) -> bool:
@@ -184,15 +221,32 @@ def validate_update(new: Obj, old: Obj) -> list[Cause]:
         return [Cause("status.nominatedNodeName", "FieldValueForbidden", text)]
     if new.get("spec") == old.get("spec"):
         return []
+    if len(new["spec"].get("containers") or []) != len(old["spec"].get("containers") or []):
+        text = "Forbidden: pod updates may not add or remove containers"
+        return [*validate(new), Cause("spec.containers", "FieldValueForbidden", text)]
+    causes: list[Cause] = []
     if _immutable(new["spec"]) != _immutable(old["spec"]):
         text = f"Forbidden: pod updates may not change fields other than `{_MUTABLE_FIELDS}`"
-        return [Cause("spec", "FieldValueForbidden", text)]
+        causes.append(Cause("spec", "FieldValueForbidden", text))
+    return [*causes, *_removed_or_added(new["spec"], old["spec"])]
+
+
+def _removed_or_added(new: Obj, old: Obj) -> list[Cause]:
+    """The errors of scheduling gates that were added, and of tolerations that were removed."""
     causes: list[Cause] = []
-    after, before = new["spec"].get("schedulingGates") or [], old["spec"].get("schedulingGates") or []
+    after, before = new.get("schedulingGates") or [], old.get("schedulingGates") or []
     if any(gate not in before for gate in after):
         text = "Forbidden: only deletion is allowed, but found new scheduling gates"
         causes.append(Cause("spec.schedulingGates", "FieldValueForbidden", text))
+    kept = [_without_seconds(toleration) for toleration in new.get("tolerations") or []]
+    if any(_without_seconds(toleration) not in kept for toleration in old.get("tolerations") or []):
+        text = "Forbidden: existing toleration can not be modified except its tolerationSeconds"
+        causes.append(Cause("spec.tolerations", "FieldValueForbidden", text))
     return causes
+
+
+def _without_seconds(toleration: Obj) -> Obj:
+    return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
 
 
 def _immutable(spec: Obj) -> Obj:
@@ -211,15 +265,15 @@ def bound(pod: Obj, node: str, now: datetime) -> Obj:
     """The pod bound to the node, without a nomination (ClearingNominatedNodeNameAfterBinding, on since 1.35).
 
     Raises:
-        ApiError: 409 it has a node or is being deleted; 403 it has scheduling gates.
+        ApiError: 409, it has a node or scheduling gates, or is being deleted.
     """
     name = pod["metadata"]["name"]
     if "deletionTimestamp" in pod["metadata"]:
-        raise errors.conflict(kinds.PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        raise errors.binding_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
     if current := pod["spec"].get("nodeName"):
-        raise errors.conflict(kinds.PODS, name, f'pod {name} is already assigned to node "{current}"')
+        raise errors.binding_conflict(name, f'pod {name} is already assigned to node "{current}"')
     if pod["spec"].get("schedulingGates"):
-        raise errors.forbidden(kinds.PODS, name, "pod has non-empty .spec.schedulingGates")
+        raise errors.binding_conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp(now)}
     status = {name: value for name, value in pod["status"].items() if name != "nominatedNodeName"}
     return {
@@ -227,12 +281,3 @@ def bound(pod: Obj, node: str, now: datetime) -> Obj:
         "spec": {**pod["spec"], "nodeName": node},
         "status": {**status, "conditions": replace_condition(status.get("conditions") or [], condition)},
     }
-
-
-def grace_period(pod: Obj, requested: int | None) -> int:
-    """The grace period in seconds; 0 for a pod that has no node or has ended."""
-    spec = pod["spec"]
-    if not spec.get("nodeName") or pod["status"].get("phase") in _ENDED:
-        return 0
-    default: int = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_PERIOD)
-    return max(default if requested is None else requested, 0)

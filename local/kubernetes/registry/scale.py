@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import errors
+from local.kubernetes.kinds import Kind
 
 if TYPE_CHECKING:
-    from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.custom_resources import Definition
 
+_SCALE = Kind("autoscaling", "v1", "scales", "Scale")
 _SPEC_REPLICAS, _STATUS_REPLICAS = ".spec.replicas", ".status.replicas"
 
 
@@ -18,12 +19,15 @@ def scale_of(kind: Kind, obj: Obj, definition: Definition | None) -> Obj:
     """The object's ``autoscaling/v1`` Scale.
 
     Raises:
-        ApiError: 404, the kind has no such subresource.
+        ApiError: 404, the kind has no such subresource; 500, a custom object has no replicas.
     """
     spec_path, status_path = _paths(kind, definition)
     metadata = obj["metadata"]
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     selector = (obj.get("spec") or {}).get("selector")
+    replicas = _value_at(obj, spec_path)
+    if replicas is None and definition is not None:
+        raise errors.internal(f'the spec replicas field "{spec_path}" does not exist')
     status: Obj = {"replicas": _value_at(obj, status_path) or 0}
     if isinstance(selector, dict):
         status["selector"] = ",".join(f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items()))
@@ -31,7 +35,7 @@ def scale_of(kind: Kind, obj: Obj, definition: Definition | None) -> Obj:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: metadata[name] for name in names if name in metadata},
-        "spec": {"replicas": _value_at(obj, spec_path) or 0},
+        "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
 
@@ -46,7 +50,9 @@ def with_scale(kind: Kind, obj: Obj, scale: Obj, definition: Definition | None) 
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        raise errors.invalid(kind, obj["metadata"]["name"], [errors.Cause("spec.replicas", "FieldValueInvalid", text)])
+        field = "spec.replicas" if definition is None else spec_path
+        subject = kind if kind.custom else _SCALE
+        raise errors.invalid(subject, obj["metadata"]["name"], [errors.Cause(field, "FieldValueInvalid", text)])
     version = (scale.get("metadata") or {}).get("resourceVersion")
     metadata = {**obj["metadata"], "resourceVersion": version or obj["metadata"]["resourceVersion"]}
     scaled: Obj = _with_value({**obj, "metadata": metadata}, spec_path.strip(".").split("."), replicas)

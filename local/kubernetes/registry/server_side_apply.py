@@ -6,7 +6,7 @@ an update changes no ownership, so conflicts occur between appliers only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,8 +25,8 @@ Fields = dict[str, Any]
 """A tree of ``f:field``, ``k:{"name":"x"}`` and ``v:value`` steps; an empty tree is a leaf."""
 
 Keys = tuple[str, ...]
-ListKeys = Callable[[tuple[str, ...]], Keys | None]
-"""The keys by which a list at a path is merged: empty for a set; None for an atomic list, which is replaced."""
+_ATOMIC_MAPS = frozenset(("selector", "labelSelector", "namespaceSelector", "nodeSelector"))
+"""Maps of built-in kinds that have one owner: selectors."""
 
 _IDENTITY = frozenset(("apiVersion", "kind"))
 _META_IDENTITY = frozenset((
@@ -36,24 +36,18 @@ _SETS = frozenset(("finalizers", "podCIDRs"))
 _SELF: Fields = {}
 
 
-def list_keys_of(definition: Definition | None) -> ListKeys:
-    """How the lists of a kind are merged: by its schema; for built-in kinds, as strategic merge patches do."""
+@dataclass(frozen=True)
+class Structure:
+    """How the lists and maps of a kind are merged: by its schema; built-in kinds as strategic merge patches do."""
 
-    def built_in(path: tuple[str, ...]) -> Keys | None:
-        if path[-1] in _SETS:
-            return ()
-        key = patches.merge_key(path)
-        return None if key is None else (key,)
+    definition: Definition | None
 
-    def custom(path: tuple[str, ...]) -> Keys | None:
-        if path[0] == "metadata" or definition is None:
-            return built_in(path)
-        schema: Any = definition.schema.raw
-        for name in path:
-            inner = (schema.get("properties") or {}).get(name) or schema.get("additionalProperties")
-            schema = inner if isinstance(inner, dict) else {}
-            if len(path) > 1 and name != path[-1] and "items" in schema:
-                schema = schema["items"]
+    def list_keys(self, path: tuple[str, ...]) -> Keys | None:
+        """The keys by which a list is merged: empty for a set; None for an atomic list, which is replaced."""
+        if path[0] == "metadata" or self.definition is None:
+            key = patches.merge_key(path)
+            return () if path[-1] in _SETS else None if key is None else (key,)
+        schema = self._schema(path)
         match schema.get("x-kubernetes-list-type"):
             case "set":
                 return ()
@@ -61,7 +55,23 @@ def list_keys_of(definition: Definition | None) -> ListKeys:
                 return tuple(schema.get("x-kubernetes-list-map-keys") or ())
         return None
 
-    return built_in if definition is None else custom
+    def is_atomic_map(self, path: tuple[str, ...]) -> bool:
+        """Whether a map has one owner, and is replaced."""
+        if not path or path[0] == "metadata":
+            return False
+        if self.definition is None:
+            return path[-1] in _ATOMIC_MAPS
+        return bool(self._schema(path).get("x-kubernetes-map-type") == "atomic")
+
+    def _schema(self, path: tuple[str, ...]) -> Obj:
+        schema: Any = self.definition.schema.raw if self.definition else {}
+        for name in path:
+            inner = (schema.get("properties") or {}).get(name) or schema.get("additionalProperties")
+            schema = inner if isinstance(inner, dict) else {}
+            if len(path) > 1 and name != path[-1] and "items" in schema:
+                schema = schema["items"]
+        below: Obj = schema
+        return below
 
 
 def apply(
@@ -72,7 +82,7 @@ def apply(
     force: bool,
     subresource: str,
     now: str,
-    list_keys: ListKeys,
+    structure: Structure,
 ) -> Obj:
     """The object with the configuration applied, and the owners of its fields in ``managedFields``.
 
@@ -80,7 +90,7 @@ def apply(
         ApiError: 409, another manager owns a field with another value, and ``force`` is false.
     """
     applied = _applied_fields(config)
-    fields = _field_set(applied, (), list_keys)
+    fields = _field_set(applied, (), structure)
     base: Obj = current or {}
     entries: list[Obj] = (base.get("metadata") or {}).get("managedFields") or []
     previous = next((entry for entry in entries if _is_of(entry, manager, subresource)), None)
@@ -88,7 +98,7 @@ def apply(
         [entry for entry in entries if entry is not previous], fields, base, applied, force=force
     )
     owners = [fields, *(entry["fieldsV1"] for entry in remaining)]
-    merged = _merge(base, applied, (), list_keys)
+    merged = _merge(base, applied, (), structure)
     if previous is not None:
         merged = _without_unowned(merged, previous["fieldsV1"], owners)
     entry = {
@@ -101,7 +111,7 @@ def apply(
         **({"subresource": subresource} if subresource else {}),
     }
     if previous is not None and previous["fieldsV1"] == fields and not conflicts:
-        entry["time"] = previous["time"]
+        entry["time"] = previous.get("time", now)
     return {**merged, "metadata": {**_metadata(config, merged), "managedFields": [*remaining, entry]}}
 
 
@@ -114,7 +124,7 @@ def _resolve_conflicts(
         ApiError: 409, there is a conflict, and ``force`` is false.
     """
     conflicts = [
-        Cause(path, "FieldManagerConflict", f'conflict with "{entry["manager"]}"')
+        Cause(path, "FieldManagerConflict", f"conflict with {_manager(entry)}")
         for entry in entries
         for path in _conflicts(fields, entry["fieldsV1"], current, applied, "")
     ]
@@ -124,6 +134,12 @@ def _resolve_conflicts(
         raise errors.apply_conflict(conflicts)
     reduced = [{**e, "fieldsV1": _without_conflicts(e["fieldsV1"], fields, current, applied)} for e in entries]
     return [entry for entry in reduced if entry["fieldsV1"]], conflicts
+
+
+def _manager(entry: Obj) -> str:
+    """The manager's name in a conflict: a version is named where it isn't an applier."""
+    version = f" using {entry['apiVersion']}" if entry.get("operation") == "Update" else ""
+    return f'"{entry["manager"]}"{version}'
 
 
 def _metadata(config: Obj, merged: Obj) -> Obj:
@@ -153,31 +169,31 @@ def _step(item: Any, keys: Keys) -> str:  # noqa: ANN401 (JSON)
     return "k:" + msgspec.json.encode({key: item.get(key) for key in keys}).decode()
 
 
-def _field_set(value: Any, path: tuple[str, ...], list_keys: ListKeys) -> Fields:  # noqa: ANN401 (JSON)
-    if isinstance(value, dict):
-        return {f"f:{name}": _field_set(inner, (*path, name), list_keys) for name, inner in value.items()}
+def _field_set(value: Any, path: tuple[str, ...], structure: Structure) -> Fields:  # noqa: ANN401 (JSON)
+    if isinstance(value, dict) and not structure.is_atomic_map(path):
+        return {f"f:{name}": _field_set(inner, (*path, name), structure) for name, inner in value.items()}
     if isinstance(value, list) and path:
-        keys = list_keys(path)
+        keys = structure.list_keys(path)
         if keys is not None:
             return {
-                _step(item, keys): {".": _SELF, **_field_set(item, path, list_keys)} if keys else _SELF
+                _step(item, keys): {".": _SELF, **_field_set(item, path, structure)} if keys else _SELF
                 for item in value
             }
     return {}
 
 
-def _merge(old: Any, new: Any, path: tuple[str, ...], list_keys: ListKeys) -> Any:  # noqa: ANN401 (JSON)
-    if isinstance(new, dict) and isinstance(old, dict):
+def _merge(old: Any, new: Any, path: tuple[str, ...], structure: Structure) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(new, dict) and isinstance(old, dict) and not structure.is_atomic_map(path):
         merged = dict(old)
         for name, value in new.items():
-            merged[name] = _merge(old.get(name), value, (*path, name), list_keys)
+            merged[name] = _merge(old.get(name), value, (*path, name), structure)
         return merged
     if isinstance(new, list) and isinstance(old, list) and path:
-        keys = list_keys(path)
+        keys = structure.list_keys(path)
         if keys is not None:
             new_items = {_step(item, keys): item for item in new}
             items = [
-                _merge(item, new_items.pop(step), path, list_keys) if (step := _step(item, keys)) in new_items else item
+                _merge(item, new_items.pop(step), path, structure) if (step := _step(item, keys)) in new_items else item
                 for item in old
             ]
             return [*items, *new_items.values()]
@@ -202,15 +218,37 @@ def _is_item(item: Any, step_type: str, identity: Any) -> bool:  # noqa: ANN401 
 
 
 def _conflicts(fields: Fields, owned: Fields, current: Any, applied: Any, path: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
-    for step, below in fields.items():
+    # Fields come before what is below others, each in the order of their names.
+    for step, below in sorted(fields.items(), key=lambda field: (bool(field[1]), field[0])):
         if step not in owned or step == ".":
             continue
         current_value, applied_value = _child(current, step), _child(applied, step)
-        field_path = f"{path}.{step[2:]}" if step.startswith("f:") else f"{path}[{step[2:]}]"
+        field_path = f"{path}{_path_element(step)}"
         if below and owned[step]:
             yield from _conflicts(below, owned[step], current_value, applied_value, field_path)
-        elif current_value != applied_value and not _is_empty_map(applied_value):
+        elif (
+            _is_own(below)
+            and _is_own(owned[step])
+            and current_value != applied_value
+            and not _is_empty_map(applied_value)
+        ):
             yield field_path
+
+
+def _path_element(step: str) -> str:
+    """A step as part of a path in an error: ``.field``, ``[key="value"]`` or ``[="value"]``."""
+    step_type, _, name = step.partition(":")
+    if step_type == "f":
+        return f".{name}"
+    if step_type == "v":
+        return f"[={name}]"
+    keys = msgspec.json.decode(name)
+    return "[" + ",".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in sorted(keys.items())) + "]"
+
+
+def _is_own(fields: Fields) -> bool:
+    """Whether a manager with these fields below a step owns the step itself."""
+    return not fields or "." in fields
 
 
 def _is_empty_map(value: Any) -> bool:  # noqa: ANN401 (JSON)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -17,11 +16,12 @@ from local.kubernetes import errors, kinds
 from local.kubernetes.objects import timestamp
 from local.kubernetes.registry import (
     admission,
+    deletion,
     object_meta,
     patches,
-    pod_strategy,
     scale,
     server_side_apply,
+    typed_configuration,
     validation,
 )
 from local.kubernetes.registry.object_storage import ObjectStorage
@@ -33,11 +33,9 @@ if TYPE_CHECKING:
 
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Key, Obj
+    from local.kubernetes.registry.deletion import Deletion, Propagation
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
-Propagation = Literal["Background", "Foreground", "Orphan"]
-
-FOREGROUND_FINALIZER = "foregroundDeletion"
 _VERSION_REQUIRED = frozenset(("leases.coordination.k8s.io", "poddisruptionbudgets.policy"))
 
 
@@ -75,9 +73,6 @@ class StandardStorage(ObjectStorage, ABC):
                 raise errors.invalid(served, "", [cause])
             if meta.get("resourceVersion"):
                 raise errors.bad_request("resourceVersion should not be set on objects to be created")
-            key = (object_namespace, meta["name"])
-            if self._cache(served).get(key) is not None:
-                raise errors.already_exists(served, meta["name"])
             for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
                 meta.pop(name, None)
             meta["uid"] = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
@@ -93,10 +88,13 @@ class StandardStorage(ObjectStorage, ABC):
                 served,
                 new,
                 [
-                    *object_meta.validate(served, new["metadata"]),
+                    *object_meta.validate(served, new["metadata"], None),
                     *validation.validate(served, new, None, self.definition(served)),
                 ],
             )
+            present = self._cache(served).get((object_namespace, meta["name"]))
+            if present is not None:
+                raise errors.already_exists(served, meta["name"], deleting="deletionTimestamp" in present["metadata"])
             return new if dry_run else self._write(served, "ADDED", new, None)
 
     def replace(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False) -> Obj:
@@ -115,9 +113,7 @@ class StandardStorage(ObjectStorage, ABC):
                 new = self._scaled(served, old, new)
             elif not meta.get("resourceVersion"):
                 if served.custom or served.resource in _VERSION_REQUIRED:
-                    text = "Invalid value: 0x0: must be specified for an update"
-                    cause = errors.Cause("metadata.resourceVersion", "FieldValueInvalid", text)
-                    raise errors.invalid(served, meta["name"], [cause])
+                    raise errors.version_required(served, meta["name"])
                 meta["resourceVersion"] = old["metadata"]["resourceVersion"]
             return self._update(served, old, new, subresource=subresource, dry_run=dry_run)
 
@@ -178,12 +174,49 @@ class StandardStorage(ObjectStorage, ABC):
             ApiError: 404, 409 (a precondition fails).
         """
         with self.lock:
+            deleted = self.begin_deletion(
+                kind,
+                name,
+                namespace=namespace,
+                grace_period_seconds=grace_period_seconds,
+                preconditions=preconditions,
+                propagation=propagation,
+                dry_run=dry_run,
+            )
+            return deleted.object if dry_run else self._cache(kind).get((namespace, name))
+
+    def begin_deletion(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str = "",
+        grace_period_seconds: int | None = None,
+        preconditions: Mapping[str, str] | None = None,
+        propagation: Propagation | None = None,
+        dry_run: bool = False,
+    ) -> Deletion:
+        """Delete the object. Returns what the request itself made of it, before what follows from it.
+
+        Raises:
+            ApiError: 404, 409 (a precondition fails).
+        """
+        with self.lock:
             served = self._served(kind)
             old = self._existing(served, (namespace, name))
-            self.check_preconditions(served, old, preconditions)
+            deletion.check_preconditions(served, old, preconditions)
+            admission.on_delete(served, old)
+            begun = deletion.deletion(
+                served, old, grace_period=grace_period_seconds, propagation=propagation, now=self.now()
+            )
             if dry_run:
-                return old
-            return self._delete(served, old, grace_period_seconds, propagation)
+                return begun
+            marked = old if begun.object == old else self._write(served, "MODIFIED", begun.object, old)
+            if begun.removed:
+                return deletion.Deletion(self._remove(served, marked, marked), removed=True)
+            if marked is not old:
+                self._after_deletion_began(served, marked)
+            return deletion.Deletion(marked, removed=False)
 
     def write(self, kind: Kind, new: Obj, old: Obj) -> Obj:
         """Replace the object without applying any rule: for the control plane."""
@@ -194,15 +227,6 @@ class StandardStorage(ObjectStorage, ABC):
         """Remove the object regardless of finalizers, and collect its dependents."""
         with self.lock:
             self._remove(kind, last, last)
-
-    @staticmethod
-    def check_preconditions(kind: Kind, obj: Obj, preconditions: Mapping[str, str] | None) -> None:
-        """Raise 409 unless the object has the required uid and resourceVersion."""
-        for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-            required, actual = (preconditions or {}).get(name), obj["metadata"][name]
-            if required and required != actual:
-                why = f"Precondition failed: {label} in precondition: {required}, {label} in object meta: {actual}"
-                raise errors.conflict(kind, obj["metadata"]["name"], why)
 
     def scale_of(self, kind: Kind, obj: Obj) -> Obj:
         """The object's Scale.
@@ -242,9 +266,10 @@ class StandardStorage(ObjectStorage, ABC):
             raise errors.bad_request(
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
             )
+        if meta.get("uid", before["uid"]) not in {before["uid"], ""}:
+            raise errors.precondition_failed(kind, name, "UID", meta["uid"], before["uid"])
         if meta.get("resourceVersion", before["resourceVersion"]) != before["resourceVersion"]:
             raise errors.modified(kind, name)
-        self.check_preconditions(kind, old, {"uid": meta["uid"]} if meta.get("uid") else None)
         meta.update(name=name, resourceVersion=before["resourceVersion"])
         if kind.namespaced:
             meta["namespace"] = before["namespace"]
@@ -253,13 +278,16 @@ class StandardStorage(ObjectStorage, ABC):
         if not kind.custom and subresource != "status":
             new = object_meta.without_nulls(new)
         new["metadata"] = object_meta.without_empty_fields(new["metadata"])
-        admission.on_update(kind, new, old, self)
+        admission.on_update(kind, new, old, self, subresource)
         self._check_valid(
             kind,
             new,
-            [*object_meta.validate(kind, new["metadata"]), *validation.validate(kind, new, old, self.definition(kind))],
+            [
+                *object_meta.validate(kind, new["metadata"], before),
+                *validation.validate(kind, new, old, self.definition(kind)),
+            ],
         )
-        if kind.tracks_generation and object_meta.changes_generation(kind, new, old):
+        if subresource != "status" and kind.tracks_generation and object_meta.changes_generation(kind, new, old):
             new["metadata"]["generation"] = before.get("generation", 0) + 1
         if new == self._in_version(kind, old):
             return new
@@ -278,6 +306,8 @@ class StandardStorage(ObjectStorage, ABC):
         if namespace:
             meta["namespace"] = namespace
         old = self._cache(kind).get(key)
+        if (definition := self.definition(kind)) is not None:
+            typed_configuration.check(kind, definition.schema.raw, config)
         new = server_side_apply.apply(
             old,
             config,
@@ -285,38 +315,13 @@ class StandardStorage(ObjectStorage, ABC):
             force=force,
             subresource=subresource,
             now=timestamp(self.now()),
-            list_keys=server_side_apply.list_keys_of(self.definition(kind)),
+            structure=server_side_apply.Structure(definition),
         )
         if old is None:
             if subresource:
                 raise errors.not_found(kind, name)
             return self.create(kind, new, namespace=namespace, dry_run=dry_run)
         return self._update(kind, old, to_json(new), subresource=subresource, dry_run=dry_run)
-
-    def _delete(self, kind: Kind, old: Obj, grace: int | None, propagation: Propagation | None) -> Obj | None:
-        admission.on_delete(kind, old)
-        meta = dict(old["metadata"])
-        grace_period = pod_strategy.grace_period(old, grace) if kind.resource == kinds.PODS.resource else 0
-        if propagation == "Orphan":
-            self._orphan_dependents(old)
-        if (
-            propagation == "Foreground"
-            and self.dependents(meta["uid"])
-            and FOREGROUND_FINALIZER not in meta.get("finalizers", ())
-        ):
-            meta["finalizers"] = [*meta.get("finalizers", ()), FOREGROUND_FINALIZER]
-        if not meta.get("finalizers") and grace_period == 0 and kind.resource != kinds.NAMESPACES.resource:
-            self._remove(kind, old, old)
-            return None
-        if "deletionTimestamp" not in meta or grace_period < meta.get("deletionGracePeriodSeconds", 0):
-            meta["deletionTimestamp"] = timestamp(self.now() + timedelta(seconds=grace_period))
-            meta["deletionGracePeriodSeconds"] = grace_period
-            if "generation" in meta and "deletionTimestamp" not in old["metadata"]:
-                meta["generation"] += 1
-            new = admission.terminating(kind, {**old, "metadata": meta})
-            self._write(kind, "MODIFIED", new, old)
-            self._after_deletion_began(kind, new)
-        return self._cache(kind).get((meta.get("namespace", ""), meta["name"]))
 
     def _check_valid(self, kind: Kind, obj: Obj, causes: Sequence[errors.Cause]) -> None:
         if causes:
@@ -326,10 +331,6 @@ class StandardStorage(ObjectStorage, ABC):
         removed = self._write(kind, "DELETED", last, old)
         self._after_removal(kind, removed)
         return removed
-
-    @abstractmethod
-    def _orphan_dependents(self, owner: Obj) -> None:
-        """Keep the dependents of an owner that is about to be deleted."""
 
     @abstractmethod
     def _after_deletion_began(self, kind: Kind, obj: Obj) -> None:

@@ -10,7 +10,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
-from local.kubernetes.registry import garbage_collector, pod_strategy
+from local.kubernetes.registry import evictions, garbage_collector, pod_strategy
 from local.kubernetes.registry.pod_disruption_budgets import PodDisruptionBudgets
 from local.kubernetes.registry.standard_storage import StandardStorage
 from local.kubernetes.registry.watch_cache import HISTORY_SIZE
@@ -41,7 +41,7 @@ class Store(StandardStorage):
         """Bind the pod to the node, as the binding subresource does: sets ``spec.nodeName`` and PodScheduled.
 
         Raises:
-            ApiError: 404; 409 it has a node or is being deleted; 422 it has scheduling gates.
+            ApiError: 404; 409 it has a node or scheduling gates, or is being deleted.
         """
         with self.lock:
             pod = self._existing(kinds.PODS, (namespace, name))
@@ -54,15 +54,12 @@ class Store(StandardStorage):
             ApiError: 404; 409 a precondition fails; 429 a budget does not allow it; 500 several budgets cover the pod.
         """
         with self.lock:
-            self._budgets.evict(namespace, name, options)
+            evictions.evict(self, namespace, name, options)
 
     def collect_garbage(self) -> bool:
         """Delete objects whose owners don't exist. True if anything was done."""
         with self.lock:
             return garbage_collector.collect(self)
-
-    def _orphan_dependents(self, owner: Obj) -> None:
-        garbage_collector.orphan(self, owner)
 
     def _after_deletion_began(self, kind: Kind, obj: Obj) -> None:
         garbage_collector.after_deletion_began(self, kind, obj)

@@ -36,6 +36,16 @@ _KEYWORDS = frozenset((
     "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "required",
 ))  # fmt: skip
 _INT32 = 2**31
+_BLOCKING = frozenset((
+    "FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid",
+))  # fmt: skip
+"""The errors with which the CEL rules aren't checked."""
+_UNCHECKED = Cause(
+    "<nil>",
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete validation",
+)
 
 _formats = FormatChecker(formats=())
 
@@ -77,7 +87,7 @@ class Schema:
         return list(_unknown(rest, self._body, ""))
 
     def validate(self, new: Obj, old: Obj | None) -> list[Cause]:
-        """The violations of the schema; if there are none, those of its CEL rules."""
+        """The violations of the schema and, unless they prevent that, of its CEL rules."""
         body = {name: value for name, value in new.items() if name not in _TYPE_AND_METADATA}
         causes = [
             cause
@@ -88,7 +98,9 @@ class Schema:
             for cause in _causes(error)
         ]
         causes += _duplicates(body, self._body, "")
-        return causes or self._rules.validate(new, old)
+        if any(cause.reason in _BLOCKING for cause in causes):
+            return [*causes, _UNCHECKED] if self._rules else causes
+        return [*causes, *self._rules.validate(new, old)]
 
 
 def _json_schema(schema: Any) -> Any:  # noqa: ANN401 (a schema, or true/false)

@@ -28,7 +28,7 @@ def validate(kind: Kind, new: Obj, old: Obj | None, definition: Definition | Non
     validator = _VALIDATORS.get(kind.resource)
     causes = validator(new, old) if validator else []
     if kind.resource in WITH_TEMPLATE:
-        causes = [*causes, *_validate_template(kind, new)]
+        causes = [*causes, *_validate_template(kind, new), *_immutable_fields(kind, new, old)]
     return causes
 
 
@@ -44,7 +44,7 @@ def _validate_node(new: Obj, old: Obj | None) -> list[Cause]:
         text = 'Forbidden: node updates may not change providerID except from "" to valid'
         causes.append(Cause("spec.providerID", "FieldValueForbidden", text))
     for index, taint in enumerate((new.get("spec") or {}).get("taints") or []):
-        path = f"spec.taints[{index}]"
+        path = f"metadata.taints[{index}]"  # so it says, since taints were an annotation
         if not taint.get("key"):
             causes.append(Cause(f"{path}.key", "FieldValueInvalid", 'Invalid value: "": name part must be non-empty'))
         allowed = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -72,6 +72,14 @@ def _validate_budget(new: Obj, _old: Obj | None) -> list[Cause]:
     return causes
 
 
+def _validate_lease(new: Obj, _old: Obj | None) -> list[Cause]:
+    seconds = (new.get("spec") or {}).get("leaseDurationSeconds")
+    if seconds is None or seconds > 0:
+        return []
+    text = f"Invalid value: {seconds}: must be greater than 0"
+    return [Cause("spec.leaseDurationSeconds", "FieldValueInvalid", text)]
+
+
 def _is_count_or_percent(value: Any) -> bool:  # noqa: ANN401 (JSON)
     if isinstance(value, str):
         return value.endswith("%") and value[:-1].isdigit()
@@ -82,6 +90,19 @@ def _quoted(value: Any) -> str:  # noqa: ANN401 (JSON)
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
+def _immutable_fields(kind: Kind, new: Obj, old: Obj | None) -> list[Cause]:
+    """The errors of changed fields that can't be changed."""
+    before = (old or {}).get("spec") or {}
+    names = ("selector", "template", "completions") if kind.resource == kinds.JOBS.resource else ("selector",)
+    if old is None or kind.resource == kinds.STATEFUL_SETS.resource:
+        return []
+    return [
+        Cause(f"spec.{name}", "FieldValueInvalid", f"Invalid value: {new['spec'].get(name)}: field is immutable")
+        for name in names
+        if new["spec"].get(name) != before.get(name)
+    ]
+
+
 def _validate_template(kind: Kind, obj: Obj) -> list[Cause]:
     spec = obj["spec"]
     causes: list[Cause] = []
@@ -89,11 +110,15 @@ def _validate_template(kind: Kind, obj: Obj) -> list[Cause]:
     pod = {"spec": template.get("spec") or {}}
     causes.extend(Cause(f"spec.template.{c.field}", c.reason, c.message) for c in pod_strategy.validate(pod))
     if kind.resource == kinds.JOBS.resource:
+        if pod["spec"].get("restartPolicy") not in {"OnFailure", "Never"}:
+            text = 'Required value: valid values: "OnFailure", "Never"'
+            causes.append(Cause("spec.template.spec.restartPolicy", "FieldValueRequired", text))
         return causes
-    if not spec.get("selector"):
-        return [*causes, Cause("spec.selector", "FieldValueRequired", "Required value")]
+    if not spec.get("selector") and kind.resource != kinds.DAEMON_SETS.resource:
+        causes.append(Cause("spec.selector", "FieldValueRequired", "Required value"))
     labels = (template.get("metadata") or {}).get("labels") or {}
-    if not selectors.matches(selectors.parse_label_selector(spec["selector"]) or (), labels):
+    selector = selectors.parse_label_selector(spec.get("selector"))
+    if selector is None or not selectors.matches(selector, labels):
         text = f"Invalid value: {labels}: `selector` does not match template `labels`"
         causes.append(Cause("spec.template.metadata.labels", "FieldValueInvalid", text))
     replicas = spec.get("replicas", 1)
@@ -107,5 +132,6 @@ _VALIDATORS: dict[str, Callable[[Obj, Obj | None], list[Cause]]] = {
     kinds.PODS.resource: _validate_pod,
     kinds.NODES.resource: _validate_node,
     kinds.POD_DISRUPTION_BUDGETS.resource: _validate_budget,
+    kinds.LEASES.resource: _validate_lease,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.resource: custom_resources.validate_definition,
 }

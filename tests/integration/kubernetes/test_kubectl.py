@@ -138,7 +138,7 @@ def test_drain_cordons_the_node_and_evicts_its_pods(cluster: Cluster, kubectl: C
     def confirm(change: Change) -> None:
         """A kubelet: removes terminating pods."""
         metadata = change.object["metadata"]
-        if change.type == "MODIFIED" and change.kind == kinds.PODS and "deletionTimestamp" in metadata:
+        if change.type == "MODIFIED" and change.kind == kinds.PODS and metadata.get("deletionGracePeriodSeconds"):
             end = {"namespace": "default", "grace_period_seconds": 0}
             threading.Thread(target=cluster.store.delete, args=(kinds.PODS, metadata["name"]), kwargs=end).start()
 

@@ -104,6 +104,7 @@ def test_a_watch_reports_changes_since_a_version(cluster: Cluster) -> None:
     assert [(event["type"], event["object"].metadata.name) for event in events] == [
         ("ADDED", "a"),
         ("MODIFIED", "a"),
+        ("MODIFIED", "a"),
         ("DELETED", "a"),
     ]
 

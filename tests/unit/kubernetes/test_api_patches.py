@@ -73,7 +73,7 @@ def test_a_json_patch_carries_out_its_operations_in_order(target: object, operat
     [
         {"op": "test", "path": "/a", "value": 2},
         {"op": "remove", "path": "/missing"},
-        {"op": "replace", "path": "/missing", "value": 1},
+        {"op": "replace", "path": "/missing/deep", "value": 1},
         {"op": "add", "path": "/missing/deep", "value": 1},
         {"op": "remove", "path": "/list/7"},
     ],
@@ -90,7 +90,7 @@ def test_a_strategic_patch_changes_one_container_by_its_name_and_keeps_the_other
     pod = {"spec": {"containers": [{"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}]}}
     patch = {"spec": {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}]}}
     assert patches.strategic(pod, patch)["spec"]["containers"] == [
-        {"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
+        {"name": "a", "image": "a:1", "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]},
         {"name": "b"},
     ]
 
@@ -125,6 +125,6 @@ def test_a_strategic_patch_sets_one_condition_and_adds_and_removes_finalizers() 
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     assert patches.strategic(obj, patch) == {
-        "metadata": {"finalizers": ["b", "c"]},
+        "metadata": {"finalizers": ["c", "b"]},
         "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "True"}]},
     }

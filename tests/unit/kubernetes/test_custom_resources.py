@@ -88,6 +88,18 @@ def refused(store: Store, kind: Kind, spec: dict[str, Any]) -> str:
     return error.value.message.removeprefix('Widget.example.com "w" is invalid: ')
 
 
+_UNCHECKED = (
+    "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
+    "existing errors to complete validation"
+)
+"""What a real server adds to an error with which it doesn't evaluate the CEL rules."""
+
+
+def without_rules(message: str) -> str:
+    """The message with the hint that the CEL rules weren't checked."""
+    return f"[{message}, {_UNCHECKED}]"
+
+
 def test_a_definition_is_established_at_once_and_deleted_with_its_objects(store: Store, widgets: Kind) -> None:
     store.create(widgets, widget(weight=1))
     crd = store.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, "widgets.example.com")
@@ -108,13 +120,15 @@ def test_a_definition_is_established_at_once_and_deleted_with_its_objects(store:
         ({"weight": 0}, "spec.weight: Invalid value: 0: spec.weight in body should be greater than or equal to 1"),
         (
             {"weight": "9"},
-            'spec.weight: Invalid value: "string": spec.weight in body must be of type integer: "string"',
+            without_rules(
+                'spec.weight: Invalid value: "string": spec.weight in body must be of type integer: "string"'
+            ),
         ),
         (
             {"requirements": [{"key": "a", "operator": "Near"}]},
-            'spec.requirements[0].operator: Unsupported value: "Near": supported values: "In", "Exists"',
+            without_rules('spec.requirements[0].operator: Unsupported value: "Near": supported values: "In", "Exists"'),
         ),
-        ({"requirements": [{"operator": "Exists"}]}, "spec.requirements[0].key: Required value"),
+        ({"requirements": [{"operator": "Exists"}]}, without_rules("spec.requirements[0].key: Required value")),
         (
             {"requirements": [{"key": "A", "operator": "Exists"}]},
             (
@@ -124,15 +138,15 @@ def test_a_definition_is_established_at_once_and_deleted_with_its_objects(store:
         ),
         (
             {"requirements": [{"key": "a" * 11, "operator": "Exists"}]},
-            "spec.requirements[0].key: Too long: may not be more than 10 bytes",
+            without_rules("spec.requirements[0].key: Too long: may not be more than 10 bytes"),
         ),
         (
             {"requirements": [{"key": "a", "operator": "In", "values": ["x", "y", "z"]}]},
-            "spec.requirements[0].values: Too many: 3: must have at most 2 items",
+            without_rules("spec.requirements[0].values: Too many: 3: must have at most 2 items"),
         ),
         (
             {"requirements": [{"key": "a", "operator": "In"}]},
-            'spec.requirements[0]: Invalid value: "object": In has values',
+            "spec.requirements[0]: Invalid value: In has values",
         ),
         (
             {"since": "yesterday"},
@@ -167,7 +181,7 @@ def test_unknown_fields_and_nulls_are_dropped_defaults_filled_in_and_open_object
 def test_a_transition_rule_applies_to_updates_only(store: Store, widgets: Kind) -> None:
     store.create(widgets, widget(role="a"))
     store.patch(widgets, "w", {"spec": {"weight": 2}})
-    with pytest.raises(ApiError, match=r'spec\.role: Invalid value: "string": is fixed'):
+    with pytest.raises(ApiError, match=r'spec\.role: Invalid value: "b": is fixed'):
         store.patch(widgets, "w", {"spec": {"role": "b"}})
 
 
@@ -194,7 +208,7 @@ def test_status_is_not_written_by_the_main_resource_and_changes_no_generation(st
 
 def test_an_update_needs_the_version_it_is_based_on(store: Store, widgets: Kind) -> None:
     store.create(widgets, widget(weight=1))
-    with pytest.raises(ApiError, match=r"metadata\.resourceVersion: Invalid value: 0x0: must be specified"):
+    with pytest.raises(ApiError, match=r"metadata\.resourceVersion: Invalid value: 0: must be specified"):
         store.replace(widgets, widget(weight=2))
 
 
