@@ -71,9 +71,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
         # status.nominatedNodeName of pods that a node was launched for.
         ("", ("pods/status",), ("patch",)),
         ("karpenter.sh", ("nodeclaims",), ("delete", "get", "patch")),
-        # Status conditions of NodePools and node classes, which are read again after a conflict.
-        ("karpenter.sh", ("nodepools", "provisioners"), ("get",)),
-        ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("get",)),
+        # Annotations with the hash of their spec, by which a change is drift (also for Karpenter); they and the status
+        # are read again after a conflict.
+        ("karpenter.sh", ("nodepools",), ("get", "patch")),
+        ("karpenter.sh", ("provisioners",), ("get",)),
+        ("karpenter.k8s.aws", ("ec2nodeclasses",), ("get", "patch")),
+        ("karpenter.k8s.aws", ("awsnodetemplates",), ("get",)),
+        # Status conditions of NodePools and node classes.
         ("karpenter.sh", ("nodeclaims/status", "nodepools/status", "provisioners/status"), ("patch",)),
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),
     ),

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.hash import NODEPOOL_HASH_VERSION, hash_node_pool
+from shared.api.hash import is_node_pool_hash, node_pool_hash_version
 from shared.api.meta import is_true, with_condition
 from shared.disruption import graceful_replacement
 from shared.disruption.candidates import all_candidates, dynamic_candidates
@@ -78,9 +78,9 @@ def with_drifted_condition(claim: NodeClaim, message: str, *, now: datetime) -> 
 
 def _template_drift(claim: NodeClaim, pool: NodePool) -> str:
     annotations = claim.metadata.annotations
-    if annotations.get(names.NODEPOOL_HASH_VERSION) != NODEPOOL_HASH_VERSION:
+    if annotations.get(names.NODEPOOL_HASH_VERSION) != node_pool_hash_version(pool):
         return ""
-    if annotations.get(names.NODEPOOL_HASH) == hash_node_pool(pool):
+    if is_node_pool_hash(annotations.get(names.NODEPOOL_HASH, ""), pool):
         return ""
     return f"the template of NodePool {pool.name} has changed"
 

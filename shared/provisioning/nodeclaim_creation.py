@@ -14,7 +14,7 @@ import msgspec
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.hash import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, hash_node_class, hash_node_pool
+from shared.api.hash import NODECLASS_HASH_VERSION, hash_node_class, hash_node_pool, node_pool_hash_version
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta, OwnerReference, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
@@ -173,7 +173,7 @@ def _annotations(
     annotations = {
         **pool.spec.template.metadata.annotations,
         names.NODEPOOL_HASH: hash_node_pool(pool),
-        names.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION,
+        names.NODEPOOL_HASH_VERSION: node_pool_hash_version(pool),
         names.NODECLASS_HASH: hash_node_class(node_class),
         names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
         names.LAUNCH_GROUP: launch_group,

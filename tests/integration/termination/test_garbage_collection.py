@@ -199,13 +199,13 @@ def test_nodeclaims_of_karpenter_get_new_hashes_and_hashes_of_our_version_are_ke
     )
     rig.a_node("theirs")
     rig.a_node("ours")
-    theirs = {names.NODEPOOL_HASH: "1234", names.NODEPOOL_HASH_VERSION: "v3"}
-    ours = {names.NODEPOOL_HASH: "before the pool changed", names.NODEPOOL_HASH_VERSION: "tenon-v1"}
+    theirs = {names.NODEPOOL_HASH: "1234", names.NODEPOOL_HASH_VERSION: "v2"}
+    ours = {names.NODEPOOL_HASH: "before the pool changed", names.NODEPOOL_HASH_VERSION: "v3"}
     rig.client.patch(NODE_CLAIMS.path("claim-theirs"), {"metadata": {"annotations": theirs}})
     rig.client.patch(NODE_CLAIMS.path("claim-ours"), {"metadata": {"annotations": ours}})
     rig.settle(minutes=1)
     annotations = rig.stored_claim("claim-theirs")["metadata"]["annotations"]
-    assert annotations[names.NODEPOOL_HASH_VERSION] == "tenon-v1"
+    assert annotations[names.NODEPOOL_HASH_VERSION] == "v3"
     assert annotations[names.NODEPOOL_HASH] != "1234"
     assert rig.stored_claim("claim-ours")["metadata"]["annotations"][names.NODEPOOL_HASH] == ours[names.NODEPOOL_HASH]
 

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from shared.api import labels as names
 from shared.api.decode import decode
-from shared.api.hash import hash_node_class, hash_node_pool
+from shared.api.hash import hash_node_class, hash_node_pool, is_node_pool_hash, node_pool_hash_version
+from shared.api.meta import ObjectMeta
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 
@@ -88,8 +91,51 @@ def test_what_instances_are_made_from_changes_the_class_hash(changed: EC2NodeCla
     assert hash_node_class(changed) != hash_node_class(node_class())
 
 
+BY_KARPENTER = [
+    ({"metadata": {}, "spec": {"expireAfter": "720h"}}, "6821555240594823858"),
+    (
+        {
+            "metadata": {"labels": {"team": "a", "tier": "web"}, "annotations": {"example.com/x": "y"}},
+            "spec": {
+                "expireAfter": "Never",
+                "terminationGracePeriod": "48h",
+                "taints": [{"key": "a", "effect": "NoSchedule", "value": "x"}, {"key": "b", "effect": "NoExecute"}],
+                "startupTaints": [{"key": "c", "effect": "NoSchedule"}],
+            },
+        },
+        "15116590471669037335",
+    ),
+    (
+        {
+            "metadata": {"labels": {}, "annotations": {}},
+            "spec": {"expireAfter": "1h30m", "terminationGracePeriod": "0s", "taints": [], "startupTaints": []},
+        },
+        "17960394953725667426",
+    ),
+]
+"""Templates, each with the hash that NodePool.Hash of Karpenter 1.14.1 returns."""
+
+
+@pytest.mark.parametrize(("template", "expected"), BY_KARPENTER)
+def test_the_hash_of_a_node_pool_is_karpenters(template: dict[str, Any], expected: str) -> None:
+    reference = {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}
+    given = pool({**template["spec"], **reference}, template["metadata"])
+    assert is_node_pool_hash(expected, given)
+    stored = replace(given, metadata=ObjectMeta(annotations={names.NODEPOOL_HASH: expected}))
+    assert hash_node_pool(stored) == expected
+    if template["metadata"] != {"labels": {}, "annotations": {}}:
+        assert hash_node_pool(given) == expected
+
+
+def test_a_provisioner_has_a_hash_of_its_own() -> None:
+    converted = replace(pool(), kind="Provisioner")
+    assert node_pool_hash_version(converted) == "tenon-v1"
+    assert hash_node_pool(converted) != hash_node_pool(pool())
+
+
 def test_a_hash_is_the_same_in_every_release() -> None:
-    assert hash_node_pool(pool({"taints": [A], "nodeClassRef": {"name": "default"}})) == "585ec8baf484d6a8"
+    provisioner = replace(pool({"taints": [A], "nodeClassRef": {"name": "default"}}), kind="Provisioner")
+    assert hash_node_pool(provisioner) == "585ec8baf484d6a8"
     assert hash_node_class(node_class(role="nodes", tags={"a": "b"})) == "44c7933de64b893b"
 
 
