@@ -67,6 +67,11 @@ def foreign_owner(definition: Mapping[str, Any], *, auto_mode: bool) -> str:
     return "" if _GENERATED in annotations else "an unknown owner"
 
 
+def has_auto_mode(description: Mapping[str, Any]) -> bool:
+    """Whether EKS Auto Mode is on, by the description of the cluster."""
+    return bool(description.get("computeConfig", {}).get("enabled"))
+
+
 def refusals(definitions: Sequence[Mapping[str, Any]], *, auto_mode: bool) -> Iterator[str]:
     """A sentence for each definition that may not be overwritten."""
     for definition in definitions:
@@ -148,5 +153,4 @@ def check(cluster: str, names: Sequence[str]) -> str:
     token = presign(credentials.get_frozen_credentials(), region=session.region_name, cluster=cluster)
     authority = base64.b64decode(description["certificateAuthority"]["data"]).decode()
     definitions = _once_access_is_known(lambda: read_definitions(description["endpoint"], authority, token, names))
-    auto_mode = bool(description.get("computeConfig", {}).get("enabled"))
-    return "; ".join(refusals(definitions, auto_mode=auto_mode))
+    return "; ".join(refusals(definitions, auto_mode=has_auto_mode(description)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cli.preflight.finding import failed, passed
+from infra import cluster_manifests, kinds_check
 from shared.api import labels
 from shared.api.kubernetes import Node
 from shared.api.meta import ObjectMeta, Struct
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
 
 RELAY_IDENTITY, AUTOSCALERS, RELAY_NODES = "relay's role", "other autoscalers", "relay's nodes"
+DEFINITIONS = "definitions of kinds"
 _POD_IDENTITY_AGENT = "eks-pod-identity-agent"
 _AUTOSCALERS = {
     "karpenter": "Karpenter",
@@ -29,6 +31,9 @@ _AUTOSCALERS = {
 }
 _NAME_LABEL = "app.kubernetes.io/name"
 _DEPLOYMENTS = Resource(group="apps", plural="deployments", kind="Deployment", namespaced=True)
+_DEFINITIONS = Resource(
+    group="apiextensions.k8s.io", plural="customresourcedefinitions", kind="CustomResourceDefinition"
+)
 _COMPUTE_TYPE, _AUTO, _FARGATE = "eks.amazonaws.com/compute-type", "auto", "fargate"
 _KEEPS_OUT = frozenset({"NoSchedule", "NoExecute"})
 
@@ -46,6 +51,10 @@ class _DaemonSet(Struct):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class _Definition(Struct):
+    metadata: dict[str, Any] = {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterObjects:
     """What the checks read of the cluster."""
@@ -53,10 +62,11 @@ class ClusterObjects:
     nodes: tuple[Node, ...]
     deployments: tuple[_Deployment, ...]
     daemon_sets: tuple[str, ...]
+    definitions: tuple[_Definition, ...]
 
 
 def read(client: Client) -> ClusterObjects:
-    """The cluster's nodes, Deployments and DaemonSets.
+    """The cluster's nodes, Deployments, DaemonSets and CustomResourceDefinitions.
 
     Raises:
         ApiError: they can't be read.
@@ -66,7 +76,19 @@ def read(client: Client) -> ClusterObjects:
         nodes=listing.list_objects(client, resources.NODES, Node).objects,
         deployments=listing.list_objects(client, _DEPLOYMENTS, _Deployment).objects,
         daemon_sets=tuple(d.metadata.name for d in daemon_sets),
+        definitions=listing.list_objects(client, _DEFINITIONS, _Definition).objects,
     )
+
+
+def definitions(objects: ClusterObjects, description: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether the stack may apply its CustomResourceDefinitions, as its own check during the deployment decides."""
+    applied = {crd["metadata"]["name"] for crd in cluster_manifests.kinds()}
+    existing = [{"metadata": d.metadata} for d in objects.definitions if d.metadata["name"] in applied]
+    refusals = list(kinds_check.refusals(existing, auto_mode=kinds_check.has_auto_mode(description)))
+    if refusals:
+        yield failed(DEFINITIONS, "; ".join(refusals), "deploy with -c kinds=kept (docs/migration.md)")
+    else:
+        yield passed(DEFINITIONS, "Tenon's or Karpenter's" if existing else "there are none yet")
 
 
 def other_autoscalers(objects: ClusterObjects, description: Mapping[str, Any]) -> Iterator[Finding]:

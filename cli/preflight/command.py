@@ -118,7 +118,7 @@ def _cluster_checks(
     from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)
     from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
 
-    names = (checks.RELAY_IDENTITY, checks.AUTOSCALERS, checks.RELAY_NODES)
+    names = (checks.RELAY_IDENTITY, checks.AUTOSCALERS, checks.DEFINITIONS, checks.RELAY_NODES)
     try:
         objects = checks.read(live_reader.connect(reference))
     except (ApiError, KubeconfigError) as error:
@@ -127,6 +127,7 @@ def _cluster_checks(
     return [
         (checks.RELAY_IDENTITY, lambda: checks.relay_identity(objects, description, region=region, client=client)),
         (checks.AUTOSCALERS, lambda: checks.other_autoscalers(objects, description)),
+        (checks.DEFINITIONS, lambda: checks.definitions(objects, description)),
         (checks.RELAY_NODES, lambda: checks.relay_nodes(objects)),
     ]
 

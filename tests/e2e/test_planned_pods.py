@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.kubernetes import kinds
-from local.world import Options, World, catalog_cache
+from local.world import Options, World, catalog_cache, hostility
 from local.world.sample_objects import deployment
 from shared.api import labels as names
 
@@ -99,10 +99,12 @@ def test_pods_run_where_they_were_planned_and_nothing_is_launched_later(spot_def
     run_all(world, 300)
     planned = planned_node(world)
     where = Counter(planned.get(p["metadata"]["name"]) == p["spec"]["nodeName"] for p in world.pods())
-    assert where[True] >= 0.9 * 300
+    # Functions that run at once open some nodes before the pods of others are nominated.
+    share, later = (0.9, 0) if hostility.of_environment() is None else (0.7, 2)
+    assert where[True] >= share * 300
     up = min(h.at for h in world.timeline.of("claim initialized"))
-    assert all(h.at < up for h in world.timeline.of("claim created"))
-    assert len(leftovers.nominated) >= 0.9 * 300
+    assert sum(h.at >= up for h in world.timeline.of("claim created")) <= later
+    assert len(leftovers.nominated) >= share * 300
     world.run_for(LONGEST)
     assert leftovers.total() <= LONGEST
     assert world.failures() == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.kubernetes import kinds
-from local.world import Options, World, sample_objects
+from local.world import Options, World, hostility, sample_objects
 from shared.cluster.lease import NAMESPACE
 from shared.cluster.lease_record import ANNOTATION
 from shared.disruption import load_history
@@ -84,7 +84,7 @@ def test_the_nodes_that_a_scale_in_leaves_behind_go_within_minutes_and_within_th
 
     since = len(world.timeline.all)
     scale(world, 6)
-    world.run_until(observe, limit=6 * MINUTE)
+    world.run_until(observe, limit=6 * MINUTE if hostility.of_environment() is None else 15 * MINUTE)
     assert most_at_once <= -(-before // 10)
     assert created_pods(world, since) <= DEPLOYMENTS * 6
     reasons = [line["why"] for line in disruption_logs(world) if line.get("message") == "Disrupting nodes"]
@@ -140,4 +140,5 @@ def test_four_empty_nodes_go_within_a_minute_under_a_budget_of_one(world: World)
     emptied = world.clock.now()
     world.scale("default", "web", 0)
     world.run_until(lambda: not world.nodes(), limit=10 * MINUTE)
-    assert world.clock.now() - emptied <= MINUTE
+    # One after the other: in a hostile world each shuts down for a minute, which a drain notices half a minute later.
+    assert world.clock.now() - emptied <= (MINUTE if hostility.of_environment() is None else 7 * MINUTE)

@@ -12,6 +12,7 @@ import boto3
 import pytest
 
 from local.aws import backends
+from local.kubernetes import kinds
 from local.world import World
 from shared import runtime
 from tests.e2e.cli.conftest import CLUSTER, CommandResult, call
@@ -94,6 +95,17 @@ class Account:
             self.world.apply(obj)
 
     @contextlib.contextmanager
+    def with_foreign_definition(self) -> Iterator[None]:
+        """While entered, EKS manages the definition of NodePools."""
+        label = "app.kubernetes.io/managed-by"
+        crd, store = kinds.CUSTOM_RESOURCE_DEFINITIONS, self.world.store
+        store.patch(crd, "nodepools.karpenter.sh", {"metadata": {"labels": {label: "eks"}}})
+        try:
+            yield
+        finally:
+            store.patch(crd, "nodepools.karpenter.sh", {"metadata": {"labels": {label: None}}})
+
+    @contextlib.contextmanager
     def with_tainted_node(self) -> Iterator[None]:
         """While entered, the only node is tainted."""
         self.world.apply(node(taints=[{"key": "dedicated", "value": "system", "effect": "NoSchedule"}]))
@@ -145,7 +157,7 @@ def test_a_cluster_that_is_ready_has_a_check_mark_for_every_check(account: Accou
     shown = account.preflight()
     assert shown.code == 0, shown.out
     assert shown.lines[0] == f"{CLUSTER} · ready to deploy"
-    assert len(shown.lines) == 11
+    assert len(shown.lines) == 12
     assert all(line.startswith("  ✓ ") for line in shown.lines[1:])
 
 
@@ -163,6 +175,13 @@ STATES: dict[str, tuple[Callable[[Account], AbstractContextManager[None]], tuple
         "relay's role",
         "no EKS Pod Identity agent",
         f"-c oidcProvider={ISSUER}",
+    ),
+    "definitions": (
+        lambda a: a.with_foreign_definition(),
+        (),
+        "definitions of kinds",
+        "CustomResourceDefinition nodepools.karpenter.sh belongs to eks, not to Tenon or Karpenter",
+        "deploy with -c kinds=kept",
     ),
     "karpenter": (
         lambda a: a.with_object(workload("Deployment", "karpenter")),
@@ -296,6 +315,7 @@ def test_what_cannot_be_read_is_unknown_and_the_other_checks_still_run(account: 
     assert [line.split(":")[0].removeprefix("  ? ") for line in unknown] == [
         "relay's role",
         "other autoscalers",
+        "definitions of kinds",
         "relay's nodes",
     ]
     assert sum(line.startswith("  ✓ ") for line in shown.lines) == 7
