@@ -116,11 +116,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
 """The ClusterRole rules of each function. The catalog function never calls the cluster."""
 
 LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("create", "get", "patch")),)
-"""For the functions that make decisions, in one namespace."""
+"""For the functions that run one at a time, in one namespace."""
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 NODE_LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("delete", "list")),)
 """For the lifecycle function, which deletes leases of deleted nodes."""
-_DECIDING = (function_sizes.PROVISIONER, function_sizes.DISRUPTION, function_sizes.INTERRUPTION)
+_RUN_ONE_AT_A_TIME = (
+    function_sizes.PROVISIONER,
+    function_sizes.LIFECYCLE,
+    function_sizes.DISRUPTION,
+    function_sizes.INTERRUPTION,
+)
 
 RELAY_RULES: tuple[Rule, ...] = (
     ("", ("nodes", "pods"), ("list", "watch")),
@@ -168,7 +173,7 @@ def access() -> list[Obj]:
         name = f"tenon-{function}"
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group(function)}
         objects += _role("Cluster", name, rules, subject)
-        if function in _DECIDING:
+        if function in _RUN_ONE_AT_A_TIME:
             objects += _role("", name, LEASES, subject, namespace=LEASE_NAMESPACE)
         if function == function_sizes.LIFECYCLE:
             objects += _role("", name, NODE_LEASES, subject, namespace=NODE_LEASE_NAMESPACE)

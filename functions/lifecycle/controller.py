@@ -6,6 +6,9 @@ here terminates instances: NodeClaims are deleted, and nodes and instances are s
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from functions.lifecycle import (
@@ -24,6 +27,7 @@ from functions.lifecycle.context import ReconcileContext, Report
 from shared import aws, runtime
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
+from shared.cluster.lease import run_exclusively
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.launch import boot_failures
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
@@ -34,13 +38,22 @@ if TYPE_CHECKING:
     from functions.lifecycle.settings import LifecycleSettings
 
 
+_LEASE_DURATION = timedelta(seconds=15)
+"""Longer than most reconciles take. Nodes stay closed for so long if a function dies that holds the lease."""
+_RUN_TIME = timedelta(seconds=20)
+"""After this time an invocation leaves requested reconciles to the next one."""
+
+
 def reconcile(
-    settings: LifecycleSettings, *, logger: Logger, compare_with_ec2: bool, resolve_node_classes: bool
+    settings: LifecycleSettings, *, run: str, logger: Logger, compare_with_ec2: bool, resolve_node_classes: bool
 ) -> Report:
-    """Reconcile every NodeClaim, Node, NodePool and node class once.
+    """Reconcile every NodeClaim, Node, NodePool and node class; ``run`` is the request's id.
 
     ``resolve_node_classes`` also resolves the node classes on AWS; ``compare_with_ec2`` also collects garbage, repairs
     nodes and writes metrics. Both cost calls, so a reconcile for a node that joins does neither.
+
+    Only one invocation at a time nominates pods, because an older snapshot would have pods nominated for nodes that are
+    full by now. If one is running already, it reconciles once more, and this one does only what hints don't ask for.
     """
     client = connect(settings)
     context = ReconcileContext(
@@ -51,13 +64,41 @@ def reconcile(
         logger=logger,
         now=runtime.current().now(),
     )
+    steps = partial(_reconcile, compare_with_ec2=compare_with_ec2, resolve_node_classes=resolve_node_classes)
+
+    def reconcile_now() -> None:
+        steps(replace(context, now=runtime.current().now()), nominate=True)
+
+    ran = run_exclusively(
+        client,
+        reconcile_now,
+        cluster=settings.cluster_name,
+        purpose="lifecycle",
+        holder=run,
+        now=runtime.current().now,
+        duration=_LEASE_DURATION,
+        run_time=_RUN_TIME,
+    )
+    if ran:
+        return context.report
+    if compare_with_ec2 or resolve_node_classes:
+        steps(context, nominate=False)
+    else:
+        logger.info("Another invocation is reconciling, and does so once more")
+    return context.report
+
+
+def _reconcile(
+    context: ReconcileContext, *, compare_with_ec2: bool, resolve_node_classes: bool, nominate: bool
+) -> None:
+    client = context.client
     snapshot = read_snapshot(client, now=context.now, leaving=None)
-    failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, snapshot)
+    failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, snapshot, nominate=nominate)
     validation.write_invalid(context, snapshot)
     node_classes = {c.name: c for c in snapshot.node_classes}
     if resolve_node_classes:
         boot = boot_failures.unresolved(
-            boot_failures.current(aws.dynamodb(), settings.table_name, now=context.now), snapshot.node_claims
+            boot_failures.current(aws.dynamodb(), context.settings.table_name, now=context.now), snapshot.node_claims
         )
         node_classes = nodeclass_status.write_statuses(context, snapshot, boot)
         failures = {**nodepool_status.boot_failures_by_pool(boot, node_classes), **failures}
@@ -79,4 +120,3 @@ def reconcile(
             logger=context.logger,
             now=context.now,
         )
-    return context.report

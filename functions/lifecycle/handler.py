@@ -22,13 +22,14 @@ powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
 
 
 @logger.inject_lambda_context
-def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG001 (Lambda's signature)
+def handle(event: dict[str, Any], context: LambdaContext) -> None:
     """Reconcile everything; compare with EC2 only on the schedule."""
     settings = read(LifecycleSettings, runtime.current().environ)
     hint = hints.parse(event, cluster=settings.cluster_name)
     is_scheduled = hint.detail_type == hints.SCHEDULED
     report = reconcile(
         settings,
+        run=context.aws_request_id,
         logger=logger,
         compare_with_ec2=is_scheduled,
         resolve_node_classes=is_scheduled or hint.detail_type == hints.NODE_POOLS_CHANGED,

@@ -24,12 +24,12 @@ from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
-from shared.cluster.errors import ConflictError, NotFoundError
+from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
 from shared.struct import Struct
 from shared.termination import garbage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from functions.lifecycle.context import ReconcileContext
@@ -46,11 +46,16 @@ _EVENTS = {
 }
 """The conditions that a NodeClaim gets with its node, each with its event."""
 _BATCH_SIZE = 2 * parallel.THREADS
-"""Nodes that are registered in parallel before the evictions that wait for them are released."""
+"""Nodes that are registered before their NodeClaims are written, and the evictions that wait for them released."""
 
 
-def reconcile_nodeclaims(context: ReconcileContext, snapshot: Snapshot) -> Mapping[str, LivenessFailure]:
-    """Register, initialize or delete each NodeClaim; by NodePool name, the last liveness failure, if there was one."""
+def reconcile_nodeclaims(
+    context: ReconcileContext, snapshot: Snapshot, *, nominate: bool
+) -> Mapping[str, LivenessFailure]:
+    """Register, initialize or delete each NodeClaim; by NodePool name, the last liveness failure, if there was one.
+
+    Without ``nominate``, nodes that wait for the nomination of their pods are left closed.
+    """
     nodes = {n.spec.provider_id: n for n in snapshot.nodes if n.spec.provider_id}
     unrecorded = _unrecorded_instances(context, snapshot)
     release = _eviction_release(context, snapshot, nodes)
@@ -77,7 +82,7 @@ def reconcile_nodeclaims(context: ReconcileContext, snapshot: Snapshot) -> Mappi
         if failure is not None:
             failures[claim.metadata.labels.get(names.NODEPOOL, "")] = failure
             context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, failure.reason, failure.message))
-    nominations = _nominations(context, snapshot, with_node)
+    nominations = _nominations(context, snapshot, with_node) if nominate else PodNominations()
     _register_all(context, with_node, release, nominations)
     context.attempt("delayed evictions", release.release_rest)
     _clear_nominations(context, nominations.cleared)
@@ -154,9 +159,12 @@ def _register_all(
     """
     released = nominations.released
 
-    def register(pair: tuple[NodeClaim, Node]) -> None:
-        is_released = pair[1].metadata.name in released
-        context.attempt(pair[0].ref, partial(_register, context, *pair, released=is_released))
+    def write_node(pair: tuple[NodeClaim, Node]) -> tuple[NodeClaim, Node] | None:
+        claim, node = pair
+        change = partial(reconciled_node, claim=claim, released=node.metadata.name in released)
+        after: list[Node] = []
+        context.attempt(claim.ref, lambda: after.append(writes.update(context.client, resources.NODES, node, change)))
+        return (claim, after[0]) if after else None
 
     changed: list[tuple[NodeClaim, Node]] = []
     for claim, node in with_node:
@@ -165,17 +173,58 @@ def _register_all(
         else:
             context.attempt(claim.ref, partial(release.release_for, claim.name))
     unwritten = dict(nominations.by_node)
-    for start in range(0, len(changed), _BATCH_SIZE):
-        batch = changed[start : start + _BATCH_SIZE]
-        names_in_batch = [node.metadata.name for _, node in batch]
-        _nominate(context, {name: unwritten.pop(name) for name in names_in_batch if name in unwritten})
-        parallel.each(register, batch)
-        for claim, _ in batch:
+    written: list[tuple[NodeClaim, Node]] = []
+
+    def finish() -> None:
+        parallel.each(partial(_write_nodeclaim, context), written)
+        for claim, _ in written:
             context.attempt(claim.ref, partial(release.release_for, claim.name))
+        written.clear()
+
+    for group in _opened_together(changed, nominations):
+        names_in_group = [node.metadata.name for _, node in group]
+        pods = {name: unwritten.pop(name) for name in names_in_group if name in unwritten}
+        _nominate(context, pods)
+        written += [pair for pair in parallel.each(write_node, group) if pair is not None]
+        # Again at once, before other pods take the room of those that lost their nomination meanwhile.
+        _write_nominations(context, {name: pods[name] for name in pods if name in released})
+        if len(written) >= _BATCH_SIZE:
+            finish()
+    finish()
     _nominate(context, unwritten)
 
 
+def _opened_together(
+    pairs: Iterable[tuple[NodeClaim, Node]], nominations: PodNominations
+) -> Iterator[list[tuple[NodeClaim, Node]]]:
+    """The pairs in groups that are written one after the other: nominations first, then the nodes.
+
+    A nomination is lost if kube-scheduler tries the pod before the node is open, which it does with each change of
+    any node's taints. So few pods are nominated before their node is opened: those of one node, or of nodes whose pods
+    have rules about each other.
+    """
+    group_of = {name: group for group in nominations.linked for name in group}
+    groups: dict[frozenset[str], list[tuple[NodeClaim, Node]]] = {}
+    not_nominated: list[tuple[NodeClaim, Node]] = []
+    for pair in pairs:
+        name = pair[1].metadata.name
+        if name in nominations.by_node:
+            groups.setdefault(group_of.get(name, frozenset([name])), []).append(pair)
+        else:
+            not_nominated.append(pair)
+    yield from groups.values()
+    for start in range(0, len(not_nominated), _BATCH_SIZE):
+        yield not_nominated[start : start + _BATCH_SIZE]
+
+
 def _nominate(context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]]) -> None:
+    """Nominate pods for nodes (by name), and say so."""
+    _write_nominations(context, by_node)
+    for node, pods in by_node.items():
+        context.logger.info("Nominated pods for a node", extra={"node": node, "pods": len(pods)})
+
+
+def _write_nominations(context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]]) -> None:
     """Nominate pods for nodes (by name), several in parallel."""
 
     def write(pod_and_node: tuple[Pod, str]) -> None:
@@ -183,8 +232,6 @@ def _nominate(context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]]) -
         context.attempt(pod.ref, partial(_set_nominated_node, context, pod, node))
 
     parallel.each(write, [(pod, node) for node, pods in by_node.items() for pod in pods])
-    for node, pods in by_node.items():
-        context.logger.info("Nominated pods for a node", extra={"node": node, "pods": len(pods)})
 
 
 def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
@@ -199,11 +246,11 @@ def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
 
 
 def _set_nominated_node(context: ReconcileContext, pod: Pod, node: str | None) -> None:
-    """Write a pod's nominated node, unless the pod is gone."""
+    """Write a pod's nominated node, unless the pod is gone or bound, which the API server refuses (422)."""
     meta = pod.metadata
     path = resources.PODS.path(meta.name, namespace=meta.namespace, subresource="status")
     patch = {"metadata": {"uid": meta.uid}, "status": {"nominatedNodeName": node}}
-    with contextlib.suppress(NotFoundError, ConflictError):
+    with contextlib.suppress(NotFoundError, ConflictError, InvalidError):
         context.client.patch(path, patch)
 
 
@@ -213,8 +260,12 @@ def _has_changed(claim: NodeClaim, node: Node, *, released: bool, now: datetime)
     return after != node or reconciled_nodeclaim(claim, after, now=now) != claim
 
 
-def _register(context: ReconcileContext, claim: NodeClaim, node: Node, *, released: bool) -> None:
-    node = writes.update(context.client, resources.NODES, node, lambda n: reconciled_node(n, claim, released=released))
+def _write_nodeclaim(context: ReconcileContext, pair: tuple[NodeClaim, Node]) -> None:
+    """Write the conditions that the NodeClaim has by its node, as that was written."""
+    context.attempt(pair[0].ref, partial(_register, context, *pair))
+
+
+def _register(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
     after = writes.update_status(
         context.client,
         resources.NODE_CLAIMS,

@@ -47,13 +47,15 @@ _MAX_ATTEMPTS = 5
 class PodNominations(Struct, kw_only=True):
     """The writes to make: nominations by node, nominations to clear, and nodes (by name) to remove the taint from.
 
-    ``waiting`` are nodes that could take pods, but wait for nodes in other domains.
+    ``waiting`` are nodes that could take pods, but wait for nodes in other domains. ``linked`` are groups of nodes that
+    have to take pods together, because their pods have rules about each other.
     """
 
     by_node: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     cleared: Sequence[Pod] = ()
     released: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
+    linked: Sequence[frozenset[str]] = ()
 
 
 def released_node(node: Node) -> Node:
@@ -66,20 +68,44 @@ def nominate_pods(snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]
     """The nominations for these NodeClaims' nodes; NodeClaims that are being deleted are not among them."""
     pairs = [(claim, registered_node(node, claim)) for claim, node in with_node]
     closed = {node.metadata.name: node for claim, node in pairs if _is_ready_but_tainted(claim, node)}
-    candidates = frozenset(closed) | {node.metadata.name for claim, node in pairs if _is_open(claim, node, now)}
+    over = nominations.closed_windows(snapshot)
+    candidates = frozenset(closed) | {node.metadata.name for claim, node in pairs if _is_open(claim, node, over, now)}
     pending = {pod.key: pod for pod in snapshot.pods if is_pending(pod)}
     cleared = _expired(snapshot, pending)
-    planned = _planned(snapshot, pending, pairs, {pod.key for pod in cleared}) if candidates else {}
+    planned = _planned(snapshot, pending, pairs, over, {pod.key for pod in cleared}) if candidates else {}
     if candidates.isdisjoint(planned.values()):
         return PodNominations(cleared=cleared, released=frozenset(closed))
     patient = {name for name, node in closed.items() if not _has_waited(node, now)}
     order, waiting = _order(snapshot, planned, pending, candidates, patient)
+    cleared = [pod for pod in cleared if pod.key not in order.nodes]
     return PodNominations(
         by_node=_unwritten(order, pending),
-        cleared=[pod for pod in cleared if pod.key not in order.nodes],
+        cleared=[*cleared, *_lost(snapshot, planned, pending, candidates, order)],
         released=frozenset(closed) - waiting,
         waiting=waiting,
+        linked=order.linked,
     )
+
+
+def _lost(
+    snapshot: Snapshot,
+    planned: Mapping[str, str],
+    pending: Mapping[str, Pod],
+    candidates: frozenset[str],
+    order: NominationOrder,
+) -> list[Pod]:
+    """Planned pods that are nominated for an open node which can't take them any more: they need another at once.
+
+    Where a pod is terminating, its room may be meant for the nominated pod.
+    """
+    preempted = {pod.spec.node_name for pod in snapshot.pods if pod.metadata.deletion_timestamp is not None}
+    return [
+        pending[key]
+        for key in planned
+        if key not in order.nodes
+        and pending[key].status.nominated_node_name in candidates
+        and pending[key].status.nominated_node_name not in preempted
+    ]
 
 
 def _unwritten(order: NominationOrder, pending: Mapping[str, Pod]) -> dict[str, list[Pod]]:
@@ -118,19 +144,23 @@ def _order(
 
 
 def _planned(
-    snapshot: Snapshot, pending: Mapping[str, Pod], pairs: Sequence[tuple[NodeClaim, Node]], expired: set[str]
+    snapshot: Snapshot,
+    pending: Mapping[str, Pod],
+    pairs: Sequence[tuple[NodeClaim, Node]],
+    over: frozenset[str],
+    expired: set[str],
 ) -> dict[str, str]:
     """By pod: the node that it is planned for, or its NodeClaim while that has none. The latest plan counts."""
     node_of = {claim.name: node.metadata.name for claim, node in pairs}
     own = {
         node.metadata.name
         for claim, node in pairs
-        if nominations.is_nominated_in_status(claim) and not nominations.is_expired(claim, now=snapshot.taken_at)
+        if nominations.is_nominated_in_status(claim) and claim.name not in over
     }
     foreign = {node.metadata.name for node in snapshot.nodes} - own
     planned: dict[str, str] = {}
     for claim in sorted(snapshot.node_claims, key=_plan_time, reverse=True):
-        if nominations.is_expired(claim, now=snapshot.taken_at):
+        if claim.name in over:
             continue
         for key in nominations.planned_pods(claim):
             pod = pending.get(key)
@@ -158,12 +188,12 @@ def _is_ready_but_tainted(claim: NodeClaim, node: Node) -> bool:
     return released is not node and initialization_blocker(released, claim) is None
 
 
-def _is_open(claim: NodeClaim, node: Node, now: datetime) -> bool:
+def _is_open(claim: NodeClaim, node: Node, over: frozenset[str], now: datetime) -> bool:
     """Whether the node takes pods, and its nomination window isn't over."""
     return (
         nominations.is_nominated_in_status(claim)
         and nominations.initialized_for(claim, now) is not None
-        and not nominations.is_expired(claim, now=now)
+        and claim.name not in over
         and not any(taint.key == names.DISRUPTED_TAINT for taint in node.spec.taints)
     )
 

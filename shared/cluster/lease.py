@@ -1,4 +1,7 @@
-"""One scheduling decision at a time: a ``coordination.k8s.io`` Lease with one holder until it is released or expires.
+"""One run at a time: a ``coordination.k8s.io`` Lease with one holder until it is released or expires.
+
+Scheduling decisions are made under :func:`hold`: whoever finds the lease held comes back later. Reconciles that look at
+everything anyway are run by :func:`run_exclusively`: whoever finds the lease held asks its holder to run once more.
 
 Every write of the Lease names the resourceVersion that was read, so only one of two concurrent writers acquires it.
 After a crash the Lease expires after ``duration``. Expiry is computed from ``renewTime`` and the local clock (Lambda
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
 NAMESPACE = "kube-system"
 DURATION = timedelta(seconds=60)
 """Longer than a decision takes, and short enough to wait for after a crash."""
+
+REPEAT_REQUESTED = "tenon.sh/repeat-requested"
+"""The annotation by which the holder of a lease is asked to run once more; its value is different each time."""
+_MAX_RUNS = 20
+_RELEASE_ATTEMPTS = 5
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +102,8 @@ class Lease:
         self._duration = duration
         self._renewed = renewed
         self.holder = holder
+        self.repeat_requested = _repeat_requested(held)
+        """The request to run once more that the lease had when it was acquired, "" for none."""
 
     @property
     def until(self) -> datetime:
@@ -156,6 +166,88 @@ def hold(
         yield lease
     finally:
         lease.release()
+
+
+def run_exclusively(
+    client: Client,
+    action: Callable[[], None],
+    *,
+    cluster: str,
+    purpose: str,
+    holder: str,
+    now: Callable[[], datetime],
+    duration: timedelta,
+    run_time: timedelta,
+) -> bool:
+    """Run ``action`` under the lease ``tenon-<cluster>-<purpose>``, or have its holder run it again; whether it ran.
+
+    ``action`` runs again while others asked for it, until ``run_time`` has passed. No request is lost: whoever releases
+    the lease reads it once more, and whoever asks for a repetition of a lease that was released acquires it. If the
+    lease can't be acquired because of an error, ``action`` runs without it.
+
+    Raises:
+        ApiError: a repetition can't be requested, or ``action`` raised it.
+    """
+    name = f"{lease_name(cluster)}-{purpose}"
+    end = now() + run_time
+    ran = False
+    for _ in range(_MAX_RUNS):
+        try:
+            lease = _acquire(client, holder=holder, now=now, duration=duration, name=name, namespace=NAMESPACE)
+        except LeaseHeldError:
+            if _request_repeat(client, name, holder=holder, now=now):
+                break
+            continue
+        except ApiError as error:
+            _log.warning("the lease can't be acquired, running without it: %s", error)
+            action()
+            return True
+        try:
+            action()
+        finally:
+            requested = _release(client, name, holder)
+        ran = True
+        if requested in {None, lease.repeat_requested} or now() >= end:
+            break
+    return ran
+
+
+def _request_repeat(client: Client, name: str, *, holder: str, now: Callable[[], datetime]) -> bool:
+    """Ask the holder of the lease to run once more; False if it has been released meanwhile."""
+    path = LEASES.path(name, namespace=NAMESPACE)
+    request = {"metadata": {"annotations": {REPEAT_REQUESTED: f"{micro_time(now())} {holder}"}}}
+    try:
+        stored = msgspec.json.decode(client.patch(path, request), type=LeaseObject)
+    except NotFoundError:
+        return False
+    return bool(stored.spec.holder_identity)
+
+
+def _release(client: Client, name: str, holder: str) -> str | None:
+    """Release the lease; the last request to run once more, None if the lease has another holder or can't be written.
+
+    A request changes the resourceVersion of a held lease, so the lease is read again.
+    """
+    path = LEASES.path(name, namespace=NAMESPACE)
+    try:
+        for _ in range(_RELEASE_ATTEMPTS):
+            lease = msgspec.json.decode(client.get(path), type=LeaseObject)
+            if lease.spec.holder_identity != holder:
+                return None
+            released = {
+                "metadata": {"resourceVersion": lease.metadata.resource_version},
+                "spec": {"holderIdentity": ""},
+            }
+            with contextlib.suppress(ConflictError):
+                client.patch(path, released)
+                return _repeat_requested(lease)
+    except ApiError as error:
+        _log.warning("releasing the lease failed; it expires by itself: %s", error)
+    return None
+
+
+def _repeat_requested(lease: LeaseObject) -> str:
+    return lease.metadata.annotations.get(REPEAT_REQUESTED, "")
 
 
 def _acquire(

@@ -210,11 +210,6 @@ def add_planned_pods(client: Client, decision: Decision, snapshot: Snapshot) -> 
             with contextlib.suppress(NotFoundError):
                 client.patch(resources.NODE_CLAIMS.path(claim.name), {"metadata": {"annotations": annotations}})
 
-    parallel.each(
-        write,
-        (
-            claim
-            for claim in snapshot.node_claims
-            if nominations.is_nominated_in_status(claim) and not nominations.is_expired(claim, now=snapshot.taken_at)
-        ),
-    )
+    closed = nominations.closed_windows(snapshot)
+    claims = (c for c in snapshot.node_claims if nominations.is_nominated_in_status(c) and c.name not in closed)
+    parallel.each(write, claims)

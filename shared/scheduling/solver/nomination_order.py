@@ -45,11 +45,13 @@ class NominationOrder(Struct, eq=False):
     """The node by pod (namespace/name) that can be nominated now.
 
     ``waiting`` are planned pods whose topology spread doesn't allow them yet, each with the nodes in other domains that
-    are planned for pods of its group and aren't open.
+    are planned for pods of its group and aren't open. ``linked`` are groups of nodes whose pods have rules about each
+    other, so that the order holds only if all of them take pods at the same time.
     """
 
     nodes: Mapping[str, str]
     waiting: Mapping[str, frozenset[str]]
+    linked: tuple[frozenset[str], ...] = ()
 
 
 def order_nominations(
@@ -119,13 +121,22 @@ class _Assignment:
                 self._slots.setdefault(_size_of(candidate), Counter())[node] += 1
         nodes: dict[str, str] = {}
         waiting: dict[str, frozenset[str]] = {}
+        nodes_by_term: dict[int, set[str]] = {}
         for candidate in (c for c in planned if c.pod.key not in dropped):
             assigned = self._assign(candidate)
             if assigned is not None:
-                nodes[candidate.pod.key] = self._name(assigned)
+                name = nodes[candidate.pod.key] = self._name(assigned)
+                for term in self._terms(candidate):
+                    nodes_by_term.setdefault(term, set()).add(name)
             elif candidate.group.rules.topology_spread:
                 waiting[candidate.pod.key] = self._missing_domains(candidate)
-        return NominationOrder(nodes, waiting)
+        return NominationOrder(nodes, waiting, _unions(nodes_by_term.values()))
+
+    def _terms(self, candidate: _Candidate) -> set[int]:
+        """The terms about pods on other nodes that the pod has or matches."""
+        rules = candidate.group.rules
+        terms = {*rules.topology_spread, *rules.anti_affinity, *rules.affinity, *rules.match}
+        return {term for term in terms if self._plan.topology.keys[term] != HOSTNAME}
 
     def _dropped(self, planned: Iterable[_Candidate]) -> set[str]:
         """The pods that don't fit on their node if it is smaller than planned: the smallest ones."""
@@ -246,6 +257,16 @@ def _depends_on_other_nodes(group: PodGroup) -> bool:
     """Whether pods on other nodes matter to the group's required rules."""
     terms = (*group.anti_affinity, *(s.term for s in group.spread_constraints))
     return bool(group.affinity) or any(term.topology_key != HOSTNAME for term in terms)
+
+
+def _unions(sets: Iterable[set[str]]) -> tuple[frozenset[str], ...]:
+    """The unions of sets that overlap, directly or by others."""
+    unions: list[frozenset[str]] = []
+    for names in sets:
+        overlapping = [union for union in unions if not union.isdisjoint(names)]
+        unions = [union for union in unions if union not in overlapping]
+        unions.append(frozenset(names).union(*overlapping))
+    return tuple(unions)
 
 
 def _with_nodes(snapshot: Snapshot, names: Collection[str]) -> Snapshot:

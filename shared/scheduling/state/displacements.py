@@ -21,7 +21,7 @@ from shared.api.meta import RawQuantities
 from shared.api.pods import controller, is_daemon
 from shared.api.quantity import CPU, MEMORY, QuantityError, add, format_resources, parse_resources
 from shared.scheduling.decision import UnschedulableReason
-from shared.scheduling.state.nominations import initialized_for, is_expired, is_planned, planned_pods
+from shared.scheduling.state.nominations import closed_windows, initialized_for, is_planned, planned_pods
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def possible_losses(snapshot: Snapshot, workloads: Collection[str]) -> tuple[Pos
     if not claims:
         return ()
     pods = {pod.key: pod for pod in snapshot.pods}
-    losses = [loss for claim in claims for loss in _possible_losses(claim, workloads, pods, snapshot)]
+    closed = closed_windows(snapshot)
+    losses = [loss for claim in claims for loss in _possible_losses(claim, workloads, pods, snapshot, closed)]
     return tuple(sorted(losses, key=lambda loss: (_created(loss.claim), loss.claim.name), reverse=True))
 
 
@@ -136,7 +137,11 @@ def _is_recent(claim: NodeClaim, now: datetime) -> bool:
 
 
 def _possible_losses(
-    claim: NodeClaim, workloads: Collection[str], pods: Mapping[str, Pod], snapshot: Snapshot
+    claim: NodeClaim,
+    workloads: Collection[str],
+    pods: Mapping[str, Pod],
+    snapshot: Snapshot,
+    closed: Collection[str],
 ) -> Iterator[PossibleLoss]:
     lost: defaultdict[str, list[str]] = defaultdict(list)
     pending: set[str] = set()
@@ -144,7 +149,7 @@ def _possible_losses(
         pod = pods.get(key)
         if pod is None or not is_planned(pod, claim):
             lost[workload].append(key)
-        elif not pod.spec.node_name and is_expired(claim, now=snapshot.taken_at):
+        elif not pod.spec.node_name and claim.name in closed:
             lost[workload].append(key)
             pending.add(workload)
     for workload, keys in lost.items():

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 NOMINATION_WINDOW = timedelta(seconds=10)
 """How long pods stay nominated for a node after it is initialized: the longest that kube-scheduler backs off from a pod
 (podMaxBackoffSeconds)."""
+LONGEST_NOMINATION_WINDOW = timedelta(seconds=30)
+"""The same while kube-scheduler binds pods: it clears a nomination when it tries the pod, so a pod that is still
+nominated is behind others in its queue, which takes seconds per thousand pods."""
+_BINDING = timedelta(seconds=3)
+"""The age of the last binding up to which kube-scheduler counts as binding pods."""
 DEFERRAL_TIMEOUT = timedelta(minutes=2)
 """The age of a NodeClaim at which pods that lost its node are no longer deferred: most nodes are up sooner."""
 
@@ -104,11 +109,28 @@ def is_nominated_in_status(claim: NodeClaim) -> bool:
     return any(taint.key == names.PODS_NOT_NOMINATED_TAINT for taint in claim.spec.startup_taints)
 
 
-def is_expired(claim: NodeClaim, *, now: datetime) -> bool:
-    """Whether nominations of pods for the NodeClaim's node have ended."""
-    initialized = initialized_for(claim, now)
-    return claim.metadata.deletion_timestamp is not None or (
-        initialized is not None and initialized >= NOMINATION_WINDOW
+def closed_windows(snapshot: Snapshot) -> frozenset[str]:
+    """The names of the NodeClaims for whose nodes pods are nominated no more."""
+    closed = set()
+    window = None
+    for claim in snapshot.node_claims:
+        initialized = initialized_for(claim, snapshot.taken_at)
+        if claim.metadata.deletion_timestamp is not None:
+            closed.add(claim.name)
+        elif initialized is not None and initialized >= NOMINATION_WINDOW:
+            if initialized < LONGEST_NOMINATION_WINDOW and window is None:
+                window = LONGEST_NOMINATION_WINDOW if _is_binding(snapshot) else NOMINATION_WINDOW
+            if window is None or initialized >= window:
+                closed.add(claim.name)
+    return frozenset(closed)
+
+
+def _is_binding(snapshot: Snapshot) -> bool:
+    """Whether a pod was bound just now. Times of conditions are whole seconds."""
+    since = snapshot.taken_at - _BINDING
+    scheduled = (condition(pod.status.conditions, "PodScheduled") for pod in snapshot.pods if pod.spec.node_name)
+    return any(
+        c is not None and c.last_transition_time is not None and c.last_transition_time > since for c in scheduled
     )
 
 
@@ -117,9 +139,9 @@ def expired_nominations(nominated: Iterable[Pod], snapshot: Snapshot) -> frozens
 
     Pods of one group may be nominated for each other's nodes, so a planned pod counts on the nodes of all NodeClaims.
     """
-    now = snapshot.taken_at
     claims = [claim for claim in snapshot.node_claims if is_nominated_in_status(claim)]
-    over = {c.status.node_name for c in claims if c.status.node_name and is_expired(c, now=now)}
+    closed = closed_windows(snapshot)
+    over = {c.status.node_name for c in claims if c.status.node_name and c.name in closed}
     candidates = {pod.key for pod in nominated if pod.status.nominated_node_name in over}
     if not candidates:
         return frozenset()
@@ -134,9 +156,11 @@ def nominate(state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, 
     """
     planned = list(_claims_with_planned_pods(state_nodes, snapshot)) if pending else []
     now = snapshot.taken_at
+    closed = closed_windows(snapshot) if planned else frozenset()
     nodes: dict[str, _NominatedNode] = {}
     for claim, state_node in planned:
-        nodes.setdefault(state_node.name, _NominatedNode(state_node, claim, now))
+        node = _NominatedNode(state_node, claim, now, is_open=claim.name not in closed)
+        nodes.setdefault(state_node.name, node)
     kept = _nominated_in_status(state_nodes, snapshot, pending, nodes)
     if not nodes:
         return Nominations(state_nodes, {}, frozenset())
@@ -185,7 +209,8 @@ def _nominated_in_status(
         if state_node is None or pod.key in expired:
             continue
         claim = claims.get(pod.status.nominated_node_name)
-        node = nodes.setdefault(state_node.name, _NominatedNode(state_node, claim, snapshot.taken_at))
+        node = nodes.get(state_node.name) or _NominatedNode(state_node, claim, snapshot.taken_at, is_open=False)
+        nodes[state_node.name] = node
         try:
             node.take(requests(pod))
         except QuantityError:
@@ -225,19 +250,15 @@ def _share(pod_requests: Resources, capacity: Resources) -> float:
 
 
 class _NominatedNode:
-    """A node while nominated pods are subtracted from what is available on it."""
+    """A node while nominated pods are subtracted from what is available on it; open ones take planned pods."""
 
-    def __init__(self, state_node: StateNode, claim: NodeClaim | None, now: datetime) -> None:
+    def __init__(self, state_node: StateNode, claim: NodeClaim | None, now: datetime, *, is_open: bool) -> None:
         self.initial = state_node
         self.shape = _shape(claim) if claim is not None else b""
         self.initialized_for = initialized_for(claim, now) if claim is not None else timedelta.max
+        self.is_open = is_open
         self.pods: list[Pod] = []
         self._available = dict(state_node.available)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether pods may still be nominated for it."""
-        return self.initialized_for is None or self.initialized_for < NOMINATION_WINDOW
 
     def add_pod(self, pod: Pod, pod_requests: Resources) -> bool:
         """Nominates the pod. False if it doesn't fit."""

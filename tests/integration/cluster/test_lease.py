@@ -12,7 +12,7 @@ import pytest
 from local.kubernetes.apiserver.http import Response
 from shared.cluster import resources
 from shared.cluster.errors import UnavailableError
-from shared.cluster.lease import DURATION, Lease, LeaseHeldError, LeaseLostError, LeaseRaceError, hold
+from shared.cluster.lease import DURATION, Lease, LeaseHeldError, LeaseLostError, LeaseRaceError, hold, run_exclusively
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,3 +168,96 @@ def test_the_lease_never_has_two_holders(make_client: Callable[[], Client], cloc
             held, _ = holding.pop(who)
             held.__exit__(None, None, None)
     assert wins > 50
+
+
+class Runs:
+    """Runs of one action by several functions, each with its client; ``during`` is what happens while one runs."""
+
+    def __init__(self, make_client: Callable[[], Client], clock: Clock) -> None:
+        self._make_client = make_client
+        self._clock = clock
+        self.runs: list[str] = []
+        self.during: list[Callable[[], object]] = []
+
+    def run(self, holder: str, *, client: Client | None = None, run_time: float = 20) -> bool:
+        def action() -> None:
+            self.runs.append(holder)
+            if self.during:
+                self.during.pop(0)()
+
+        return run_exclusively(
+            client or self._make_client(),
+            action,
+            cluster="demo",
+            purpose="lifecycle",
+            holder=holder,
+            now=self._clock.now,
+            duration=timedelta(seconds=15),
+            run_time=timedelta(seconds=run_time),
+        )
+
+    def ask_after(self, seconds: float, holder: str) -> None:
+        self.pass_time(seconds)
+        self.run(holder)
+
+    def pass_time(self, seconds: float) -> None:
+        self._clock.time += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def runs(make_client: Callable[[], Client], clock: Clock) -> Runs:
+    return Runs(make_client, clock)
+
+
+def test_a_run_that_meets_another_one_is_repeated_by_it(runs: Runs) -> None:
+    met: list[bool] = []
+    runs.during = [lambda: met.extend([runs.run("b"), runs.run("c")])]
+    assert runs.run("a")
+    assert met == [False, False]
+    assert runs.runs == ["a", "a"]  # both requests came before the second run
+    assert runs.run("d")
+    assert runs.runs == ["a", "a", "d"]
+
+
+def test_repetitions_end_with_the_run_time_and_the_next_run_is_free(runs: Runs) -> None:
+    runs.during = [lambda: runs.ask_after(6, "b") for _ in range(100)]
+    assert runs.run("a", run_time=12)
+    assert runs.runs == ["a", "a"]
+    runs.during.clear()
+    assert runs.run("c")
+
+
+def test_a_lease_that_could_not_be_released_delays_runs_until_it_expires(server: Server, runs: Runs) -> None:
+    def fail() -> None:
+        server.intercept = lambda _: Response(403)
+
+    runs.during = [fail]
+    runs.run("a")
+    server.intercept = None
+    runs.pass_time(14)
+    assert not runs.run("b")
+    runs.pass_time(2)
+    assert runs.run("c")
+    assert runs.runs == ["a", "c"]
+
+
+def test_without_the_lease_an_action_runs_all_the_same(server: Server, runs: Runs) -> None:
+    server.intercept = lambda _: Response(403)
+    assert runs.run("a")
+    assert runs.runs == ["a"]
+
+
+def test_a_request_that_comes_after_the_release_runs_by_itself(
+    server: Server, runs: Runs, make_client: Callable[[], Client], clock: Clock
+) -> None:
+    """The holder releases the lease between another run's attempt to acquire it and its request."""
+    with hold(make_client(), cluster="demo-lifecycle", holder="a", now=clock.now) as held:
+
+        def release_before_the_request(request: Request) -> None:
+            if request.method == "PATCH":
+                server.intercept = None
+                held.release()
+
+        server.intercept = release_before_the_request
+        assert runs.run("b")
+    assert runs.runs == ["b"]

@@ -86,7 +86,7 @@ RIGHTS = (
     Right("create", kinds.EVENTS, namespace="default", may=CLUSTER),
     Right("list", kinds.EVENTS, namespace="default", may=frozenset({"provisioner", "interruption"})),
     Right("watch", kinds.EVENTS, namespace="default"),
-    Right("patch", kinds.LEASES, namespace="kube-system", may=LAUNCHES),
+    Right("patch", kinds.LEASES, namespace="kube-system", may=LAUNCHES | {"lifecycle"}),
     Right("patch", kinds.LEASES, namespace="default"),
     Right("delete", kinds.LEASES, namespace="kube-node-lease", may=frozenset({"lifecycle"})),
     Right("delete", kinds.LEASES, namespace="kube-system"),

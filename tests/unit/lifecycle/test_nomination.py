@@ -16,7 +16,7 @@ from shared.api.kubernetes import DaemonSet, Node, Pod, Taint
 from shared.api.meta import Condition
 from shared.api.nodeclaim import NodeClaim
 from shared.api.taints import PODS_NOT_NOMINATED
-from shared.scheduling.state.nominations import NOMINATION_WINDOW
+from shared.scheduling.state.nominations import LONGEST_NOMINATION_WINDOW, NOMINATION_WINDOW
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -75,6 +75,18 @@ def pod(
         },
         Pod,
     )
+
+
+def bound(name: str, node: str, *, since: datetime, cpu: str = "1") -> Pod:
+    """A pod that kube-scheduler bound to the node at some time."""
+    pending = pod(name, cpu, nodeName=node)
+    return replace(pending, status=replace(pending.status, conditions=[_true("PodScheduled", since=since)]))
+
+
+def plain(name: str) -> Pod:
+    """A pending pod that no other pod's rules concern."""
+    web = pod(name)
+    return replace(web, metadata=replace(web.metadata, labels={"app": name}))
 
 
 class Cluster:
@@ -269,6 +281,42 @@ def test_after_the_window_of_another_pods_node_a_nomination_for_it_is_cleared_or
     nominations = cluster.nominate()
     assert by_node(nominations) == {"node-c1": ["web-1"]}
     assert [p.metadata.name for p in nominations.cleared] == ["web-3"]
+
+
+def test_while_kube_scheduler_binds_pods_those_that_it_has_not_tried_stay_nominated() -> None:
+    """A nomination that it tried in vain would be gone."""
+    waiting = pod("web-1", nominatedNodeName="node-c1")
+    for bound_before, lasts in ((SECOND, True), (5 * SECOND, False)):
+        for ago in (NOMINATION_WINDOW, LONGEST_NOMINATION_WINDOW):
+            cluster = Cluster(waiting, bound("web-2", "node-c1", since=NOW - bound_before))
+            cluster.initialized("c1", "web-1 web-2", ago=ago)
+            is_kept = not cluster.nominate().cleared
+            assert is_kept == (lasts and ago < LONGEST_NOMINATION_WINDOW)
+
+
+def test_a_nomination_for_a_node_that_is_full_by_now_is_cleared_at_once() -> None:
+    lost = pod("web-1", "3", nominatedNodeName="node-c1")
+    cluster = Cluster(lost, bound("other", "node-c1", since=NOW - SECOND, cpu="2"))
+    cluster.initialized("c1", "web-1", ago=SECOND)
+    assert [p.metadata.name for p in cluster.nominate().cleared] == ["web-1"]
+
+
+def test_a_nomination_for_a_node_whose_pods_are_leaving_stays() -> None:
+    preempted = bound("other", "node-c1", since=NOW - SECOND, cpu="2")
+    preempted = replace(preempted, metadata=replace(preempted.metadata, deletion_timestamp=NOW))
+    cluster = Cluster(pod("web-1", "3", nominatedNodeName="node-c1"), preempted)
+    cluster.initialized("c1", "web-1", ago=SECOND)
+    assert cluster.nominate().cleared == []
+
+
+def test_nodes_whose_pods_have_rules_about_each_other_take_pods_together() -> None:
+    spread = [pod(f"web-{i}", tried=i, **SPREAD) for i in range(1, 3)]
+    cluster = Cluster(*spread, plain("plain-1"), plain("plain-2"))
+    cluster.joined("c1", "web-1", zone="a")
+    cluster.joined("c2", "plain-1", zone="a")
+    cluster.joined("c3", "web-2", zone="b")
+    cluster.joined("c4", "plain-2", zone="b")
+    assert cluster.nominate().linked == (frozenset({"node-c1", "node-c3"}),)
 
 
 def test_a_pod_that_preempts_others_elsewhere_keeps_its_nomination() -> None:
