@@ -10,7 +10,7 @@ import base64
 import http.client
 import json
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -79,11 +79,25 @@ class Revision:
 
 
 @dataclass(frozen=True)
+class RecordedWatch:
+    """A watch that a client ended, and its events: their types and objects."""
+
+    path: str
+    query: Mapping[str, str]
+    events: list[tuple[str, Obj]]
+
+    def __str__(self) -> str:
+        return f"WATCH {self.path}?{'&'.join(f'{name}={value}' for name, value in self.query.items())}"
+
+
+@dataclass(frozen=True)
 class Recording:
     """What an API server was asked and answered, oldest first, and what it stored."""
 
     exchanges: list[Exchange]
     revisions: list[Revision]
+    watches: list[RecordedWatch] = field(default_factory=list)
+    """Watches that a test has added; the log has none of their events."""
 
 
 def api_server_flags(folder: Path) -> list[str]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from local.kubernetes.objects import Change, Obj
-    from local.real.recording import Exchange, Revision
+    from local.real.recording import Exchange, RecordedWatch, Revision
 
 SERVER_MADE = frozenset(("uid", "resourceVersion", "managedFields", "continue", "remainingItemCount"))
 """Fields of metadata and of an error's details that can't agree."""
@@ -108,6 +109,21 @@ def effect_differences(
         return []
     embedded = normalized(own[-1].object)
     return [Difference(exchange, f"stored.{path}", a, b) for path, a, b in differing_fields(real, embedded)]
+
+
+def watch_differences(watch: RecordedWatch, events: list[tuple[str, Obj]]) -> list[str]:
+    """The differences between the events of a recorded watch and these."""
+    differences: list[str] = []
+    for index, (real, embedded) in enumerate(zip_longest(watch.events, events, fillvalue=(ABSENT, {}))):
+        if real[0] != embedded[0]:
+            return [*differences, f"{watch}: event {index} is {_named(*real)}, embedded {_named(*embedded)}"]
+        for path, a, b in differing_fields(normalized(real[1]), normalized(embedded[1])):
+            differences.append(f"{watch}: event {index}, {path} is {_shown(a)}, embedded {_shown(b)}")
+    return differences
+
+
+def _named(type_: str, obj: Obj) -> str:
+    return f"{type_} {obj.get('metadata', {}).get('name', obj.get('message', ''))}"
 
 
 def normalized(value: Any) -> Any:  # noqa: ANN401 (JSON)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -11,10 +13,11 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 
 from local.real.control_plane import ControlPlane
+from local.real.recording import RecordedWatch
 from local.real.request_log import RequestLog
 from shared.api import crds
-from tests.real.differential.random_custom_objects import WIDGETS
-from tests.real.differential.random_objects import NAMESPACE
+from tests.real.differential.random_custom_objects import CUSTOM_KINDS, WIDGETS
+from tests.real.differential.random_objects import BUILT_IN_KINDS, NAMESPACE, POD
 from tests.real.differential.random_requests import RandomRequest, RandomRequests
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from local.real.recording import Recording
     from tests.real.differential.random_objects import Json
 
+WATCHED: tuple[dict[str, str], ...] = ({}, {"labelSelector": "app=web"}, {"fieldSelector": "metadata.name=a"})
+"""The selectors of watches."""
 _SECONDS_TO_SERVE = 30
 _NOT_FOUND = 404
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -42,7 +47,9 @@ def recorded(seeds: Iterable[int], requests_each: int) -> Recording:
                 for _ in range(requests_each):
                     request = requests.following()
                     requests.observe(request, session.send(request))
-            return control_plane.recording(log.bodies)
+            watches = session.watches()
+            recording = control_plane.recording(log.bodies)
+            return dataclasses.replace(recording, watches=watches)
         finally:
             client.close()
             transport.pool_manager.clear()
@@ -53,6 +60,7 @@ class _Session:
         self._transport = transport
         self._url = url
         self._token = token
+        self.first_version = ""
 
     def send(self, request: RandomRequest) -> Json:
         """The answer's body, also that of an error."""
@@ -73,6 +81,22 @@ class _Session:
             return {}
         return answer
 
+    def watches(self) -> list[RecordedWatch]:
+        """The events of each kind since the requests began, with several selectors. All watches run at once."""
+        watched = [
+            (path, {**selector, "resourceVersion": self.first_version, "watch": "1", "timeoutSeconds": "3"})
+            for path in sorted({kind.collection() for kind in (*BUILT_IN_KINDS, *CUSTOM_KINDS)})
+            for selector in WATCHED
+        ]
+        with ThreadPoolExecutor(len(watched)) as pool:
+            return list(pool.map(lambda watch: self._watch(*watch), watched))
+
+    def _watch(self, path: str, query: dict[str, str]) -> RecordedWatch:
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        response = self._transport.request("GET", f"{self._url}{path}?{urlencode(query)}", headers=headers)
+        lines = [json.loads(line) for line in response.read().splitlines()]
+        return RecordedWatch(path, query, [(line["type"], line["object"]) for line in lines])
+
     def prepare(self) -> None:
         """Create what the requests need: a namespace with its service account, and the custom kinds."""
         self._create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -88,6 +112,7 @@ class _Session:
                 if time.monotonic() > end:
                     raise TimeoutError(f"{path} is not served")
                 time.sleep(0.05)
+        self.first_version = self.send(RandomRequest("GET", POD.collection()))["metadata"]["resourceVersion"]
 
     def _create(self, path: str, obj: Json) -> None:
         answer = self.send(RandomRequest("POST", path, {}, obj))

@@ -19,7 +19,7 @@ from local.kubernetes.apiserver.api import Api
 from local.kubernetes.apiserver.http import Request
 from local.kubernetes.apiserver.rbac import Rbac
 from local.kubernetes.errors import FORBIDDEN
-from tests.real.differential.comparison import Difference, answer_differences, effect_differences
+from tests.real.differential.comparison import Difference, answer_differences, effect_differences, watch_differences
 from tests.real.differential.known_differences import unexplained
 from tests.real.differential.replayed_store import ReplayedStore
 from tests.real.differential.timeline import READS, Timeline
@@ -27,7 +27,8 @@ from tests.real.differential.timeline import READS, Timeline
 if TYPE_CHECKING:
     from local.kubernetes.apiserver.auth import User
     from local.kubernetes.kinds import Kind
-    from local.real.recording import Exchange, Recording
+    from local.kubernetes.objects import Obj
+    from local.real.recording import Exchange, RecordedWatch, Recording
     from tests.real.differential.timeline import Placed
 
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -41,10 +42,11 @@ class Result:
     played: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
+    watches: list[str] = field(default_factory=list)
 
     def texts(self) -> list[str]:
-        """A text for each difference."""
-        return [str(difference) for difference in self.differences]
+        """A text for each difference, also of watches."""
+        return [*(str(difference) for difference in self.differences), *self.watches]
 
 
 def replay(recording: Recording) -> Result:
@@ -81,7 +83,17 @@ class _Replay:
             while upcoming and upcoming[0].first < end:
                 waiting.append(upcoming.popleft())
             waiting = [p for p in waiting if not self._is_settled(p, is_last=p.last < end)]
+        for watch in self._recording.watches:
+            self._result.watches += watch_differences(watch, self._events(watch))
         return self._result
+
+    def _events(self, watch: RecordedWatch) -> list[tuple[str, Obj]]:
+        """The events that a watch gets from its version to the end of the recording."""
+        response = self._api.respond(Request("GET", watch.path, watch.query, {"accept": "application/json"}))
+        self._api.stop_watches()  # it ends after what has happened so far
+        lines = b"".join(chunk or b"" for chunk in response.stream or ()).splitlines()
+        events = [msgspec.json.decode(line) for line in lines]
+        return [(event["type"], event["object"]) for event in events]
 
     def _is_served(self, exchange: Exchange) -> bool:
         resource, _, subresource = exchange.resource.partition("/")
