@@ -114,7 +114,8 @@ def effect_differences(
 def watch_differences(watch: RecordedWatch, events: list[tuple[str, Obj]]) -> list[str]:
     """The differences between the events of a recorded watch and these."""
     differences: list[str] = []
-    for index, (real, embedded) in enumerate(zip_longest(watch.events, events, fillvalue=(ABSENT, {}))):
+    nothing: tuple[str, Obj] = (ABSENT, {})
+    for index, (real, embedded) in enumerate(zip_longest(watch.events, events, fillvalue=nothing)):
         if real[0] != embedded[0]:
             return [*differences, f"{watch}: event {index} is {_named(*real)}, embedded {_named(*embedded)}"]
         for path, a, b in differing_fields(normalized(real[1]), normalized(embedded[1])):
