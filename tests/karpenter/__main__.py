@@ -23,6 +23,7 @@ from tests.karpenter import report, suites
 
 PAGE = CHECKOUT / "docs" / "karpenter-suite.md"
 _RUNS = CHECKOUT / "build" / "karpenter"
+_INTERRUPTED = "interrupted"
 _BASIC = "Basic Deployment"
 """The spec of the performance suite that runs by default; the others are for larger machines."""
 
@@ -79,14 +80,15 @@ def _run(suite: str, *, focus: str, skip: str, clusters: int) -> list[report.Spe
 
 
 def _of_earlier_runs(suite: str, folders: list[Path]) -> list[report.Spec]:
-    """The results of a suite's specs in these folders of runs; those that no run had are "not run"."""
+    """The results of a suite's specs in these folders of runs; those that no run has finished are "not run"."""
     runs = [
         path
         for folder in sorted(folders, key=lambda f: f.name)
         if folder.name.startswith(f"{suite}-")
         for path in _reports(folder)
     ]
-    specs = {spec.name: spec for spec in report.merged(report.read(path) for path in runs)}
+    finished = ([spec for spec in report.read(path) if spec.state != _INTERRUPTED] for path in runs)
+    specs = {spec.name: spec for spec in report.merged(finished)}
     names = suites.listed(suite, _RUNS / "list", focus=_BASIC if suite == "performance" else "")
     return [specs.get(name) or report.Spec(name=name, state="not run") for name in names]
 
