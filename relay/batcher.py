@@ -1,5 +1,7 @@
 """When hints are sent: together, after a second without a new one, and after ten seconds at the latest. Pure.
 
+Hints that someone waits for are sent earlier.
+
 Pending hints are a set of object keys for each type of hint, so memory is bounded by the number of objects, however
 often they change and however long the bus can't be reached.
 """
@@ -18,9 +20,19 @@ if TYPE_CHECKING:
 
 IDLE_DURATION = timedelta(seconds=1)
 MAX_DURATION = timedelta(seconds=10)
-MAX_DURATION_BY_TYPE = {hints.NODES_CHANGED: timedelta(seconds=1), hints.NODE_POOLS_CHANGED: timedelta(seconds=1)}
+_SHORT = timedelta(seconds=1)
+MAX_DURATION_BY_TYPE = {
+    hints.NODES_CHANGED: _SHORT,
+    hints.NODE_POOLS_CHANGED: _SHORT,
+    hints.NODES_DELETING: _SHORT,
+    hints.NODE_CLAIMS_DELETING: _SHORT,
+}
 """Pods can't be scheduled to a joining node until it is reconciled, and it changes often while many nodes join. Whoever
-edits a NodePool looks at what follows."""
+edits a NodePool looks at what follows. A node that is deleted takes pods until it is tainted."""
+IDLE_DURATION_BY_TYPE = {
+    hints.NODES_DELETING: timedelta(seconds=0.2),
+    hints.NODE_CLAIMS_DELETING: timedelta(seconds=0.2),
+}
 INITIAL_BACKOFF = timedelta(seconds=1)
 MAX_BACKOFF = timedelta(seconds=60)
 
@@ -29,12 +41,13 @@ MAX_BACKOFF = timedelta(seconds=60)
 class _Batch:
     first_added: datetime
     last_added: datetime
+    idle_duration: timedelta
     max_duration: timedelta
     keys: dict[str, None] = field(default_factory=dict)
 
     @property
     def due(self) -> datetime:
-        return min(self.last_added + IDLE_DURATION, self.first_added + self.max_duration)
+        return min(self.last_added + self.idle_duration, self.first_added + self.max_duration)
 
 
 class Batcher:
@@ -53,8 +66,12 @@ class Batcher:
         """Add object keys to the pending ones of a type of hint."""
         batch = self._batches.get(detail_type)
         if batch is None:
-            max_duration = MAX_DURATION_BY_TYPE.get(detail_type, MAX_DURATION)
-            batch = self._batches[detail_type] = _Batch(first_added=now, last_added=now, max_duration=max_duration)
+            batch = self._batches[detail_type] = _Batch(
+                first_added=now,
+                last_added=now,
+                idle_duration=IDLE_DURATION_BY_TYPE.get(detail_type, IDLE_DURATION),
+                max_duration=MAX_DURATION_BY_TYPE.get(detail_type, MAX_DURATION),
+            )
         batch.last_added = now
         batch.keys.update(dict.fromkeys(keys))
 

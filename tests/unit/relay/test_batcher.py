@@ -43,6 +43,16 @@ def test_hints_about_nodes_are_sent_after_a_second_at_the_latest(start: datetime
     assert batches.take(start + SECOND) == {hints.NODES_CHANGED: ("n0", "n1", "n2", "n3", "n4")}
 
 
+def test_hints_about_deleted_nodeclaims_are_sent_together_within_a_fraction_of_a_second(start: datetime) -> None:
+    batches = Batcher()
+    for i in range(3):
+        batches.add(hints.NODE_CLAIMS_DELETING, [f"c{i}"], start + i * SECOND / 10)
+    assert batches.due() == start + SECOND * 0.4
+    for i in range(3, 20):
+        batches.add(hints.NODE_CLAIMS_DELETING, [f"c{i}"], start + i * SECOND / 10)
+    assert batches.due() == start + SECOND
+
+
 def test_each_type_of_hint_is_batched_separately(start: datetime) -> None:
     batches = Batcher()
     batches.add("A", ["x"], start)
