@@ -110,6 +110,17 @@ def acknowledge(
             kubectl.provider,
             _PROVIDER | {f"AwsSolutions::AwsSolutions-IAM5[Resource::<{kubectl.handler_id}.Arn>:*]": _CDK_PROVIDER},
         )
+    if kubectl is not None and kubectl.kinds_check is not None:
+        _acknowledge(
+            kubectl.kinds_check,
+            {
+                "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "Lambda's network interfaces, with -c subnets",
+                "AwsSolutions::AwsSolutions-L1": latest,
+                "Serverless::Serverless-LambdaDLQ": "CloudFormation invokes it and waits for its response",
+                "Serverless::Serverless-LambdaLatestVersion": latest,
+                "Serverless::Serverless-LambdaTracing": "it runs for a second in a deployment",
+            },
+        )
     _acknowledge(
         storage,
         {

@@ -155,6 +155,7 @@ class KindsCheck(Construct):
                 str(checkout),
                 exclude=["*", ".*", *(f"!{path}" for path in (*_CHECK_FOLDERS, *_CHECK_FILES))],
             ),
+            memory_size=256,
             timeout=Duration.minutes(2),
             environment={kinds_check.CLUSTER_VARIABLE: options.cluster},
             role=role,
