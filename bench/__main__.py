@@ -29,8 +29,9 @@ MODULES = (
     "function_resources",
     "cost_model",
     "real",
+    "real_flows",
 )
-ON_REQUEST = ("real",)
+ON_REQUEST = ("real", "real_flows")
 """In real time and with Go: only measured by name."""
 RESULTS = Path(__file__).parent / "RESULTS.md"
 _REGEX_FLAGS = re.MULTILINE | re.DOTALL

@@ -43,6 +43,17 @@ def demo(
         Path | None, typer.Option("--report", metavar="FILE", help="Write the run as one HTML page.")
     ] = None,
     *,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Run in this throw-away cluster (kind, k3d, minikube), in real time, instead of an embedded one.",
+        ),
+    ] = None,
+    allow_nodes: Annotated[
+        bool,
+        typer.Option("--allow-nodes", help="With --kubeconfig: run although the cluster has nodes that take pods."),
+    ] = False,
     hostile: Annotated[
         bool,
         typer.Option(
@@ -81,6 +92,8 @@ def demo(
       tenon demo --keep
 
       tenon demo --report run.html
+
+      tenon demo --kubeconfig kind.yaml
     """
     from datetime import timedelta  # noqa: PLC0415 (beside the others)
 
@@ -91,6 +104,8 @@ def demo(
 
     if rest is not None and not rest > 0:
         raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0")
+    if hostile and kubeconfig is not None:
+        raise typer.BadParameter("--hostile needs the embedded cluster, so it can't be combined with --kubeconfig")
     try:
         request = DemoRequest(
             manifests=tuple(manifest or (DEFAULT_MANIFEST,)),
@@ -103,6 +118,8 @@ def demo(
             only_json=only_json,
             region=region,
             seed=seed,
+            kubeconfig=kubeconfig,
+            allow_nodes=allow_nodes,
             record=record,
             report=report_to,
         )

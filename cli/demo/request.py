@@ -75,7 +75,8 @@ class Step:
 class DemoRequest:
     """The options of a run. ``elapsed`` measures how long work takes (:class:`local.clock.Clock`).
 
-    ``rest`` is how long each step may take at most, in cluster time; None: until the cluster is idle.
+    ``rest`` is how long each step may take at most, in cluster time; None: until the cluster is idle. ``kubeconfig`` is
+    that of a throw-away cluster to run in, in real time; ``allow_nodes``: it may have nodes of its own.
     """
 
     manifests: tuple[str, ...] = (DEFAULT_MANIFEST,)
@@ -91,6 +92,8 @@ class DemoRequest:
     seed: int = 0
     faults: tuple[Fault, ...] = ()
     elapsed: Callable[[], float] = time.monotonic
+    kubeconfig: Path | None = None
+    allow_nodes: bool = False
     record: Path | None = None
     report: Path | None = None
 

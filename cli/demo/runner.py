@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 
-from cli.demo import results, screen
+from cli.demo import real_cluster, results, screen
 from cli.demo.event_lines import EventLines
 from cli.demo.interruptions import drain_then_provision
 from cli.demo.results import StepSpan
-from cli.errors import FAILED, INTERRUPTED, USAGE, UsageError
+from cli.errors import FAILED, INTERRUPTED, CommandError, UsageError
 from cli.report import recording as recordings
 from cli.report.command import save
 from cli.report.demo_recording import Recorder
@@ -67,7 +67,8 @@ class Demo:
         steps = request.steps(objects)
         drain_first = self._drain_first(objects, steps)
         with contextlib.ExitStack() as stack:
-            with self._console.status("Starting a cluster, AWS and Tenon on this machine …"):
+            starting = self._console.status("Starting a cluster, AWS and Tenon on this machine …")
+            with starting, real_cluster.errors_of_kubeconfigs():
                 world = stack.enter_context(self._world())
             self._introduce(world, time.monotonic() - began)
             recorder, spans = self._run_steps(world, objects, steps)
@@ -85,6 +86,9 @@ class Demo:
 
     def _world(self) -> World:
         request = self._request
+        if request.kubeconfig is not None:
+            options = real_cluster.options(request.kubeconfig, allow_nodes=request.allow_nodes)
+            return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
         options = Options(elapsed=request.elapsed)
         if request.hostile:
             options = replace(options, hostility=Hostility(boot_failures=1))
@@ -118,6 +122,13 @@ class Demo:
         return recorder, spans
 
     def _introduce(self, world: World, seconds: float) -> None:
+        if self._request.kubeconfig is not None:
+            self._print(
+                f"Cluster [bold]{world.cluster}[/bold] in {world.region}, started in {seconds:.1f} s: the control "
+                f"plane of {self._request.kubeconfig},\nwith kubelets, the relay and moto as AWS in this process. "
+                "Time is real; machines boot in 10 to 15 s.\n"
+            )
+            return
         self._print(
             f"Cluster [bold]{world.cluster}[/bold] in {world.region}, started in {seconds:.1f} s: an embedded "
             "Kubernetes API, moto as AWS with\nthe stack of `cdk deploy`, and the relay. Work takes its time on the "
@@ -226,6 +237,12 @@ class Demo:
             self._print(f"\nreport: {save(recording, self._request.report)}")
 
     def _stay(self, world: World) -> None:
+        if self._request.kubeconfig is not None:
+            path = self._request.kubeconfig
+            self._print(f"\n[bold]Nodes and Tenon stay up. Ctrl-C stops them.[/bold]\n\n  export KUBECONFIG={path}\n")
+            with contextlib.suppress(KeyboardInterrupt):
+                world.run_in_real_time()
+            return
         KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
         config = world.kubectl_config()
         KUBECONFIG.touch(mode=0o600)
@@ -255,9 +272,9 @@ def run(request: DemoRequest) -> int:
         signal.signal(signal_number, signal.default_int_handler)
     try:
         Demo(request, console).run()
-    except UsageError as error:
+    except CommandError as error:
         errors.print(f"tenon demo: {error}", style="red", highlight=False, markup=False)
-        return USAGE
+        return error.code
     except StuckError as error:
         errors.print(
             f"tenon demo: the cluster did not become idle: {error}", style="red", highlight=False, markup=False

@@ -11,10 +11,12 @@ import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kubernetes.client.configuration import Configuration
 from kubernetes.config import load_kube_config
+from kubernetes.config.config_exception import ConfigException
+from yaml import YAMLError
 
 from infra import cluster_manifests
 from local.clock import RealTimeClock
@@ -45,25 +47,33 @@ _SWITCH_SECONDS = 0.0005
 waits up to 5 ms for one that computes, several times in each request."""
 _TOKEN_SECONDS = 6 * 3600
 _CONTROL_PLANE_ROLE = "node-role.kubernetes.io/control-plane"
+_CONDITION_TAINTS = "node.kubernetes.io/"
+"""Of nodes that aren't Ready yet."""
 _CLIENT_NAMESPACE, _CLIENT_ACCOUNT = "kube-system", "tenon-local-world"
 
 
 class OccupiedClusterError(RuntimeError):
-    """The cluster of the kubeconfig has nodes of its own, so it may not be a throw-away one."""
+    """The cluster of the kubeconfig has nodes that take pods, so it may not be a throw-away one."""
+
+
+class KubeconfigError(RuntimeError):
+    """The kubeconfig can't be read, or its cluster doesn't answer."""
 
 
 class RealControlPlane:
     """A :class:`local.world.control_plane.ControlPlane` in real time.
 
     ``kubeconfig`` is that of a throw-away cluster; without one, a control plane is built and run, and if that is
-    ``recorded``, :meth:`recording` can be called.
+    ``recorded``, :meth:`recording` can be called. A cluster with nodes that take pods is refused, unless
+    ``allow_nodes``.
     """
 
     in_real_time = True
 
-    def __init__(self, kubeconfig: Path | None = None, *, recorded: bool = False) -> None:
+    def __init__(self, kubeconfig: Path | None = None, *, recorded: bool = False, allow_nodes: bool = False) -> None:
         self._path = kubeconfig
         self._recorded = recorded and kubeconfig is None
+        self._allow_nodes = allow_nodes
         self._authenticator = TokenAuthenticator()
         self._stack = contextlib.ExitStack()
         self._client: Client
@@ -146,8 +156,7 @@ class RealControlPlane:
         return client
 
     def _client_of(self, path: Path, stack: contextlib.ExitStack) -> Client:
-        configuration = Configuration()
-        load_kube_config(config_file=str(path), client_configuration=configuration)
+        configuration = _configuration(path)
         self._kubeconfig = path.read_text()
         self.url = configuration.host
         authority = configuration.ssl_ca_cert
@@ -155,7 +164,8 @@ class RealControlPlane:
         impersonation.allow(configuration)
         client = Client(configuration)
         stack.callback(client.close)
-        _refuse_occupied(client)
+        if not self._allow_nodes:
+            _refuse_occupied(client)
         self._client = client
         self._create_account()
         self._account_token = self._token(_CLIENT_NAMESPACE, _CLIENT_ACCOUNT)
@@ -198,13 +208,63 @@ class RealControlPlane:
         return str(json.loads(answer)["status"]["token"])
 
 
+def kubernetes_version(kubeconfig: Path) -> str:
+    """The minor version of a cluster, such as "1.36".
+
+    Raises:
+        KubeconfigError: the file can't be read, or the cluster doesn't answer.
+    """
+    client = Client(_configuration(kubeconfig), attempts=1)
+    try:
+        version = json.loads(client.get("/version"))
+    except ApiError as error:
+        raise KubeconfigError(f"the cluster of {kubeconfig} doesn't answer: {error.message}") from error
+    finally:
+        client.close()
+    return f"{version['major']}.{version['minor'].rstrip('+')}"
+
+
+def _configuration(kubeconfig: Path) -> Configuration:
+    """The configuration of the kubeconfig's current context.
+
+    Raises:
+        KubeconfigError: the file can't be read.
+    """
+    configuration = Configuration()
+    try:
+        load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+    except (ConfigException, OSError, YAMLError) as error:
+        raise KubeconfigError(f"{kubeconfig} is not a kubeconfig: {error}") from error
+    return configuration
+
+
 def _refuse_occupied(client: Client) -> None:
     """Refuse a cluster that somebody may use.
 
     Raises:
-        OccupiedClusterError: it has nodes that aren't its control plane's.
+        OccupiedClusterError: it has nodes that aren't its control plane's, or that take the pods of anybody.
+        KubeconfigError: it doesn't answer.
     """
-    nodes = [node for page in client.list_pages(NODES.path()) for node in json.loads(page)["items"]]
+    try:
+        nodes = [node for page in client.list_pages(NODES.path()) for node in json.loads(page)["items"]]
+    except ApiError as error:
+        raise KubeconfigError(f"the cluster's nodes can't be listed: {error.message}") from error
     own = [node["metadata"]["name"] for node in nodes if _CONTROL_PLANE_ROLE not in node["metadata"].get("labels", {})]
     if own:
         raise OccupiedClusterError(f"the cluster has nodes of its own, such as {own[0]}; give one that is thrown away")
+    schedulable = [node["metadata"]["name"] for node in nodes if _takes_pods(node["spec"])]
+    if schedulable:
+        name = schedulable[0]
+        raise OccupiedClusterError(
+            f"pods would run on the control plane's node {name} instead of new ones; keep them off it: "
+            f"kubectl taint node {name} {_CONTROL_PLANE_ROLE}:NoSchedule"
+        )
+
+
+def _takes_pods(spec: Mapping[str, Any]) -> bool:
+    """Whether a node with that spec takes pods that tolerate nothing, once it is Ready."""
+    is_tainted = any(
+        taint["effect"] in ("NoSchedule", "NoExecute") and not taint["key"].startswith(_CONDITION_TAINTS)
+        for taint in spec.get("taints") or ()
+    )
+    return not is_tainted and not spec.get("unschedulable", False)

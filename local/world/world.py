@@ -252,7 +252,8 @@ class World:
     def is_idle(self) -> bool:
         """Whether nothing but periodic sweeps has happened for long enough, and nothing is unfinished."""
         quiet = self.clock.now() - self._activity.last
-        is_quiet = quiet >= required_quiet_time(self.store) and not unfinished(self.store)
+        required = required_quiet_time(self.store, in_real_time=self.control_plane.in_real_time)
+        is_quiet = quiet >= required and not unfinished(self.store)
         # A function that runs in a thread may just have taken the last message, and not have written anything yet.
         return is_quiet and self.aws.queues.empty() and not self.aws.functions.running
 
