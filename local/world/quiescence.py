@@ -61,6 +61,11 @@ class ActivityMonitor:
         if call.service == "ec2" and call.operation.startswith(_WRITE_PREFIXES):
             self.last = self._now()
 
+    def is_quiet(self, store: Store, *, in_real_time: bool = False) -> bool:
+        """Whether the last activity is long enough ago, and nothing is unfinished."""
+        quiet = self._now() - self.last
+        return quiet >= required_quiet_time(store, in_real_time=in_real_time) and not unfinished(store)
+
 
 def required_quiet_time(store: Store, *, in_real_time: bool = False) -> timedelta:
     """How long nothing must have happened: 150 s, or twice the longest finite consolidateAfter of a NodePool.

@@ -30,7 +30,7 @@ from local.world.ec2_machines import KUBELET_THREADS, MACHINES_PER_THREAD, Ec2Ma
 from local.world.event_loop import DEFAULT_LIMIT, BackgroundLoop, EventLoop
 from local.world.kubernetes_faults import kubernetes_client_crashes
 from local.world.options import Options
-from local.world.quiescence import ActivityMonitor, required_quiet_time, unfinished
+from local.world.quiescence import ActivityMonitor, unfinished
 from local.world.timeline import Timeline
 from relay.relay import Relay
 from shared.cluster.connect import ClusterInfo
@@ -251,9 +251,7 @@ class World:
 
     def is_idle(self) -> bool:
         """Whether nothing but periodic sweeps has happened for long enough, and nothing is unfinished."""
-        quiet = self.clock.now() - self._activity.last
-        required = required_quiet_time(self.store, in_real_time=self.control_plane.in_real_time)
-        is_quiet = quiet >= required and not unfinished(self.store)
+        is_quiet = self._activity.is_quiet(self.store, in_real_time=self.control_plane.in_real_time)
         # A function that runs in a thread may just have taken the last message, and not have written anything yet.
         return is_quiet and self.aws.queues.empty() and not self.aws.functions.running
 
