@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from local.kubernetes import errors, kinds
-from local.kubernetes.objects import timestamp
+from local.kubernetes.objects import parse_timestamp, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,11 @@ def _set_grace_period(meta: Obj, pod: Obj, requested: int | None, now: datetime)
         return 0
     if requested is None or requested >= pending:
         return None
-    meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=requested))
+    # The deletion began when its grace period did, and must not have ended in the past.
+    end = parse_timestamp(meta["deletionTimestamp"]) + timedelta(seconds=requested - pending)
+    if end < now:
+        end, requested = now, min(requested, 1)
+    meta["deletionTimestamp"] = timestamp(end)
     meta["deletionGracePeriodSeconds"] = requested
     return requested
 

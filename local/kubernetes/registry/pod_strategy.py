@@ -221,9 +221,10 @@ def validate_update(new: Obj, old: Obj) -> list[Cause]:
         return [Cause("status.nominatedNodeName", "FieldValueForbidden", text)]
     if new.get("spec") == old.get("spec"):
         return []
-    if len(new["spec"].get("containers") or []) != len(old["spec"].get("containers") or []):
-        text = "Forbidden: pod updates may not add or remove containers"
-        return [*validate(new), Cause("spec.containers", "FieldValueForbidden", text)]
+    for part in ("containers", "initContainers"):
+        if len(new["spec"].get(part) or []) != len(old["spec"].get(part) or []):
+            text = "Forbidden: pod updates may not add or remove containers"
+            return [*validate(new), Cause(f"spec.{part}", "FieldValueForbidden", text)]
     causes: list[Cause] = []
     if _immutable(new["spec"]) != _immutable(old["spec"]):
         text = f"Forbidden: pod updates may not change fields other than `{_MUTABLE_FIELDS}`"

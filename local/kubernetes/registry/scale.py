@@ -19,18 +19,16 @@ def scale_of(kind: Kind, obj: Obj, definition: Definition | None) -> Obj:
     """The object's ``autoscaling/v1`` Scale.
 
     Raises:
-        ApiError: 404, the kind has no such subresource; 500, a custom object has no replicas.
+        ApiError: 404, the kind has no such subresource.
     """
     spec_path, status_path = _paths(kind, definition)
     metadata = obj["metadata"]
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    selector = (obj.get("spec") or {}).get("selector")
+    selector = _selector(obj, definition)
     replicas = _value_at(obj, spec_path)
-    if replicas is None and definition is not None:
-        raise errors.internal(f'the spec replicas field "{spec_path}" does not exist')
     status: Obj = {"replicas": _value_at(obj, status_path) or 0}
-    if isinstance(selector, dict):
-        status["selector"] = ",".join(f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items()))
+    if selector:
+        status["selector"] = selector
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -38,6 +36,23 @@ def scale_of(kind: Kind, obj: Obj, definition: Definition | None) -> Obj:
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
+
+
+def _selector(obj: Obj, definition: Definition | None) -> str:
+    """The text of the selector of the object's pods; empty without one."""
+    if definition is not None:
+        path = (definition.scale or {}).get("labelSelectorPath")
+        return str(_value_at(obj, path) or "") if path else ""
+    selector = (obj.get("spec") or {}).get("selector")
+    labels = (selector.get("matchLabels") or {}) if isinstance(selector, dict) else {}
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
+def check_replicas(kind: Kind, obj: Obj, definition: Definition | None) -> None:
+    """Raise 500 if a custom object has no replicas: unlike a patch, a read of its Scale fails."""
+    spec_path, _ = _paths(kind, definition)
+    if definition is not None and _value_at(obj, spec_path) is None:
+        raise errors.internal(f'the spec replicas field "{spec_path}" does not exist')
 
 
 def with_scale(kind: Kind, obj: Obj, scale: Obj, definition: Definition | None) -> Obj:

@@ -149,7 +149,7 @@ class StandardStorage(ObjectStorage, ABC):
                     dry_run=dry_run,
                 )
             old = self._existing(served, (namespace, name))
-            before = self.scale_of(served, old) if subresource == "scale" else old
+            before = scale.scale_of(served, old, self.definition(served)) if subresource == "scale" else old
             after = _patched(served, before, change, patch_type)
             after = to_json(after)
             object_meta.check_types(after)
@@ -232,8 +232,9 @@ class StandardStorage(ObjectStorage, ABC):
         """The object's Scale.
 
         Raises:
-            ApiError: 404, the kind has no such subresource.
+            ApiError: 404, the kind has no such subresource; 500, a custom object has no replicas.
         """
+        scale.check_replicas(kind, obj, self.definition(kind))
         return scale.scale_of(kind, obj, self.definition(kind))
 
     def _namespace_for(self, kind: Kind, meta: Obj, requested: str, *, check: bool = True) -> str:

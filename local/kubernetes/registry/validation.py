@@ -28,7 +28,7 @@ def validate(kind: Kind, new: Obj, old: Obj | None, definition: Definition | Non
     validator = _VALIDATORS.get(kind.resource)
     causes = validator(new, old) if validator else []
     if kind.resource in WITH_TEMPLATE:
-        causes = [*causes, *_validate_template(kind, new), *_immutable_fields(kind, new, old)]
+        causes = [*causes, *_validate_template(kind, new, is_new=old is None), *_immutable_fields(kind, new, old)]
     return causes
 
 
@@ -90,12 +90,23 @@ def _quoted(value: Any) -> str:  # noqa: ANN401 (JSON)
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
+_MUTABLE_IN_STATEFUL_SETS = frozenset((
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "minReadySeconds",
+    "persistentVolumeClaimRetentionPolicy",
+))  # fmt: skip
+
+
 def _immutable_fields(kind: Kind, new: Obj, old: Obj | None) -> list[Cause]:
     """The errors of changed fields that can't be changed."""
     before = (old or {}).get("spec") or {}
     names = ("selector", "template", "completions") if kind.resource == kinds.JOBS.resource else ("selector",)
-    if old is None or kind.resource == kinds.STATEFUL_SETS.resource:
+    if old is None:
         return []
+    if kind.resource == kinds.STATEFUL_SETS.resource:
+        after = new["spec"]
+        changed = {name for name in {*after, *before} if after.get(name) != before.get(name)}
+        text = "Forbidden: updates to statefulset spec for fields other than 'replicas', 'template', … are forbidden"
+        return [Cause("spec", "FieldValueForbidden", text)] if changed - _MUTABLE_IN_STATEFUL_SETS else []
     return [
         Cause(f"spec.{name}", "FieldValueInvalid", f"Invalid value: {new['spec'].get(name)}: field is immutable")
         for name in names
@@ -103,7 +114,7 @@ def _immutable_fields(kind: Kind, new: Obj, old: Obj | None) -> list[Cause]:
     ]
 
 
-def _validate_template(kind: Kind, obj: Obj) -> list[Cause]:
+def _validate_template(kind: Kind, obj: Obj, *, is_new: bool) -> list[Cause]:
     spec = obj["spec"]
     causes: list[Cause] = []
     template = spec.get("template") or {}
@@ -113,7 +124,8 @@ def _validate_template(kind: Kind, obj: Obj) -> list[Cause]:
         if pod["spec"].get("restartPolicy") not in {"OnFailure", "Never"}:
             text = 'Required value: valid values: "OnFailure", "Never"'
             causes.append(Cause("spec.template.spec.restartPolicy", "FieldValueRequired", text))
-        return causes
+        if is_new:
+            return causes  # its selector and labels are generated
     if not spec.get("selector") and kind.resource != kinds.DAEMON_SETS.resource:
         causes.append(Cause("spec.selector", "FieldValueRequired", "Required value"))
     labels = (template.get("metadata") or {}).get("labels") or {}

@@ -234,9 +234,9 @@ class RandomRequests:
 
     def _malformed(self, kind: RandomKind, name: str) -> RandomRequest:
         path, rng = f"{kind.collection()}/{name}", self._rng
-        wrong = {**self._object(kind, name), "kind": "Other"}
+        wrong = {**self._object(POD, name), "kind": "Other"}
         return rng.choice((
-            RandomRequest("POST", kind.collection(), {}, wrong),
+            RandomRequest("POST", POD.collection(), {}, wrong),
             RandomRequest("PATCH", path, {}, {}, "application/unknown"),
             RandomRequest("POST", f"{POD.collection()}/{name}", {}, self._object(POD, name)),
             RandomRequest("PUT", kind.collection(), {}, self._object(kind, name)),

@@ -54,6 +54,17 @@ def test_a_negative_grace_period_is_a_second_and_a_longer_one_changes_nothing(cl
     assert cluster.store.version == before
 
 
+def test_a_grace_period_that_is_shortened_after_its_end_ends_now(cluster: Cluster) -> None:
+    cluster.pod("a", node="n")
+    cluster.store.delete(kinds.PODS, "a", namespace="default", grace_period_seconds=30)
+    cluster.time.pass_seconds(10)
+    _, pod = answer(cluster.store, "DELETE", f"{_NAMESPACE}/pods/a", {"gracePeriodSeconds": 20})
+    assert pod["metadata"]["deletionTimestamp"] == "2026-11-21T12:00:20Z"
+    _, pod = answer(cluster.store, "DELETE", f"{_NAMESPACE}/pods/a", {"gracePeriodSeconds": 5})
+    assert pod["metadata"]["deletionTimestamp"] == "2026-11-21T12:00:10Z"
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 1
+
+
 def test_foreground_deletion_leaves_a_finalizer_while_there_are_dependents(cluster: Cluster) -> None:
     deployment = cluster.deployment("web", 1)
     replica_set = cluster.replica_set(deployment)
