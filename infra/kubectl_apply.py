@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _IMAGE = ("relay", "shared")
 """The files that the relay's Dockerfile copies."""
-_CHECK_ACCESS = "KindsCheckAccess"
+_CHECK_ACCESS = "OwnerCheckAccess"
 _CHECK_FOLDERS = ("infra", "shared", "shared/cluster")
 _CHECK_FILES = (
     "infra/__init__.py",
@@ -96,7 +96,7 @@ class KubectlApply(Construct):
         dependencies: list[IConstruct] = [administrator, access]
         for name, objects, policy in (
             (
-                "KindsCheckAccess",
+                _CHECK_ACCESS,
                 cluster_manifests.kinds_check_access() if options.kinds else [],
                 RemovalPolicy.DESTROY,
             ),
@@ -112,7 +112,7 @@ class KubectlApply(Construct):
             manifest.node.add_dependency(*dependencies)
             dependencies = [manifest]
             if name == _CHECK_ACCESS:
-                self.kinds_check = KindsCheck(self, "KindsCheck", options=options, checkout=checkout)
+                self.kinds_check = KindsCheck(self, "OwnerCheck", options=options, checkout=checkout)
                 self.kinds_check.result.node.add_dependency(manifest)
                 dependencies = [self.kinds_check.result]
 

@@ -178,14 +178,14 @@ def applied(**context: str) -> dict[str, dict[str, Any]]:
 
 def test_the_stack_checks_before_it_applies_and_with_rights_to_read_only() -> None:
     resources = applied()
-    (definitions,) = (r for id_, r in resources.items() if id_.startswith("ClusterSideKinds6"))
+    (definitions,) = (r for id_, r in resources.items() if id_.startswith("ClusterSideKinds"))
     ((check_id, check),) = ((id_, r) for id_, r in resources.items() if r["Type"] == "Custom::TenonKindsCheck")
     assert definitions["DependsOn"] == [check_id]
     assert check["Properties"]["Names"] == NAMES
     (policy,) = (
         r
         for id_, r in resources.items()
-        if id_.startswith("ClusterSideKindsCheckRole") and r["Type"] == "AWS::IAM::Policy"
+        if id_.startswith("ClusterSideOwnerCheckRole") and r["Type"] == "AWS::IAM::Policy"
     )
     actions = {a for s in resolved(policy["Properties"])["PolicyDocument"]["Statement"] for a in _listed(s["Action"])}
     assert actions == {"logs:CreateLogStream", "logs:PutLogEvents", "eks:DescribeCluster"}
@@ -204,7 +204,7 @@ def test_the_checks_code_is_what_it_imports_and_nothing_else() -> None:
     (function,) = (
         r
         for id_, r in applied().items()
-        if id_.startswith("ClusterSideKindsCheckFunction") and r["Type"] == "AWS::Lambda::Function"
+        if id_.startswith("ClusterSideOwnerCheckFunction") and r["Type"] == "AWS::Lambda::Function"
     )
     code = folder / f"asset.{function['Properties']['Code']['S3Key'].removesuffix('.zip')}"
     assert {str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()} == {
