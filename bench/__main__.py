@@ -18,7 +18,6 @@ MODULES = (
     "pending_to_running",
     "scheduling",
     "launching",
-    "placement",
     "cluster_state",
     "command_line",
     "consolidation",
@@ -31,7 +30,7 @@ MODULES = (
     "real",
     "real_flows",
 )
-ON_REQUEST = ("real", "real_flows")
+ON_REQUEST = ("real_flows",)
 """In real time and with Go: only measured by name."""
 RESULTS = Path(__file__).parent / "RESULTS.md"
 _REGEX_FLAGS = re.MULTILINE | re.DOTALL
