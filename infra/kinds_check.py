@@ -72,7 +72,7 @@ def has_auto_mode(description: Mapping[str, Any]) -> bool:
     return bool(description.get("computeConfig", {}).get("enabled"))
 
 
-def refusals(definitions: Sequence[Mapping[str, Any]], *, auto_mode: bool) -> Iterator[str]:
+def ownership_errors(definitions: Sequence[Mapping[str, Any]], *, auto_mode: bool) -> Iterator[str]:
     """A sentence for each definition that may not be overwritten."""
     for definition in definitions:
         if owner := foreign_owner(definition, auto_mode=auto_mode):
@@ -153,4 +153,4 @@ def check(cluster: str, names: Sequence[str]) -> str:
     token = presign(credentials.get_frozen_credentials(), region=session.region_name, cluster=cluster)
     authority = base64.b64decode(description["certificateAuthority"]["data"]).decode()
     definitions = _once_access_is_known(lambda: read_definitions(description["endpoint"], authority, token, names))
-    return "; ".join(refusals(definitions, auto_mode=has_auto_mode(description)))
+    return "; ".join(ownership_errors(definitions, auto_mode=has_auto_mode(description)))

@@ -84,9 +84,9 @@ def definitions(objects: ClusterObjects, description: Mapping[str, Any]) -> Iter
     """Whether the stack may apply its CustomResourceDefinitions, as its own check during the deployment decides."""
     applied = {crd["metadata"]["name"] for crd in cluster_manifests.kinds()}
     existing = [{"metadata": d.metadata} for d in objects.definitions if d.metadata["name"] in applied]
-    refusals = list(kinds_check.refusals(existing, auto_mode=kinds_check.has_auto_mode(description)))
-    if refusals:
-        yield failed(DEFINITIONS, "; ".join(refusals), "deploy with -c kinds=kept (docs/migration.md)")
+    errors = list(kinds_check.ownership_errors(existing, auto_mode=kinds_check.has_auto_mode(description)))
+    if errors:
+        yield failed(DEFINITIONS, "; ".join(errors), "deploy with -c kinds=kept (docs/migration.md)")
     else:
         yield passed(DEFINITIONS, "Tenon's or Karpenter's" if existing else "there are none yet")
 

@@ -139,8 +139,8 @@ class World:
         }
         stack = self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context))
         self.control_plane.authenticate_functions(stack)
-        self.aws.calls.observe(self.timeline.call)
-        self.aws.calls.observe(self._activity.call)
+        for observer in (self.timeline, self._activity):
+            self.aws.calls.observe(observer.call)
         self.aws.functions.observe(self.timeline.invocation)
         self.apply([*cluster_manifests.kinds(), *cluster_manifests.access(), *cluster_manifests.relay_access()])
         # The store of a real cluster sees the changes of a kind from its first read on.
@@ -202,8 +202,7 @@ class World:
     def _make_kubelets(self, cluster: ClusterInfo) -> list[Kubelets]:
         """The kubelets of all machines; in real time in several threads, so that none waits for another's requests."""
         in_real_time = self.control_plane.in_real_time
-        machines = Ec2Machines(self.aws.instances)
-        threads = KUBELET_THREADS if in_real_time else 1
+        machines, threads = Ec2Machines(self.aws.instances), KUBELET_THREADS if in_real_time else 1
         return [
             Kubelets(
                 self.store,

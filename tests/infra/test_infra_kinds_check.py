@@ -157,7 +157,7 @@ def test_a_definition_of_another_owner_fails_the_deployment_with_its_name(
 def test_auto_modes_definitions_are_known_by_the_cluster_too(deployment: Deployment) -> None:
     deployment.store({"annotations": GENERATED})
     definitions = deployment.server.store.list(kinds.CUSTOM_RESOURCE_DEFINITIONS)
-    (sentence,) = kinds_check.refusals(definitions, auto_mode=True)
+    (sentence,) = kinds_check.ownership_errors(definitions, auto_mode=True)
     assert sentence == f"CustomResourceDefinition {NODE_POOLS} belongs to EKS Auto Mode, not to Tenon or Karpenter"
 
 
