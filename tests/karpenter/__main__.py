@@ -15,11 +15,15 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from local.real.go_build import CHECKOUT, go
 from tests.karpenter import report, suites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PAGE = CHECKOUT / "docs" / "karpenter-suite.md"
 _RUNS = CHECKOUT / "build" / "karpenter"
@@ -37,7 +41,8 @@ def main() -> int:
     reasons = yaml.safe_load((suites.FOLDER / "reasons.yaml").read_text()) or {}
     if options.reports:
         results = {suite: _of_earlier_runs(suite, options.reports) for suite in suites.SUITES}
-        PAGE.write_text(_page(results, reasons))
+        run = f"Put together from {len(options.reports)} runs of `make test-karpenter`, each of some specs, {_here()}"
+        PAGE.write_text(report.page(results, reasons, version=suites.version(), run=run))
         return _verdict(results, reasons, is_whole=True)
     is_whole = not (options.focus or options.skip or options.suite)
     results = {}
@@ -46,7 +51,8 @@ def main() -> int:
             focus = options.focus or (_BASIC if suite == "performance" else "")
             results[suite] = _run(suite, focus=focus, skip=options.skip, clusters=options.clusters)
     if is_whole:
-        PAGE.write_text(_page(results, reasons))
+        run = f"`make test-karpenter`, {_here()}"
+        PAGE.write_text(report.page(results, reasons, version=suites.version(), run=run))
     return _verdict(results, reasons, is_whole=is_whole)
 
 
@@ -74,35 +80,34 @@ def _run(suite: str, *, focus: str, skip: str, clusters: int) -> list[report.Spe
     invocations, failures = sum(o.invocations for o in outcomes), [text for o in outcomes for text in o.failures]
     print(f"{suite}: {invocations} invocations of Tenon's functions, {len(failures)} failed")
     for text in [*failures, *(f"denied: {text}" for outcome in outcomes for text in outcome.denied)]:
-        print(text)
-    specs = report.merged(report.read(o.report) for o in outcomes)
-    return sorted(specs, key=lambda spec: names.index(spec.name))
+        print(text.partition("\n")[0])
+    return _complete(names, [outcome.report for outcome in outcomes])
+
+
+def _complete(names: list[str], reports: Iterable[Path]) -> list[report.Spec]:
+    """The specs of these names in the reports; those that no report has finished are "not run"."""
+    finished = ([spec for spec in report.read(path) if spec.state != _INTERRUPTED] for path in reports if path.exists())
+    specs = {spec.name: spec for spec in report.merged(finished)}
+    return [specs.get(name) or report.Spec(name=name, state="not run") for name in names]
 
 
 def _of_earlier_runs(suite: str, folders: list[Path]) -> list[report.Spec]:
-    """The results of a suite's specs in these folders of runs; those that no run has finished are "not run"."""
-    runs = [
-        path
-        for folder in sorted(folders, key=lambda f: f.name)
-        if folder.name.startswith(f"{suite}-")
-        for path in _reports(folder)
-    ]
-    finished = ([spec for spec in report.read(path) if spec.state != _INTERRUPTED] for path in runs)
-    specs = {spec.name: spec for spec in report.merged(finished)}
+    """The results of a suite's specs in these folders of runs, of which the last counts for each spec."""
+    runs = sorted((folder for folder in folders if folder.name.startswith(f"{suite}-")), key=lambda f: f.name)
     names = suites.listed(suite, _RUNS / "list", focus=_BASIC if suite == "performance" else "")
-    return [specs.get(name) or report.Spec(name=name, state="not run") for name in names]
+    return _complete(names, [path for folder in runs for path in _reports(folder)])
 
 
 def _reports(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob(suites.REPORT) if path.parent.name != "list")
 
 
-def _page(results: dict[str, list[report.Spec]], reasons: dict[str, str]) -> str:
-    run = (
-        f"`make test-karpenter`, {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}), "
+def _here() -> str:
+    """The date and the machine."""
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}), "
         f"Python {platform.python_version()}."
     )
-    return report.page(results, reasons, version=suites.version(), run=run)
 
 
 def _verdict(results: dict[str, list[report.Spec]], reasons: dict[str, str], *, is_whole: bool) -> int:
