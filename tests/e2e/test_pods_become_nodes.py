@@ -6,6 +6,8 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from local.kubernetes import kinds
 from shared.api.decode import node_claim
 
@@ -23,6 +25,7 @@ def fleet_calls(world: World) -> int:
     return world.aws.calls.count()["ec2", "CreateFleet"]
 
 
+@pytest.mark.kind  # a drain notices the end of a slow shutdown late; no bound was measured for it
 def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 5)
