@@ -40,7 +40,7 @@ def demo(cluster: ControlPlane, folder: Path, *arguments: str) -> subprocess.Com
 def test_nodes_are_launched_for_the_demos_pods_and_terminated_when_they_are_empty(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
-    done = demo(cluster, tmp_path, "--scale", "inflate=3,0", "--json")
+    done = demo(cluster, tmp_path, "--scale", "inflate=3,0", "--rest", "2", "--json")
 
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
