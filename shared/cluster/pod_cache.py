@@ -5,9 +5,10 @@ Pods are nearly all of a large cluster's bytes, so only they are cached; all oth
 A watch doesn't say when it is up to date, so two conditions decide that. An event with a resourceVersion at or after
 that of a list made just before proves it. If there is no such event (often nothing changed), the stream must be silent
 for a moment, and the pods without a node, which that list reads consistently, must equal the cached ones: a binding,
-creation or deletion that is still on its way shows there. Only changes to bound pods can lag unnoticed, by as much as
-the API server's own watch lags; whoever acts on such a pod lists it again (:func:`list_pods_on_node`,
-:meth:`PodCache.read_on_nodes`). In any doubt, and when the resourceVersion has expired, everything is listed again.
+creation or deletion that is still on its way shows there. Only changes to bound pods can lag unnoticed, if the API
+server takes longer than the silence to send the first event; whoever acts on such a pod lists it again
+(:func:`list_pods_on_node`, :meth:`PodCache.read_on_nodes`). A silence is believed for :data:`MAX_UNPROVEN` after the
+last list or proof. After that, in any doubt, and when the resourceVersion has expired, everything is listed again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextvars
 import gc
 import queue
 import threading
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,6 +43,8 @@ UNBOUND = f"spec.nodeName=,{UNFINISHED}"
 MIN_PODS_TO_WATCH = 1_000
 """From this many pods on, a watch is quicker than a list: two requests and a silence instead of two pages or more."""
 SILENCE_SECONDS = 0.05
+MAX_UNPROVEN = timedelta(minutes=2)
+"""Where a slow API server's watch is always silent, pods that have gone are seen after this time."""
 MAX_LISTED_NODES = 50
 """The pods of up to so many nodes are listed by node; for more nodes, all pods are listed."""
 MAX_SILENCES = 20
@@ -79,6 +83,7 @@ class PodCache:
         """The resourceVersions of the pods without a node."""
         self._invalid: dict[str, InvalidObject] = {}
         self._is_frozen = False
+        self._proven_at = datetime.min.replace(tzinfo=UTC)
         self.lists = 0
         """How many times everything was listed."""
         self._is_listed = False
@@ -141,6 +146,7 @@ class PodCache:
                 gc.freeze()
                 self._is_frozen = True
         self._version = listed.version
+        self._proven_at = runtime.current().now()
         self._is_listed = True
         self.lists += 1
 
@@ -156,14 +162,16 @@ class PodCache:
                 if event is None:
                     silences += 1
                     if self._unbound_versions == target:
-                        return
+                        break
                 else:
                     self._apply(event)
                     if _is_at_least(self._version, unbound.version):
+                        self._proven_at = runtime.current().now()
                         return
         finally:
             stream.close()
-        raise _WatchLagsError
+        if self._unbound_versions != target or runtime.current().now() - self._proven_at >= MAX_UNPROVEN:
+            raise _WatchLagsError
 
     def _apply(self, event: WatchEvent) -> None:
         raw = bytes(event.object)

@@ -6,14 +6,16 @@ import gc
 import json
 import random
 import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from local.kubernetes.apiserver.http import Response
+from shared import runtime
 from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
-from shared.cluster.pod_cache import MAX_LISTED_NODES, UNFINISHED, PodCache
+from shared.cluster.pod_cache import MAX_LISTED_NODES, MAX_UNPROVEN, UNFINISHED, PodCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from local.kubernetes.apiserver.http import Request
     from local.kubernetes.apiserver.server import Server
     from shared.cluster.client import Client
+    from tests.integration.cluster.conftest import Clock
 
 
 def path(name: str, subresource: str = "") -> str:
@@ -143,6 +146,24 @@ def test_a_silent_watch_is_not_trusted(server: Server, client: Client, add_pod: 
     bind(client, "p0")
     server.intercept = silent_watch
     assert read_by_key(pods)["default/p0"].spec.node_name == "n1"
+    assert pods.lists == 2
+
+
+def test_a_silent_watch_hides_the_end_of_pods_for_two_minutes_only(
+    server: Server, client: Client, clock: Clock, add_pod: Callable[..., None]
+) -> None:
+    """Nothing that a list of unbound pods shows has changed."""
+    add_pod("b0", nodeName="n1")
+    add_pod("b1", nodeName="n1")
+    with runtime.using(runtime.Runtime(environ={}, now=clock.now)):
+        pods = PodCache(client, min_pods_to_watch=1)
+        pods.read()
+        client.delete(path("b0"), grace_period_seconds=0)
+        server.intercept = silent_watch
+        clock.time += MAX_UNPROVEN - timedelta(seconds=1)
+        assert len(pods.read().objects) == 2
+        clock.time += timedelta(seconds=1)
+        assert read_by_key(pods) == listed(client)
     assert pods.lists == 2
 
 
