@@ -27,6 +27,8 @@ EventType = Literal[
 ]  # fmt: skip
 
 _Json = dict[str, Any]
+_CONDITION_DOES_NOT_HOLD = "ConditionalCheckFailedException"
+"""DynamoDB's answer to a conditional write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +75,9 @@ class Timeline:
             handler(change, change.object, change.previous or {})
 
     def call(self, call: Call) -> None:
-        """Add a call to AWS that writes or failed."""
-        if call.operation.startswith(("Create", "Terminate", "Delete", "Run")) or call.error:
+        """Add a call to AWS that writes or failed; a condition that doesn't hold is an answer, not a failure."""
+        is_failed = call.error and call.error != _CONDITION_DOES_NOT_HOLD
+        if call.operation.startswith(("Create", "Terminate", "Delete", "Run")) or is_failed:
             self.add(
                 "call",
                 f"{call.service} {call.operation}",
