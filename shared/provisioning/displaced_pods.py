@@ -47,6 +47,8 @@ _EVICTED = frozenset(
     }
 )
 """The reasons of events by which the kubelet or the taint controller says that a pod can't stay on its node."""
+_EVICTING_COMPONENTS = frozenset({"kubelet", "node-controller", "taint-eviction-controller"})
+"""Evictions by others, Tenon's own drains too, say nothing about a machine's room."""
 
 
 class _Related(Struct):
@@ -55,9 +57,19 @@ class _Related(Struct):
     name: str = ""
 
 
+class _Source(Struct):
+    component: str = ""
+
+
 class _Event(Struct):
     reason: str = ""
+    source: _Source = _Source()
     related: _Related | None = None
+
+    @property
+    def is_eviction(self) -> bool:
+        """Whether the node could not keep the pod."""
+        return self.reason in _EVICTED and self.source.component in _EVICTING_COMPONENTS
 
 
 def brake_for(client: Client, snapshot: Snapshot, decision: Decision, *, cluster: str, logger: Logger) -> Brake | None:
@@ -126,7 +138,7 @@ def _was_displaced(client: Client, key: str, pods: dict[str, Pod]) -> bool:
         fields=f"involvedObject.kind=Pod,involvedObject.name={name}",
         namespace=namespace,
     )
-    return any(event.reason in _EVICTED or _is_by_daemon(event, pods) for event in listed.objects)
+    return any(event.is_eviction or _is_by_daemon(event, pods) for event in listed.objects)
 
 
 def _is_by_daemon(event: _Event, pods: dict[str, Pod]) -> bool:

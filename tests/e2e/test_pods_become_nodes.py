@@ -60,7 +60,7 @@ def test_every_node_carries_what_its_pool_and_class_ask_for(spot_default: World)
     assert labels["topology.kubernetes.io/zone"].startswith("us-east-1")
     assert labels["karpenter.k8s.aws/instance-cpu"].isdigit()
     assert node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
-    assert node["metadata"]["ownerReferences"][0]["uid"] == claim["metadata"]["uid"]
+    assert node["spec"]["providerID"] == claim["status"]["providerID"]
     assert not node["spec"].get("taints")
     assert node_claim(claim).problems == ()
     conditions = {c["type"]: c["status"] for c in claim["status"]["conditions"]}

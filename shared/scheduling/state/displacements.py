@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.meta import RawQuantities
-from shared.api.pods import controller, is_daemon
+from shared.api.pods import controller, is_daemon, requests
 from shared.api.quantity import CPU, MEMORY, QuantityError, add, format_resources, parse_resources
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.state.nominations import closed_windows, initialized_for, is_planned, planned_pods
@@ -54,8 +54,8 @@ Record = dict[str, dict[str, LostMachine]]
 class PossibleLoss(Struct, kw_only=True):
     """A NodeClaim whose planned pods (namespace/name) of a workload are missing.
 
-    ``kept_out``: nothing but DaemonSets and planned pods runs there, and yet a planned pod is pending: no other proof
-    is needed.
+    ``kept_out``: nothing but DaemonSets and planned pods runs there, and yet a planned pod is pending that what is left
+    doesn't hold: no other proof is needed.
     """
 
     workload: str
@@ -151,7 +151,8 @@ def _possible_losses(
             lost[workload].append(key)
         elif not pod.spec.node_name and claim.name in closed:
             lost[workload].append(key)
-            pending.add(workload)
+            if not _fits(pod, claim, snapshot):
+                pending.add(workload)
     for workload, keys in lost.items():
         kept_out = workload in pending and _runs_nothing_else(claim, snapshot)
         yield PossibleLoss(workload=workload, claim=claim, pods=tuple(keys), kept_out=kept_out)
@@ -171,6 +172,19 @@ def _runs_nothing_else(claim: NodeClaim, snapshot: Snapshot) -> bool:
     return all(
         is_daemon(pod) or pod.key in planned for pod in snapshot.pods if pod.spec.node_name == claim.status.node_name
     )
+
+
+def _fits(pod: Pod, claim: NodeClaim, snapshot: Snapshot) -> bool:
+    """Whether what the other pods leave of the NodeClaim's node holds the pod: then something else keeps it away."""
+    try:
+        left = parse_resources(claim.status.allocatable)
+        for bound in snapshot.pods:
+            if bound.spec.node_name == claim.status.node_name:
+                for name, amount in requests(bound).items():
+                    left[name] = left.get(name, 0) - amount
+        return all(amount <= left.get(name, 0) for name, amount in requests(pod).items())
+    except QuantityError:
+        return True
 
 
 def _claims_on_their_way(snapshot: Snapshot, record: Record) -> dict[str, str]:

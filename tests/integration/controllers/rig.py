@@ -145,13 +145,25 @@ class Rig:
         }
         return self.store.create(kinds.PODS, body, namespace=namespace)
 
-    def workload(self, kind: Kind, name: str, *, template: Json | None = None, **spec: object) -> Json:
+    def workload(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        template: Json | None = None,
+        annotations: Json | None = None,
+        **spec: object,
+    ) -> Json:
+        """Create a workload; ``template`` are fields of its pods' spec, ``annotations`` the pods'."""
         pod = {"containers": [{"name": "main", "image": "web:1", "resources": {"requests": {"cpu": "100m"}}}]}
         body = {
             "metadata": {"name": name},
             "spec": {
                 "selector": {"matchLabels": {"app": name}},
-                "template": {"metadata": {"labels": {"app": name}}, "spec": {**pod, **(template or {})}},
+                "template": {
+                    "metadata": {"labels": {"app": name}, "annotations": annotations or {}},
+                    "spec": {**pod, **(template or {})},
+                },
                 **spec,
             },
         }

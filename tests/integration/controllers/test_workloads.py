@@ -214,10 +214,9 @@ class TestStatefulSets:
 
 class TestJobs:
     def test_it_is_complete_when_its_pods_have_ended(self, big: Rig) -> None:
+        annotations = {"local.tenon.sh/runs-for-seconds": "5"}
         job = {"restartPolicy": "Never"}
-        job_obj = big.workload(kinds.JOBS, "sums", completions=3, parallelism=2, template=job)
-        annotated = {"spec": {"template": {"metadata": {"annotations": {"local.tenon.sh/runs-for-seconds": "5"}}}}}
-        big.patch(kinds.JOBS, job_obj["metadata"]["name"], annotated)
+        big.workload(kinds.JOBS, "sums", completions=3, parallelism=2, template=job, annotations=annotations)
         big.settle()
         status = big.get(kinds.JOBS, "sums")["status"]
         assert status["succeeded"] == 3

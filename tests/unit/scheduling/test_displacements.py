@@ -1,0 +1,65 @@
+"""Which machines count as ones that had no room for the pods that they were launched for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.kubernetes import Pod
+from shared.api.nodeclaim import NodeClaim
+from shared.scheduling.state.displacements import possible_losses
+from shared.snapshot import Snapshot
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OWNER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}]
+
+
+def pod(name: str, cpu: str, *, node: str = "", owner: list[dict[str, Any]] | None = None) -> Pod:
+    created = (NOW - timedelta(minutes=3)).isoformat()
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "creationTimestamp": created,
+                "ownerReferences": OWNER if owner is None else owner,
+            },
+            "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+        },
+        Pod,
+    )
+
+
+def claim(planned: str) -> NodeClaim:
+    """A NodeClaim of 4 CPUs whose node took pods a minute ago."""
+    initialized = {
+        "type": nodeclaim.INITIALIZED,
+        "status": "True",
+        "lastTransitionTime": (NOW - timedelta(minutes=1)).isoformat(),
+    }
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": "c1",
+                "creationTimestamp": (NOW - timedelta(minutes=2)).isoformat(),
+                "annotations": {names.PLANNED_PODS: planned},
+            },
+            "status": {"nodeName": "n1", "allocatable": {"cpu": "4", "pods": "10"}, "conditions": [initialized]},
+        },
+        NodeClaim,
+    )
+
+
+@pytest.mark.parametrize(("daemon_cpu", "is_kept_out"), [("2", False), ("3", True)])
+def test_a_pending_pod_that_the_node_could_hold_is_no_proof(daemon_cpu: str, *, is_kept_out: bool) -> None:
+    """A topology spread or another rule keeps it away, and would do so on any machine."""
+    daemon = [{**OWNER[0], "kind": "DaemonSet"}]
+    pods = (pod("web-1", "2"), pod("agent", daemon_cpu, node="n1", owner=daemon))
+    snapshot = Snapshot(taken_at=NOW, pods=pods, node_claims=(claim("default/web-1"),))
+    (loss,) = possible_losses(snapshot, {"default/web-"})
+    assert loss.kept_out == is_kept_out
