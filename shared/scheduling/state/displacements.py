@@ -25,7 +25,7 @@ from shared.scheduling.state.nominations import closed_windows, initialized_for,
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
@@ -84,7 +84,17 @@ def possible_losses(snapshot: Snapshot, workloads: Collection[str]) -> tuple[Pos
         return ()
     pods = {pod.key: pod for pod in snapshot.pods}
     closed = closed_windows(snapshot)
-    losses = [loss for claim in claims for loss in _possible_losses(claim, workloads, pods, snapshot, closed)]
+    on_node: dict[str, list[Pod]] = {claim.status.node_name: [] for claim in claims}
+    for pod in snapshot.pods:
+        if pod.spec.node_name in on_node:
+            on_node[pod.spec.node_name].append(pod)
+    losses = [
+        loss
+        for claim in claims
+        for loss in _possible_losses(
+            claim, workloads, pods, on_node[claim.status.node_name], is_closed=claim.name in closed
+        )
+    ]
     return tuple(sorted(losses, key=lambda loss: (_created(loss.claim), loss.claim.name), reverse=True))
 
 
@@ -140,21 +150,23 @@ def _possible_losses(
     claim: NodeClaim,
     workloads: Collection[str],
     pods: Mapping[str, Pod],
-    snapshot: Snapshot,
-    closed: Collection[str],
+    on_node: Sequence[Pod],
+    *,
+    is_closed: bool,
 ) -> Iterator[PossibleLoss]:
+    """The NodeClaim's possible losses; ``on_node`` are the pods of its node, ``is_closed`` its nomination window."""
     lost: defaultdict[str, list[str]] = defaultdict(list)
     pending: set[str] = set()
     for key, workload in _planned_of(claim, workloads):
         pod = pods.get(key)
         if pod is None or not is_planned(pod, claim):
             lost[workload].append(key)
-        elif not pod.spec.node_name and claim.name in closed:
+        elif not pod.spec.node_name and is_closed:
             lost[workload].append(key)
-            if not _fits(pod, claim, snapshot):
+            if not _fits(pod, claim, on_node):
                 pending.add(workload)
     for workload, keys in lost.items():
-        kept_out = workload in pending and _runs_nothing_else(claim, snapshot)
+        kept_out = workload in pending and _runs_nothing_else(claim, on_node)
         yield PossibleLoss(workload=workload, claim=claim, pods=tuple(keys), kept_out=kept_out)
 
 
@@ -166,22 +178,19 @@ def _planned_of(claim: NodeClaim, workloads: Collection[str]) -> Iterator[tuple[
                 yield key, workload
 
 
-def _runs_nothing_else(claim: NodeClaim, snapshot: Snapshot) -> bool:
+def _runs_nothing_else(claim: NodeClaim, on_node: Iterable[Pod]) -> bool:
     """Whether only DaemonSets' pods and the planned ones run on the NodeClaim's node."""
     planned = set(planned_pods(claim))
-    return all(
-        is_daemon(pod) or pod.key in planned for pod in snapshot.pods if pod.spec.node_name == claim.status.node_name
-    )
+    return all(is_daemon(pod) or pod.key in planned for pod in on_node)
 
 
-def _fits(pod: Pod, claim: NodeClaim, snapshot: Snapshot) -> bool:
+def _fits(pod: Pod, claim: NodeClaim, on_node: Iterable[Pod]) -> bool:
     """Whether what the other pods leave of the NodeClaim's node holds the pod: then something else keeps it away."""
     try:
         left = parse_resources(claim.status.allocatable)
-        for bound in snapshot.pods:
-            if bound.spec.node_name == claim.status.node_name:
-                for name, amount in requests(bound).items():
-                    left[name] = left.get(name, 0) - amount
+        for bound in on_node:
+            for name, amount in requests(bound).items():
+                left[name] = left.get(name, 0) - amount
         return all(amount <= left.get(name, 0) for name, amount in requests(pod).items())
     except QuantityError:
         return True
