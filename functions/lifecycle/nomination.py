@@ -71,7 +71,7 @@ def nominate_pods(snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]
     over = nominations.closed_windows(snapshot)
     candidates = frozenset(closed) | {node.metadata.name for claim, node in pairs if _is_open(claim, node, over, now)}
     pending = {pod.key: pod for pod in snapshot.pods if is_pending(pod)}
-    cleared = _expired(snapshot, pending)
+    cleared = _expired(snapshot, pending, over)
     planned = _planned(snapshot, pending, pairs, over, {pod.key for pod in cleared}) if candidates else {}
     if candidates.isdisjoint(planned.values()):
         return PodNominations(cleared=cleared, released=frozenset(closed))
@@ -172,13 +172,13 @@ def _planned(
     return planned
 
 
-def _expired(snapshot: Snapshot, pending: Mapping[str, Pod]) -> list[Pod]:
+def _expired(snapshot: Snapshot, pending: Mapping[str, Pod], over: frozenset[str]) -> list[Pod]:
     """Pods whose nomination helps no more: their node doesn't exist, or its nomination window is over."""
     nominated = [pod for pod in pending.values() if pod.status.nominated_node_name]
     if not nominated:
         return []
     node_names = {node.metadata.name for node in snapshot.nodes}
-    expired = nominations.expired_nominations(nominated, snapshot)
+    expired = nominations.expired_nominations(nominated, snapshot.node_claims, over)
     return [p for p in nominated if p.status.nominated_node_name not in node_names or p.key in expired]
 
 

@@ -32,7 +32,7 @@ from shared.scheduling.rules.host_ports import host_ports
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
@@ -134,13 +134,15 @@ def _is_binding(snapshot: Snapshot) -> bool:
     )
 
 
-def expired_nominations(nominated: Iterable[Pod], snapshot: Snapshot) -> frozenset[str]:
+def expired_nominations(
+    nominated: Iterable[Pod], node_claims: Iterable[NodeClaim], closed: Collection[str]
+) -> frozenset[str]:
     """Of pods that are nominated in their status, those (namespace/name) whose nomination by Tenon has ended.
 
-    Pods of one group may be nominated for each other's nodes, so a planned pod counts on the nodes of all NodeClaims.
+    ``closed`` are the :func:`closed_windows`. Pods of one group may be nominated for each other's nodes, so a planned
+    pod counts on the nodes of all NodeClaims.
     """
-    claims = [claim for claim in snapshot.node_claims if is_nominated_in_status(claim)]
-    closed = closed_windows(snapshot)
+    claims = [claim for claim in node_claims if is_nominated_in_status(claim)]
     over = {c.status.node_name for c in claims if c.status.node_name and c.name in closed}
     candidates = {pod.key for pod in nominated if pod.status.nominated_node_name in over}
     if not candidates:
@@ -154,14 +156,16 @@ def nominate(state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, 
     Pods that kube-scheduler or the lifecycle function has nominated for a node keep it. Pods that are neither nominated
     nor deferred may be scheduled anywhere.
     """
-    planned = list(_claims_with_planned_pods(state_nodes, snapshot)) if pending else []
+    if not pending:
+        return Nominations(state_nodes, {}, frozenset())
+    planned = list(_claims_with_planned_pods(state_nodes, snapshot))
     now = snapshot.taken_at
-    closed = closed_windows(snapshot) if planned else frozenset()
+    closed = closed_windows(snapshot)
     nodes: dict[str, _NominatedNode] = {}
     for claim, state_node in planned:
         node = _NominatedNode(state_node, claim, now, is_open=claim.name not in closed)
         nodes.setdefault(state_node.name, node)
-    kept = _nominated_in_status(state_nodes, snapshot, pending, nodes)
+    kept = _nominated_in_status(state_nodes, snapshot, pending, nodes, closed)
     if not nodes:
         return Nominations(state_nodes, {}, frozenset())
     lost: list[tuple[str, bytes, Resources]] = []
@@ -191,7 +195,11 @@ def _less_nominated(state_nodes: StateNodes, nodes: Mapping[str, _NominatedNode]
 
 
 def _nominated_in_status(
-    state_nodes: StateNodes, snapshot: Snapshot, pending: Mapping[str, Pod], nodes: dict[str, _NominatedNode]
+    state_nodes: StateNodes,
+    snapshot: Snapshot,
+    pending: Mapping[str, Pod],
+    nodes: dict[str, _NominatedNode],
+    closed: Collection[str],
 ) -> set[str]:
     """The pods whose status names a node that still waits for them; they are added to ``nodes``.
 
@@ -202,7 +210,7 @@ def _nominated_in_status(
         return set()
     state_node_by_name = {node.name: node for node in state_nodes.nodes}
     claims = {claim.status.node_name: claim for claim in snapshot.node_claims if claim.status.node_name}
-    expired = expired_nominations(nominated, snapshot)
+    expired = expired_nominations(nominated, snapshot.node_claims, closed)
     kept: set[str] = set()
     for pod in nominated:
         state_node = state_node_by_name.get(pod.status.nominated_node_name)
