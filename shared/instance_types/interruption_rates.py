@@ -10,6 +10,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from shared import aws
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -42,15 +44,8 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> Mapping[P
         ClientError: DynamoDB failed.
     """
     rates: dict[Pool, float] = {}
-    pages = dynamodb.get_paginator("query").paginate(
-        TableName=table,
-        KeyConditionExpression="pk = :partition",
-        FilterExpression="expires > :now",
-        ExpressionAttributeValues={":partition": {"S": PARTITION}, ":now": {"N": str(int(now.timestamp()))}},
-    )
-    for page in pages:
-        for item in page["Items"]:
-            instance_type, _, zone = item["sk"]["S"].partition(":")
-            hours = float(item["interrupted_hours"]["N"]) + float(item["running_hours"]["N"])
-            rates[instance_type, zone] = rate(float(item["notices"]["N"]), hours)
+    for item in aws.unexpired_items(dynamodb, table, PARTITION, now=now):
+        instance_type, _, zone = item["sk"]["S"].partition(":")
+        hours = float(item["interrupted_hours"]["N"]) + float(item["running_hours"]["N"])
+        rates[instance_type, zone] = rate(float(item["notices"]["N"]), hours)
     return rates

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from shared import aws
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
@@ -116,15 +117,8 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[tupl
     Raises:
         ClientError: DynamoDB failed.
     """
-    pages = dynamodb.get_paginator("query").paginate(
-        TableName=table,
-        KeyConditionExpression="pk = :partition",
-        FilterExpression="expires > :now",
-        ExpressionAttributeValues={":partition": {"S": _PARTITION}, ":now": {"N": str(int(now.timestamp()))}},
-        ConsistentRead=True,
-    )
     failures = {}
-    for item in (item for page in pages for item in page["Items"]):
+    for item in aws.unexpired_items(dynamodb, table, _PARTITION, now=now, consistent=True):
         pool, _, node_class = item["sk"]["S"].partition("/")
         failures[pool, node_class] = BootFailure(
             node_pool=pool,
