@@ -25,6 +25,7 @@ from shared.api.meta import EventReason, is_true
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
+from shared.scheduling.state.nominations import tried_version
 from shared.struct import Struct
 from shared.termination import garbage
 
@@ -246,10 +247,14 @@ def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
 
 
 def _set_nominated_node(context: ReconcileContext, pod: Pod, node: str | None) -> None:
-    """Write a pod's nominated node, unless the pod is gone or bound, which the API server refuses (422)."""
+    """Write a pod's nominated node, unless the pod is gone or bound, which the API server refuses (422).
+
+    Its place in kube-scheduler's queue doesn't change with it, so what tells that place is kept.
+    """
     meta = pod.metadata
     path = resources.PODS.path(meta.name, namespace=meta.namespace, subresource="status")
-    patch = {"metadata": {"uid": meta.uid}, "status": {"nominatedNodeName": node}}
+    annotations = {names.TRIED_VERSION: tried_version(pod) if node is not None else None}
+    patch = {"metadata": {"uid": meta.uid, "annotations": annotations}, "status": {"nominatedNodeName": node}}
     with contextlib.suppress(NotFoundError, ConflictError, InvalidError):
         context.client.patch(path, patch)
 

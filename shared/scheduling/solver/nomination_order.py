@@ -26,6 +26,7 @@ from shared.scheduling.solver.fit import Item
 from shared.scheduling.solver.plan import Plan
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
+from shared.scheduling.state.nominations import tried_version
 from shared.scheduling.state.state_nodes import build_state_nodes, mounted_volumes
 from shared.scheduling.topology.feasibility import Feasibility, FeasibilityChecker
 from shared.scheduling.topology.pod_groups import group_pods
@@ -281,12 +282,12 @@ def _size_of(candidate: _Candidate) -> tuple[int, bytes]:
     return id(candidate.group), candidate.requests.tobytes()
 
 
-def _queue_position(pod: Pod) -> tuple[int, bool, int, str]:
+def _queue_position(pod: Pod) -> tuple[int, int, str]:
     """The order in which kube-scheduler takes pods: the highest priority, then the one that was tried first.
 
-    A failed try is written to the pod's status, so the resourceVersion tells their order, as far as it is a number.
-    Pods that are nominated already come first: their nomination was written later than others' last try.
+    A failed try is written to the pod's status, so the resourceVersion that it had before it was nominated tells their
+    order, as far as it is a number.
     """
-    version = pod.metadata.resource_version
+    version = tried_version(pod)
     number = int(version) if version.isdigit() else 0
-    return -(pod.spec.priority or 0), not pod.status.nominated_node_name, number, pod.key
+    return -(pod.spec.priority or 0), number, pod.key

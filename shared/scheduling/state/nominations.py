@@ -134,6 +134,12 @@ def _is_binding(snapshot: Snapshot) -> bool:
     )
 
 
+def tried_version(pod: Pod) -> str:
+    """The resourceVersion that kube-scheduler's last try wrote: a nomination writes another one."""
+    recorded = pod.metadata.annotations.get(names.TRIED_VERSION, "") if pod.status.nominated_node_name else ""
+    return recorded or pod.metadata.resource_version
+
+
 def expired_nominations(
     nominated: Iterable[Pod], node_claims: Iterable[NodeClaim], closed: Collection[str]
 ) -> frozenset[str]:

@@ -2,186 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from functions.lifecycle.nomination import MAX_WAIT, nominate_pods
+from functions.lifecycle.nomination import MAX_WAIT
 from shared.api import labels as names
-from shared.api import nodeclaim
-from shared.api.kubernetes import DaemonSet, Node, Pod, Taint
-from shared.api.meta import Condition
-from shared.api.nodeclaim import NodeClaim
+from shared.api.kubernetes import DaemonSet, Pod, Taint
 from shared.api.taints import PODS_NOT_NOMINATED
 from shared.scheduling.state.nominations import LONGEST_NOMINATION_WINDOW, NOMINATION_WINDOW
-from shared.snapshot import Snapshot
+from tests.unit.lifecycle.joining_cluster import ALONE, NOW, SECOND, SPREAD, Cluster, bound, plain, pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from functions.lifecycle.nomination import PodNominations
-
-NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
-SPREAD: dict[str, Any] = {
-    "topologySpreadConstraints": [
-        {
-            "maxSkew": 1,
-            "topologyKey": names.ZONE,
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": "web"}},
-        }
-    ]
-}
-ALONE: dict[str, Any] = {
-    "affinity": {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"topologyKey": names.HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
-            ]
-        }
-    }
-}
-
-
-def pod(
-    name: str,
-    cpu: str = "1",
-    *,
-    tried: int = 1,
-    age: timedelta = timedelta(minutes=1),
-    **fields: Any,  # noqa: ANN401 (fields of any type)
-) -> Pod:
-    """A pending pod; ``tried`` is its place in kube-scheduler's order. ``fields`` are of its spec or status."""
-    status = {key: fields.pop(key) for key in ("nominatedNodeName",) if key in fields}
-    return msgspec.convert(
-        {
-            "metadata": {
-                "name": name,
-                "namespace": "default",
-                "uid": name,
-                "resourceVersion": str(tried),
-                "creationTimestamp": (NOW - age).isoformat(),
-                "labels": {"app": "web"},
-            },
-            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **fields},
-            "status": {
-                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
-                **status,
-            },
-        },
-        Pod,
-    )
-
-
-def bound(name: str, node: str, *, since: datetime, cpu: str = "1") -> Pod:
-    """A pod that kube-scheduler bound to the node at some time."""
-    pending = pod(name, cpu, nodeName=node)
-    return replace(pending, status=replace(pending.status, conditions=[_true("PodScheduled", since=since)]))
-
-
-def plain(name: str) -> Pod:
-    """A pending pod that no other pod's rules concern."""
-    web = pod(name)
-    return replace(web, metadata=replace(web.metadata, labels={"app": name}))
-
-
-class Cluster:
-    """NodeClaims that are 40 s old, with their nodes, and pending pods."""
-
-    def __init__(self, *pods: Pod, daemon_sets: tuple[DaemonSet, ...] = ()) -> None:
-        self.pods = pods
-        self.daemon_sets = daemon_sets
-        self.claims: list[NodeClaim] = []
-        self.nodes: list[Node] = []
-
-    def claim(self, name: str, planned: str, *, zone: str = "a", cpu: int = 4) -> NodeClaim:
-        """A launched NodeClaim without a node, for planned pods (their names, separated by spaces)."""
-        claim = msgspec.convert(
-            {
-                "metadata": {
-                    "name": name,
-                    "uid": name,
-                    "creationTimestamp": (NOW - 40 * SECOND).isoformat(),
-                    "labels": {names.NODEPOOL: "default", names.ZONE: zone},
-                    "annotations": {names.PLANNED_PODS: ",".join(f"default/{key}" for key in planned.split())},
-                },
-                "spec": {"startupTaints": [{"key": names.PODS_NOT_NOMINATED_TAINT, "effect": "NoSchedule"}]},
-                "status": {"providerID": f"aws:///{zone}/{name}", "allocatable": {"cpu": str(cpu), "pods": "10"}},
-            },
-            NodeClaim,
-        )
-        self.claims.append(claim)
-        return claim
-
-    def joined(
-        self,
-        name: str,
-        planned: str,
-        *,
-        zone: str = "a",
-        cpu: int = 4,
-        ready_for: timedelta | None = SECOND,
-        taints: Iterable[Taint] = (PODS_NOT_NOMINATED,),
-    ) -> None:
-        """A NodeClaim whose node ``node-NAME`` has joined; ``ready_for`` None: it isn't Ready yet."""
-        claim = self.claim(name, planned, zone=zone, cpu=cpu)
-        ready = [] if ready_for is None else [_true("Ready", since=NOW - ready_for)]
-        self._add_node(claim, zone, cpu, ready, taints, {})
-
-    def initialized(self, name: str, planned: str, *, ago: timedelta, zone: str = "a", cpu: int = 4) -> None:
-        """A NodeClaim whose node ``node-NAME`` has taken pods for some time."""
-        claim = self.claim(name, planned, zone=zone, cpu=cpu)
-        self.claims[-1] = replace(
-            claim,
-            status=replace(
-                claim.status,
-                node_name=f"node-{name}",
-                conditions=[_true(nodeclaim.INITIALIZED, since=NOW - ago)],
-            ),
-        )
-        self._add_node(claim, zone, cpu, [_true("Ready", since=NOW - ago)], (), {names.INITIALIZED: "true"})
-
-    def _add_node(
-        self,
-        claim: NodeClaim,
-        zone: str,
-        cpu: int,
-        conditions: list[Condition],
-        taints: Iterable[Taint],
-        labels: dict[str, str],
-    ) -> None:
-        node = msgspec.convert(
-            {
-                "metadata": {
-                    "name": f"node-{claim.name}",
-                    "labels": {names.REGISTERED: "true", names.NODEPOOL: "default", names.ZONE: zone, **labels},
-                },
-                "spec": {"providerID": claim.status.provider_id},
-                "status": {"allocatable": {"cpu": str(cpu), "pods": "10"}},
-            },
-            Node,
-        )
-        spec, status = replace(node.spec, taints=list(taints)), replace(node.status, conditions=conditions)
-        self.nodes.append(replace(node, spec=spec, status=status))
-
-    def nominate(self) -> PodNominations:
-        snapshot = Snapshot(
-            taken_at=NOW,
-            pods=self.pods,
-            node_claims=tuple(self.claims),
-            nodes=tuple(self.nodes),
-            daemon_sets=self.daemon_sets,
-        )
-        claims = {c.status.provider_id: c for c in self.claims}
-        return nominate_pods(snapshot, [(claims[n.spec.provider_id], n) for n in self.nodes], now=NOW)
-
-
-def _true(type_: str, *, since: datetime) -> Condition:
-    return Condition(type=type_, status="True", last_transition_time=since)
 
 
 def by_node(nominations: PodNominations) -> dict[str, list[str]]:
@@ -344,10 +180,30 @@ def test_spread_pods_are_nominated_in_an_order_in_which_the_skew_is_kept_at_ever
 def test_spread_pods_that_are_nominated_keep_their_node_when_the_order_is_computed_again() -> None:
     nodes = ["node-c1", "node-c2", "node-c1", "node-c2"]
     pods = [pod(f"web-{i}", tried=10 - i, nominatedNodeName=node, **SPREAD) for i, node in enumerate(nodes) if i != 1]
-    cluster = Cluster(*pods, pod("web-1", tried=1, **SPREAD))
+    cluster = Cluster(*pods, pod("web-1", tried=11, **SPREAD))
     cluster.initialized("c1", "web-0 web-1", zone="a", ago=SECOND)
     cluster.initialized("c2", "web-2 web-3", zone="b", ago=SECOND)
     assert by_node(cluster.nominate()) == {"node-c2": ["web-1"]}
+
+
+def test_a_nominated_pod_keeps_its_place_in_the_order_in_which_pods_were_tried() -> None:
+    """web-2 was nominated for zone a, after web-1 and before web-3 were tried; its nomination is the latest write."""
+    marked = pod("web-2", tried=9, nominatedNodeName="node-c1", **SPREAD)
+    marked = replace(marked, metadata=replace(marked.metadata, annotations={names.TRIED_VERSION: "2"}))
+    cluster = Cluster(pod("web-1", tried=1, **SPREAD), marked, pod("web-3", tried=3, **SPREAD))
+    cluster.initialized("c1", "web-1 web-2", zone="a", ago=SECOND)
+    cluster.initialized("c2", "web-3", zone="b", ago=SECOND)
+    assert by_node(cluster.nominate()) == {"node-c1": ["web-1", "web-3"], "node-c2": ["web-2"]}
+
+
+def test_a_pod_that_was_tried_after_it_was_nominated_has_its_new_place() -> None:
+    """The failed try cleared its nomination; the mark is of the one before."""
+    tried_again = pod("web-2", tried=9, **SPREAD)
+    tried_again = replace(tried_again, metadata=replace(tried_again.metadata, annotations={names.TRIED_VERSION: "2"}))
+    cluster = Cluster(pod("web-1", tried=1, **SPREAD), tried_again, pod("web-3", tried=3, **SPREAD))
+    cluster.initialized("c1", "web-1 web-2", zone="a", ago=SECOND)
+    cluster.initialized("c2", "web-3", zone="b", ago=SECOND)
+    assert by_node(cluster.nominate()) == {"node-c1": ["web-1", "web-2"], "node-c2": ["web-3"]}
 
 
 def test_a_node_waits_for_a_node_in_another_zone_that_its_spread_pods_need() -> None:
