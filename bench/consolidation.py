@@ -14,16 +14,8 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.kubernetes import (
-    Container,
-    Node,
-    NodeSpec,
-    NodeStatus,
-    Pod,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-)
+from shared.api.containers import Container, ResourceRequirements
+from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus
 from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec

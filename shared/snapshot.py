@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from shared.api.kubernetes import DaemonSet, LimitRange, Namespace, Node, Pod, PodDisruptionBudget
+    from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
+    from shared.api.limit_range import LimitRange
     from shared.api.meta import ObjectRef
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass

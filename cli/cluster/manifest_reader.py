@@ -19,7 +19,8 @@ from cli.simulate import input_files
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.decode import DecodeError, decode
-from shared.api.kubernetes import DaemonSet, LimitRange, Namespace, Node, PodDisruptionBudget
+from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
+from shared.api.limit_range import LimitRange
 from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment

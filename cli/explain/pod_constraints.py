@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api import labels as names
+from shared.api.containers import Container, ResourceRequirements
 from shared.api.kubernetes import (
     Affinity,
-    Container,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
     Pod,
     PodAffinity,
     PodSpec,
-    ResourceRequirements,
     Toleration,
 )
 from shared.api.pods import requests

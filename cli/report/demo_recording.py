@@ -14,7 +14,8 @@ from cli.report.recording import Mark, NodeSpan, RecordedDecision, RecordedLaunc
 from local.kubernetes import kinds
 from local.world import catalog_cache
 from shared import aws, decision_log, runtime
-from shared.api.kubernetes import DaemonSet, LimitRange, Node, Pod
+from shared.api.kubernetes import DaemonSet, Node, Pod
+from shared.api.limit_range import LimitRange
 from shared.api.pods import is_daemon, requests
 from shared.api.quantity import QuantityError, add
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cli import decoding
 from shared.api.decode import node_claim, node_pool
-from shared.api.kubernetes import DaemonSet, LimitRange, Namespace, Node
+from shared.api.kubernetes import DaemonSet, Namespace, Node
 from shared.api.labels import ARCH, OS
+from shared.api.limit_range import LimitRange
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass

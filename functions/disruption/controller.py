@@ -287,7 +287,7 @@ def _is_consolidating(snapshot: Snapshot) -> bool:
 def _fingerprint(snapshot: Snapshot) -> str:
     """A hash of all that consolidation depends on, except prices and time."""
     parts = [
-        *(f"{p.metadata.uid}@{p.spec.node_name}" for p in snapshot.pods),
+        *(f"{p.metadata.uid}@{p.metadata.generation}@{p.spec.node_name}" for p in snapshot.pods),
         *(c.metadata.uid for c in snapshot.node_claims),
         *(f"{p.metadata.uid}@{p.metadata.generation}" for p in snapshot.node_pools),
         *(f"{b.metadata.uid}@{b.status.disruptions_allowed}" for b in snapshot.pod_disruption_budgets),

@@ -10,8 +10,10 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import force_setattr, replace
 
 from shared.api import admission_rules
+from shared.api.containers import Container, ContainerStatus, ResourceRequirements, counted_containers
 from shared.api.meta import (
     LABEL_KEY,
     LABEL_VALUE,
@@ -29,6 +31,8 @@ OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 """Of taints."""
 MAX_MIN_VALUES = 50
+RESIZE_PENDING, INFEASIBLE = "PodResizePending", "Infeasible"
+"""The condition of a pod whose resize the kubelet hasn't accepted, and its reason if the node can never hold it."""
 
 
 class Taint(Struct):
@@ -146,31 +150,6 @@ class TopologySpreadConstraint(Struct):
     match_label_keys: list[str] = []
 
 
-class ContainerPort(Struct):
-    """A port; scheduling reads ``host_port`` only."""
-
-    host_port: int = 0
-    protocol: str = "TCP"
-    host_ip: str = msgspec.field(default="", name="hostIP")
-    container_port: int = 0
-
-
-class ResourceRequirements(Struct):
-    """Requests and limits; a limit without a request is the request."""
-
-    requests: RawQuantities = {}
-    limits: RawQuantities = {}
-
-
-class Container(Struct):
-    """The fields of a container that scheduling reads."""
-
-    name: str = ""
-    resources: ResourceRequirements = ResourceRequirements()
-    ports: list[ContainerPort] = []
-    restart_policy: str = ""
-
-
 class PersistentVolumeClaimSource(Struct):
     """A volume that names its claim."""
 
@@ -242,16 +221,35 @@ class PodStatus(Struct):
     conditions: list[Condition] = []
     nominated_node_name: str = ""
     start_time: datetime | None = None
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+
+def _counted_spec(spec: PodSpec, status: PodStatus) -> PodSpec:
+    """The spec with the requests that count for the pod's node; the same object if no container is being resized."""
+    pending = next((c for c in status.conditions if c.type == RESIZE_PENDING and c.status == "True"), None)
+    is_infeasible = pending is not None and pending.reason == INFEASIBLE
+    containers = counted_containers(spec.containers, status.container_statuses, is_infeasible=is_infeasible)
+    init = counted_containers(spec.init_containers, status.init_container_statuses, is_infeasible=is_infeasible)
+    if containers is spec.containers and init is spec.init_containers:
+        return spec
+    return replace(spec, containers=containers, init_containers=init)
 
 
 class Pod(Struct):
-    """A pod."""
+    """A pod. Its requests are those that count for its node: container statuses are read once, and dropped."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
     kind: str = "Pod"
     api_version: str = "v1"
+
+    def __post_init__(self) -> None:
+        status = self.status
+        if status.container_statuses or status.init_container_statuses:
+            force_setattr(self, "spec", _counted_spec(self.spec, status))
+            force_setattr(self, "status", replace(status, container_statuses=[], init_container_statuses=[]))
 
     @property
     def key(self) -> str:
@@ -328,31 +326,6 @@ class DaemonSet(Struct):
     spec: DaemonSetSpec = DaemonSetSpec()
     kind: str = "DaemonSet"
     api_version: str = "apps/v1"
-
-
-class LimitRangeItem(Struct):
-    """The bounds and defaults of one type of object: Container, Pod or PersistentVolumeClaim."""
-
-    type: str = ""
-    default: RawQuantities = {}
-    default_request: RawQuantities = {}
-    max: RawQuantities = {}
-    min: RawQuantities = {}
-
-
-class LimitRangeSpec(Struct):
-    """The bounds and defaults of a namespace."""
-
-    limits: list[LimitRangeItem] = []
-
-
-class LimitRange(Struct):
-    """A LimitRange: containers of its namespace that state no requests or limits get its defaults."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: LimitRangeSpec = LimitRangeSpec()
-    kind: str = "LimitRange"
-    api_version: str = "v1"
 
 
 class Namespace(Struct):

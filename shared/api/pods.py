@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from shared.api.kubernetes import Container, Pod, PodSpec, ResourceRequirements
+    from shared.api.containers import Container, ResourceRequirements
+    from shared.api.kubernetes import Pod, PodSpec
     from shared.api.meta import ObjectMeta, OwnerReference, RawQuantities
 
 FOREVER = timedelta.max

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared import runtime
 from shared.api import decode, nodeclass, nodepool
-from shared.api.kubernetes import DaemonSet, LimitRange, Namespace, Node, PodDisruptionBudget
+from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
+from shared.api.limit_range import LimitRange
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment

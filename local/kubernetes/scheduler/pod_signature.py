@@ -18,8 +18,8 @@ from shared.api.quantity import CPU, MEMORY
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+    from shared.api.containers import Container
     from shared.api.kubernetes import (
-        Container,
         Pod,
         PodAffinityTerm,
         PodSpec,

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared.api.kubernetes import ResourceRequirements
+from shared.api.containers import ResourceRequirements
 from shared.api.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from shared.api.kubernetes import Container, LimitRange, PodSpec
+    from shared.api.containers import Container
+    from shared.api.kubernetes import PodSpec
+    from shared.api.limit_range import LimitRange
     from shared.api.meta import RawQuantities
 
 

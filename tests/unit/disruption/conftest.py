@@ -8,8 +8,8 @@ import pytest
 
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.containers import Container, ResourceRequirements
 from shared.api.kubernetes import (
-    Container,
     Node,
     NodeSpec,
     NodeStatus,
@@ -19,7 +19,6 @@ from shared.api.kubernetes import (
     PodDisruptionBudgetStatus,
     PodSpec,
     PodStatus,
-    ResourceRequirements,
 )
 from shared.api.meta import Condition, LabelSelector, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.api import labels as names
-from shared.api.kubernetes import Container, Node, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.api.containers import Container, ResourceRequirements
+from shared.api.kubernetes import Node, Pod, PodSpec, PodStatus
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.disruption import load_history
 from shared.disruption.load_history import (

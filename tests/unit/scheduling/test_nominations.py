@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shared.api import labels, nodeclaim
-from shared.api.kubernetes import (
-    Container,
-    Node,
-    NodeSpec,
-    NodeStatus,
-    Pod,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-)
+from shared.api.containers import Container, ResourceRequirements
+from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import NodePool

@@ -1,0 +1,82 @@
+"""What pods count for while they are resized in place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from shared.api.kubernetes import Pod
+from shared.api.pods import requests
+from shared.api.quantity import QuantityError
+
+
+def pod(
+    wanted: dict[str, Any],
+    *,
+    allocated: dict[str, Any] | None = None,
+    actual: dict[str, Any] | None = None,
+    pending: str = "",
+    kind: str = "container",
+) -> Pod:
+    """A running pod with one container, or one sidecar, beside a container of 1 core."""
+    status: dict[str, Any] = {"name": "app"}
+    if allocated is not None:
+        status["allocatedResources"] = allocated
+    if actual is not None:
+        status["resources"] = {"requests": actual}
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": pending}] if pending else []
+    app = {"name": "app", "resources": {"requests": wanted}}
+    beside = {"name": "beside", "resources": {"requests": {"cpu": "1"}}}
+    spec: dict[str, Any] = {"nodeName": "n1", "containers": [beside, app]}
+    statuses = {"containerStatuses": [status]}
+    if kind == "sidecar":
+        spec = {"nodeName": "n1", "containers": [beside], "initContainers": [{**app, "restartPolicy": "Always"}]}
+        statuses = {"initContainerStatuses": [status]}
+    document = {"metadata": {"name": "p"}, "spec": spec, "status": {"conditions": conditions, **statuses}}
+    return msgspec.json.decode(json.dumps(document), type=Pod)
+
+
+@pytest.mark.parametrize("kind", ["container", "sidecar"])
+@pytest.mark.parametrize(
+    ("wanted", "allocated", "actual", "pending", "counted"),
+    [
+        ("2", "2", "2", "", 2000),
+        ("3", "2", "2", "", 3000),  # asked for, not looked at yet
+        ("3", "2", "2", "Deferred", 3000),
+        ("30", "2", "2", "Infeasible", 2000),
+        ("30", "2", "4", "Infeasible", 4000),
+        ("1", "2", "2", "", 2000),  # to be smaller, not accepted yet
+        ("1", "1", "2", "", 2000),  # accepted, not done yet
+        ("2000m", "2", "2", "", 2000),
+    ],
+)
+def test_a_container_counts_for_the_most_of_what_it_wants_has_and_is_allocated(
+    wanted: str, allocated: str, actual: str, pending: str, counted: int, kind: str
+) -> None:
+    resized = pod({"cpu": wanted}, allocated={"cpu": allocated}, actual={"cpu": actual}, pending=pending, kind=kind)
+    assert requests(resized)["cpu"] == counted + 1000
+
+
+def test_what_is_not_resized_counts_too() -> None:
+    resized = pod({"cpu": "3", "memory": "1Gi"}, allocated={"cpu": "2"}, actual={"cpu": "2"}, pending="Infeasible")
+    assert requests(resized) == {"cpu": 3000, "memory": 2**30, "pods": 1}
+
+
+def test_a_kubelet_that_does_not_resize_in_place_changes_nothing() -> None:
+    """Without ``resources`` in the container's status, kube-scheduler doesn't look at it either."""
+    assert requests(pod({"cpu": "2"}, allocated={"cpu": "5"}))["cpu"] == 3000
+
+
+def test_an_unreadable_quantity_is_reported_as_without_a_resize() -> None:
+    with pytest.raises(QuantityError, match="many"):
+        requests(pod({"cpu": "many"}, allocated={"cpu": "2"}, actual={"cpu": "2"}))
+
+
+def test_container_statuses_are_not_kept() -> None:
+    """A large cluster's pods have one for each container, and nothing else reads them."""
+    kept = pod({"cpu": "2"}, allocated={"cpu": "2"}, actual={"cpu": "2"})
+    assert kept.status.container_statuses == []
+    assert kept.status.conditions == []
