@@ -295,6 +295,19 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         yield Account()
 
 
+@pytest.fixture
+def table(account: Account) -> str:  # noqa: ARG001 (its AWS)
+    """The name of the table that functions share."""
+    name = "demo"
+    aws.dynamodb().create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        AttributeDefinitions=[{"AttributeName": k, "AttributeType": "S"} for k in ("pk", "sk")],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return name
+
+
 def put_parameter(name: str, value: str) -> None:
     """A public parameter, which only AWS itself could put."""
     backend = ssm_backends[DEFAULT_ACCOUNT_ID][REGION]

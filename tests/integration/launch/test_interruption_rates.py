@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -11,46 +10,32 @@ from functions.interruption.interruption_records import PoolNotices, add
 from shared import aws, runtime
 from shared.instance_types.interruption_rates import DEFAULT_RATE, RETENTION, current, rate
 
-TABLE = "demo"
 M5 = ("m5.large", "us-east-1a")
 C5 = ("c5.large", "us-east-1b")
-
-Account = Any
-"""The fixture's class: tests can't import from conftest."""
-
-
-@pytest.fixture(autouse=True)
-def table(account: Account) -> None:  # noqa: ARG001 (its AWS)
-    aws.dynamodb().create_table(
-        TableName=TABLE,
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        AttributeDefinitions=[{"AttributeName": k, "AttributeType": "S"} for k in ("pk", "sk")],
-        BillingMode="PAY_PER_REQUEST",
-    )
 
 
 def notices(pool: tuple[str, str], count: int, *, interrupted: float, running: float) -> PoolNotices:
     return PoolNotices(pool=pool, notices=count, interrupted_hours=interrupted, running_hours=running)
 
 
-def test_notices_add_up_and_running_hours_are_counted_once() -> None:
+def test_notices_add_up_and_running_hours_are_counted_once(table: str) -> None:
     now = runtime.current().now()
-    add(aws.dynamodb(), TABLE, [notices(M5, 2, interrupted=10, running=90)], now=now)
+    add(aws.dynamodb(), table, [notices(M5, 2, interrupted=10, running=90)], now=now)
     add(
         aws.dynamodb(),
-        TABLE,
+        table,
         [notices(M5, 1, interrupted=8, running=95), notices(C5, 1, interrupted=1, running=0)],
         now=now,
     )
-    rates = current(aws.dynamodb(), TABLE, now=now)
+    rates = current(aws.dynamodb(), table, now=now)
     assert rates == {M5: pytest.approx(rate(3, 18 + 95)), C5: pytest.approx(rate(1, 1))}
 
 
-def test_a_pool_without_notices_for_a_week_has_the_default_rate_again() -> None:
+def test_a_pool_without_notices_for_a_week_has_the_default_rate_again(table: str) -> None:
     now = runtime.current().now()
-    add(aws.dynamodb(), TABLE, [notices(M5, 2, interrupted=10, running=90)], now=now)
-    assert M5 in current(aws.dynamodb(), TABLE, now=now + RETENTION - timedelta(seconds=1))
-    assert current(aws.dynamodb(), TABLE, now=now + RETENTION) == {}
+    add(aws.dynamodb(), table, [notices(M5, 2, interrupted=10, running=90)], now=now)
+    assert M5 in current(aws.dynamodb(), table, now=now + RETENTION - timedelta(seconds=1))
+    assert current(aws.dynamodb(), table, now=now + RETENTION) == {}
 
 
 def test_the_rate_goes_from_the_default_to_what_is_seen() -> None:

@@ -6,71 +6,57 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
-
 from shared import aws, runtime
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.instance_types import unavailable_offerings
 from shared.launch.fleet.launch import RATE_LIMIT_WAIT_TIMEOUT
 from shared.launch.fleet.rate_limit import BURST, REFILL, RateLimiter
 
-TABLE = "demo"
 M5 = ("spot", "m5.large", "us-east-1a")
 
 Account = Any
 """The fixture's class: tests can't import from conftest."""
 
 
-@pytest.fixture
-def table(account: Account) -> Account:
-    aws.dynamodb().create_table(
-        TableName=TABLE,
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        AttributeDefinitions=[{"AttributeName": k, "AttributeType": "S"} for k in ("pk", "sk")],
-        BillingMode="PAY_PER_REQUEST",
-    )
-    return account
-
-
-def test_an_offering_is_unavailable_for_three_minutes(table: Account) -> None:  # noqa: ARG001 (makes the table)
+def test_an_offering_is_unavailable_for_three_minutes(table: str) -> None:
     now = runtime.current().now()
-    unavailable_offerings.mark(aws.dynamodb(), TABLE, [M5], reason="InsufficientInstanceCapacity", now=now)
-    assert unavailable_offerings.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=179)) == {M5}
-    assert unavailable_offerings.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=181)) == frozenset()
+    unavailable_offerings.mark(aws.dynamodb(), table, [M5], reason="InsufficientInstanceCapacity", now=now)
+    assert unavailable_offerings.current(aws.dynamodb(), table, now=now + timedelta(seconds=179)) == {M5}
+    assert unavailable_offerings.current(aws.dynamodb(), table, now=now + timedelta(seconds=181)) == frozenset()
 
 
-def test_marking_again_restarts_the_ttl(table: Account) -> None:  # noqa: ARG001 (makes the table)
+def test_marking_again_restarts_the_ttl(table: str) -> None:
     now = runtime.current().now()
     for later in (0, 100):
         unavailable_offerings.mark(
-            aws.dynamodb(), TABLE, [M5], reason="Unsupported", now=now + timedelta(seconds=later)
+            aws.dynamodb(), table, [M5], reason="Unsupported", now=now + timedelta(seconds=later)
         )
-    assert unavailable_offerings.current(aws.dynamodb(), TABLE, now=now + timedelta(seconds=250)) == {M5}
+    assert unavailable_offerings.current(aws.dynamodb(), table, now=now + timedelta(seconds=250)) == {M5}
 
 
-def test_a_whole_zone_is_marked_25_offerings_a_call_and_unprocessed_items_are_retried(table: Account) -> None:  # noqa: ARG001 (makes the table)
+def test_a_whole_zone_is_marked_25_offerings_a_call_and_unprocessed_items_are_retried(table: str) -> None:
     dynamodb, now = aws.dynamodb(), runtime.current().now()
     zone = [("spot", f"m5.{i}", "us-east-1a") for i in range(60)]
     sent: list[list[Any]] = []
 
     def put_off_two(parsed: dict[str, Any], **_more: object) -> None:
         if len(sent) == 1:
-            parsed["UnprocessedItems"] = {TABLE: sent[0][:2]}
+            parsed["UnprocessedItems"] = {table: sent[0][:2]}
 
     def note(params: dict[str, Any], **_more: object) -> None:
-        sent.append(params["RequestItems"][TABLE])
+        sent.append(params["RequestItems"][table])
 
     dynamodb.meta.events.register("provide-client-params.dynamodb.BatchWriteItem", note)
     dynamodb.meta.events.register("after-call.dynamodb.BatchWriteItem", put_off_two)
-    unavailable_offerings.mark(dynamodb, TABLE, zone, reason="InsufficientInstanceCapacity", now=now)
+    unavailable_offerings.mark(dynamodb, table, zone, reason="InsufficientInstanceCapacity", now=now)
     assert [len(items) for items in sent] == [25, 25, 10, 2]
     assert sent[3] == sent[0][:2]
-    assert unavailable_offerings.current(dynamodb, TABLE, now=now) == frozenset(zone)
+    assert unavailable_offerings.current(dynamodb, table, now=now) == frozenset(zone)
 
 
-def test_two_functions_share_one_rate_limit(table: Account) -> None:  # noqa: ARG001 (makes the table)
+def test_two_functions_share_one_rate_limit(table: str) -> None:
     now = runtime.current().now()
-    functions = [RateLimiter(aws.dynamodb(), TABLE), RateLimiter(aws.dynamodb(), TABLE)]
+    functions = [RateLimiter(aws.dynamodb(), table), RateLimiter(aws.dynamodb(), table)]
     granted = [functions[i % 2].try_acquire(now=now) for i in range(10)]
     assert sum(granted) == BURST
     later = now + timedelta(seconds=1)
@@ -90,29 +76,33 @@ class Clock:
         self.moment += timedelta(seconds=seconds)
 
 
-def test_launches_wait_for_the_rate_limit_until_the_timeout_and_the_rest_is_throttled(table: Account) -> None:
-    clock, node_class, types = Clock(), table.ready(), [table.instance_type("m5.large", spot=0.03)]
-    claims = [table.claim(f"web-{i}", group=f"group-{i}") for i in range(30)]
+def test_launches_wait_for_the_rate_limit_until_the_timeout_and_the_rest_is_throttled(
+    account: Account, table: str
+) -> None:
+    clock, node_class, types = Clock(), account.ready(), [account.instance_type("m5.large", spot=0.03)]
+    claims = [account.claim(f"web-{i}", group=f"group-{i}") for i in range(30)]
     with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
-        rate_limiter = RateLimiter(aws.dynamodb(), TABLE)
-        results = table.launch(claims, types, node_class=node_class, rate_limiter=rate_limiter, now=clock.now())
+        rate_limiter = RateLimiter(aws.dynamodb(), table)
+        results = account.launch(claims, types, node_class=node_class, rate_limiter=rate_limiter, now=clock.now())
     launched = [r for r in results if isinstance(r, LaunchedInstance)]
-    assert len(launched) == table.fleets.calls == BURST + RATE_LIMIT_WAIT_TIMEOUT.total_seconds() * REFILL
+    assert len(launched) == account.fleets.calls == BURST + RATE_LIMIT_WAIT_TIMEOUT.total_seconds() * REFILL
     assert {r.kind for r in results if isinstance(r, LaunchFailure)} == {"throttled"}
 
 
-def test_200_throttled_responses_stay_within_the_rate_limit_and_all_launch_in_the_end(table: Account) -> None:
-    clock, node_class, types = Clock(), table.ready(), [table.instance_type("m5.large", spot=0.03)]
-    table.fleets.errors_to_return = [("RequestLimitExceeded", "Request limit exceeded.")] * 200
-    claims = [table.claim(f"web-{i}", group=f"group-{i % 20}") for i in range(100)]
+def test_200_throttled_responses_stay_within_the_rate_limit_and_all_launch_in_the_end(
+    account: Account, table: str
+) -> None:
+    clock, node_class, types = Clock(), account.ready(), [account.instance_type("m5.large", spot=0.03)]
+    account.fleets.errors_to_return = [("RequestLimitExceeded", "Request limit exceeded.")] * 200
+    claims = [account.claim(f"web-{i}", group=f"group-{i % 20}") for i in range(100)]
     start = clock.now()
     done: dict[str, str] = {}
     with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
-        rate_limiter = RateLimiter(aws.dynamodb(), TABLE)
+        rate_limiter = RateLimiter(aws.dynamodb(), table)
         while len(done) < len(claims):
             waiting = [c for c in claims if c.name not in done]
-            results = table.launch(waiting, types, node_class=node_class, rate_limiter=rate_limiter, now=clock.now())
+            results = account.launch(waiting, types, node_class=node_class, rate_limiter=rate_limiter, now=clock.now())
             done |= {r.claim_name: r.instance_id for r in results if isinstance(r, LaunchedInstance)}
-            assert table.fleets.calls <= BURST + (clock.now() - start).total_seconds() * REFILL
-    assert len(set(done.values())) == len(table.running()) == 100
-    assert table.fleets.calls == 200 + 20
+            assert account.fleets.calls <= BURST + (clock.now() - start).total_seconds() * REFILL
+    assert len(set(done.values())) == len(account.running()) == 100
+    assert account.fleets.calls == 200 + 20
