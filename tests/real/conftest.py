@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from local.clock import RealTimeClock
 from local.kubelets.behavior import Timing
 from local.real.cluster import RealControlPlane
+from local.real.control_plane import ControlPlane
 from local.real.go_build import go
 from local.real.placements import Placements
+from local.real.store import RemoteStore
 from local.world import Options, World, sample_objects
 from tests.real.differential.replay import replay
+from tests.real.scheduling import RealCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +43,21 @@ def kubeconfig() -> Path | None:
     if not go():
         pytest.skip("needs Go to build a control plane, or `make test-real KUBECONFIG=…` with a throw-away cluster")
     return None
+
+
+@pytest.fixture(scope="module")
+def real(kubeconfig: Path | None) -> Iterator[RealCluster]:
+    """A cluster with a real scheduler, for problems that the embedded one solves, too."""
+    if kubeconfig is not None:
+        pytest.skip("the scheduler of that cluster may have another version and profile")
+    with ControlPlane() as control_plane:
+        client = control_plane.client()
+        store = RemoteStore(client, now=RealTimeClock().now)
+        try:
+            yield RealCluster(store)
+        finally:
+            store.close()
+            client.close()
 
 
 @pytest.fixture

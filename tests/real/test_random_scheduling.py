@@ -7,39 +7,18 @@ answer: whether it may run on its node, and the message if it may not.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from local.clock import RealTimeClock
 from local.kubernetes import kinds
-from local.real.control_plane import ControlPlane
-from local.real.store import RemoteStore
 from shared.api.labels import HOSTNAME, ZONE
 from tests.real.scheduling import Cluster, EmbeddedCluster, Json, RealCluster, add_node, add_pod
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SEEDS = range(4)
 NODES = ("n1", "n2", "n3", "n4", "n5")
 PODS_EACH = 10
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-@pytest.fixture(scope="module")
-def real(kubeconfig: Path | None) -> Iterator[RealCluster]:
-    if kubeconfig is not None:
-        pytest.skip("the scheduler of that cluster may have another version and profile")
-    with ControlPlane() as control_plane:
-        client = control_plane.client()
-        store = RemoteStore(client, now=RealTimeClock().now)
-        try:
-            yield RealCluster(store)
-        finally:
-            store.close()
-            client.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.clock import RealTimeClock
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
-from local.real.control_plane import ControlPlane
-from local.real.store import RemoteStore
 from shared.api.labels import HOSTNAME, ZONE
 from tests.real.scheduling import (
     Cluster,
@@ -31,8 +28,7 @@ from tests.real.scheduling import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     Outcome = object
     Problem = Callable[[Cluster], Outcome]
@@ -41,20 +37,6 @@ SIZES = 5
 """Sizes for which no two nodes have equal scores, so that there is one right answer."""
 SEEDS = range(6)
 """The embedded scheduler's seeds: where all give one outcome, there is one right answer."""
-
-
-@pytest.fixture(scope="module")
-def real(kubeconfig: Path | None) -> Iterator[RealCluster]:
-    if kubeconfig is not None:
-        pytest.skip("the scheduler of that cluster may have another version and profile")
-    with ControlPlane() as control_plane:
-        client = control_plane.client()
-        store = RemoteStore(client, now=RealTimeClock().now)
-        try:
-            yield RealCluster(store)
-        finally:
-            store.close()
-            client.close()
 
 
 def sizes(cluster: Cluster) -> Outcome:
