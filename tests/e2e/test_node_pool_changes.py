@@ -18,6 +18,16 @@ REQUIREMENTS = {"karpenter.sh/capacity-type": ["on-demand"], "node.kubernetes.io
 SECONDS = timedelta(seconds=5)
 
 
+def start_one_node(world: World) -> None:
+    """A node with a pod, of a pool whose budget lets none go."""
+    world.apply(sample_objects.node_class(world))
+    budgets = [{"nodes": "0"}]
+    world.apply(sample_objects.node_pool(REQUIREMENTS, disruption={"consolidateAfter": "Never", "budgets": budgets}))
+    world.apply(sample_objects.deployment("web", 1, {"cpu": "1"}))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 1)
+    world.run_until_idle()
+
+
 def edit(world: World, spec: dict[str, Any]) -> None:
     """Change the pool right after a scheduled sweep, most of a minute before the next one."""
     before = sweeps(world)
@@ -37,12 +47,7 @@ def conditions(claim: dict[str, Any]) -> set[str]:
 
 @pytest.mark.kind  # exact seconds
 def test_drift_is_seen_within_seconds_of_the_pools_edit(world: World) -> None:
-    world.apply(sample_objects.node_class(world))
-    budgets = [{"nodes": "0"}]
-    world.apply(sample_objects.node_pool(REQUIREMENTS, disruption={"consolidateAfter": "Never", "budgets": budgets}))
-    world.apply(sample_objects.deployment("web", 1, {"cpu": "1"}))
-    world.run_until(lambda: len(world.pods(phase="Running")) == 1)
-    world.run_until_idle()
+    start_one_node(world)
 
     edit(world, {"template": {"metadata": {"labels": {"team": "new"}}}})
 
@@ -51,12 +56,7 @@ def test_drift_is_seen_within_seconds_of_the_pools_edit(world: World) -> None:
 
 @pytest.mark.kind  # exact seconds
 def test_drift_is_seen_within_seconds_although_another_function_is_deciding(world: World) -> None:
-    world.apply(sample_objects.node_class(world))
-    budgets = [{"nodes": "0"}]
-    world.apply(sample_objects.node_pool(REQUIREMENTS, disruption={"consolidateAfter": "Never", "budgets": budgets}))
-    world.apply(sample_objects.deployment("web", 1, {"cpu": "1"}))
-    world.run_until(lambda: len(world.pods(phase="Running")) == 1)
-    world.run_until_idle()
+    start_one_node(world)
 
     edit(world, {"template": {"metadata": {"labels": {"team": "new"}}}})
     held = {
