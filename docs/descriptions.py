@@ -10,6 +10,8 @@ CONTEXT = {
     "clusterSide": "`applied` (default): the stack applies CustomResourceDefinitions, RBAC and the relay. `printed`: "
     "you apply the output of `tenon manifests`.",
     "kinds": "`applied` (default; refused where the CustomResourceDefinitions are another product's), or `kept`.",
+    "capacityBuffers": "`applied` (default; refused where another autoscaler brought the definition of "
+    "CapacityBuffers), or `kept`.",
     "relayImage": "URI of the relay's image; default: Docker builds one during the deployment.",
     "relayArchitecture": "`both` (default): the image is built for arm64 and amd64, which needs a Docker with its "
     "containerd image store (the default since Docker 29). `arm64` or `amd64`: only for one, with any Docker, and the "

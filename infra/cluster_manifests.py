@@ -43,6 +43,10 @@ _SNAPSHOT: tuple[Rule, ...] = (
     ("storage.k8s.io", ("csinodes", "storageclasses", "volumeattachments"), ("list",)),
     ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list",)),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list",)),
+    # CapacityBuffers, and by name the pod templates and workloads that they refer to.
+    ("autoscaling.x-k8s.io", ("capacitybuffers",), ("list",)),
+    ("", ("podtemplates",), ("get",)),
+    ("apps", ("deployments", "replicasets", "statefulsets"), ("get",)),
 )
 _EVENTS: tuple[Rule, ...] = (
     # Events on the objects.
@@ -80,6 +84,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
         # Status conditions of NodePools and node classes.
         ("karpenter.sh", ("nodeclaims/status", "nodepools/status", "provisioners/status"), ("patch",)),
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),
+        # How much of a buffer's room is there; it is read again after a conflict.
+        ("autoscaling.x-k8s.io", ("capacitybuffers",), ("get",)),
+        ("autoscaling.x-k8s.io", ("capacitybuffers/status",), ("patch",)),
     ),
     function_sizes.DISRUPTION: (
         *_SNAPSHOT,
@@ -133,6 +140,8 @@ RELAY_RULES: tuple[Rule, ...] = (
     ("policy", ("poddisruptionbudgets",), ("list", "watch")),
     ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list", "watch")),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list", "watch")),
+    # A changed buffer, or a pod that takes its room, is a hint to buy the room again.
+    ("autoscaling.x-k8s.io", ("capacitybuffers",), ("list", "watch")),
 )
 
 
@@ -151,10 +160,17 @@ def bus_name(cluster: str) -> str:
     return f"tenon-{cluster}"
 
 
-def kinds() -> list[Obj]:
-    """The CustomResourceDefinitions. A cluster with Karpenter already has them, and Tenon works with those."""
+def kinds(*, capacity_buffers: bool = True) -> list[Obj]:
+    """The CustomResourceDefinitions. A cluster with Karpenter already has them, and Tenon works with those.
+
+    ``capacity_buffers``: with that of CapacityBuffers, which Cluster Autoscaler or Karpenter may have brought.
+    """
     mark = {kinds_check.OWNER_ANNOTATION: kinds_check.OWNER}
-    return [{**crd, "metadata": {**crd["metadata"], "annotations": mark}} for crd in crds.load()]
+    return [
+        {**crd, "metadata": {**crd["metadata"], "annotations": mark}}
+        for crd in crds.load()
+        if capacity_buffers or crd["metadata"]["name"] != kinds_check.CAPACITY_BUFFERS
+    ]
 
 
 def kinds_check_access() -> list[Obj]:

@@ -118,6 +118,7 @@ class Events(Construct):
         catalog = self._function(function_sizes.CATALOG, age=_HINT_AGE, tries=_HINT_TRIES)
         self._hint("PodsUnschedulable", [hints.PODS_UNSCHEDULABLE], hints.RELAY, provisioning)
         self._hint("NodePoolsChanged", [hints.NODE_POOLS_CHANGED], hints.RELAY, provisioning, lifecycle, disruption)
+        self._hint("CapacityBuffers", [hints.CAPACITY_BUFFERS_CHANGED], hints.RELAY, provisioning, lifecycle)
         self._hint("NodesChanged", [hints.NODES_CHANGED], hints.RELAY, lifecycle)
         emptied = [hints.NODES_EMPTIED, hints.NODES_UNDERUTILIZED, hints.NODES_DELETED]
         self._hint("NodesEmptied", emptied, hints.RELAY, disruption)

@@ -3,7 +3,8 @@
 The stack's own definitions have Karpenter's names, and ``kubectl apply`` overwrites what it finds. EKS Auto Mode and
 other installations of Karpenter's kinds would lose theirs, or would change them back. So a custom resource runs this
 function before each new version of the definitions is applied. It only reads. A deployment fails, before anything is
-overwritten, if a definition belongs to neither Tenon nor Karpenter.
+overwritten, if a definition belongs to neither Tenon nor Karpenter. That of CapacityBuffers must be Tenon's: Cluster
+Autoscaler and Karpenter share it, so nobody can tell whose it is.
 
 The function is this module and ``shared/cluster/eks_token.py`` alone: it needs nothing but what Lambda's runtime has.
 """
@@ -36,6 +37,7 @@ _HELM, _HELM_RELEASE = "Helm", "meta.helm.sh/release-name"
 _GENERATED = "controller-gen.kubebuilder.io/version"
 """The annotation of every definition that Karpenter publishes."""
 _KARPENTER = "karpenter"
+CAPACITY_BUFFERS = "capacitybuffers.autoscaling.x-k8s.io"
 _AUTO_MODE_MANAGER = "eks"
 _TIMEOUT_SECONDS = 10
 _ATTEMPTS, _RETRY_SECONDS = 10, 6
@@ -45,10 +47,23 @@ Json = dict[str, Any]
 
 
 def foreign_owner(definition: Mapping[str, Any], *, auto_mode: bool) -> str:
-    """Who owns the definition, in words; empty if it is Tenon's or Karpenter's.
+    """Who owns the definition, in words; empty if it may be overwritten.
 
     ``auto_mode`` tells whether EKS Auto Mode is on, which then manages definitions of Karpenter's names.
     """
+    if definition["metadata"]["name"] == CAPACITY_BUFFERS:
+        return _other_autoscaler(definition)
+    return _owner_besides_karpenter(definition, auto_mode=auto_mode)
+
+
+def _other_autoscaler(definition: Mapping[str, Any]) -> str:
+    annotations = definition["metadata"].get("annotations") or {}
+    if annotations.get(OWNER_ANNOTATION) == OWNER:
+        return ""
+    return str(annotations.get(_HELM_RELEASE, "another autoscaler"))
+
+
+def _owner_besides_karpenter(definition: Mapping[str, Any], *, auto_mode: bool) -> str:
     metadata = definition["metadata"]
     annotations = metadata.get("annotations") or {}
     manager = (metadata.get("labels") or {}).get(_MANAGED_BY, "")
@@ -78,6 +93,12 @@ def ownership_errors(definitions: Sequence[Mapping[str, Any]], *, auto_mode: boo
         if owner := foreign_owner(definition, auto_mode=auto_mode):
             name = definition["metadata"]["name"]
             yield f"CustomResourceDefinition {name} belongs to {owner}, not to Tenon or Karpenter"
+
+
+def keeping_option(definitions: Sequence[Mapping[str, Any]], *, auto_mode: bool) -> str:
+    """The option of a deployment that leaves the definitions of other owners as they are."""
+    foreign = {d["metadata"]["name"] for d in definitions if foreign_owner(d, auto_mode=auto_mode)}
+    return "-c capacityBuffers=kept" if foreign == {CAPACITY_BUFFERS} else "-c kinds=kept"
 
 
 def read_definitions(
@@ -112,7 +133,6 @@ def handle(event: Json, _context: object) -> None:
             reason = check(os.environ[CLUSTER_VARIABLE], event["ResourceProperties"]["Names"])
         except Exception as error:  # noqa: BLE001 (without an answer CloudFormation waits for an hour)
             reason = f"The CustomResourceDefinitions of the cluster can't be read ({type(error).__name__}: {error})"
-        if reason:
             reason += ". Deploy with -c kinds=kept to leave them as they are"
     answer = {
         "Status": "FAILED" if reason else "SUCCESS",
@@ -140,7 +160,7 @@ def _once_access_is_known(read: Callable[[], list[Json]]) -> list[Json]:
 
 
 def check(cluster: str, names: Sequence[str]) -> str:
-    """Why the definitions may not be applied to the cluster, in sentences; empty if they may.
+    """Why the definitions may not be applied to the cluster, and what to do, in sentences; empty if they may.
 
     Raises:
         OSError: the API server can't be reached, or denies the request.
@@ -153,4 +173,7 @@ def check(cluster: str, names: Sequence[str]) -> str:
     token = presign(credentials.get_frozen_credentials(), region=session.region_name, cluster=cluster)
     authority = base64.b64decode(description["certificateAuthority"]["data"]).decode()
     definitions = _once_access_is_known(lambda: read_definitions(description["endpoint"], authority, token, names))
-    return "; ".join(ownership_errors(definitions, auto_mode=has_auto_mode(description)))
+    auto_mode = has_auto_mode(description)
+    errors = "; ".join(ownership_errors(definitions, auto_mode=auto_mode))
+    option = keeping_option(definitions, auto_mode=auto_mode)
+    return f"{errors}. Deploy with {option} to leave them as they are" if errors else ""

@@ -92,6 +92,7 @@ class KubectlApply(Construct):
             role_arn=access.relay.role_arn if options.oidc_provider else "",
             tolerations=options.relay_tolerations,
         )
+        definitions = cluster_manifests.kinds(capacity_buffers=options.capacity_buffers) if options.kinds else []
         self.kinds_check: KindsCheck | None = None
         dependencies: list[IConstruct] = [administrator, access]
         for name, objects, policy in (
@@ -100,7 +101,7 @@ class KubectlApply(Construct):
                 cluster_manifests.kinds_check_access() if options.kinds else [],
                 RemovalPolicy.DESTROY,
             ),
-            ("Kinds", cluster_manifests.kinds() if options.kinds else [], RemovalPolicy.RETAIN),
+            ("Kinds", definitions, RemovalPolicy.RETAIN),
             ("Access", cluster_manifests.access(), RemovalPolicy.DESTROY),
             ("Relay", relay, RemovalPolicy.DESTROY),
         ):
@@ -172,7 +173,7 @@ class KindsCheck(Construct):
             kubernetes_groups=[cluster_manifests.group(cluster_manifests.KINDS_CHECK)],
             type="STANDARD",
         )
-        definitions = cluster_manifests.kinds()
+        definitions = cluster_manifests.kinds(capacity_buffers=options.capacity_buffers)
         digest = hashlib.sha256(json.dumps(definitions, sort_keys=True).encode()).hexdigest()[:12]
         self.result = CustomResource(
             self,

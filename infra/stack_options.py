@@ -20,6 +20,7 @@ KEYS = (
     "bundle",
     "clusterSide",
     "kinds",
+    "capacityBuffers",
     "relayImage",
     "relayArchitecture",
     "relayTolerations",
@@ -50,8 +51,9 @@ class StackOptions:
     """The options of one cluster's stack.
 
     ``bundle`` "source" leaves the functions' code out (the local world runs it from the checkout). ``apply`` lets the
-    stack apply its objects to the cluster: CustomResourceDefinitions (``kinds``; not where Karpenter's own stay), RBAC
-    and the relay, with ``relay_image`` or an image that is built during deployment, which needs Docker.
+    stack apply its objects to the cluster: CustomResourceDefinitions (``kinds``; not where Karpenter's own stay;
+    ``capacity_buffers``: with that of CapacityBuffers), RBAC and the relay, with ``relay_image`` or an image that is
+    built during deployment, which needs Docker.
     ``relay_architectures`` are those that the image is built for, ``relay_tolerations`` Kubernetes tolerations.
     ``oidc_provider`` is the host and path of the cluster's OIDC issuer: with it the relay gets its role by IRSA instead
     of EKS Pod Identity. ``node_role`` is an existing role for nodes instead of a new one, ``node_roles`` are other
@@ -68,6 +70,7 @@ class StackOptions:
     bundle: Bundle = "full"
     apply: bool = True
     kinds: bool = True
+    capacity_buffers: bool = True
     relay_image: str = ""
     relay_architectures: tuple[Architecture, ...] = ("arm64", "amd64")
     relay_tolerations: tuple[Mapping[str, str], ...] = ()
@@ -194,6 +197,7 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
     bundle = _one_of(context, "bundle", "full", "source")
     side = _one_of(context, "clusterSide", "applied", "printed")
     kinds = _one_of(context, "kinds", "applied", "kept")
+    capacity_buffers = _one_of(context, "capacityBuffers", "applied", "kept")
     reserve = _one_of(context, "reservedConcurrency", "false", "true")
     function_architecture = _one_of(context, "functionArchitecture", "arm64", "amd64")
     tracing = _one_of(context, "tracing", "off", "active")
@@ -212,6 +216,7 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
         bundle="source" if bundle == "source" else "full",
         apply=side == "applied",
         kinds=kinds == "applied",
+        capacity_buffers=capacity_buffers == "applied",
         relay_image=str(context.get("relayImage", "")),
         relay_architectures=_architectures(context),
         relay_tolerations=tolerations(_names(context, "relayTolerations"), option="-c relayTolerations"),

@@ -16,6 +16,7 @@ from relay.watched_kinds import (
     KindListed,
     ObjectChanged,
     Watched,
+    WatchedBuffer,
     WatchedNode,
     WatchedNodeClaim,
     WatchedPod,
@@ -91,6 +92,8 @@ class ChangeDetector:
         """Nodes whose last pod left before the nodes' watch delivered them."""
         self._generations: dict[Resource, dict[str, tuple[str, int]]] = {kind: {} for kind in POOL_AND_CLASS_KINDS}
         self._node_claims: set[str] = set()
+        self._buffers: dict[str, tuple[str, int]] = {}
+        """The uid and generation of each CapacityBuffer that Tenon provides."""
         self._deleting: dict[Resource, set[str]] = {resources.NODES: set(), resources.NODE_CLAIMS: set()}
         self._listed: set[Resource] = set()
         self.unresolved: dict[str, set[str]] = {hints.PODS_UNSCHEDULABLE: set(), hints.NODES_CHANGED: set()}
@@ -116,6 +119,8 @@ class ChangeDetector:
             return set(self._nodes)
         if resource == resources.NODE_CLAIMS:
             return set(self._node_claims)
+        if resource == resources.CAPACITY_BUFFERS:
+            return set(self._buffers)
         return set(self._generations[resource])
 
     def _updated(self, resource: Resource, obj: Watched, *, after_first_list: bool) -> Iterator[ReconcileRequest]:
@@ -126,6 +131,8 @@ class ChangeDetector:
             yield from self._node_updated(obj, after_first_list=after_first_list)
         elif isinstance(obj, WatchedNodeClaim):
             yield from self._node_claim_updated(obj)
+        elif isinstance(obj, WatchedBuffer):
+            yield from self._buffer_updated(obj)
         elif isinstance(obj, WatchedPoolOrClass):
             yield from self._pool_or_class_updated(resource, obj)
 
@@ -145,6 +152,9 @@ class ChangeDetector:
         elif resource == resources.NODE_CLAIMS:
             self._node_claims.discard(key)
             self._deleting[resource].discard(key)
+        elif resource == resources.CAPACITY_BUFFERS:
+            if self._buffers.pop(key, None) is not None:
+                yield ReconcileRequest(hints.CAPACITY_BUFFERS_CHANGED, key)
         elif self._generations[resource].pop(key, None) is not None:
             yield ReconcileRequest(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{key}")
 
@@ -156,6 +166,9 @@ class ChangeDetector:
         if after.unschedulable and not before.unschedulable:
             yield ReconcileRequest(hints.PODS_UNSCHEDULABLE, pod.key)
         yield from self._pod_moved(before.occupied_node, after.occupied_node)
+        if self._buffers and after.occupied_node and after.occupied_node != before.occupied_node:
+            # A decision is about all buffers, whichever the hint names.
+            yield ReconcileRequest(hints.CAPACITY_BUFFERS_CHANGED, next(iter(self._buffers)))
 
     def _pod_moved(self, old_node: str, new_node: str) -> Iterator[ReconcileRequest]:
         """A pod occupies another node than before ("": none)."""
@@ -218,6 +231,16 @@ class ChangeDetector:
         deleting = claim.metadata.deletion_timestamp is not None
         if self._starts_deleting(resources.NODE_CLAIMS, claim.key, deleting=deleting):
             yield ReconcileRequest(hints.NODE_CLAIMS_DELETING, claim.key)
+
+    def _buffer_updated(self, buffer: WatchedBuffer) -> Iterator[ReconcileRequest]:
+        before = self._buffers.get(buffer.key)
+        after = (buffer.metadata.uid, buffer.metadata.generation)
+        if buffer.is_active:
+            self._buffers[buffer.key] = after
+            if before != after:
+                yield ReconcileRequest(hints.CAPACITY_BUFFERS_CHANGED, buffer.key)
+        elif self._buffers.pop(buffer.key, None) is not None:
+            yield ReconcileRequest(hints.CAPACITY_BUFFERS_CHANGED, buffer.key)
 
     def _pool_or_class_updated(self, resource: Resource, obj: WatchedPoolOrClass) -> Iterator[ReconcileRequest]:
         before = self._generations[resource].get(obj.key)

@@ -15,6 +15,7 @@ import msgspec
 
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.capacity_buffer import ACTIVE_CAPACITY
 from shared.api.meta import LabelSelector, ObjectMeta, Struct
 from shared.cluster import resources
 
@@ -278,7 +279,30 @@ class WatchedPoolOrClass(Struct):
         return self.metadata.name
 
 
-Watched = WatchedPod | WatchedNode | WatchedNodeClaim | WatchedBudget | WatchedPoolOrClass
+class BufferSpec(Struct):
+    """The strategy of a CapacityBuffer."""
+
+    provisioning_strategy: str = ACTIVE_CAPACITY
+
+
+class WatchedBuffer(Struct):
+    """A CapacityBuffer."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: BufferSpec = BufferSpec()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def is_active(self) -> bool:
+        """Whether Tenon provides it."""
+        return self.spec.provisioning_strategy == ACTIVE_CAPACITY
+
+
+Watched = WatchedPod | WatchedNode | WatchedNodeClaim | WatchedBudget | WatchedBuffer | WatchedPoolOrClass
 
 POOL_AND_CLASS_KINDS = (resources.NODE_POOLS, resources.NODE_CLASSES, resources.PROVISIONERS, resources.NODE_TEMPLATES)
 
@@ -287,6 +311,7 @@ WATCHED_KINDS: dict[Resource, type[Watched]] = {
     resources.NODES: WatchedNode,
     resources.NODE_CLAIMS: WatchedNodeClaim,
     resources.POD_DISRUPTION_BUDGETS: WatchedBudget,
+    resources.CAPACITY_BUFFERS: WatchedBuffer,
     **dict.fromkeys(POOL_AND_CLASS_KINDS, WatchedPoolOrClass),
 }
 """The watched kinds, and the type that each is decoded into."""

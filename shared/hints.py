@@ -35,6 +35,8 @@ DRAINS_UNBLOCKED = "Drains Unblocked"
 NODE_POOLS_CHANGED = "NodePools Changed"
 """A NodePool, EC2NodeClass, Provisioner or AWSNodeTemplate was created, changed or deleted, or a NodeClaim without a
 NodePool was created."""
+CAPACITY_BUFFERS_CHANGED = "CapacityBuffers Changed"
+"""A CapacityBuffer was created, changed or deleted, or a pod came to a node and may have taken the room of one."""
 RELAY_STARTED = "Relay Started"
 """A relay can publish. No rule matches it: it proves the relay's rights before the first hint that matters."""
 SCHEDULED = "Scheduled Event"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from shared.api.capacity_buffer import CapacityBuffer, Scalable, StoredPodTemplate
     from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
     from shared.api.limit_range import LimitRange
     from shared.api.meta import ObjectRef
@@ -29,12 +30,22 @@ class InvalidObject:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BufferObjects:
+    """A CapacityBuffer with the PodTemplate or workload that it names; both are None if that doesn't exist."""
+
+    buffer: CapacityBuffer
+    pod_template: StoredPodTemplate | None = None
+    workload: Scalable | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """All objects that decisions use.
 
     NodePools and EC2NodeClasses are the valid ones, legacy kinds converted; the others are in ``invalid``.
     NodePools and NodeClaims of other provisioners are left out, their nodes are unmanaged; ``foreign_provider_ids`` are
-    their instances. ``taken_at`` is the time (UTC) before the first object was read.
+    their instances. ``capacity_buffers`` are those that Tenon provides. ``taken_at`` is the time (UTC) before the first
+    object was read.
     """
 
     taken_at: datetime
@@ -52,5 +63,6 @@ class Snapshot:
     csi_nodes: tuple[CSINode, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    capacity_buffers: tuple[BufferObjects, ...] = ()
     invalid: tuple[InvalidObject, ...] = ()
     foreign_provider_ids: frozenset[str] = frozenset()

@@ -14,6 +14,7 @@ from shared.disruption import disruption_queue
 from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.load_history import LoadHistory
 from shared.disruption.savings_evidence import savings_evidence
+from shared.disruption.simulated_scheduling import schedule_on_existing_nodes, with_chunks
 from shared.disruption.workloads import current_workloads
 from shared.launch.drift import node_class_drift
 from shared.launch.resolved_node_pools import node_class_of
@@ -67,7 +68,7 @@ def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools
     snapshot = observed.snapshot
     classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
     stated = {p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := classes[p.name]) is not None}
-    return DisruptionState(
+    state = DisruptionState(
         snapshot=snapshot,
         now=observed.now,
         nominated=disruption_queue.replacement_names(snapshot.node_claims),
@@ -77,6 +78,7 @@ def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools
         is_drifted=node_class_drift,
         evidence=savings_evidence(observed.load, current_workloads(snapshot).workloads, now=observed.now),
     )
+    return with_chunks(state, schedule_on_existing_nodes(state)) if snapshot.capacity_buffers else state
 
 
 def with_snapshot(observed: ObservedCluster, snapshot: Snapshot) -> ObservedCluster:

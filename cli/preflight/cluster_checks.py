@@ -84,9 +84,11 @@ def definitions(objects: ClusterObjects, description: Mapping[str, Any]) -> Iter
     """Whether the stack may apply its CustomResourceDefinitions, as its own check during the deployment decides."""
     applied = {crd["metadata"]["name"] for crd in cluster_manifests.kinds()}
     existing = [{"metadata": d.metadata} for d in objects.definitions if d.metadata["name"] in applied]
-    errors = list(kinds_check.ownership_errors(existing, auto_mode=kinds_check.has_auto_mode(description)))
+    auto_mode = kinds_check.has_auto_mode(description)
+    errors = list(kinds_check.ownership_errors(existing, auto_mode=auto_mode))
     if errors:
-        yield failed(DEFINITIONS, "; ".join(errors), "deploy with -c kinds=kept (docs/migration.md)")
+        option = kinds_check.keeping_option(existing, auto_mode=auto_mode)
+        yield failed(DEFINITIONS, "; ".join(errors), f"deploy with {option} (docs/migration.md)")
     else:
         yield passed(DEFINITIONS, "Tenon's or Karpenter's" if existing else "there are none yet")
 

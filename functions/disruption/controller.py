@@ -33,11 +33,11 @@ from shared.disruption.budgets import BudgetTracker
 from shared.disruption.command import UNDERUTILIZED
 from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.methods import BY_REASON, FAST_METHODS
+from shared.disruption.simulated_scheduling import schedule_on_existing_nodes, with_chunks
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.launch.resolved_node_pools import node_class_of
-from shared.scheduling.decision import Problem
-from shared.scheduling.scheduler import schedule
+from shared.scheduling.state.buffer_chunks import resolved_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,13 +169,12 @@ class DisruptionController:
         now = runtime.current().now()
         snapshot = read_snapshot(self._client, now=now)
         state = DisruptionState(snapshot=snapshot, now=now)
-        no_types: dict[str, tuple[()]] = {p.name: () for p in snapshot.node_pools}
-        decision = schedule(Problem(snapshot=snapshot, instance_types=no_types, leaving=state.disrupting_nodes))
+        decision = schedule_on_existing_nodes(state)
         nominated = frozenset(name for name, pods in decision.existing_nodes.items() if pods)
         cloud_provider = EC2CloudProvider(cluster_name=self._settings.cluster_name)
         node_classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
         state = with_fields(
-            state,
+            with_chunks(state, decision),
             nominated=nominated | disruption_queue.replacement_names(snapshot.node_claims),
             instance_networks=instance_networks(cloud_provider, now=now, logger=self._logger),
             node_classes={p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := node_classes[p.name])},
@@ -291,5 +290,6 @@ def _fingerprint(snapshot: Snapshot) -> str:
         *(c.metadata.uid for c in snapshot.node_claims),
         *(f"{p.metadata.uid}@{p.metadata.generation}" for p in snapshot.node_pools),
         *(f"{b.metadata.uid}@{b.status.disruptions_allowed}" for b in snapshot.pod_disruption_budgets),
+        *(f"{b.objects.buffer.metadata.uid}@{b.chunks}@{b.template}" for b in resolved_buffers(snapshot)),
     ]
     return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()

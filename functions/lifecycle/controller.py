@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from functions.lifecycle import (
     adoption,
+    capacity_buffer_status,
     cluster_metrics,
     garbage_collection,
     node_repair,
@@ -103,6 +104,7 @@ def _reconcile(
         node_classes = nodeclass_status.write_statuses(context, snapshot, boot)
         failures = {**nodepool_status.boot_failures_by_pool(boot, node_classes), **failures}
     nodepool_status.write_statuses(context, snapshot, node_classes, failures)
+    capacity_buffer_status.write_statuses(context, snapshot)
     if resolve_node_classes:
         adoption.adopt(context, snapshot)
     if compare_with_ec2:

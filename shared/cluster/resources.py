@@ -64,6 +64,16 @@ PROVISIONERS = Resource(group="karpenter.sh", version="v1alpha5", plural="provis
 NODE_TEMPLATES = Resource(
     group="karpenter.k8s.aws", version="v1alpha1", plural="awsnodetemplates", kind="AWSNodeTemplate"
 )
+CAPACITY_BUFFERS = Resource(
+    group="autoscaling.x-k8s.io", version="v1beta1", plural="capacitybuffers", kind="CapacityBuffer", namespaced=True
+)
+CAPACITY_BUFFERS_V1ALPHA1 = Resource(
+    group="autoscaling.x-k8s.io", version="v1alpha1", plural="capacitybuffers", kind="CapacityBuffer", namespaced=True
+)
+POD_TEMPLATES = Resource(plural="podtemplates", kind="PodTemplate", namespaced=True)
+DEPLOYMENTS = Resource(group="apps", plural="deployments", kind="Deployment", namespaced=True)
+STATEFUL_SETS = Resource(group="apps", plural="statefulsets", kind="StatefulSet", namespaced=True)
+REPLICA_SETS = Resource(group="apps", plural="replicasets", kind="ReplicaSet", namespaced=True)
 
 ALL = (
     PODS,
@@ -84,6 +94,12 @@ ALL = (
     NODE_CLASSES,
     PROVISIONERS,
     NODE_TEMPLATES,
+    CAPACITY_BUFFERS,
+    CAPACITY_BUFFERS_V1ALPHA1,
+    POD_TEMPLATES,
+    DEPLOYMENTS,
+    STATEFUL_SETS,
+    REPLICA_SETS,
 )
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}
 

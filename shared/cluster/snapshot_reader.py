@@ -25,17 +25,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared import runtime
 from shared.api import decode, nodeclass, nodepool
+from shared.api.capacity_buffer import CapacityBuffer
 from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
 from shared.api.limit_range import LimitRange
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from shared.cluster import listing, node_class_groups, resources
+from shared.cluster import capacity_buffers, listing, node_class_groups, resources
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import ObjectList
 from shared.cluster.node_class_groups import NodeClaimList
 from shared.cluster.pod_cache import PodCache
-from shared.snapshot import InvalidObject, Snapshot
+from shared.snapshot import BufferObjects, InvalidObject, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -78,6 +79,8 @@ class SnapshotReader:
         node_pools, invalid_pools = convert_node_pools(raw_pools)
         node_classes, invalid_classes = convert_node_classes(raw_classes)
         invalid.extend((*invalid_pools, *invalid_classes))
+        buffers, invalid_buffers = self._capacity_buffers()
+        invalid.extend(invalid_buffers)
         return Snapshot(
             taken_at=now,
             pods=pods.objects,
@@ -94,9 +97,23 @@ class SnapshotReader:
             csi_nodes=list_all(resources.CSI_NODES, CSINode),
             volume_attachments=list_all(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
             pod_disruption_budgets=list_all(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
+            capacity_buffers=buffers,
             invalid=tuple(invalid),
             foreign_provider_ids=claims.foreign_provider_ids,
         )
+
+    def _capacity_buffers(self) -> tuple[tuple[BufferObjects, ...], tuple[InvalidObject, ...]]:
+        """The CapacityBuffers, and the invalid ones; none if the cluster doesn't have the kind."""
+        for resource in (resources.CAPACITY_BUFFERS, resources.CAPACITY_BUFFERS_V1ALPHA1):
+            try:
+                listed = listing.list_objects(self.client, resource, CapacityBuffer)
+            except NotFoundError:
+                continue
+            if not listed.objects:
+                return (), listed.invalid
+            buffers, invalid = capacity_buffers.with_references(self.client, listed.objects)
+            return buffers, (*listed.invalid, *invalid)
+        return (), ()
 
     def node_claims(self) -> NodeClaimList:
         """The NodeClaims now; none if the cluster doesn't have the kind."""

@@ -41,7 +41,8 @@ class CandidateMatrix:
 
     ``price`` is USD per hour of each candidate, ``resource_value`` the lowest USD per hour that capacity for just its
     pods could cost, ``disruption_cost`` USD to move its pods. ``pod_requests`` are (pods, resources), largest pod
-    first. ``free`` is (nodes, resources); ``node_rows`` is the row of each candidate's own node in it (-1: none).
+    first. ``free`` is (nodes, resources); ``node_rows`` is the row of each candidate's own node in it (-1: none). The
+    chunks of CapacityBuffers count as pods that cost nothing to move.
     """
 
     price: Floats
@@ -62,15 +63,18 @@ def build_candidate_matrix(
 ) -> CandidateMatrix:
     """The matrix of these candidates; ``prices`` are theirs in USD per hour."""
     cache: dict[bytes, Resources] = {}
-    requests = [[_requests(p, cache) for p in c.pods] for c in candidates]
+    requests = [[_requests(p, cache) for p in (*c.pods, *state.chunks.get(c.name, ()))] for c in candidates]
     requested = {resource for pods in requests for pod in pods for resource in pod}
     resources = tuple(sorted(requested | {"cpu", "memory", "pods"}))
-    node_names, free = _free_resources(state, resources)
+    node_names, free = _free_resources(state, resources, cache)
     row_of = {name: i for i, name in enumerate(node_names)}
     allocatable, type_prices = _cheapest_prices(state, resources)
     pod_requests = tuple(_request_rows(pods, resources) for pods in requests)
     values = [_resource_value(r.sum(0), allocatable, type_prices) for r in pod_requests]
-    costs = [_disruption_cost(c, value) for c, value in zip(candidates, values, strict=True)]
+    costs = [
+        _disruption_cost(c, value * (len(c.pods) / max(1, len(of_node))))
+        for c, value, of_node in zip(candidates, values, requests, strict=True)
+    ]
     return CandidateMatrix(
         price=np.array(prices, np.float64),
         resource_value=np.array(values, np.float64),
@@ -81,13 +85,21 @@ def build_candidate_matrix(
     )
 
 
-def _free_resources(state: DisruptionState, resources: Sequence[str]) -> tuple[list[str], Ints]:
-    """The names of the initialized nodes, and what each has available, as (nodes, resources)."""
+def _free_resources(
+    state: DisruptionState, resources: Sequence[str], cache: dict[bytes, Resources]
+) -> tuple[list[str], Ints]:
+    """The names of the initialized nodes, and what each has available, as (nodes, resources).
+
+    The room of CapacityBuffers isn't available: pods may take it, but it is bought again.
+    """
     daemons = daemon_set_pods(state.snapshot)
     state_nodes = build_state_nodes(state.snapshot, state.instance_types, daemons, state.disrupting_nodes).nodes
     nodes = [n for n in state_nodes if n.initialized]
-    free = np.array([[n.available.get(r, 0) for r in resources] for n in nodes], np.int64)
-    return [n.name for n in nodes], free.reshape(-1, len(resources))
+    free = np.array([[n.available.get(r, 0) for r in resources] for n in nodes], np.int64).reshape(-1, len(resources))
+    for i, node in enumerate(nodes):
+        for chunk in state.chunks.get(node.name, ()):
+            free[i] -= [_requests(chunk, cache).get(r, 0) for r in resources]
+    return [n.name for n in nodes], free
 
 
 def _disruption_cost(candidate: Candidate, resource_value: float) -> float:

@@ -44,16 +44,19 @@ class DisruptionState:
     """A snapshot at ``now``.
 
     ``selected`` names claims that this reconcile has already chosen for disruption. ``nominated`` names nodes and
-    claims that pods are expected on. ``instance_types`` and ``not_ready`` are as in
-    :class:`~shared.scheduling.decision.Problem`. ``node_classes`` are by pool, as resolved now. ``instance_networks``
-    are by provider id, of the instances that are known. ``is_drifted`` is the cloud provider's. ``evidence`` for how
-    long savings last is by pool.
+    claims that pods are expected on. ``chunks`` are the virtual pods of CapacityBuffers by the node or claim that has
+    room for them, ``missing_chunks`` how many have none on an initialized node. ``instance_types`` and ``not_ready``
+    are as in :class:`~shared.scheduling.decision.Problem`. ``node_classes`` are by pool, as resolved now.
+    ``instance_networks`` are by provider id, of the instances that are known. ``is_drifted`` is the cloud provider's.
+    ``evidence`` for how long savings last is by pool.
     """
 
     snapshot: Snapshot
     now: datetime
     selected: frozenset[str] = frozenset()
     nominated: frozenset[str] = frozenset()
+    chunks: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
+    missing_chunks: int = 0
     instance_types: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
     not_ready: Mapping[str, str] = field(default_factory=dict)
     node_classes: Mapping[str, EC2NodeClass] = field(default_factory=dict)

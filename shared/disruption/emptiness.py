@@ -1,7 +1,8 @@
 """Emptiness: nodes without workload pods for longer than their pool's consolidateAfter.
 
 The condition ``Empty`` on the claim keeps since when a node has been empty. So every function knows it, warm or cold,
-and a message that arrives twice doesn't restart the time. A node that is nominated for pods isn't empty.
+and a message that arrives twice doesn't restart the time. A node that is nominated for pods isn't empty, nor is one
+that has room of CapacityBuffers which no other node has.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ def validate(command: Command, state: DisruptionState, _budgets: BudgetTracker) 
 
 
 def _is_empty(state: DisruptionState, node: str, claim: str) -> bool:
-    return not workload_pods(state.pods.get(node, ())) and not {node, claim} & state.nominated
+    expected = state.nominated | state.chunks.keys()
+    return not workload_pods(state.pods.get(node, ())) and not {node, claim} & expected
 
 
 def _empty_since(claim: NodeClaim) -> datetime | None:

@@ -1,25 +1,28 @@
 """Simulated scheduling: where the pods of removed nodes would go, on other nodes or new NodeClaims.
 
 It calls the scheduler itself, so the rules for pending pods hold for moved ones. Nodes that are already being disrupted
-are part of each simulation, so no capacity is promised twice.
+are part of each simulation, so no capacity is promised twice. The room of CapacityBuffers is part of it, too: a removal
+may not leave chunks without room that have some now.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.disruption.command import Blocker
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
+from shared.scheduling.state.buffer_chunks import chunk_pods
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from shared.disruption.candidates import Candidate
     from shared.disruption.disruption_state import DisruptionState
-    from shared.scheduling.decision import PlannedNodeClaim
+    from shared.scheduling.decision import Decision, PlannedNodeClaim
+    from shared.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,23 +30,30 @@ class SimulationResult:
     """The new ``node_claims`` that are needed, and why pods (namespace/name) are ``unschedulable``.
 
     ``needs_uninitialized_nodes``: a pod would go to a node that isn't initialized yet, and may never be.
+    ``nodes_with_chunks``: the removed nodes that have room of CapacityBuffers, if no other node would have it.
     """
 
     node_claims: tuple[PlannedNodeClaim, ...] = ()
     unschedulable: Mapping[str, str] = field(default_factory=dict)
     needs_uninitialized_nodes: bool = False
+    nodes_with_chunks: frozenset[str] = frozenset()
 
     @property
     def all_scheduled(self) -> bool:
-        """Whether all pods have a node that is initialized or will be launched for them."""
-        return not self.unschedulable and not self.needs_uninitialized_nodes
+        """Whether all pods and chunks have a node that is initialized or will be launched for them."""
+        return not (self.unschedulable or self.needs_uninitialized_nodes or self.nodes_with_chunks)
 
     def blocker(self, candidate: Candidate) -> Blocker | None:
-        """The first of the candidate's pods that can't be scheduled elsewhere, and why; None when all can."""
+        """The first of the candidate's pods that can't be scheduled elsewhere, and why; None when all can.
+
+        Where that is no pod, the CapacityBuffers whose room only the candidate has.
+        """
         for pod in candidate.pods:
             if pod.key in self.unschedulable:
                 message = f"pod {pod.key} can't be scheduled on another node: {self.unschedulable[pod.key]}"
                 return Blocker(message=message, by=f"Pod {pod.key}")
+        if candidate.name in self.nodes_with_chunks:
+            return Blocker(message="no other node has room for the CapacityBuffers that it has", by="CapacityBuffers")
         return None
 
     @property
@@ -64,7 +74,8 @@ def simulate_scheduling(state: DisruptionState, candidates: Collection[Candidate
         )
     )
     moved_pods = {p.key for c in candidates for p in c.pods}
-    initialized = {n.metadata.name for n in state.snapshot.nodes if _is_initialized(n.metadata.labels)}
+    initialized = initialized_node_names(state.snapshot)
+    loses_chunks = _missing_chunks(decision, initialized) > state.missing_chunks
     errors = decision.pod_errors
     return SimulationResult(
         node_claims=decision.new_node_claims,
@@ -72,7 +83,35 @@ def simulate_scheduling(state: DisruptionState, candidates: Collection[Candidate
         needs_uninitialized_nodes=any(
             name not in initialized and moved_pods.intersection(pods) for name, pods in decision.existing_nodes.items()
         ),
+        nodes_with_chunks=removed_nodes & state.chunks.keys() if loses_chunks else frozenset(),
     )
+
+
+def schedule_on_existing_nodes(state: DisruptionState) -> Decision:
+    """The decision for pending pods and chunks of CapacityBuffers if nothing could be launched."""
+    no_types: dict[str, tuple[()]] = {p.name: () for p in state.snapshot.node_pools}
+    return schedule(Problem(snapshot=state.snapshot, instance_types=no_types, leaving=state.disrupting_nodes))
+
+
+def with_chunks(state: DisruptionState, decision: Decision) -> DisruptionState:
+    """The state with the chunks of CapacityBuffers where :func:`schedule_on_existing_nodes` places them."""
+    chunks = chunk_pods(state.snapshot) if state.snapshot.capacity_buffers else {}
+    return replace(
+        state,
+        chunks={name: tuple(chunks[key] for key in keys) for name, keys in decision.chunks.items()},
+        missing_chunks=_missing_chunks(decision, initialized_node_names(state.snapshot)),
+    )
+
+
+def initialized_node_names(snapshot: Snapshot) -> frozenset[str]:
+    """The names of the nodes that pods can run on."""
+    return frozenset(n.metadata.name for n in snapshot.nodes if _is_initialized(n.metadata.labels))
+
+
+def _missing_chunks(decision: Decision, initialized: Collection[str]) -> int:
+    """How many chunks have room neither on an initialized node nor on a new one."""
+    on_their_way = sum(len(keys) for name, keys in decision.chunks.items() if name not in initialized)
+    return len(decision.chunk_errors) + on_their_way
 
 
 def _is_initialized(labels: Mapping[str, str]) -> bool:

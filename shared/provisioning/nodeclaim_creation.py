@@ -48,7 +48,7 @@ def new_node_claims(
 ) -> tuple[NodeClaim, ...]:
     """The NodeClaims of planned nodes, not written yet; their names follow from the decision's id.
 
-    ``prices`` are those that the nodes were planned with, in USD per hour by their pods, if launches were merged.
+    ``prices`` are those that the nodes were planned with, in USD per hour by their pods and chunks.
     ``nominate``: nodes that pending pods are planned for take no pods until these are nominated for them.
     """
     pools = {p.name: p for p in snapshot.node_pools}
@@ -59,7 +59,7 @@ def new_node_claims(
             pools[plan.node_pool],
             resolved_pools.node_classes[plan.node_pool],
             decision=decision,
-            price=(prices or {}).get(plan.pods, plan.cheapest.price),
+            price=(prices or {}).get(plan.pods + plan.chunks, plan.cheapest.price),
             name=f"{plan.node_pool}-{_suffix(decision, i)}",
             nominate=not pending.isdisjoint(plan.pods),
         )

@@ -119,7 +119,7 @@ class LeasedScheduler:
             planned = one_on_trial(
                 batch_launches(decision, snapshot, resolved_pools), snapshot.node_claims, resolved_pools.on_trial
             )
-            prices = {c.pods: c.cheapest.price for c in decision.new_node_claims}
+            prices = {c.pods + c.chunks: c.cheapest.price for c in decision.new_node_claims}
             decision_id = f"{self.run}/{attempt}"
             claims = self._create_node_claims(planned, snapshot, resolved_pools, decision=decision_id, prices=prices)
             add_planned_pods(self.client, decision, snapshot)
@@ -214,6 +214,7 @@ class LeasedScheduler:
                     "nodeclaim": stored.name,
                     "nodepool": planned_claim.node_pool,
                     "pods": len(planned_claim.pods),
+                    "chunks": len(planned_claim.chunks),
                     "cheapest": asdict(planned_claim.cheapest),
                     "instance_types": len(planned_claim.instance_types),
                 },
@@ -277,7 +278,7 @@ class ProvisioningReport:
         launched = [r for r in results if isinstance(r, LaunchedInstance)]
         self.claims_created += len(scheduled.created)
         self.decision_seconds = max(self.decision_seconds, scheduled.decision.stats.get("seconds", 0.0))
-        if scheduled.created:
+        if any(claim.pods for claim in scheduled.decision.new_node_claims):
             self.longest_pod_wait = max(
                 self.longest_pod_wait or 0.0, _longest_pod_wait(scheduled.decision, scheduled.snapshot, now)
             )

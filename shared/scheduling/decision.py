@@ -58,8 +58,8 @@ class PlannedNodeClaim(Struct, kw_only=True):
     """A NodeClaim to create.
 
     ``instance_types`` are cheapest first, at most :data:`MAX_INSTANCE_TYPES`. ``requirements`` are complete: the
-    NodePool's, the pods', and the chosen domains. ``requests`` are those of the pods and DaemonSets. ``labels`` are the
-    node's labels besides those of its instance type and offering.
+    NodePool's, the pods', and the chosen domains. ``requests`` are those of the pods, the chunks of CapacityBuffers and
+    DaemonSets. ``labels`` are the node's labels besides those of its instance type and offering.
     """
 
     node_pool: str
@@ -71,6 +71,7 @@ class PlannedNodeClaim(Struct, kw_only=True):
     taints: tuple[Taint, ...]
     cheapest: CheapestOffering
     min_values_relaxed: bool = False
+    chunks: tuple[str, ...] = ()
 
 
 class UnschedulableReason(Struct, kw_only=True):
@@ -85,10 +86,21 @@ class Decision(Struct, kw_only=True):
 
     ``existing_nodes`` are by name of the node, or of the NodeClaim while it has none. ``deferred`` pods wait for nodes
     that an earlier decision launched; nothing is launched for them now. ``stats`` are figures for logs and metrics.
+    The chunks of CapacityBuffers are apart from pods: by node in ``chunks``, and in ``chunk_errors``.
     """
 
     new_node_claims: tuple[PlannedNodeClaim, ...] = ()
     existing_nodes: Mapping[str, tuple[str, ...]] = {}
     pod_errors: Mapping[str, UnschedulableReason] = {}
     deferred: frozenset[str] = frozenset()
+    chunks: Mapping[str, tuple[str, ...]] = {}
+    chunk_errors: Mapping[str, UnschedulableReason] = {}
     stats: Mapping[str, float] = {}
+
+
+class Placement(Struct, kw_only=True, eq=False):
+    """Where one plan puts pods: new NodeClaims, existing nodes, or why they are unscheduled."""
+
+    node_claims: tuple[PlannedNodeClaim, ...] = ()
+    existing_nodes: Mapping[str, tuple[str, ...]] = {}
+    errors: Mapping[str, UnschedulableReason] = {}

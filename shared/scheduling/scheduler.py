@@ -6,6 +6,7 @@
 4. The solver places the groups on existing capacity, then on the cheapest new nodes. Pods that find no capacity have
    their preferences relaxed one by one.
 5. New nodes become NodeClaims; pods that are left are unschedulable, with a reason.
+6. The chunks of CapacityBuffers follow the pods (``shared.scheduling.capacity_buffers``).
 
 Pure: the same problem gives the same decision, whatever the order of its objects.
 """
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shared.api.pods import is_pending, is_reschedulable, is_unschedulable
-from shared.scheduling.decision import Decision, PlannedNodeClaim, Problem, UnschedulableReason
+from shared.scheduling import capacity_buffers
+from shared.scheduling.decision import Decision, Placement, PlannedNodeClaim, Problem, UnschedulableReason
 from shared.scheduling.results.explanation import FinalState, explain
 from shared.scheduling.results.nodeclaims import planned_node_claims
 from shared.scheduling.rules.pod_affinity import Namespaces
@@ -30,12 +32,14 @@ from shared.scheduling.state.nominations import nominate
 from shared.scheduling.state.state_nodes import build_state_nodes, mounted_volumes
 from shared.scheduling.topology.feasibility import FeasibilityChecker
 from shared.scheduling.topology.pod_groups import group_pods
+from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from shared.api.kubernetes import Pod
     from shared.scheduling.solver.plan import Plan
+    from shared.scheduling.state.daemonsets import DaemonSetPod
     from shared.scheduling.state.nominations import Nominations
     from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.pod_groups import GroupedPods
@@ -56,33 +60,63 @@ def schedule(problem: Problem) -> Decision:
 
     nominations = nominate(state_nodes, snapshot, pods)
     nominated = nominations.deferred.union(*nominations.pods_by_node.values())
-    state_nodes = nominations.state_nodes
-
-    namespaces = Namespaces(snapshot.namespaces, snapshot.pods)
-    storage = Storage(snapshot)
-    state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, storage))
-    pending = (pod for key, pod in pods.items() if key in requested and key not in nominated)
-    grouped = group_pods(pending, namespaces, storage)
-
-    launch_options = build_launch_options(
-        snapshot.node_pools, problem.instance_types, daemons, _unusable_pools(problem), _requested_resources(grouped)
+    pending = [pod for key, pod in pods.items() if key in requested and key not in nominated]
+    placer = _Placer(
+        problem=problem,
+        daemons=daemons,
+        namespaces=Namespaces(snapshot.namespaces, snapshot.pods),
+        storage=Storage(snapshot),
     )
-    checker = FeasibilityChecker(launch_options, state_nodes)
-    plan = best_plan(checker, namespaces, grouped.groups, problem.policies)
-
-    node_claims = sorted(planned_node_claims(plan.bins, plan.host_affinity.pod_keys), key=_claim_order)
+    if snapshot.capacity_buffers:
+        placement, buffers = capacity_buffers.place(placer.place, nominations.state_nodes, pending, snapshot)
+    else:
+        placement, buffers = placer.place(nominations.state_nodes, pending), Placement()
     return Decision(
-        new_node_claims=tuple(node_claims),
-        existing_nodes=_existing_nodes(state_nodes, nominations, requested, plan),
-        pod_errors=dict(sorted({**grouped.errors, **_unschedulable(plan, checker)}.items())),
+        new_node_claims=placement.node_claims,
+        existing_nodes=_existing_nodes(nominations, requested, placement),
+        pod_errors=placement.errors,
         deferred=nominations.deferred & requested,
+        chunks=buffers.existing_nodes,
+        chunk_errors=buffers.errors,
         stats={
             "pods": float(len(requested)),
-            "claims": float(len(node_claims)),
-            "price": sum(claim.cheapest.price for claim in node_claims),
+            "claims": float(len(placement.node_claims)),
+            "price": sum(claim.cheapest.price for claim in placement.node_claims),
             "seconds": time.perf_counter() - started,
         },
     )
+
+
+class _Placer(Struct, kw_only=True, eq=False):
+    """Plans pods on given nodes and on new ones."""
+
+    problem: Problem
+    daemons: tuple[DaemonSetPod, ...]
+    namespaces: Namespaces
+    storage: Storage
+
+    def place(self, state_nodes: StateNodes, pods: Iterable[Pod]) -> Placement:
+        """The best plan of the solver."""
+        problem = self.problem
+        state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, self.storage))
+        grouped = group_pods(pods, self.namespaces, self.storage)
+        launch_options = build_launch_options(
+            problem.snapshot.node_pools,
+            problem.instance_types,
+            self.daemons,
+            _unusable_pools(problem),
+            _requested_resources(grouped),
+        )
+        checker = FeasibilityChecker(launch_options, state_nodes)
+        plan = best_plan(checker, self.namespaces, grouped.groups, problem.policies)
+        return Placement(
+            node_claims=tuple(sorted(planned_node_claims(plan.bins, plan.host_affinity.pod_keys), key=_claim_order)),
+            existing_nodes={
+                state_nodes.nodes[i].name: tuple(plan.host_affinity.pod_keys(keys))
+                for i, keys in plan.existing_capacity.placed.items()
+            },
+            errors=dict(sorted({**grouped.errors, **_unschedulable(plan, checker)}.items())),
+        )
 
 
 def _pods_without_node(problem: Problem, leaving: frozenset[str]) -> Iterator[Pod]:
@@ -107,14 +141,16 @@ def _requested_resources(grouped: GroupedPods) -> set[str]:
 
 
 def _existing_nodes(
-    state_nodes: StateNodes, nominations: Nominations, requested: Iterable[str], plan: Plan
+    nominations: Nominations, requested: Iterable[str], placement: Placement
 ) -> dict[str, tuple[str, ...]]:
-    """The pods by existing node: nominated ones that were requested, and those that the plan places there."""
+    """The pods by existing node: nominated ones that were requested, and those that are placed there."""
     pods_by_node = {name: [key for key in keys if key in requested] for name, keys in nominations.pods_by_node.items()}
-    for i, pods in plan.existing_capacity.placed.items():
-        pods_by_node.setdefault(state_nodes.nodes[i].name, []).extend(plan.host_affinity.pod_keys(pods))
+    for name, keys in placement.existing_nodes.items():
+        pods_by_node.setdefault(name, []).extend(keys)
     return {
-        node.name: tuple(sorted(pods_by_node[node.name])) for node in state_nodes.nodes if pods_by_node.get(node.name)
+        node.name: tuple(sorted(pods_by_node[node.name]))
+        for node in nominations.state_nodes.nodes
+        if pods_by_node.get(node.name)
     }
 
 

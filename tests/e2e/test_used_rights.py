@@ -30,6 +30,7 @@ _AFTER_CONFLICTS = {
     *(("lifecycle", "get", "karpenter.k8s.aws", class_) for class_ in _CLASSES),
     ("lifecycle", "get", "", "nodes"),
     ("lifecycle", "get", "karpenter.sh", "nodeclaims"),
+    ("lifecycle", "get", "autoscaling.x-k8s.io", "capacitybuffers"),
 }
 """Objects are read again after a write that met another writer's (shared/cluster/writes.py)."""
 _REPEATED_EVENTS = {
@@ -90,6 +91,21 @@ def gated(count: int) -> Obj:
     return sample_objects.deployment("gated", count, {"cpu": "1m"}, schedulingGates=[{"name": "example.com/wait"}])
 
 
+def buffers() -> Iterator[Obj]:
+    """CapacityBuffers of each kind of object that they may name, none of which exists."""
+    references: dict[str, Obj] = {
+        kind.lower(): {"scalableRef": {"apiGroup": "apps", "kind": kind, "name": "missing"}}
+        for kind in ("Deployment", "StatefulSet", "ReplicaSet")
+    }
+    for name, reference in {**references, "podtemplate": {"podTemplateRef": {"name": "missing"}}}.items():
+        yield {
+            "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+            "kind": "CapacityBuffer",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {**reference, "replicas": 1},
+        }
+
+
 def test_every_right_in_the_cluster_is_used(world: World) -> None:
     plane = world.control_plane
     assert isinstance(plane, EmbeddedControlPlane)
@@ -99,6 +115,7 @@ def test_every_right_in_the_cluster_is_used(world: World) -> None:
     world.apply(gated(MIN_PODS_TO_WATCH))
     world.apply(sample_objects.budget("web", 1))
     world.apply(sample_objects.deployment("web", 8, {"cpu": "900m", "memory": "1Gi"}))
+    world.apply(buffers())
     world.run_until(lambda: len(world.pods(phase="Running")) == 8, limit=5 * MINUTE)
     for _ in range(2):
         world.interrupt_spot([world.instances()[0].id])

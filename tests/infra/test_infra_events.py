@@ -30,6 +30,10 @@ def test_each_hint_of_the_relay_is_delivered_to_its_function(of_type: Select, fu
                 led.setdefault(about, set()).update(to(of_type, functions, rule))
     assert led == {
         hints.PODS_UNSCHEDULABLE: {("queue", function_sizes.PROVISIONER)},
+        hints.CAPACITY_BUFFERS_CHANGED: {
+            ("queue", function_sizes.PROVISIONER),
+            ("function", function_sizes.LIFECYCLE),
+        },
         hints.NODE_POOLS_CHANGED: {
             ("queue", function_sizes.PROVISIONER),
             ("queue", function_sizes.DISRUPTION),

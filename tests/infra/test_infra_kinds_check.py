@@ -41,10 +41,10 @@ class Deployment:
     answers: list[dict[str, Any]] = field(default_factory=list)
     response_url: str = ""
 
-    def store(self, metadata: dict[str, Any]) -> None:
-        """Store NodePool's definition as somebody else applied it."""
-        definition = copy.deepcopy(next(d for d in cluster_manifests.kinds() if d["metadata"]["name"] == NODE_POOLS))
-        definition["metadata"] = {"name": NODE_POOLS, **metadata}
+    def store(self, metadata: dict[str, Any], name: str = NODE_POOLS) -> None:
+        """Store a definition, that of NodePools by default, as somebody else applied it."""
+        definition = copy.deepcopy(next(d for d in cluster_manifests.kinds() if d["metadata"]["name"] == name))
+        definition["metadata"] = {"name": name, **metadata}
         self.server.store.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition)
 
     def request(self, kind: str) -> dict[str, Any]:
@@ -154,6 +154,31 @@ def test_a_definition_of_another_owner_fails_the_deployment_with_its_name(
     assert deployment.request("Delete")["Status"] == "SUCCESS"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "owner"),
+    [
+        ({"annotations": GENERATED}, "another autoscaler"),
+        (
+            {"labels": HELM, "annotations": {**GENERATED, "meta.helm.sh/release-name": "karpenter-crd"}},
+            "karpenter-crd",
+        ),
+    ],
+)
+def test_a_definition_of_capacity_buffers_that_is_not_tenons_is_never_overwritten(
+    deployment: Deployment, metadata: dict[str, Any], owner: str
+) -> None:
+    deployment.store(metadata, kinds_check.CAPACITY_BUFFERS)
+    answer = deployment.request("Create")
+    assert answer["Status"] == "FAILED"
+    assert f"{kinds_check.CAPACITY_BUFFERS} belongs to {owner}" in answer["Reason"]
+    assert "Deploy with -c capacityBuffers=kept" in answer["Reason"]
+
+
+def test_tenons_own_definition_of_capacity_buffers_is_renewed(deployment: Deployment) -> None:
+    deployment.store({"annotations": {"tenon.sh/applied-by": "tenon"}}, kinds_check.CAPACITY_BUFFERS)
+    assert deployment.request("Create")["Status"] == "SUCCESS"
+
+
 def test_auto_modes_definitions_are_known_by_the_cluster_too(deployment: Deployment) -> None:
     deployment.store({"annotations": GENERATED})
     definitions = deployment.server.store.list(kinds.CUSTOM_RESOURCE_DEFINITIONS)
@@ -218,3 +243,11 @@ def test_the_checks_code_is_what_it_imports_and_nothing_else() -> None:
 
 def test_where_definitions_are_kept_nothing_is_checked() -> None:
     assert not [r for r in applied(kinds="kept").values() if r["Type"] == "Custom::TenonKindsCheck"]
+
+
+def test_a_definition_of_capacity_buffers_that_is_kept_is_neither_checked_nor_applied() -> None:
+    resources = applied(capacityBuffers="kept").values()
+    (check,) = [r for r in resources if r["Type"] == "Custom::TenonKindsCheck"]
+    assert check["Properties"]["Names"] == [name for name in NAMES if name != kinds_check.CAPACITY_BUFFERS]
+    manifests = [json.dumps(r) for r in resources if r["Type"] == "Custom::AWSCDK-EKS-KubernetesResource"]
+    assert not any('"kind": "CustomResourceDefinition"' in m and kinds_check.CAPACITY_BUFFERS in m for m in manifests)

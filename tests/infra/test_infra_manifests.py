@@ -114,10 +114,11 @@ def test_the_yaml_has_all_objects() -> None:
     assert list(yaml.safe_load_all(cluster_manifests.to_yaml(objects))) == objects
 
 
-def test_the_definitions_come_first_and_are_karpenters() -> None:
+def test_the_definitions_come_first_and_are_upstreams() -> None:
     objects = cluster_manifests.everything(cluster="demo", region="eu-west-1", image="relay:1")
     names = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "CustomResourceDefinition"]
     assert names == [
+        "capacitybuffers.autoscaling.x-k8s.io",
         "awsnodetemplates.karpenter.k8s.aws",
         "ec2nodeclasses.karpenter.k8s.aws",
         "nodeclaims.karpenter.sh",

@@ -1,6 +1,6 @@
-"""The definitions of the five kinds: names, printed columns, and the schemas that the structs yield.
+"""The definitions of the kinds: names, printed columns, and the schemas that the structs yield.
 
-Names, columns and subresources are Karpenter's, so that ``kubectl get`` shows what its users are used to.
+Names, columns and subresources are upstream's, so that ``kubectl get`` shows what its users are used to.
 """
 
 from __future__ import annotations
@@ -8,13 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shared.api import labels, legacy, nodeclaim, nodeclass, nodepool
+from shared.api import capacity_buffer, labels, legacy, nodeclaim, nodeclass, nodepool
 from shared.api.crds.openapi import root
 
 if TYPE_CHECKING:
     import msgspec
 
-_READY = '.status.conditions[?(@.type=="Ready")].status'
+
+def _condition(type_: str, field: str = "status") -> str:
+    """The JSON path of a condition's field."""
+    return f'.status.conditions[?(@.type=="{type_}")].{field}'
+
+
+_READY = _condition("Ready")
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Definition:
-    """A custom kind."""
+    """A custom kind. Objects are stored as ``api_version``; ``older_versions`` are served with the same schema."""
 
     struct: type[msgspec.Struct]
     api_version: str
@@ -43,6 +49,9 @@ class Definition:
     columns: tuple[Column, ...]
     short_names: tuple[str, ...] = ()
     lenient: bool = False
+    category: str = "karpenter"
+    namespaced: bool = False
+    older_versions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -58,7 +67,7 @@ class Definition:
         """The CustomResourceDefinition."""
         group, _, version = self.api_version.partition("/")
         names: dict[str, Any] = {
-            "categories": ["karpenter"],
+            "categories": [self.category],
             "kind": self.kind,
             "listKind": f"{self.kind}List",
             "plural": self.plural,
@@ -73,16 +82,17 @@ class Definition:
             "spec": {
                 "group": group,
                 "names": names,
-                "scope": "Cluster",
+                "scope": "Namespaced" if self.namespaced else "Cluster",
                 "versions": [
                     {
                         "additionalPrinterColumns": [column.as_json() for column in self.columns],
-                        "name": version,
+                        "name": served,
                         "schema": {"openAPIV3Schema": root(self.struct, lenient=self.lenient)},
                         "served": True,
-                        "storage": True,
+                        "storage": served == version,
                         "subresources": {"status": {}},
                     }
+                    for served in (version, *self.older_versions)
                 ],
             },
         }
@@ -161,5 +171,24 @@ DEFINITIONS = (
         "awsnodetemplates",
         (Column("Ready", _READY), _AGE, Column("Family", ".spec.amiFamily", wide=True)),
         lenient=True,
+    ),
+    Definition(
+        capacity_buffer.CapacityBuffer,
+        capacity_buffer.API_VERSION,
+        capacity_buffer.KIND,
+        "capacitybuffers",
+        (
+            Column("Strategy", ".spec.provisioningStrategy"),
+            Column("PodTemplate", ".status.podTemplateRef.name"),
+            Column("Replicas", ".status.replicas", "integer"),
+            Column("Ready", _condition(capacity_buffer.READY_FOR_PROVISIONING)),
+            Column("Provisioned", _condition(capacity_buffer.PROVISIONING)),
+            _AGE,
+            Column("Reason", _condition(capacity_buffer.PROVISIONING, "reason"), wide=True),
+        ),
+        short_names=("cb",),
+        category="autoscaling",
+        namespaced=True,
+        older_versions=("v1alpha1",),
     ),
 )

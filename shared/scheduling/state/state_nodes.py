@@ -226,6 +226,25 @@ class _Builder:
         return requests_and_ports
 
 
+def with_pods(state_nodes: StateNodes, pods_by_node: Mapping[str, Sequence[Pod]]) -> StateNodes:
+    """The nodes less these pods, by the name of their node; the requests of all must be valid."""
+
+    def less(node: StateNode) -> StateNode:
+        pods = pods_by_node.get(node.name, ())
+        if not pods:
+            return node
+        requested = add(*(spec_requests(pod.spec) for pod in pods))
+        return msgspec.structs.replace(
+            node,
+            available={**node.available, **{r: node.available.get(r, 0) - n for r, n in requested.items()}},
+            pods=(*node.pods, *pods),
+            ports=node.ports.union(*(host_ports(pod.spec) for pod in pods)),
+        )
+
+    # columns and masks are the same: no node's labels change
+    return msgspec.structs.replace(state_nodes, nodes=tuple(less(node) for node in state_nodes.nodes))
+
+
 def mounted_volumes(nodes: Iterable[StateNode], storage: Storage) -> dict[str, frozenset[MountedVolume]]:
     """The volumes that the pods of each node mount, for nodes that limit their number.
 

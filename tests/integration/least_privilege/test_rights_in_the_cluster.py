@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 CLAIMS = Kind("karpenter.sh", "v1", "nodeclaims", "NodeClaim")
 POOLS = Kind("karpenter.sh", "v1", "nodepools", "NodePool")
 CLASSES = Kind("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass")
+BUFFERS = Kind("autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer")
 WATCHES = RESOLVES_NODE_CLASSES | {"relay"}
 CLUSTER = RESOLVES_NODE_CLASSES | {"termination"}
 
@@ -83,6 +84,19 @@ RIGHTS = (
     Right("patch", CLASSES, may=frozenset({"lifecycle"})),
     Right("delete", CLASSES),
     Right("patch", CLASSES, "status", may=frozenset({"lifecycle"})),
+    Right("list", BUFFERS, may=WATCHES),
+    Right("watch", BUFFERS, may=frozenset({"relay"})),
+    Right("get", BUFFERS, namespace="default", may=frozenset({"lifecycle"})),
+    Right("patch", BUFFERS, "status", "default", may=frozenset({"lifecycle"})),
+    *(Right(verb, BUFFERS, namespace="default") for verb in ("create", "patch", "delete")),
+    *(
+        right
+        for kind in (kinds.POD_TEMPLATES, kinds.DEPLOYMENTS, kinds.STATEFUL_SETS, kinds.REPLICA_SETS)
+        for right in (
+            Right("get", kind, namespace="default", may=RESOLVES_NODE_CLASSES),
+            *(Right(verb, kind) for verb in ("list", "watch", "patch")),
+        )
+    ),
     Right("create", kinds.EVENTS, namespace="default", may=CLUSTER),
     Right("list", kinds.EVENTS, namespace="default", may=frozenset({"provisioner", "interruption"})),
     Right("watch", kinds.EVENTS, namespace="default"),

@@ -62,20 +62,34 @@ def test_the_kept_file_is_what_the_structs_say(definition: Definition) -> None:
 
 def test_there_is_a_file_for_every_kind_and_no_other() -> None:
     assert sorted(file.name for file in FOLDER.glob("*.yaml")) == sorted(d.file for d in DEFINITIONS)
-    assert sorted(BY_KIND) == ["AWSNodeTemplate", "EC2NodeClass", "NodeClaim", "NodePool", "Provisioner"]
+    assert sorted(BY_KIND) == [
+        "AWSNodeTemplate",
+        "CapacityBuffer",
+        "EC2NodeClass",
+        "NodeClaim",
+        "NodePool",
+        "Provisioner",
+    ]
 
 
 @pytest.mark.parametrize("crd", BY_KIND.values(), ids=BY_KIND.keys())
 def test_a_definition_is_one_that_the_api_server_takes(crd: dict[str, Any]) -> None:
     spec = crd["spec"]
     assert crd["metadata"]["name"] == f"{spec['names']['plural']}.{spec['group']}"
-    assert spec["names"]["categories"] == ["karpenter"]
-    (version,) = spec["versions"]
-    assert version["served"]
-    assert version["storage"]
-    assert version["subresources"] == {"status": {}}
-    jsonschema.Draft4Validator.check_schema(version["schema"]["openAPIV3Schema"])
-    _assert_structural(version["schema"]["openAPIV3Schema"])
+    assert spec["names"]["categories"] == ["autoscaling" if spec["group"] == "autoscaling.x-k8s.io" else "karpenter"]
+    assert [v["storage"] for v in spec["versions"]] == [True, *([False] * (len(spec["versions"]) - 1))]
+    for version in spec["versions"]:
+        assert version["served"]
+        assert version["subresources"] == {"status": {}}
+        jsonschema.Draft4Validator.check_schema(version["schema"]["openAPIV3Schema"])
+        _assert_structural(version["schema"]["openAPIV3Schema"])
+
+
+def test_capacity_buffers_are_served_as_both_upstream_versions_under_their_short_name() -> None:
+    spec = BY_KIND["CapacityBuffer"]["spec"]
+    assert [v["name"] for v in spec["versions"]] == ["v1beta1", "v1alpha1"]
+    assert (spec["scope"], spec["names"]["shortNames"]) == ("Namespaced", ["cb"])
+    assert at("CapacityBuffer", "spec.provisioningStrategy")["default"] == "buffer.x-k8s.io/active-capacity"
 
 
 def _assert_structural(part: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from relay.change_detection import ChangeDetector, ReconcileRequest
 from relay.watched_kinds import (
+    BufferSpec,
     KindListed,
     NodeSpec,
     NodeStatus,
@@ -20,6 +21,7 @@ from relay.watched_kinds import (
     PodSpec,
     PodStatus,
     Watched,
+    WatchedBuffer,
     WatchedCondition,
     WatchedNode,
     WatchedNodeClaim,
@@ -29,6 +31,7 @@ from relay.watched_kinds import (
 )
 from shared import hints
 from shared.api import labels as names
+from shared.api.capacity_buffer import ACTIVE_CAPACITY
 from shared.api.meta import ObjectMeta
 from shared.cluster import resources
 
@@ -299,3 +302,35 @@ def test_a_node_is_emptied_exactly_when_its_number_of_pods_reaches_zero(changes:
         emptied = {key for detail_type, key in requests if detail_type == hints.NODES_EMPTIED}
         assert emptied == before - after
     assert detector.unresolved[hints.PODS_UNSCHEDULABLE] == {p.key for p in existing.values() if p.is_unschedulable}
+
+
+def buffer(name: str = "warm", *, generation: int = 1, strategy: str = ACTIVE_CAPACITY) -> WatchedBuffer:
+    metadata = ObjectMeta(name=name, namespace="default", generation=generation, uid="u")
+    return WatchedBuffer(metadata=metadata, spec=BufferSpec(provisioning_strategy=strategy))
+
+
+BUFFER_CHANGED = ReconcileRequest(hints.CAPACITY_BUFFERS_CHANGED, "default/warm")
+
+
+def test_a_buffer_is_reported_when_it_is_new_changed_or_deleted() -> None:
+    detector = ChangeDetector()
+    assert seen(detector, resources.CAPACITY_BUFFERS, buffer()) == [BUFFER_CHANGED]
+    assert seen(detector, resources.CAPACITY_BUFFERS, buffer()) == []
+    assert seen(detector, resources.CAPACITY_BUFFERS, buffer(generation=2)) == [BUFFER_CHANGED]
+    assert seen(detector, resources.CAPACITY_BUFFERS, buffer(generation=2), deleted=True) == [BUFFER_CHANGED]
+    assert seen(detector, resources.CAPACITY_BUFFERS, buffer(strategy="other")) == []
+    assert seen(detector, resources.CAPACITY_BUFFERS, buffer()) == [BUFFER_CHANGED]
+    assert seen(detector, resources.CAPACITY_BUFFERS, buffer(strategy="other")) == [BUFFER_CHANGED]
+    assert listed(detector, resources.CAPACITY_BUFFERS) == []
+
+
+def test_a_pod_that_comes_to_a_node_may_have_taken_a_buffers_room() -> None:
+    detector = ChangeDetector()
+    assert seen(detector, resources.PODS, pod("early", node="n1")) == []
+    seen(detector, resources.CAPACITY_BUFFERS, buffer())
+    assert seen(detector, resources.PODS, pod()) == []
+    assert seen(detector, resources.PODS, pod(node="n1")) == [BUFFER_CHANGED]
+    assert seen(detector, resources.PODS, pod(node="n1", phase="Running")) == []
+    assert seen(detector, resources.PODS, pod("daemon", node="n1", owner="DaemonSet")) == []
+    seen(detector, resources.CAPACITY_BUFFERS, buffer(), deleted=True)
+    assert seen(detector, resources.PODS, pod("late", node="n1")) == []
