@@ -13,6 +13,7 @@ from local.world import Options, World, hostility, sample_objects
 from shared.cluster.lease import NAMESPACE
 from shared.cluster.lease_record import ANNOTATION
 from shared.disruption import load_history
+from tests.e2e.hostile_bounds import shutdown_delay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,5 +141,5 @@ def test_four_empty_nodes_go_within_a_minute_under_a_budget_of_one(world: World)
     emptied = world.clock.now()
     world.scale("default", "web", 0)
     world.run_until(lambda: not world.nodes(), limit=10 * MINUTE)
-    # One after the other: in a hostile world each shuts down for a minute, which a drain notices half a minute later.
-    assert world.clock.now() - emptied <= (MINUTE if hostility.of_environment() is None else 7 * MINUTE)
+    # They go one after the other, as the budget says.
+    assert world.clock.now() - emptied <= MINUTE + 4 * shutdown_delay()
