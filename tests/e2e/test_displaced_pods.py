@@ -124,7 +124,7 @@ def test_only_preemption_by_daemons_is_braked(spot_default: World, preemptor: st
         world.run_for(timedelta(seconds=2))
         pods = world.pods(phase="Running")
         for pod in pods:
-            if pod["metadata"]["labels"]["app"] == "web":
+            if pod["metadata"]["labels"]["app"] == "web" and "deletionTimestamp" not in pod["metadata"]:
                 node = pod["spec"]["nodeName"]
                 by = next(
                     p

@@ -52,7 +52,7 @@ Record = dict[str, dict[str, LostMachine]]
 
 
 class PossibleLoss(Struct, kw_only=True):
-    """A NodeClaim whose planned pods (namespace/name) of a workload are missing.
+    """A NodeClaim whose planned pods (namespace/name) of a workload are missing or terminating.
 
     ``kept_out``: nothing but DaemonSets and planned pods runs there, and yet a planned pod is pending that what is left
     doesn't hold: no other proof is needed.
@@ -159,7 +159,8 @@ def _possible_losses(
     pending: set[str] = set()
     for key, workload in _planned_of(claim, workloads):
         pod = pods.get(key)
-        if pod is None or not is_planned(pod, claim):
+        # A preempted pod may be terminating for as long as machines take to come.
+        if pod is None or pod.metadata.deletion_timestamp is not None or not is_planned(pod, claim):
             lost[workload].append(key)
         elif not pod.spec.node_name and is_closed:
             lost[workload].append(key)

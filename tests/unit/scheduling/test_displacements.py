@@ -19,7 +19,14 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OWNER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}]
 
 
-def pod(name: str, cpu: str, *, node: str = "", owner: list[dict[str, Any]] | None = None) -> Pod:
+def pod(
+    name: str,
+    cpu: str,
+    *,
+    node: str = "",
+    owner: list[dict[str, Any]] | None = None,
+    deleted: datetime | None = None,
+) -> Pod:
     created = (NOW - timedelta(minutes=3)).isoformat()
     return msgspec.convert(
         {
@@ -28,6 +35,7 @@ def pod(name: str, cpu: str, *, node: str = "", owner: list[dict[str, Any]] | No
                 "namespace": "default",
                 "creationTimestamp": created,
                 "ownerReferences": OWNER if owner is None else owner,
+                "deletionTimestamp": deleted.isoformat() if deleted else None,
             },
             "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
         },
@@ -63,3 +71,15 @@ def test_a_pending_pod_that_the_node_could_hold_is_no_proof(daemon_cpu: str, *, 
     snapshot = Snapshot(taken_at=NOW, pods=pods, node_claims=(claim("default/web-1"),))
     (loss,) = possible_losses(snapshot, {"default/web-"})
     assert loss.kept_out == is_kept_out
+
+
+@pytest.mark.parametrize(("deleted", "lost"), [(None, []), (NOW, [("default/web-1",)])])
+def test_a_preempted_pod_is_lost_before_its_grace_period_ends(
+    deleted: datetime | None, lost: list[tuple[str, ...]]
+) -> None:
+    """Its successor is pending meanwhile, and would get another machine."""
+    pods = (pod("web-1", "2", node="n1", deleted=deleted), pod("web-2", "2"))
+    snapshot = Snapshot(taken_at=NOW, pods=pods, node_claims=(claim("default/web-1"),))
+    losses = possible_losses(snapshot, {"default/web-"})
+    assert [loss.pods for loss in losses] == lost
+    assert not any(loss.kept_out for loss in losses)
