@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from shared.api.capacity_buffer import SCALABLE_KINDS, CapacityBuffer, Scalable, StoredPodTemplate
 from shared.api.decode import DecodeError, decode, ref_of
 from shared.api.kubernetes import Pod
 from shared.scheduling.decision import UnschedulableReason
-from shared.snapshot import InvalidObject
+from shared.snapshot import BufferObjects, InvalidObject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
 Raw = bytes | dict[str, Any]
@@ -37,6 +38,32 @@ def decode_pods(raw_pods: Iterable[Raw], refused: dict[str, UnschedulableReason]
         key = f"{pod.ref.namespace or 'default'}/{pod.ref.name}"
         refused[key] = UnschedulableReason(message=f"the pod can't be read: {pod.problems[0]}")
     return pods
+
+
+def decode_buffers(of_kind: Callable[[str], Iterable[Raw]], invalid: list[InvalidObject]) -> tuple[BufferObjects, ...]:
+    """The CapacityBuffers that Tenon provides, with what they name, of the objects that ``of_kind`` gives by kind."""
+    buffers = [b for b in decode_objects(of_kind("CapacityBuffer"), CapacityBuffer, invalid) if b.is_active]
+    if not buffers:
+        return ()
+    templates = decode_objects(of_kind("PodTemplate"), StoredPodTemplate, invalid)
+    by_name = {(t.metadata.namespace or "default", t.name): t for t in templates}
+    workloads = {
+        (kind, w.metadata.namespace or "default", w.name): w
+        for kind in SCALABLE_KINDS
+        for w in decode_objects(of_kind(kind), Scalable, invalid)
+    }
+    objects = []
+    for buffer in buffers:
+        namespace = buffer.metadata.namespace or "default"
+        template, scalable = buffer.spec.pod_template_ref, buffer.spec.scalable_ref
+        objects.append(
+            BufferObjects(
+                buffer=buffer,
+                pod_template=by_name.get((namespace, template.name)) if template else None,
+                workload=workloads.get((scalable.kind, namespace, scalable.name)) if scalable else None,
+            )
+        )
+    return tuple(objects)
 
 
 def as_mapping(raw: Raw) -> dict[str, Any]:

@@ -242,6 +242,7 @@ def _snapshot(contents: _FileContents, now: datetime, refused: dict[str, Unsched
         csi_nodes=objects(CSINode),
         volume_attachments=objects(VolumeAttachment),
         pod_disruption_budgets=objects(PodDisruptionBudget),
+        capacity_buffers=decoding.decode_buffers(contents.of, invalid),
         invalid=tuple(invalid),
     )
 

@@ -1,4 +1,4 @@
-"""``tenon explain``: why a pod is pending, a node is kept, or a NodePool or NodeClaim has no node."""
+"""``tenon explain``: why a pod is pending, a node kept, a NodePool or NodeClaim without a node, a buffer not whole."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ _KINDS = {
     "node": "node", "nodes": "node", "no": "node",
     "nodepool": "nodepool", "nodepools": "nodepool", "np": "nodepool", "provisioner": "nodepool",
     "nodeclaim": "nodeclaim", "nodeclaims": "nodeclaim", "nc": "nodeclaim",
+    "buffer": "buffer", "capacitybuffer": "buffer", "capacitybuffers": "buffer", "cb": "buffer",
 }  # fmt: skip
 
 
 def _complete_kind(incomplete: str) -> list[str]:
-    return [k for k in ("pod", "node", "nodepool", "nodeclaim") if k.startswith(incomplete)]
+    return [k for k in ("pod", "node", "nodepool", "nodeclaim", "buffer") if k.startswith(incomplete)]
 
 
 def explain(
     kind: Annotated[
-        str, typer.Argument(help="pod, node, nodepool or nodeclaim; or KIND/NAME.", autocompletion=_complete_kind)
+        str,
+        typer.Argument(help="pod, node, nodepool, nodeclaim or buffer; or KIND/NAME.", autocompletion=_complete_kind),
     ],
-    name: Annotated[str, typer.Argument(help="The object's name; for a pod also NAMESPACE/NAME.")] = "",
+    name: Annotated[str, typer.Argument(help="The object's name; for a pod or buffer also NAMESPACE/NAME.")] = "",
     file: source.File = None,
     namespace: source.Namespace = "default",
     context: source.Context = "",
@@ -36,7 +38,7 @@ def explain(
     aws: source.Aws = False,
     as_json: source.Json = False,
 ) -> None:
-    """Explain why a pod is pending, a node is kept, or a NodePool or NodeClaim has no node.
+    """Explain why a pod is pending, a node is kept, a NodePool or NodeClaim has no node, or a buffer isn't whole.
 
     Prints the reason first, then changes that would help, each check with its result, and past events and decisions.
 
@@ -49,20 +51,31 @@ def explain(
       tenon explain nodepool default
 
       tenon explain nodeclaim/default-x7k2p --json
+
+      tenon explain buffer web -n shop
     """
     with errors_as_one_line("explain"):
         if not name:
             kind, _, name = kind.partition("/")
         resource = _KINDS.get(kind.lower())
         if resource is None or not name:
-            raise UsageError(f'"{kind} {name}" is not pod, node, nodepool or nodeclaim with a name')
+            raise UsageError(f'"{kind} {name}" is not pod, node, nodepool, nodeclaim or buffer with a name')
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
             from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.explain import explanation, node_claims, node_pools, nodes, pods  # noqa: PLC0415 (the same)
+            from cli.explain import (  # noqa: PLC0415 (the same)
+                capacity_buffers,
+                explanation,
+                node_claims,
+                node_pools,
+                nodes,
+                pods,
+            )
 
             match resource:
                 case "pod":
                     result = pods.explain(observed, name if "/" in name else f"{namespace}/{name}")
+                case "buffer":
+                    result = capacity_buffers.explain(observed, name if "/" in name else f"{namespace}/{name}")
                 case "node":
                     result = nodes.explain(observed, name)
                 case "nodepool":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from shared.api.meta import is_true
 from shared.disruption import candidates, static_disruption
 from shared.disruption.disruption_queue import is_queued, queue_entry
 from shared.disruption.disruption_state import workload_pods
+from shared.scheduling.state.buffer_chunks import buffer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +124,9 @@ class _NodeExplanation:
         blocked = next((b for b in plan.blocked if b.node == candidate.name), None)
         if blocked is not None:
             return self._explanation("is kept", f"{blocked.reason}: {blocked.message}", blocked.reason)
+        if not candidate.pods and self._buffers():
+            reason = f"it has {self._buffers()}, and no other node has, nor is a replacement cheaper"
+            return self._explanation("is kept", reason, "buffer")
         return self._explanation("is kept", "its pods need it, and there is no cheaper replacement", "used")
 
     def _explanation(self, state: str, reason: str, criterion: str) -> Explanation:
@@ -139,9 +144,18 @@ class _NodeExplanation:
             "instance": f"{instance_type or '?'}, {capacity_type}, {zone}, {cost}",
             "pool": labels.get(names.NODEPOOL, "none"),
             "age": terminal.age(self.observed.now - created) if created else "?",
+            "buffers": self._buffers(),
             "pods": f"{len(workload)} to reschedule, {len(pods) - len(workload)} of DaemonSets and others",
         }
-        return Section(title="Node", checks=tuple(Check(name=n, ok=None, detail=d) for n, d in details.items()))
+        checks = tuple(Check(name=name, ok=None, detail=detail) for name, detail in details.items() if detail)
+        return Section(title="Node", checks=checks)
+
+    def _buffers(self) -> str:
+        """The CapacityBuffers that the node has room for; empty if there are none."""
+        chunks = Counter(buffer_of(chunk.key) for chunk in self.view.chunks.get(self.node.metadata.name, ()))
+        return ", ".join(
+            f"room for {terminal.plural(count, 'chunk')} of {key}" for key, count in sorted(chunks.items())
+        )
 
     def _not_candidate(self) -> Explanation | None:
         """The explanation if no disruption method considers the node."""

@@ -98,6 +98,8 @@ def _new_nodes(console: Console, plan: Plan) -> None:
         )  # fmt: skip
     console.print(table)
     _more(console, len(rows))
+    if line := decision_output.chunks_line(plan.launches):
+        console.print(f"  {line}", style=terminal.QUIET)
 
 
 def _row_key(claim: PlannedNodeClaim) -> tuple[str, str, str, str]:

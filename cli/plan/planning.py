@@ -6,6 +6,7 @@ pods that fit on existing nodes are bound there.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from shared.disruption.command import EMPTY
 from shared.disruption.methods import METHODS
 from shared.scheduling.decision import Decision, Problem
 from shared.scheduling.scheduler import schedule
+from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from shared.cloud_provider import ResolvedNodePools
     from shared.disruption.command import BlockedCandidate, Command
     from shared.disruption.disruption_state import DisruptionState
-    from shared.snapshot import Snapshot
+    from shared.snapshot import BufferObjects, Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +164,24 @@ def _after_launches(snapshot: Snapshot, launches: Decision, lost: Collection[str
     return replace(
         snapshot,
         pods=tuple(pods),
+        capacity_buffers=_without_launched(snapshot, launches),
         nodes=tuple(n for n in snapshot.nodes if n.metadata.name not in lost_nodes),
         node_claims=tuple(c for c in snapshot.node_claims if c.status.node_name not in lost_nodes),
     )
+
+
+def _without_launched(snapshot: Snapshot, launches: Decision) -> tuple[BufferObjects, ...]:
+    """The CapacityBuffers less the chunks that new NodeClaims have room for."""
+    launched = Counter(buffer_of(chunk) for claim in launches.new_node_claims for chunk in claim.chunks)
+    remaining = []
+    for resolved in resolved_buffers(snapshot):
+        objects, buffer = resolved.objects, resolved.objects.buffer
+        if launched[buffer.key]:
+            chunks = resolved.chunks - launched[buffer.key]
+            spec = msgspec.structs.replace(buffer.spec, replicas=chunks, percentage=None, limits=None)
+            objects = replace(objects, buffer=msgspec.structs.replace(buffer, spec=spec))
+        remaining.append(objects)
+    return tuple(remaining)
 
 
 def plan_disruption(

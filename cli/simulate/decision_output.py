@@ -68,11 +68,23 @@ def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None
     price = sum(c.cheapest.price for c in decision.new_node_claims)
     on_new_nodes = sum(len(c.pods) for c in decision.new_node_claims)
     on_existing_nodes = sum(len(pods) for pods in decision.existing_nodes.values())
+    if line := chunks_line(decision):
+        console.print(line, markup=False)
     console.print(
         f"{on_new_nodes} pods on {len(decision.new_node_claims)} new nodes for {price:.4f} USD/h, "
         f"{on_existing_nodes} on existing nodes, {len(errors)} unschedulable",
         markup=False,
     )
+
+
+def chunks_line(decision: Decision) -> str:
+    """Where the chunks of CapacityBuffers are; empty if there are none."""
+    launched = sum(len(claim.chunks) for claim in decision.new_node_claims)
+    existing = sum(len(chunks) for chunks in decision.chunks.values())
+    errors = len(decision.chunk_errors)
+    if not launched + existing + errors:
+        return ""
+    return f"chunks of CapacityBuffers: {launched} on new nodes, {existing} on existing nodes, {errors} unschedulable"
 
 
 def _cells(claim: PlannedNodeClaim) -> list[str]:

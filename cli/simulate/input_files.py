@@ -170,6 +170,7 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         persistent_volume_claims=objects(PersistentVolumeClaim),
         storage_classes=objects(StorageClass),
         csi_nodes=objects(CSINode),
+        capacity_buffers=decoding.decode_buffers(lambda kind: by_kind.get(kind, ()), invalid),
         invalid=tuple(invalid),
     )
     problem = Problem(

@@ -1,0 +1,96 @@
+"""`tenon explain buffer`, and chunks of CapacityBuffers in `explain node`, `plan` and `simulate`."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.world import sample_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.e2e.cli.conftest import CommandResult, Desk
+
+MANIFEST = "cli/demo/manifests/capacity-buffer.yaml"
+POOL = {"karpenter.sh/capacity-type": ["on-demand"], "karpenter.k8s.aws/instance-cpu": ["4"]}
+
+
+@pytest.fixture
+def buffered(desk: Desk) -> Desk:
+    """A buffer of five pods whose room is there."""
+    disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
+    pool = sample_objects.node_pool(POOL, disruption=disruption, limits={"cpu": "12"})
+    desk.world.apply([sample_objects.node_class(desk.world), pool])
+    desk.world.apply(MANIFEST)
+    desk.world.run_for(timedelta(minutes=5))
+    return desk
+
+
+def test_a_whole_buffer_names_its_nodes(buffered: Desk) -> None:
+    result = buffered.tenon("explain", "buffer", "web")
+    assert result.code == 0, result.err
+    assert result.lines[0] == "CapacityBuffer default/web has room for 5 of 5 chunks"
+    assert "Deployment web, 1 replica" in result.out
+    for node in buffered.world.nodes():
+        assert node["metadata"]["name"] in result.out
+    assert len(result.lines) < 24
+
+
+def test_a_buffer_says_what_is_missing_and_why(buffered: Desk) -> None:
+    buffered.world.scale("default", "web", 9)
+    buffered.world.run_for(timedelta(minutes=3))
+    result = buffered.tenon("explain", "cb/default/web")
+    assert result.lines[0].startswith("CapacityBuffer default/web has room for ")
+    assert "can't be scheduled" in result.lines[1]
+    assert "limit" in result.out
+
+
+def test_a_node_with_room_of_a_buffer_only_says_so(buffered: Desk) -> None:
+    buffered.world.scale("default", "web", 0)
+    buffered.world.run_for(timedelta(minutes=5))
+    (name, *_) = (n["metadata"]["name"] for n in buffered.world.nodes())
+    result = buffered.tenon("explain", "node", name)
+    assert "of default/web" in result.out
+    assert "is kept" in result.lines[0], result.out
+
+
+def test_a_buffer_that_is_not_there_is_an_error(buffered: Desk) -> None:
+    missing = buffered.tenon("explain", "buffer", "nope")
+    assert missing.code == 2
+    assert "there is no CapacityBuffer default/nope with active capacity (there: default/web)" in missing.err
+
+
+def test_simulate_counts_chunks(tenon: Callable[..., CommandResult], tmp_path: Path) -> None:
+    requests = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    template = {"spec": {"containers": [{"name": "c", "resources": requests}]}}
+    metadata = {"name": "warm", "namespace": "default"}
+    document = {
+        "objects": [
+            sample_objects.node_pool({}),
+            {"kind": "PodTemplate", "apiVersion": "v1", "metadata": metadata, "template": template},
+            {
+                "kind": "CapacityBuffer",
+                "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+                "metadata": metadata,
+                "spec": {"podTemplateRef": {"name": "warm"}, "replicas": 3},
+            },
+        ],
+        "instanceTypes": [
+            {
+                "name": "m.large",
+                "arch": "amd64",
+                "os": ["linux"],
+                "capacity": {"cpu": "4", "memory": "16Gi", "pods": "58"},
+                "offerings": [{"zone": "a", "capacityType": "on-demand", "price": 0.1}],
+            }
+        ],
+    }
+    file = tmp_path / "problem.json"
+    file.write_text(json.dumps(document))
+    result = tenon("simulate", str(file))
+    assert "chunks of CapacityBuffers: 3 on new nodes, 0 on existing nodes, 0 unschedulable" in result.out, result.out
