@@ -25,6 +25,7 @@ from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import TagTypeDef
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _HASH_LENGTH = 16
 _ALREADY_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
 _MAX_TAG_KEY_LENGTH = 128
+_REMEMBERED_FOR = timedelta(minutes=10)
 _OWN_TAGS = frozenset(
     {
         labels.NODEPOOL,
@@ -194,13 +196,15 @@ def tag_list(tags: Mapping[str, str]) -> list[TagTypeDef]:
 
 
 def ensure(ec2: EC2Client, template: LaunchTemplate, *, cluster: str) -> None:
-    """Create the template if it doesn't exist; a warm process remembers the templates that do.
+    """Create the template if it doesn't exist; a warm process remembers for ten minutes which do.
+
+    An hour after its last launch a template is deleted, by another function.
 
     Raises:
         ClientError: EC2 rejected it.
     """
-    existing = _existing()
-    if template.name in existing:
+    existing, now = _existing(), runtime.current().now()
+    if template.name in existing and now - existing[template.name] < _REMEMBERED_FOR:
         return
     tags = {labels.CLUSTER_TAG.format(cluster=cluster): "owned", labels.CLUSTER_NAME_TAG: cluster}
     try:
@@ -212,16 +216,19 @@ def ensure(ec2: EC2Client, template: LaunchTemplate, *, cluster: str) -> None:
     except ClientError as error:
         if error_code(error) != _ALREADY_EXISTS:
             raise
-    existing.add(template.name)
+    existing[template.name] = now
 
 
 def forget(names: Sequence[str]) -> None:
     """The templates were deleted: :func:`ensure` creates them again."""
-    _existing().difference_update(names)
+    existing = _existing()
+    for name in names:
+        existing.pop(name, None)
 
 
-def _existing() -> set[str]:
-    return runtime.current().cached("launch-templates", set[str])
+def _existing() -> dict[str, datetime]:
+    """By name: when the template was seen last."""
+    return runtime.current().cached("launch-templates", dict)
 
 
 def cpu_and_placement(spec: EC2NodeClassSpec) -> dict[str, Any]:

@@ -369,9 +369,6 @@ class _LaunchGroup:
             code = error_code(error)
             if code in errors.LAUNCH_TEMPLATE_NOT_FOUND:
                 return FleetResponse(errors=(FleetError(code, str(error)),))
-            if code in errors.DENIED:
-                # EC2 denies a launch template that is gone, because it doesn't have the cluster's tag.
-                launch_template.forget([t.name for t in templates.values()])
             if self.rate_limiter is not None and errors.kind(code) == "throttled":
                 self.rate_limiter.throttled(now=runtime.current().now())
             if code in errors.DENIED:
