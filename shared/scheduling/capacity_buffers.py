@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     Place = Callable[[StateNodes, Iterable[Pod]], Placement]
     """Plans pods on given nodes and on new ones."""
 
-_MOST_PODS_TOGETHER = 5_000
-"""Up to so many pods that need new nodes are planned together with chunks: that is a second plan for them."""
+_MOST_PODS_TOGETHER = 20_000
+"""Up to so many pods that need new nodes are planned together with chunks: that is a second plan for them. Beyond, the
+chunks wait for the next decision."""
 _PODS_FIRST = UnschedulableReason(message="pods that are pending need new nodes first")
 
 

@@ -10,7 +10,7 @@ import pytest
 from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.api.capacity_buffer import PROVISIONING, READY_FOR_PROVISIONING
-from shared.api.labels import PLANNED_PODS
+from shared.api.labels import PLANNED_PODS, PODS_NOT_NOMINATED_TAINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,6 +92,8 @@ def test_pods_run_within_seconds_in_the_room_of_a_buffer_which_is_then_bought_ag
     assert {p["spec"]["nodeName"] for p in world.pods(phase="Running")} <= nodes
     launched = [c for c in world.claims() if c["metadata"]["name"] not in claims]
     assert not any(c["metadata"]["annotations"].get(PLANNED_PODS) for c in launched)  # only for the buffer
+    startup_taints = {taint["key"] for c in launched for taint in c["spec"].get("startupTaints", [])}
+    assert PODS_NOT_NOMINATED_TAINT not in startup_taints
 
     world.run_until(lambda: len(world.claims()) > len(claims), limit=MINUTE)
     assert world.clock.now() - since <= timedelta(seconds=20)  # by the relay's hint, not by the sweep
@@ -203,6 +205,52 @@ def test_drifted_nodes_with_room_of_a_buffer_only_are_replaced(world: World) -> 
     world.run_until(lambda: before.isdisjoint(n["metadata"]["name"] for n in world.nodes()))
     world.run_for(MINUTE)
     assert is_whole(world)
+
+
+def test_an_interrupted_node_with_room_of_a_buffer_only_is_replaced(world: World) -> None:
+    spot = sample_objects.node_pool({"karpenter.sh/capacity-type": ["spot"], "karpenter.k8s.aws/instance-cpu": ["4"]})
+    world.apply([sample_objects.node_class(world), spot, sample_objects.deployment("web", 0, REQUESTS)])
+    world.apply(buffer(**WEB, replicas=3))
+    world.run_until(lambda: is_whole(world))
+    (instance,) = world.instances()
+    world.interrupt_spot([instance.id])
+    world.run_for(4 * MINUTE)
+    assert instance.id not in {i.id for i in world.instances() if i.state == "running"}
+    assert is_whole(world)
+    assert not world.failures()
+
+
+def test_chunks_keep_the_rules_of_their_pods(world: World) -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    template = pod_template()
+    template["template"]["spec"] |= {"affinity": apart, "nodeSelector": {"topology.kubernetes.io/zone": "us-east-1b"}}
+    start(world, template, buffer(podTemplateRef={"name": "web"}, replicas=3), replicas=0)
+    assert is_whole(world)
+    zones = [n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in world.nodes()]
+    assert zones == ["us-east-1b"] * 3
+
+
+def test_a_changed_template_and_number_are_followed(world: World) -> None:
+    start(world, pod_template(), buffer(podTemplateRef={"name": "web"}, replicas=6), replicas=0)
+    before = sum(int(n["status"]["capacity"]["cpu"]) for n in world.nodes())
+    world.apply([pod_template({"cpu": "400m"}), buffer(podTemplateRef={"name": "web"}, replicas=3)])
+    world.run_for(10 * MINUTE)
+    assert (stored(world)["status"]["podTemplateGeneration"], stored(world)["status"]["replicas"]) == (2, 3)
+    assert is_whole(world)
+    assert 0 < sum(int(n["status"]["capacity"]["cpu"]) for n in world.nodes()) < before
+
+
+def test_a_buffer_that_is_deleted_at_once_leaves_no_node(world: World) -> None:
+    start(world, replicas=0)
+    kind = world.store.kind("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer")
+    for _ in range(3):
+        world.apply(buffer(**WEB, replicas=4))
+        world.run_for(timedelta(seconds=3))
+        world.store.delete(kind, "warm", namespace="default")
+    world.run_for(12 * MINUTE)
+    assert world.nodes() == []
+    assert world.claims() == []
 
 
 def test_a_cluster_without_the_kind_works(world: World) -> None:
