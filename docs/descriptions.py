@@ -61,9 +61,11 @@ EVENTS = {
     "a scheduled event of EC2.",
     "DisruptionUndone": "NodeClaim: its disruption was rolled back, because its replacement failed or pods use it "
     "again.",
-    "Evicted": "Pod: evicted because its node is terminated; as a warning, deleted because the node's "
-    "`terminationGracePeriod` ends.",
+    "Evicted": "Pod: evicted because its node is terminated, or to make room on a full node; as a "
+    "warning, deleted because the node's `terminationGracePeriod` ends.",
     "FailedDraining": "Node: a pod can't be evicted now, and why.",
+    "FailedMakingRoom": "Pod and Node: a DaemonSet's pod or a resized pod has no room on its node, and why no pods are "
+    "evicted for it.",
     "FailedScheduling": "Pod: no NodePool can run it; how many instance types each criterion excludes, and the "
     "nearest match.",
     "IAMUnreachable": "Node class: its role can't be looked up, because IAM can't be reached from the "

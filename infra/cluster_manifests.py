@@ -106,6 +106,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ("karpenter.sh", ("nodeclaims",), ("delete", "get", "list", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
         ("", ("pods/eviction",), ("create",)),
+        # Whether pods of a full node may be evicted to make room on it: the NodePool's opt-out and freeze windows, and
+        # which pods' budgets allow it before the first is evicted.
+        ("karpenter.sh", ("nodepools",), ("get",)),
+        ("policy", ("poddisruptionbudgets",), ("list",)),
         # Only after terminationGracePeriod; otherwise pods are evicted.
         ("", ("pods",), ("delete",)),
     ),

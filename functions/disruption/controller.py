@@ -21,6 +21,7 @@ from functions.disruption.decision_records import DecisionRecorder
 from functions.disruption.instance_networks import instance_networks
 from functions.disruption.load_recording import record_load
 from functions.disruption.replacements import Replacements
+from functions.disruption.room_requests import request_room
 from shared import runtime
 from shared.api.nodepool import node_class_for
 from shared.cluster.connect import connect
@@ -84,11 +85,11 @@ class DisruptionController:
         self._until = until
         self._logger = logger
         self._client = connect(settings)
-        events = recorder(self._client)
-        self._replacements = Replacements(settings, self._client, events, logger=logger)
-        self._decisions = DecisionRecorder(settings.table_name, events, logger=logger)
+        self._recorder = recorder(self._client)
+        self._replacements = Replacements(settings, self._client, self._recorder, logger=logger)
+        self._decisions = DecisionRecorder(settings.table_name, self._recorder, logger=logger)
         self._executor = CommandExecutor(
-            client=self._client, recorder=events, settings=settings, decisions=self._decisions
+            client=self._client, recorder=self._recorder, settings=settings, decisions=self._decisions
         )
         self._command_count = 0
         self.report = DisruptionReport()
@@ -96,7 +97,8 @@ class DisruptionController:
     def reconcile(self, *, consolidate: bool) -> DisruptionReport:
         """Process the queue, execute what is due, and requeue what becomes due later.
 
-        ``consolidate``: run consolidation too, unless replacements are being launched or claims were deleted.
+        ``consolidate``: request room on full nodes, and run consolidation too, unless replacements are being launched
+        or claims were deleted.
 
         Raises:
             LeaseHeldError: another function is deciding.
@@ -108,6 +110,8 @@ class DisruptionController:
             self.report.removed += deleted
             state = write_conditions(self._client, state, logger=self._logger)
             state, results, claims = self._run_fast_methods(lease, state, budgets)
+        if consolidate:
+            request_room(state, self._settings, self._recorder)
         self._replacements.launch(claims, state.snapshot)
         consolidated = None
         if consolidate:

@@ -19,6 +19,7 @@ from functions.termination.eviction import Evictor
 from functions.termination.finalizer import finalize_node
 from functions.termination.instance_termination import InstanceTermination
 from functions.termination.requeue_sender import RequeueSender
+from functions.termination.room_maker import RoomMaker
 from functions.termination.terminator import Terminator
 from shared import runtime
 from shared.api import labels as names
@@ -67,12 +68,10 @@ class TerminationController:
         self._cloud_provider = EC2CloudProvider(cluster_name=settings.cluster_name)
         self._cache = ClusterCache(self._client, self._cloud_provider)
         self._requeue_sender = RequeueSender(self._client, settings, hops=hops, logger=logger)
-        self._terminator = Terminator(
-            client=self._client,
-            recorder=self._recorder,
-            evictor=Evictor(client=self._client, recorder=self._recorder),
-            logger=logger,
-        )
+        evictor = Evictor(client=self._client, recorder=self._recorder)
+        self._terminator = Terminator(client=self._client, recorder=self._recorder, evictor=evictor, logger=logger)
+        self._room_maker = RoomMaker(self._client, self._cache, evictor, settings=settings, logger=logger)
+        self._hops = hops
         self._instance_termination = InstanceTermination(
             self._client, self._cloud_provider, self._requeue_sender, logger=logger
         )
@@ -104,6 +103,10 @@ class TerminationController:
             writes.delete(self._client, resources.NODE_CLAIMS, claim)
         return self.reconcile_nodeclaim(claim.name)
 
+    def make_room(self, node_name: str) -> bool:
+        """Evict pods of a full node for those that can only run there."""
+        return self._room_maker.make_room(node_name, until=self._until)
+
     def terminate_instances_without_nodeclaim(self, instance_ids: Iterable[str]) -> None:
         """Terminate those of the instances that still have no NodeClaim: the message may be old."""
         candidates = set(instance_ids)
@@ -119,7 +122,7 @@ class TerminationController:
             self._cloud_provider.delete(confirmed)
 
     def finish(self) -> None:
-        """Terminate the instances of all drained NodeClaims with one call, and send the requeues.
+        """Terminate the instances of all drained NodeClaims with one call, and send the requeues of drains and nodes.
 
         Raises:
             ClientError: EC2 returned an error; nothing was finalized, and each NodeClaim is due as before.
@@ -128,6 +131,7 @@ class TerminationController:
             self._instance_termination.terminate_all()
         finally:
             self._requeue_sender.send()
+            self._room_maker.send(hops=self._hops)
 
     def _reconcile_nodeclaim(self, claim_name: str, *, is_unblocked: bool) -> bool:
         for _ in range(_ATTEMPTS):

@@ -34,7 +34,7 @@ _BUDGET_NAME = re.compile(r"\bdisruption budget (\S+)")
 
 
 class Evictor(Struct, kw_only=True):
-    """Evicts and deletes pods of nodes that are being terminated. Thread-safe."""
+    """Evicts pods, and deletes those of nodes that are being terminated. Thread-safe."""
 
     client: Client
     recorder: Recorder
@@ -47,12 +47,12 @@ class Evictor(Struct, kw_only=True):
         """
 
         def evict(pod: Pod) -> str | None:
-            return None if runtime.current().now() >= until else self.evict(pod, node_name)
+            return None if runtime.current().now() >= until else self.evict(pod, why=_terminated(node_name))
 
         return parallel.each(evict, pods, sequential_limit=1)
 
-    def evict(self, pod: Pod, node_name: str, *, grace_seconds: int | None = None) -> str:
-        """Evict the pod; why it can't be evicted now, or "" when it is evicted or gone.
+    def evict(self, pod: Pod, *, why: str, grace_seconds: int | None = None) -> str:
+        """Evict the pod for the reason ``why``; why it can't be evicted now, or "" when it is evicted or gone.
 
         An error about the pod (a budget, two budgets, a webhook) blocks that pod only.
 
@@ -73,7 +73,7 @@ class Evictor(Struct, kw_only=True):
             if isinstance(error, UnavailableError) and error.status != _MULTIPLE_BUDGETS_STATUS:
                 raise
             return f"pod {pod.key} can't be evicted: {error.message}"
-        self.recorder.record(pod.ref, "Normal", "Evicted", f"Evicted pod: node {node_name} is being terminated")
+        self.recorder.record(pod.ref, "Normal", "Evicted", f"Evicted pod: {why}")
         return ""
 
     def delete(self, pod: Pod, grace_seconds: int, *, node_name: str, why: str) -> bool:
@@ -82,7 +82,8 @@ class Evictor(Struct, kw_only=True):
         Eviction is tried once more while there is grace left: a budget that allows it by now counts the pod as
         disrupted, and does not allow another eviction as well.
         """
-        if grace_seconds and not is_terminating(pod) and not self.evict(pod, node_name, grace_seconds=grace_seconds):
+        evicts = bool(grace_seconds) and not is_terminating(pod)
+        if evicts and not self.evict(pod, why=_terminated(node_name), grace_seconds=grace_seconds):
             return True
         path = resources.PODS.path(pod.metadata.name, namespace=pod.metadata.namespace)
         try:
@@ -91,6 +92,10 @@ class Evictor(Struct, kw_only=True):
             return False
         self.recorder.record(pod.ref, "Warning", "Evicted", f"Deleted pod: {why}")
         return True
+
+
+def _terminated(node_name: str) -> str:
+    return f"node {node_name} is being terminated"
 
 
 def _why_denied(error: TooManyRequestsError) -> str:

@@ -1,4 +1,4 @@
-"""Termination function: invoked by messages about deletions, unblocked drains, requeues and garbage."""
+"""Termination function: invoked by messages about deletions, unblocked drains, requeues, full nodes and garbage."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def _reconcile(controller: TerminationController, hint: hints.Hint) -> bool:
     reconcile = {
         hints.NODES_DELETING: controller.reconcile_node,
         hints.DRAINS_UNBLOCKED: controller.reconcile_unblocked,
+        hints.ROOM_NEEDED: controller.make_room,
     }.get(hint.detail_type, controller.reconcile_nodeclaim)
     unfinished = [key for key in hint.keys if not reconcile(key)]
     return not unfinished

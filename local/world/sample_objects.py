@@ -34,6 +34,13 @@ def deployment(
     }
 
 
+def daemon_set(name: str, requests: Mapping[str, str], *, annotations: Mapping[str, str] | None = None) -> Json:
+    """A DaemonSet of pods with one container and the label ``app``; ``annotations`` are those of the pods."""
+    pods = deployment(name, 0, requests, annotations=annotations)
+    spec = {key: value for key, value in pods["spec"].items() if key != "replicas"}
+    return {**pods, "kind": "DaemonSet", "spec": spec}
+
+
 def budget(name: str, max_unavailable: int | str) -> Json:
     """A PodDisruptionBudget with maxUnavailable for the pods of that ``app``."""
     return {

@@ -48,6 +48,12 @@ def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now:
     return max(0, limit - unavailable)
 
 
+def is_frozen(pool: NodePool, *, now: datetime) -> bool:
+    """Whether a budget for all reasons lets no node of the pool go now, however many it has: a freeze window."""
+    budgets = (b for b in pool.spec.disruption.budgets if not b.reasons and _applies(b, "", now))
+    return any(_limit(budget, 1) < 1 for budget in budgets)
+
+
 class BudgetTracker:
     """Counts what the budgets still allow during one reconcile.
 

@@ -30,17 +30,20 @@ class PodDisruptionBudgets:
         budgets = self._by_namespace.get(pod.metadata.namespace or "default")
         return [b for b in budgets if _selects(b, pod)] if budgets else []
 
+    def counting(self, pod: Pod) -> list[PodDisruptionBudget]:
+        """The budgets that count the pod's eviction: those that select it, unless they always let an unready pod go."""
+        is_ready = is_true(pod.status.conditions, "Ready")
+        return [b for b in self.matching(pod) if is_ready or b.spec.unhealthy_pod_eviction_policy != "AlwaysAllow"]
+
     def eviction_blocker(self, pod: Pod) -> Blocker | None:
         """Why the pod can't be evicted now; None when it can."""
         budgets = self.matching(pod)
         if len(budgets) > 1:
             message = f"pod {pod.key} matches {len(budgets)} PodDisruptionBudgets, so it can't be evicted"
             return Blocker(message=message, by=f"Pod {pod.key}")
-        for budget in budgets:
+        for budget in self.counting(pod):
             name = budget.metadata.name
-            always_allow = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-            is_ready = is_true(pod.status.conditions, "Ready")
-            if budget.status.disruptions_allowed < 1 and not (always_allow and not is_ready):
+            if budget.status.disruptions_allowed < 1:
                 message = f"PodDisruptionBudget {name} blocks the eviction of pod {pod.key}"
                 return Blocker(message=message, by=f"PodDisruptionBudget {budget.metadata.namespace}/{name}")
         return None

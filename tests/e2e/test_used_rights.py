@@ -122,6 +122,8 @@ def test_every_right_in_the_cluster_is_used(world: World) -> None:
     for _ in range(2):
         world.interrupt_spot([world.instances()[0].id])
         world.run_for(4 * MINUTE)
+    world.apply(sample_objects.daemon_set("agent", {"cpu": "1"}))  # more than a full node has left
+    world.run_for(4 * MINUTE)
     world.store.delete(kinds.NODES, world.nodes()[0]["metadata"]["name"])
     world.run_for(4 * MINUTE)
     world.scale("default", "web", 0)
