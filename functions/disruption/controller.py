@@ -57,10 +57,26 @@ _SEARCH_TIMEOUT = timedelta(seconds=15)
 """How long consolidation searches in one run; the next run starts from the cluster as it is then."""
 _LEASE_ATTEMPTS = 6
 _LEASE_RETRY_SECONDS = 0.5
-_NO_SAVINGS_TTL = timedelta(minutes=10)
-"""How long consolidation isn't repeated after it found nothing, while the cluster doesn't change."""
+_FIRST_NO_SAVINGS_TTL, _MAX_NO_SAVINGS_TTL = timedelta(minutes=1), timedelta(minutes=10)
+"""How long consolidation isn't repeated after it found nothing, while the cluster doesn't change: as long as it hasn't
+changed. Savings that are expected to last grow with that time, and a search may end before it finds any."""
 _MAX_RECORDED = 50
 """How many blocked candidates one run records; later runs record the others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoSavings:
+    """Consolidation found nothing at ``searched_at``, in a cluster that is as it was ``since`` then."""
+
+    fingerprint: str
+    since: datetime
+    searched_at: datetime
+
+    @property
+    def until(self) -> datetime:
+        """When to search again."""
+        unchanged = self.searched_at - self.since
+        return self.searched_at + min(max(unchanged, _FIRST_NO_SAVINGS_TTL), _MAX_NO_SAVINGS_TTL)
 
 
 @dataclass(kw_only=True)
@@ -230,8 +246,9 @@ class DisruptionController:
             return None
         fingerprint = _fingerprint(state.snapshot)
         cache = runtime.current().cache
-        no_savings: tuple[str, datetime] | None = cache.get("disruption:nothing-to-save")
-        if no_savings is not None and no_savings[0] == fingerprint and state.now - no_savings[1] < _NO_SAVINGS_TTL:
+        known: NoSavings | None = cache.get("disruption:nothing-to-save")
+        no_savings = known if known is not None and known.fingerprint == fingerprint else None
+        if no_savings is not None and state.now < no_savings.until:
             return None
         with_types = self._with_instance_types(state)
         if with_types is None:
@@ -239,7 +256,9 @@ class DisruptionController:
         end = min(self._until, runtime.current().now() + _SEARCH_TIMEOUT)
         result = consolidation.compute(with_types, budgets, lambda: runtime.current().now() >= end)
         if not result.commands:
-            cache["disruption:nothing-to-save"] = fingerprint, state.now
+            since = no_savings.since if no_savings is not None else state.now
+            no_savings = NoSavings(fingerprint=fingerprint, since=since, searched_at=state.now)
+            cache["disruption:nothing-to-save"] = no_savings
         for command in result.commands:
             with contextlib.suppress(LeaseHeldError):
                 self._replacements.launch(self._validate_and_start(command), state.snapshot)

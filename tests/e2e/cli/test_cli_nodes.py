@@ -32,10 +32,10 @@ def test_once_it_shows_every_node_with_price_and_requested_share(busy: Desk) -> 
     assert all(name in shown.out for name in names)
     # The first line is on the whole cluster: in a hostile world it has nodes of other provisioners, too.
     total = len(busy.world.store.list(kinds.NODES))
-    others = total - len(names)
+    unmanaged = total - len(names)
     assert f"{CLUSTER} in us-east-1 · {total} node" in shown.lines[0]
-    assert (f"/h plus {others} of unknown price · $" if others else "/h · $") in shown.lines[0]
-    assert (f"{len(names)} of {total} nodes shown" in shown.out) == bool(others)
+    assert (f"/h plus {unmanaged} of unknown price · $" if unmanaged else "/h · $") in shown.lines[0]
+    assert (f"{len(names)} of {total} nodes shown" in shown.out) == bool(unmanaged)
     assert "5 pods running" in shown.lines[1] or "pods running" in shown.lines[1]
     assert "\x1b[" not in shown.out
     plain = busy.tenon("nodes", "--json", "-l", "karpenter.sh/nodepool=default").json
