@@ -56,8 +56,6 @@ class ChunkRoom(Struct, kw_only=True):
 
 def write_statuses(context: ReconcileContext, snapshot: Snapshot) -> None:
     """Write the status of every CapacityBuffer that Tenon provides."""
-    if not snapshot.capacity_buffers:
-        return
     decision = _decide(context, snapshot)
     for resolved in resolved_buffers(snapshot):
         room = chunk_room(resolved.objects.buffer, decision, snapshot)

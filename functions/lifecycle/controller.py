@@ -94,6 +94,7 @@ def _reconcile(
 ) -> None:
     client = context.client
     snapshot = read_snapshot(client, now=context.now, leaving=None)
+    initialized_before = context.report.initialized
     failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, snapshot, nominate=nominate)
     validation.write_invalid(context, snapshot)
     node_classes = {c.name: c for c in snapshot.node_classes}
@@ -104,7 +105,11 @@ def _reconcile(
         node_classes = nodeclass_status.write_statuses(context, snapshot, boot)
         failures = {**nodepool_status.boot_failures_by_pool(boot, node_classes), **failures}
     nodepool_status.write_statuses(context, snapshot, node_classes, failures)
-    capacity_buffer_status.write_statuses(context, snapshot)
+    if snapshot.capacity_buffers:
+        # A node that has just been initialized has room that this snapshot doesn't know of.
+        outdated = context.report.initialized > initialized_before
+        current = read_snapshot(client, now=context.now, leaving=None) if outdated else snapshot
+        capacity_buffer_status.write_statuses(context, current)
     if resolve_node_classes:
         adoption.adopt(context, snapshot)
     if compare_with_ec2:

@@ -108,6 +108,15 @@ def test_pods_run_within_seconds_in_the_room_of_a_buffer_which_is_then_bought_ag
     assert not world.failures()
 
 
+def test_a_buffer_is_whole_as_soon_as_its_node_is_initialized(world: World) -> None:
+    start(world, replicas=0)
+    world.apply(buffer(**WEB, replicas=2))
+    world.run_until(lambda: bool(world.timeline.of("claim initialized")))
+    since = world.clock.now()
+    world.run_until(lambda: is_whole(world))
+    assert world.clock.now() - since <= timedelta(seconds=2)
+
+
 def test_a_percentage_follows_the_deployment_and_what_is_scaled_in_frees_its_nodes(world: World) -> None:
     start(world, buffer(**WEB, percentage=50), replicas=4)
     assert stored(world)["status"]["replicas"] == 2
