@@ -64,7 +64,7 @@ class CapacityBufferSpec(Struct):
     ] = None
     replicas: Annotated[int | None, describe("The number of chunks; with percentage the smaller.", minimum=0)] = None
     percentage: Annotated[
-        int | None, describe("Chunks as a percentage of the workload's replicas, rounded up, at least one.", minimum=0)
+        int | None, describe("Chunks as a percentage of the workload's replicas, rounded up.", minimum=0)
     ] = None
     limits: Annotated[
         RawQuantities | None,

@@ -105,7 +105,7 @@ def resolve(objects: BufferObjects, limit_ranges: Iterable[LimitRange]) -> Resol
 def chunk_count(spec: CapacityBufferSpec, requests: Resources, workload_replicas: int | None) -> int:
     """The smallest of ``replicas``, the percentage of the workload's replicas, and what fits into ``limits``.
 
-    A percentage is rounded up, and at least one chunk unless it is 0. Source:
+    A percentage is rounded up: at least one chunk while the workload has replicas. Source:
     docs/facts/capacity-buffers-and-overlays.md.
 
     Raises:
@@ -115,8 +115,7 @@ def chunk_count(spec: CapacityBufferSpec, requests: Resources, workload_replicas
     if spec.replicas is not None:
         counts.append(spec.replicas)
     if spec.percentage is not None and workload_replicas is not None:
-        rounded_up = -(-spec.percentage * workload_replicas // 100)
-        counts.append(max(1, rounded_up) if spec.percentage else 0)
+        counts.append(-(-spec.percentage * workload_replicas // 100))
     if spec.limits is not None:
         limits = parse_resources(spec.limits)
         fitting = [max(0, amount) // requests[name] for name, amount in limits.items() if requests.get(name, 0) > 0]

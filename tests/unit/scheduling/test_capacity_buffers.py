@@ -68,7 +68,7 @@ def resolved(**arguments: Any) -> ResolvedBuffer:  # noqa: ANN401 (those of ``ob
         ({"workload_replicas": 10, "percentage": 20}, 2),
         ({"workload_replicas": 11, "percentage": 20}, 3),
         ({"workload_replicas": 1, "percentage": 5}, 1),
-        ({"workload_replicas": 0, "percentage": 5}, 1),
+        ({"workload_replicas": 0, "percentage": 5}, 0),
         ({"workload_replicas": 10, "percentage": 0}, 0),
         ({"workload_replicas": 10, "percentage": 50, "replicas": 3}, 3),
         ({"workload_replicas": 10, "percentage": 20, "replicas": 3}, 2),
