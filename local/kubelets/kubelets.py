@@ -17,6 +17,7 @@ from local.kubelets import node_objects, pod_status
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.kubelets.kubelet_configuration import JoinError
 from local.kubelets.node_resources import allocatable, capacity
+from local.kubelets.pod_resize import PodResizes
 from local.kubelets.user_data import kubelet_configuration
 from local.kubernetes import kinds
 from local.kubernetes.conditions import condition_status
@@ -106,6 +107,7 @@ class Kubelets:
         self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
         self._entries = 0
         self._machines_seen = first_index
+        self._resizes = PodResizes(self._at)
 
     def due(self) -> datetime | None:
         """When the next delayed action is due."""
@@ -294,6 +296,7 @@ class Kubelets:
                 kubelet.pods.pop(uid, None)
                 kubelet.started.discard(uid)
                 kubelet.stopping.pop(uid, None)
+                self._resizes.remove_pod(kubelet, uid, now)
         if change.type == "DELETED":
             return
         if kubelet is None:
@@ -324,6 +327,7 @@ class Kubelets:
             kubelet.pods[uid] = pod
         if kubelet.stopped:
             return
+        self._resizes.sync(kubelet, pod, now)
         if "deletionTimestamp" in pod["metadata"]:
             self._stop(kubelet, pod, now)
         elif (

@@ -60,7 +60,8 @@ _SCALED = ("status", "scale")
 
 PODS = Kind(
     "", "v1", "pods", "Pod",
-    short_names=("po",), categories=_ALL, subresources=("status", "eviction", "binding"), tracks_generation=True,
+    short_names=("po",), categories=_ALL, subresources=("status", "eviction", "binding", "resize"),
+    tracks_generation=True,
 )  # fmt: skip
 NODES = Kind("", "v1", "nodes", "Node", namespaced=False, short_names=("no",), subresources=_STATUS)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False, short_names=("ns",), subresources=_STATUS)

@@ -29,6 +29,7 @@ _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "updat
 _SUBRESOURCE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "binding": ("", "v1", "Binding", ("create",)),
+    "resize": ("", "v1", "Pod", ("get", "patch", "update")),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
 }
 

@@ -98,7 +98,9 @@ def _with_not_ready_taint(taints: list[Obj]) -> list[Obj]:
 
 
 def prepare_for_update(kind: Kind, new: Obj, old: Obj, subresource: str) -> Obj:
-    """The object with only the changes that the subresource allows: its status, or everything but its status."""
+    """The object with only the changes that the subresource allows: its status, a pod's resources, or the rest."""
+    if subresource == "resize":
+        return pod_strategy.resized(new, old)
     if subresource == "status":
         if not kind.has_status:
             raise errors.no_such_path()

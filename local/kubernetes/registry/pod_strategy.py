@@ -232,6 +232,42 @@ def validate_update(new: Obj, old: Obj) -> list[Cause]:
     return [*causes, *_removed_or_added(new["spec"], old["spec"])]
 
 
+def resized(new: Obj, old: Obj) -> Obj:
+    """The pod with the containers' resources of ``new``, which is all that the resize subresource changes."""
+    spec = dict(old["spec"])
+    for part in ("initContainers", "containers"):
+        wanted = {c.get("name"): c.get("resources") or {} for c in new["spec"].get(part) or []}
+        if part in spec:
+            spec[part] = [{**c, "resources": wanted.get(c["name"], c.get("resources") or {})} for c in spec[part]]
+    return {**old, "metadata": new["metadata"], "spec": spec}
+
+
+def validate_resize(new: Obj, old: Obj) -> list[Cause]:
+    """The errors of a resize: other resources than cpu and memory, or another quality of service."""
+    causes = validate(new)
+    if causes:
+        return causes
+    for part in ("initContainers", "containers"):
+        pairs = zip(new["spec"].get(part) or [], old["spec"].get(part) or [], strict=True)
+        for index, (after, before) in enumerate(pairs):
+            if _not_resizable(after) != _not_resizable(before):
+                text = "Forbidden: only cpu and memory resources are mutable"
+                causes.append(Cause(f"spec.{part}[{index}].resources", "FieldValueForbidden", text))
+    if quality_of_service(new["spec"]) != quality_of_service(old["spec"]):
+        text = "Invalid value: Pod QOS Class may not change as a result of resizing"
+        causes.append(Cause("spec", "FieldValueInvalid", text))
+    return causes
+
+
+def _not_resizable(container: Obj) -> list[Obj]:
+    """The container's requests and limits of other resources than cpu and memory."""
+    resources = container.get("resources") or {}
+    return [
+        {name: amount for name, amount in (resources.get(part) or {}).items() if name not in _QOS_RESOURCES}
+        for part in ("requests", "limits")
+    ]
+
+
 def _removed_or_added(new: Obj, old: Obj) -> list[Cause]:
     """The errors of scheduling gates that were added, and of tolerations that were removed."""
     causes: list[Cause] = []

@@ -19,6 +19,7 @@ from local.kubernetes.registry import (
     deletion,
     object_meta,
     patches,
+    pod_strategy,
     scale,
     server_side_apply,
     typed_configuration,
@@ -285,7 +286,11 @@ class StandardStorage(ObjectStorage, ABC):
             new,
             [
                 *object_meta.validate(kind, new["metadata"], before),
-                *validation.validate(kind, new, old, self.definition(kind)),
+                *(
+                    pod_strategy.validate_resize(new, old)
+                    if subresource == "resize"
+                    else validation.validate(kind, new, old, self.definition(kind))
+                ),
             ],
         )
         if subresource != "status" and kind.tracks_generation and object_meta.changes_generation(kind, new, old):

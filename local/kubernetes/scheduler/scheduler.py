@@ -29,7 +29,7 @@ from local.kubernetes.scheduler.scheduling_cycle import NodeSearch, SchedulingCy
 from local.kubernetes.scheduler.scheduling_queue import QueuedPod, SchedulingQueue
 from local.kubernetes.scheduler.volume_plugins import SELECTED_NODE, VolumeBinder, is_bound
 from local.kubernetes.scheduler.workload_selectors import WorkloadSelectors
-from shared.api.kubernetes import Node, Pod
+from shared.api.kubernetes import RESIZE_PENDING, Node, Pod
 from shared.api.quantity import QuantityError
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class Scheduler:
         self._cycles: dict[bytes, SchedulingCycle] = {}
         self._assumed: dict[str, tuple[QueuedPod, str]] = {}
         """Pods that wait on their node for their volumes, by uid."""
-        self._signatures: dict[str, tuple[Obj, Obj, PodSignature]] = {}
+        self._signatures: dict[str, tuple[Obj, Obj, object, PodSignature]] = {}
+        """By uid: the spec, the labels, the state of a resize, and the signature that follows from them."""
         self._signatures_by_key: WeakValueDictionary[bytes, PodSignature] = WeakValueDictionary()
         self._wrote = False
 
@@ -187,6 +188,7 @@ class Scheduler:
             self._queue.move(queueing_hints.after_pod_added(pod.signature, self._cache.namespaces), now)
         elif previous["spec"] != self._signatures[pod.uid][0] or (
             (previous["metadata"].get("labels") or {}) != pod.signature.labels
+            or _resize_state(previous) != self._signatures[pod.uid][2]
         ):
             self._queue.move(queueing_hints.after_pod_updated, now)
 
@@ -216,13 +218,14 @@ class Scheduler:
         self._queue.move(hint, now)
 
     def _signature(self, pod: Obj) -> PodSignature:
-        """The pod's signature, computed once for each state of its spec and labels."""
+        """The pod's signature, computed once for each state of its spec, labels and resize."""
         uid, spec, labels = pod["metadata"]["uid"], pod["spec"], pod["metadata"].get("labels") or {}
+        resize_state = _resize_state(pod)
         known = self._signatures.get(uid)
-        if known is not None and known[0] is spec and known[1] == labels:
-            return known[2]
+        if known is not None and known[0] is spec and known[1] == labels and known[2] == resize_state:
+            return known[3]
         signature = signature_of(convert(pod, Pod), self._signatures_by_key)
-        self._signatures[uid] = (spec, labels, signature)
+        self._signatures[uid] = (spec, labels, resize_state, signature)
         return signature
 
     def _forget(self, uid: str, now: datetime) -> None:
@@ -236,9 +239,9 @@ class Scheduler:
         if known is None:
             return
         if was_on_node:
-            self._queue.move(queueing_hints.after_pod_removed(known[2], self._cache.namespaces), now)
+            self._queue.move(queueing_hints.after_pod_removed(known[3], self._cache.namespaces), now)
         elif was_nominated:
-            self._move_after_nomination(known[2], now)
+            self._move_after_nomination(known[3], now)
 
     # Scheduling and binding
 
@@ -375,6 +378,15 @@ class Scheduler:
     def _set_nominated_node(self, pod: Obj, node: str) -> None:
         update(self._store, kinds.PODS, pod, lambda latest: _with_nominated_node(latest, node))
         self._wrote = True
+
+
+def _resize_state(pod: Obj) -> object:
+    """What a pod's requests depend on besides its spec: what its containers have, and whether a resize is possible."""
+    statuses = [*(pod["status"].get("containerStatuses") or ()), *(pod["status"].get("initContainerStatuses") or ())]
+    resources = [(s["name"], s.get("allocatedResources"), s["resources"]) for s in statuses if s.get("resources")]
+    if not resources:
+        return None
+    return resources, [c.get("reason") for c in pod["status"].get("conditions") or () if c["type"] == RESIZE_PENDING]
 
 
 def _with_nominated_node(pod: Obj, node: str) -> Obj:

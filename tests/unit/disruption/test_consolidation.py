@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shared.api import labels as names
-from shared.api.kubernetes import Taint
+from shared.api.containers import ContainerStatus, ResourceRequirements
+from shared.api.kubernetes import RESIZE_PENDING, Taint
 from shared.api.meta import Condition
 from shared.api.nodepool import Budget
 from shared.disruption.candidates import PODS_WITHOUT_CONTROLLER
@@ -54,6 +55,27 @@ def test_a_node_whose_pods_fit_elsewhere_is_deleted(cluster: Cluster) -> None:
     assert command.replacements == ()
     assert command.savings == 0.1
     assert command.removals[0].pods == ("default/s",)
+
+
+def test_the_room_that_a_deferred_resize_waits_for_is_not_given_to_moved_pods(cluster: Cluster) -> None:
+    cluster.node("full", 8, annotations={names.DO_NOT_DISRUPT: "true"})
+    for i in range(6):
+        cluster.pod(f"f{i}", "full")
+    grown = cluster.pods[0]
+    container = replace(
+        grown.spec.containers[0], name="c", resources=ResourceRequirements(requests={"cpu": "3", "memory": "1Gi"})
+    )
+    had = ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"}))
+    pending = Condition(type=RESIZE_PENDING, status="True", reason="Deferred")
+    status = replace(grown.status, conditions=[pending], container_statuses=[had])
+    cluster.pods[0] = replace(grown, spec=replace(grown.spec, containers=[container]), status=status)
+    cluster.node("small", 2)
+    cluster.pod("s", "small")
+    command = search_once(cluster).command
+    assert command is None or command.replacements
+    accepted = replace(status, conditions=[replace(pending, reason="Infeasible")])
+    cluster.pods[0] = replace(grown, spec=replace(grown.spec, containers=[container]), status=accepted)
+    assert best_command(cluster).replacements == ()
 
 
 def test_a_large_node_with_little_on_it_is_replaced_by_a_small_one(cluster: Cluster) -> None:
