@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from local.kubelets import pod_status
 from local.kubernetes import kinds
 from local.world import World, sample_objects
 from local.world.sample_objects import budget, daemon_set
@@ -115,6 +116,9 @@ def test_all_daemons_run_where_a_budget_allows_one_eviction_at_a_time(world: Wor
 def test_the_room_of_several_evicted_pods_is_not_given_to_their_replacements(world: World) -> None:
     # Both replacements wait for a place too, and fit where the first evicted pod was.
     nodes = set(fill(world, 3))
+    for number, pod in enumerate(world.pods(phase="Running")):
+        stops = {"metadata": {"annotations": {pod_status.STOPS_AFTER: str(5 + 2 * number)}}}
+        world.store.patch(kinds.PODS, pod["metadata"]["name"], stops, namespace="default")
     world.apply(daemon_set("agent", {"cpu": "1500m"}))
     world.run_until(lambda: nodes <= agents(world), limit=LIMIT)
     world.run_until(lambda: running(world, "web") == 12, limit=5 * MINUTE)
