@@ -70,9 +70,10 @@ def _run(suite: str, *, focus: str, skip: str, clusters: int) -> list[report.Spe
     folder = _RUNS / f"{suite}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     names = suites.listed(suite, folder / "list", focus=focus, skip=skip)
     print(f"{suite}: running {len(names)} specs; {folder.relative_to(CHECKOUT)} has their logs", flush=True)
-    portions = [names[i::clusters] for i in range(min(clusters, len(names)))]
+    groups = [[name for name in names if suites.needs_small_nodes(name) == small] for small in (True, False)]
+    portions = [group[i::clusters] for group in groups for i in range(min(clusters, len(group)))]
     # A process has one local AWS.
-    with ProcessPoolExecutor(max_workers=clusters, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(clusters, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         futures = [
             pool.submit(suites.run, suite, folder / f"cluster-{i}", portion) for i, portion in enumerate(portions)
         ]
