@@ -14,12 +14,8 @@ from botocore.config import Config
 from shared import runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
     from botocore.exceptions import ClientError
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_eks import EKSClient
     from mypy_boto3_events import EventBridgeClient
@@ -97,25 +93,6 @@ def events() -> EventBridgeClient:
 def dynamodb() -> DynamoDBClient:
     """DynamoDB."""
     return runtime.current().cached("aws:dynamodb", lambda: boto3.client("dynamodb", config=_config()))
-
-
-def unexpired_items(
-    client: DynamoDBClient, table: str, partition: str, *, now: datetime, consistent: bool = False
-) -> Iterator[Mapping[str, AttributeValueTypeDef]]:
-    """The rows of a partition that haven't expired: DynamoDB deletes a row up to days after its ``expires``.
-
-    Raises:
-        ClientError: DynamoDB failed.
-    """
-    pages = client.get_paginator("query").paginate(
-        TableName=table,
-        KeyConditionExpression="pk = :partition",
-        FilterExpression="expires > :now",
-        ExpressionAttributeValues={":partition": {"S": partition}, ":now": {"N": str(int(now.timestamp()))}},
-        ConsistentRead=consistent,
-    )
-    for page in pages:
-        yield from page["Items"]
 
 
 def s3() -> S3Client:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from shared import aws
+from shared import dynamodb_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> Mapping[P
         ClientError: DynamoDB failed.
     """
     rates: dict[Pool, float] = {}
-    for item in aws.unexpired_items(dynamodb, table, PARTITION, now=now):
+    for item in dynamodb_rows.unexpired_items(dynamodb, table, PARTITION, now=now):
         instance_type, _, zone = item["sk"]["S"].partition(":")
         hours = float(item["interrupted_hours"]["N"]) + float(item["running_hours"]["N"])
         rates[instance_type, zone] = rate(float(item["notices"]["N"]), hours)

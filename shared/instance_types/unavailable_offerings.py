@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared import aws, runtime
+from shared import dynamodb_rows, runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,7 +71,7 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset
 def marked_at(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[OfferingKey, datetime]:
     """The offerings that are marked now, and when each was marked last (to the second)."""
     marked: dict[OfferingKey, datetime] = {}
-    for item in aws.unexpired_items(dynamodb, table, _PARTITION, now=now, consistent=True):
+    for item in dynamodb_rows.unexpired_items(dynamodb, table, _PARTITION, now=now, consistent=True):
         capacity_type, instance_type, zone = item["sk"]["S"].split(":", 2)
         expires = datetime.fromtimestamp(int(item["expires"]["N"]), UTC)
         marked[capacity_type, instance_type, zone] = expires - TTL

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import aws
+from shared import dynamodb_rows
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
@@ -118,7 +118,7 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[tupl
         ClientError: DynamoDB failed.
     """
     failures = {}
-    for item in aws.unexpired_items(dynamodb, table, _PARTITION, now=now, consistent=True):
+    for item in dynamodb_rows.unexpired_items(dynamodb, table, _PARTITION, now=now, consistent=True):
         pool, _, node_class = item["sk"]["S"].partition("/")
         failures[pool, node_class] = BootFailure(
             node_pool=pool,

@@ -155,7 +155,8 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
         broken.write_text(text)
         assert_one_line_error(call("plan", "-f", str(broken)), "plan", "broken.json", message, code=2)
     assert_one_line_error(call("plan", "-f", str(tmp_path / "none.json")), "plan", "No such file", code=2)
-    assert_one_line_error(call("explain", "thing", "x"), "explain", "is not pod, node, nodepool or nodeclaim", code=2)
+    allowed = "is not pod, node, nodepool, nodeclaim or buffer"
+    assert_one_line_error(call("explain", "thing", "x"), "explain", allowed, code=2)
 
 
 @pytest.mark.parametrize("command", ["plan", "explain", "nodes", "report", "simulate", "catalog", "manifests", "demo"])

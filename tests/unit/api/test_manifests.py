@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from shared.api import labels
+from shared.api.capacity_buffer import CapacityBuffer
 from shared.api.decode import Outcome, node_class, node_pool
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.nodeclass import EC2NodeClass, MetadataOptions
 from shared.api.nodepool import Budget, NodePool
+from shared.api.validation.capacity_buffer import validate_capacity_buffer
 
 HERE = Path(__file__).parents[3] / "cli" / "demo" / "manifests"
 FILES = sorted(HERE.glob("*.yaml"))
@@ -55,7 +58,9 @@ def test_every_manifest_is_valid(file: Path) -> None:
     outcomes: list[Outcome[NodePool] | Outcome[EC2NodeClass]] = []
     outcomes += [node_pool(o) for o in documents(file) if o["kind"] in POOLS]
     outcomes += [node_class(o) for o in documents(file) if o["kind"] in CLASSES]
-    assert outcomes
+    buffers = [msgspec.convert(o, CapacityBuffer) for o in documents(file) if o["kind"] == "CapacityBuffer"]
+    assert outcomes or buffers
+    assert [problem for buffer in buffers for problem in validate_capacity_buffer(buffer)] == []
     assert all(outcome.value is not None and not outcome.problems for outcome in outcomes)
 
 
