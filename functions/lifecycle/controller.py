@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from functions.lifecycle import (
     adoption,
-    capacity_buffer_status,
     cluster_metrics,
     garbage_collection,
     node_repair,
@@ -106,6 +105,9 @@ def _reconcile(
         failures = {**nodepool_status.boot_failures_by_pool(boot, node_classes), **failures}
     nodepool_status.write_statuses(context, snapshot, node_classes, failures)
     if snapshot.capacity_buffers:
+        # Imported here: few clusters have buffers, and the scheduler with numpy is a large part of a cold start.
+        from functions.lifecycle import capacity_buffer_status  # noqa: PLC0415
+
         # A node that has just been initialized has room that this snapshot doesn't know of.
         outdated = context.report.initialized > initialized_before
         current = read_snapshot(client, now=context.now, leaving=None) if outdated else snapshot
