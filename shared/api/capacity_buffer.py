@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Annotated
 
 from shared.api.kubernetes import PodTemplate
-from shared.api.meta import Condition, NamedObject, ObjectRef, RawQuantities, Struct, describe
+from shared.api.meta import (
+    Condition,
+    NamedObject,
+    ObjectRef,
+    RawQuantities,
+    Struct,
+    describe,
+    namespaced_key,
+    namespaced_ref,
+)
 
 API_VERSION = "autoscaling.x-k8s.io/v1beta1"
 V1ALPHA1 = "autoscaling.x-k8s.io/v1alpha1"
@@ -101,15 +110,12 @@ class CapacityBuffer(NamedObject):
     @property
     def key(self) -> str:
         """``namespace/name``."""
-        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+        return namespaced_key(self.metadata)
 
     @property
     def ref(self) -> ObjectRef:
         """For events and messages."""
-        meta = self.metadata
-        return ObjectRef(
-            api_version=self.api_version, kind=self.kind, name=meta.name, namespace=meta.namespace, uid=meta.uid
-        )
+        return namespaced_ref(self.api_version, self.kind, self.metadata)
 
     @property
     def is_active(self) -> bool:

@@ -24,6 +24,8 @@ from shared.api.meta import (
     RawQuantities,
     Struct,
     describe,
+    namespaced_key,
+    namespaced_ref,
 )
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
@@ -254,15 +256,12 @@ class Pod(Struct):
     @property
     def key(self) -> str:
         """``namespace/name``."""
-        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+        return namespaced_key(self.metadata)
 
     @property
     def ref(self) -> ObjectRef:
         """For events and messages."""
-        meta = self.metadata
-        return ObjectRef(
-            api_version=self.api_version, kind=self.kind, name=meta.name, namespace=meta.namespace, uid=meta.uid
-        )
+        return namespaced_ref(self.api_version, self.kind, self.metadata)
 
 
 class NodeSpec(Struct):

@@ -124,6 +124,18 @@ class ObjectRef(Struct):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
+def namespaced_key(metadata: ObjectMeta) -> str:
+    """``namespace/name``."""
+    return f"{metadata.namespace or 'default'}/{metadata.name}"
+
+
+def namespaced_ref(api_version: str, kind: str, metadata: ObjectMeta) -> ObjectRef:
+    """The reference to a namespaced object, for events and messages."""
+    return ObjectRef(
+        api_version=api_version, kind=kind, name=metadata.name, namespace=metadata.namespace, uid=metadata.uid
+    )
+
+
 class LabelSelectorRequirement(Struct):
     """One expression of a label selector."""
 
