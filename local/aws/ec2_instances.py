@@ -6,11 +6,14 @@ as an event, as EC2 does.
 
 from __future__ import annotations
 
+import copy
 import json
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import InstanceState, StateReason
 
 from local.aws import backends
@@ -23,8 +26,11 @@ if TYPE_CHECKING:
     from local.aws.eventual_consistency import EventualConsistency
 
 PENDING, RUNNING, SHUTTING_DOWN, TERMINATED = "pending", "running", "shutting-down", "terminated"
-_CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48}
+STOPPING, STOPPED = "stopping", "stopped"
+_CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48, STOPPING: 64, STOPPED: 80}
 START_DURATION = timedelta(seconds=1)
+RESTART_DURATION = timedelta(seconds=5)
+"""From StartInstances to running: the instance gets a host, and its volumes are attached."""
 STOP_DURATION = timedelta(seconds=8)
 LONG_STOP_DURATION = timedelta(seconds=60)
 """An operating system that waits for its services."""
@@ -33,6 +39,8 @@ INTERNAL_ERROR = "Client.InternalError", "Client error on launch"
 INVALID_KMS_KEY = "Client.InvalidKMSKey.InvalidState", "The KMS key provided is in an incorrect state"
 """State reasons of instances that are terminated at boot: code and message. EC2 gives the second for a volume whose key
 it may not use."""
+NO_CAPACITY_AT_START = "Server.InsufficientInstanceCapacity", "Insufficient capacity to satisfy the instance request"
+"""The state reason of an instance that is stopped again although StartInstances was answered."""
 _SPOT_TERMINATION = "Server.SpotInstanceTermination", "Spot instance termination"
 FULFILLED, RECLAIMED, TERMINATED_BY_USER = "fulfilled", "instance-terminated-no-capacity", "instance-terminated-by-user"
 """Status codes of spot requests (EC2 User Guide, "Spot request status"); EC2 sets the second with the warning."""
@@ -63,6 +71,7 @@ class Ec2Instances:
         self._reservations = reservations
         self._failing_starts: dict[tuple[str, str], _FailingStarts] = {}
         self._boot_failures: dict[str, StateReason] = {}
+        self._failing_restarts = 0
         self.stop_duration = STOP_DURATION
         """How long instances are shutting down before they are terminated."""
         self._transitions: dict[str, tuple[datetime, str, Any]] = {}
@@ -75,7 +84,9 @@ class Ec2Instances:
         self.all: list[Any] = []
         """Every launched instance, moto's objects in order of launch."""
         self.running: dict[str, Any] = {}
-        """The instances in state running by id, moto's objects in order of launch."""
+        """The instances in state running by id, moto's objects in order of launch or start."""
+        self.stopped: set[str] = set()
+        """The ids of the instances that are stopping or stopped."""
 
     def launched(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
         """Start a new instance: pending now, running a second later; a failing one is terminated then.
@@ -101,6 +112,65 @@ class Ec2Instances:
         """
         self._failing_starts[instance_type, zone] = _FailingStarts(times, _state_reason(*reason))
 
+    def fail_restarts(self, times: int) -> None:
+        """Stop so many of the next started instances again, for lack of capacity, after EC2 has answered the start."""
+        self._failing_restarts = times
+
+    def stop(self, instance: Any) -> InstanceState:  # noqa: ANN401 - moto's
+        """Replaces moto's ``Instance.stop``: stopping now, stopped some seconds later; its capacity is free then.
+
+        Raises:
+            EC2ClientError: the instance is pending or ends, or its spot request is a one-time request.
+        """
+        before = copy.copy(instance._state)  # noqa: SLF001 - moto offers no getter of both
+        if instance.lifecycle == "spot":
+            raise EC2ClientError(
+                "UnsupportedOperation",
+                f"You can't stop the Spot Instance '{instance.id}' because it is associated with a one-time request.",
+            )
+        if before.name in (STOPPING, STOPPED):
+            return before
+        if before.name != RUNNING:
+            raise _incorrect_state(instance, "stopped")
+        instance.state_reason = _state_reason("Client.UserInitiatedShutdown", "User initiated shutdown")
+        self._change(instance, STOPPING)
+        self._transitions[instance.id] = (self._now() + self.stop_duration, STOPPED, instance)
+        return before
+
+    def start(self, instances: Sequence[Any]) -> list[tuple[Any, InstanceState]]:
+        """Replaces moto's ``start_instances``: all are pending now and running some seconds later, or none is.
+
+        Raises:
+            EC2ClientError: one is neither stopped nor running, or a capacity pool has too few instances.
+        """
+        before = [(instance, copy.copy(instance._state)) for instance in instances]  # noqa: SLF001 - as above
+        stopped = [instance for instance, state in before if state.name == STOPPED]
+        for instance, state in before:
+            if state.name not in (STOPPED, PENDING, RUNNING):
+                raise _incorrect_state(instance, "started")
+        wanted = Counter(("on-demand", i.instance_type, i.availability_zone) for i in stopped)
+        for pool, count in wanted.items():
+            remaining = self._capacity.remaining(pool)
+            if remaining is not None and remaining < count:
+                raise EC2ClientError(
+                    "InsufficientInstanceCapacity",
+                    f"We currently do not have sufficient {pool[1]} capacity in the Availability Zone you requested "
+                    f"({pool[2]}).",
+                )
+        for pool, count in wanted.items():
+            self._capacity.take(pool, count)
+        for instance in stopped:
+            self._restart(instance)
+        return before
+
+    def _restart(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
+        instance.launch_time = self._now().replace(tzinfo=None)
+        instance.state_reason = StateReason()
+        self._change(instance, PENDING)
+        fails = self._failing_restarts > 0
+        self._failing_restarts -= fails
+        self._transitions[instance.id] = (self._now() + RESTART_DURATION, STOPPED if fails else RUNNING, instance)
+
     def _boot_failure(self, instance: Any) -> StateReason | None:  # noqa: ANN401 - moto's instance
         kind, zone = instance.instance_type, instance.availability_zone
         for key in ((kind, zone), (kind, "*"), ("*", zone), ("*", "*")):
@@ -116,8 +186,8 @@ class Ec2Instances:
         if before in (SHUTTING_DOWN, TERMINATED):
             return InstanceState(before, _CODES[before])
         previous = original(instance)
-        kind = "spot" if instance.lifecycle == "spot" else "on-demand"
-        self._capacity.release((kind, instance.instance_type, instance.availability_zone))
+        if before != STOPPED:
+            self._release(instance)
         self._reservations.release(instance.id)
         if self._request_status.get(instance.id) == FULFILLED:
             self._request_status[instance.id] = TERMINATED_BY_USER
@@ -184,6 +254,10 @@ class Ec2Instances:
         due = [item for item in self._transitions.values() if item[0] <= now]
         for _, state, instance in due:
             del self._transitions[instance.id]
+            if state == STOPPED:
+                self._release(instance)
+                if instance.state == PENDING:
+                    instance.state_reason = _state_reason(*NO_CAPACITY_AT_START)
             self._change(instance, state)
         terminations = [instance_id for instance_id, at in self._terminations.items() if at <= now]
         for instance_id in terminations:
@@ -200,6 +274,10 @@ class Ec2Instances:
         times = [item[0] for item in self._transitions.values()] + list(self._terminations.values())
         return min(times, default=None)
 
+    def _release(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
+        kind = "spot" if instance.lifecycle == "spot" else "on-demand"
+        self._capacity.release((kind, instance.instance_type, instance.availability_zone))
+
     def _change(self, instance: Any, state: str) -> None:  # noqa: ANN401 - moto's instance
         instance._state = InstanceState(state, _CODES[state])  # noqa: SLF001 - moto offers no setter
         self._consistency.changed(instance, instance._state)  # noqa: SLF001 - the same
@@ -207,6 +285,10 @@ class Ec2Instances:
             self.running[instance.id] = instance
         else:
             self.running.pop(instance.id, None)
+        if state in (STOPPING, STOPPED):
+            self.stopped.add(instance.id)
+        else:
+            self.stopped.discard(instance.id)
         # Sent in the next step: the caller gets its response first, as on EC2.
         self._state_events.append((instance.id, state))
 
@@ -222,6 +304,11 @@ class Ec2Instances:
                 }
             ]
         )
+
+
+def _incorrect_state(instance: Any, action: str) -> EC2ClientError:  # noqa: ANN401 - moto's instance
+    text = f"The instance '{instance.id}' is not in a state from which it can be {action}."
+    return EC2ClientError("IncorrectInstanceState", text)
 
 
 def _state_reason(code: str, message: str) -> StateReason:

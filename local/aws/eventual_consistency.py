@@ -4,7 +4,7 @@ EC2 makes a change at once and shows it later: "changes ... might not be immedia
 (EC2 Developer Guide, "Eventual consistency in the Amazon EC2 API"). moto's answers are always current. Here the answers
 of DescribeInstances can lag, come in pages of which some are empty, and leave out a share of the instances; those about
 subnets, security groups and images can leave out some, too. CreateTags and TerminateInstances don't know an instance at
-first.
+first, nor do StopInstances and StartInstances.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class EventualConsistency:
         return [resource for resource in resources if choose() >= self.resources_left_out]
 
     def check_known(self, instances: Iterable[Any]) -> None:
-        """Raise InvalidInstanceIdError for an instance that isn't described yet, as TerminateInstances does."""
+        """Raise InvalidInstanceIdError for an instance that isn't described yet, as EC2's actions on instances do."""
         if unknown := [instance.id for instance in instances if not self._is_known(instance)]:
             raise InvalidInstanceIdError(unknown)
 
@@ -101,7 +101,9 @@ class EventualConsistency:
         return reservations[start:end], str(end) if end < len(reservations) else None
 
     def _is_known(self, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
-        return not self.lag or self._now() - launch_time(instance) >= self.lag
+        states = self._states.get(instance.id)
+        first = states[0][0] if states else launch_time(instance)  # a started instance has a new launch time
+        return not self.lag or self._now() - first >= self.lag
 
     def _is_left_out(self) -> bool:
         return self._random.random() < self.left_out

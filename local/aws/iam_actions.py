@@ -335,6 +335,7 @@ _BY_CALL: Mapping[str, Callable[[Params, CallContext], Iterator[Permission]]] = 
     "ec2:DeleteLaunchTemplate": _delete_template,
     "ec2:TerminateInstances": _on_instances("ec2:TerminateInstances"),
     "ec2:StopInstances": _on_instances("ec2:StopInstances"),
+    "ec2:StartInstances": _on_instances("ec2:StartInstances"),
     "ec2:CreateTags": _retag("ec2:CreateTags"),
     "ec2:DeleteTags": _retag("ec2:DeleteTags"),
     "iam:GetInstanceProfile": _on("iam:GetInstanceProfile", _profile),

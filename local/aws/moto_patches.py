@@ -72,12 +72,18 @@ def _ec2(
     reservations: CapacityReservations,
     prices: Prices,
 ) -> list[tuple[object, str, object]]:
-    from moto.ec2.models.instances import Instance  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.ec2.models.instances import Instance, InstanceBackend  # noqa: PLC0415 - slow to import, and only a cloud needs it
     from moto.ec2.responses import EC2Response  # noqa: PLC0415 - the same
     from moto.ec2.responses.fleets import Fleets as FleetResponses  # noqa: PLC0415 - the same
     from moto.ec2.responses.spot_instances import SpotInstances  # noqa: PLC0415 - the same
 
     terminate = Instance.terminate
+
+    def stop(instance: Any) -> Any:  # noqa: ANN401 - moto's, which calls it on the instance
+        return instances.stop(instance)
+
+    def start_instances(backend: Any, instance_ids: list[str]) -> Any:  # noqa: ANN401 - moto's
+        return instances.start(backend.get_multi_instances_by_id(instance_ids))
 
     def create_fleet(response: Any) -> Any:  # noqa: ANN401 - moto's
         response.error_on_dryrun()
@@ -115,6 +121,8 @@ def _ec2(
         (SpotInstances, "describe_spot_instance_requests", describe_spot_instance_requests),
         (EC2Response, "describe_capacity_reservations", describe_capacity_reservations),
         (Instance, "terminate", lambda instance: instances.terminate(terminate, instance)),
+        (Instance, "stop", stop),
+        (InstanceBackend, "start_instances", start_instances),
     ]
 
 
@@ -123,7 +131,6 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
     from moto.ec2.responses.instances import InstanceResponse  # noqa: PLC0415 - the same
     from moto.ec2.responses.tags import TagResponse  # noqa: PLC0415 - the same
 
-    terminate_instances = InstanceResponse.terminate_instances
     create_tags = TagResponse.create_tags
 
     def describe(backend: Any, filters: Any = None) -> list[Any]:  # noqa: ANN401 - moto's own signature
@@ -142,10 +149,15 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
         reservations, next_token = consistency.page(described, token=token, max_results=max_results)
         return ActionResult({"Reservations": reservations, "NextToken": next_token})
 
-    def terminate_if_known(response: Any) -> Any:  # noqa: ANN401 - moto's
-        instance_ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - the same
-        consistency.check_known(response.ec2_backend.get_multi_instances_by_id(instance_ids))
-        return terminate_instances(response)
+    def if_known(operation: str) -> tuple[object, str, object]:
+        original = getattr(InstanceResponse, operation)
+
+        def checked(response: Any) -> Any:  # noqa: ANN401 - moto's
+            instance_ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - how moto's own read them
+            consistency.check_known(response.ec2_backend.get_multi_instances_by_id(instance_ids))
+            return original(response)
+
+        return InstanceResponse, operation, checked
 
     def create_tags_if_known(response: Any) -> Any:  # noqa: ANN401 - moto's
         backend = response.ec2_backend
@@ -161,7 +173,7 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
         (InstanceBackend, "describe_instances", describe),
         (InstanceBackend, "get_reservations_by_instance_ids", describe_by_id),
         (InstanceResponse, "describe_instances", describe_instances),
-        (InstanceResponse, "terminate_instances", terminate_if_known),
+        *map(if_known, ("start_instances", "stop_instances", "terminate_instances")),
         (TagResponse, "create_tags", create_tags_if_known),
     ]
 

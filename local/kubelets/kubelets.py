@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from local.kubelets import node_objects, pod_status
@@ -21,7 +22,6 @@ from local.kubelets.pod_resize import PodResizes
 from local.kubelets.user_data import kubelet_configuration
 from local.kubernetes import kinds
 from local.kubernetes.conditions import condition_status
-from local.kubernetes.controllers.node_lifecycle import RENEWED_CONTINUOUSLY
 from local.kubernetes.errors import ApiError
 from local.kubernetes.informer import Informer
 from local.kubernetes.object_updates import delete, update
@@ -103,6 +103,7 @@ class Kubelets:
         self._informer = Informer(store, kinds.NODES, kinds.PODS)
         self._by_instance: dict[str, _Kubelet] = {}
         self._by_node: dict[str, _Kubelet] = {}
+        self._stopped: dict[str, _Kubelet] = {}
         self._pods_of_unknown_nodes: dict[str, dict[str, Obj]] = {}
         self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
         self._entries = 0
@@ -149,15 +150,30 @@ class Kubelets:
         running = self._machines.running()
         present = {machine.instance_id for machine in running}
         for instance_id in [instance_id for instance_id in self._by_instance if instance_id not in present]:
-            self._stop_kubelet(self._by_instance.pop(instance_id), now)
+            kubelet = self._by_instance.pop(instance_id)
+            self._stop_kubelet(kubelet, now)
+            if self._machines.is_stopped(instance_id):
+                self._stopped[instance_id] = kubelet
         for machine in running:
-            if machine.instance_id not in self._by_instance:
+            if (kubelet := self._stopped.pop(machine.instance_id, None)) is not None:
+                self._by_instance[machine.instance_id] = kubelet
+                self._restart(kubelet, now)
+            elif machine.instance_id not in self._by_instance:
                 self._machines_seen += 1
                 rng = random.Random(f"{self._seed}/{self._machines_seen}")  # noqa: S311 (durations of a simulation)
                 store = self._store_of_node(machine.private_dns_name)
                 kubelet = _Kubelet(machine, store, self._machines_seen, rng, self._behavior(machine))
                 self._by_instance[machine.instance_id] = kubelet
                 self._boot(kubelet, now)
+
+    def _restart(self, kubelet: _Kubelet, now: datetime) -> None:
+        kubelet.ready = False
+        if self._by_node.get(kubelet.name) is not kubelet:
+            kubelet.stopped = False
+            self._boot(kubelet, now)  # it was stopped before it had joined
+        elif not kubelet.behavior.never_returns:
+            restart = Timing.draw(self._timing.restart, kubelet.rng)
+            self._at(now + restart, lambda at: self._rejoin(kubelet, at))
 
     def _boot(self, kubelet: _Kubelet, now: datetime) -> None:
         machine = kubelet.machine
@@ -176,21 +192,11 @@ class Kubelets:
         if kubelet.stopped:
             return
         kubelet.stopped = True
-
-        def change(lease: Obj) -> Obj:
-            annotations = dict(lease["metadata"].get("annotations", {}))
-            annotations.pop(RENEWED_CONTINUOUSLY, None)
-            return {
-                **lease,
-                "metadata": {**lease["metadata"], "annotations": annotations},
-                "spec": {**lease["spec"], "renewTime": node_objects.micro_time(now)},
-            }
-
         if self._heartbeat is not None:
             return
         lease = self._store.find(kinds.LEASES, kubelet.name, namespace=_NODE_LEASES)
         if lease is not None and self._by_node.get(kubelet.name) is kubelet:
-            update(self._store, kinds.LEASES, lease, change)
+            update(self._store, kinds.LEASES, lease, partial(node_objects.renewed, now=now, continuously=False))
 
     # The node
 
@@ -227,7 +233,8 @@ class Kubelets:
         self._by_node[kubelet.name] = kubelet
         for pod in self._pods_of_unknown_nodes.pop(kubelet.name, {}).values():
             self._sync_pod(kubelet, pod, now)
-        self._at(now + INITIALIZATION_DELAY, lambda _at: self._initialize(node))
+        initialized = partial(update, self._store, kinds.NODES, node, node_objects.initialized)
+        self._at(now + INITIALIZATION_DELAY, lambda _at: initialized())
         if not kubelet.behavior.never_ready:
             ready = Timing.draw(self._timing.ready, kubelet.rng)
             self._at(now + ready, lambda at: self._set_ready(kubelet, at, ready=True))
@@ -236,47 +243,49 @@ class Kubelets:
         lease = self._store.find(kinds.LEASES, kubelet.name, namespace=_NODE_LEASES)
         if kubelet.stopped or lease is None or self._heartbeat is None:
             return
-        spec = {**lease["spec"], "renewTime": node_objects.micro_time(now)}
-        update(kubelet.store, kinds.LEASES, lease, lambda latest: {**latest, "spec": spec})
+        update(kubelet.store, kinds.LEASES, lease, partial(node_objects.renewed, now=now, continuously=False))
         self._at(now + self._heartbeat, lambda at: self._renew_lease(kubelet, at))
-
-    def _initialize(self, node: Obj) -> None:
-        """Remove the taint of nodes that the cloud provider has not initialized."""
-
-        def change(latest: Obj) -> Obj:
-            taints = [t for t in latest["spec"].get("taints") or [] if t["key"] != node_objects.UNINITIALIZED]
-            return {**latest, "spec": {**latest["spec"], "taints": taints}}
-
-        update(self._store, kinds.NODES, node, change)
 
     def _set_ready(self, kubelet: _Kubelet, now: datetime, *, ready: bool) -> None:
         """Update the node's Ready condition; its devices are reported once it is True."""
-        node = self._store.find(kinds.NODES, kubelet.name)
-        if kubelet.stopped or node is None or node["spec"].get("providerID") != kubelet.machine.provider_id:
+        node = self._own_node(kubelet)
+        if kubelet.stopped or node is None:
             return
         devices = format_resources(kubelet.machine.devices) if ready else {}
-
-        def change(latest: Obj) -> Obj:
-            status = latest["status"]
-            condition = node_objects.ready_condition(now, ready=ready)
-            conditions = [
-                condition if c["type"] == "Ready" and c["status"] != condition["status"] else c
-                for c in status["conditions"]
-            ]
-            return {
-                **latest,
-                "status": {
-                    **status,
-                    "conditions": conditions,
-                    "capacity": {**status["capacity"], **devices},
-                    "allocatable": {**status["allocatable"], **devices},
-                },
-            }
-
+        change = partial(node_objects.with_ready, now=now, ready=ready, devices=devices)
         update(kubelet.store, kinds.NODES, node, change)
         kubelet.ready = ready
         for pod in list(kubelet.pods.values()):
             self._sync_pod(kubelet, pod, now)
+
+    def _own_node(self, kubelet: _Kubelet) -> Obj | None:
+        """The kubelet's node; None if there is none, or another machine's by that name."""
+        node = self._store.find(kinds.NODES, kubelet.name)
+        return node if node is not None and node["spec"].get("providerID") == kubelet.machine.provider_id else None
+
+    def _rejoin(self, kubelet: _Kubelet, now: datetime) -> None:
+        """The machine runs again after a stop: its kubelet updates the node that it registered, and its pods start.
+
+        Registration options, such as taints, don't apply to a node that exists. Without one it registers again.
+        """
+        if kubelet.machine.instance_id not in self._by_instance:
+            return  # stopped again meanwhile
+        kubelet.stopped = False
+        if self._own_node(kubelet) is None:
+            kubelet.pods, kubelet.started, kubelet.stopping = {}, set(), {}
+            self._register(kubelet, now)
+            return
+
+        lease = self._store.find(kinds.LEASES, kubelet.name, namespace=_NODE_LEASES)
+        if lease is not None:
+            renew = partial(node_objects.renewed, now=now, continuously=self._heartbeat is None)
+            update(kubelet.store, kinds.LEASES, lease, renew)
+        if self._heartbeat is not None:
+            self._at(now + self._heartbeat, lambda at: self._renew_lease(kubelet, at))
+        self._set_ready(kubelet, now, ready=False)
+        if not kubelet.behavior.never_ready:
+            ready = Timing.draw(self._timing.ready, kubelet.rng)
+            self._at(now + ready, lambda at: self._set_ready(kubelet, at, ready=True))
 
     # Changes in the API
 
@@ -316,7 +325,14 @@ class Kubelets:
             and condition_status(node, "Ready") == "Unknown"
             and "deletionTimestamp" not in node["metadata"]
         ):
-            self._at(now + NODE_DELETION_DELAY, lambda _at: delete(self._store, kinds.NODES, node))
+            self._at(now + NODE_DELETION_DELAY, lambda _at: self._remove_node(kubelet, node))
+
+    def _remove_node(self, kubelet: _Kubelet, node: Obj) -> None:
+        """Delete an unreachable node, or taint it while its instance is stopped, as the cloud provider does."""
+        if self._machines.is_stopped(kubelet.machine.instance_id):
+            update(self._store, kinds.NODES, node, node_objects.shut_down)
+        elif kubelet.machine.instance_id not in self._by_instance:
+            delete(self._store, kinds.NODES, node)
 
     # Pods
 

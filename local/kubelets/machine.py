@@ -60,3 +60,7 @@ class Machines(Protocol):
     def running(self) -> Sequence[Machine]:
         """The instances in state running that have not begun to stop, in order of launch."""
         ...
+
+    def is_stopped(self, instance_id: str) -> bool:
+        """Whether the instance is stopping or stopped, so that it may run again."""
+        ...

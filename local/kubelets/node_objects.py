@@ -10,6 +10,7 @@ from shared.api import labels
 from shared.api.quantity import format_resources
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from local.kubelets.kubelet_configuration import KubeletConfiguration
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from shared.api.quantity import Resources
 
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 CONTINUOUSLY = "continuously"
 """Value of the lease's annotation; stands for a renewal every 10 s, which a simulation need not write."""
 
@@ -117,6 +119,45 @@ def ready_condition(now: datetime, *, ready: bool) -> Obj:
     }
 
 
+def initialized(node: Obj) -> Obj:
+    """The node without the taint of nodes that the cloud provider has not initialized."""
+    return _without_taint(node, UNINITIALIZED)
+
+
+def with_ready(node: Obj, now: datetime, *, ready: bool, devices: Mapping[str, str]) -> Obj:
+    """The node with its kubelet's Ready condition and these devices; Ready, it loses the shutdown taint."""
+    status = node["status"]
+    condition = ready_condition(now, ready=ready)
+    changed = [
+        condition if c["type"] == "Ready" and c["status"] != condition["status"] else c for c in status["conditions"]
+    ]
+    after = {
+        **node,
+        "status": {
+            **status,
+            "conditions": changed,
+            "capacity": {**status["capacity"], **devices},
+            "allocatable": {**status["allocatable"], **devices},
+        },
+    }
+    return _without_taint(after, SHUTDOWN) if ready else after
+
+
+def shut_down(node: Obj) -> Obj:
+    """The node with the taint by which the cloud provider says that its instance is stopped."""
+    taints = node["spec"].get("taints") or []
+    if any(t["key"] == SHUTDOWN for t in taints):
+        return node
+    return {**node, "spec": {**node["spec"], "taints": [*taints, {"key": SHUTDOWN, "effect": "NoSchedule"}]}}
+
+
+def _without_taint(node: Obj, key: str) -> Obj:
+    taints = node["spec"].get("taints") or []
+    if all(t["key"] != key for t in taints):
+        return node
+    return {**node, "spec": {**node["spec"], "taints": [t for t in taints if t["key"] != key]}}
+
+
 def owned_by(node: Obj) -> list[Obj]:
     """The owner reference by which an object is deleted with its node."""
     meta = node["metadata"]
@@ -143,6 +184,16 @@ def lease(node: Obj, now: datetime, *, continuously: bool) -> Obj:
         "metadata": {"name": name, "ownerReferences": owned_by(node), **annotations},
         "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": micro_time(now)},
     }
+
+
+def renewed(lease: Obj, now: datetime, *, continuously: bool) -> Obj:
+    """The lease renewed now; ``continuously``: as in :func:`lease`."""
+    annotations = dict(lease["metadata"].get("annotations") or {})
+    annotations.pop(RENEWED_CONTINUOUSLY, None)
+    if continuously:
+        annotations[RENEWED_CONTINUOUSLY] = CONTINUOUSLY
+    metadata = {**lease["metadata"], "annotations": annotations}
+    return {**lease, "metadata": metadata, "spec": {**lease["spec"], "renewTime": micro_time(now)}}
 
 
 def micro_time(time: datetime) -> str:

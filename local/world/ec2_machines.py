@@ -38,6 +38,10 @@ class Ec2Machines:
         # A copy: in real time, instances are launched meanwhile.
         return [self._machine(instance) for instance in list(self._instances.running.values())]
 
+    def is_stopped(self, instance_id: str) -> bool:
+        """Whether the instance is stopping or stopped, so that it may run again."""
+        return instance_id in self._instances.stopped
+
     def _machine(self, instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
         if instance.id not in self._machines:
             self._machines[instance.id] = machine_of(instance)
@@ -55,6 +59,10 @@ class MachinesOfThread:
     def running(self) -> Sequence[Machine]:
         """The thread's share of the running instances, in order of launch."""
         return [m for m in self._machines.running() if crc32(m.instance_id.encode()) % self._threads == self._thread]
+
+    def is_stopped(self, instance_id: str) -> bool:
+        """As :meth:`Ec2Machines.is_stopped`."""
+        return self._machines.is_stopped(instance_id)
 
 
 def machine_of(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance

@@ -52,9 +52,13 @@ class Cloud:
 
     def __init__(self) -> None:
         self.machines: list[Machine] = []
+        self.stopped: set[str] = set()
 
     def running(self) -> list[Machine]:
         return self.machines
+
+    def is_stopped(self, instance_id: str) -> bool:
+        return instance_id in self.stopped
 
 
 class Rig:

@@ -278,3 +278,36 @@ class TestLosingNodes:
         assert {p["metadata"]["name"] for p in rig.pods()} == {"stays", "waits"}
         rig.run(seconds=60)
         assert {p["metadata"]["name"] for p in rig.pods()} == {"stays"}
+
+
+class TestStoppedInstances:
+    SHUTDOWN = ("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule")
+
+    def test_the_node_stays_while_its_instance_is_stopped_and_comes_back_sooner_than_it_booted(self, rig: Rig) -> None:
+        machine = rig.machine("n1")
+        rig.settle()
+        uid = rig.get(kinds.NODES, NODE)["metadata"]["uid"]
+        rig.stop("n1")
+        rig.cloud.stopped.add("i-n1")
+        rig.run(seconds=3600)
+        assert ready(rig) == "Unknown"
+        assert {self.SHUTDOWN, (UNREACHABLE, "NoSchedule")} <= rig.taints(NODE)
+        rig.cloud.stopped.discard("i-n1")
+        rig.cloud.machines.append(machine)
+        rig.run(seconds=11)
+        assert ready(rig) == "Unknown"
+        rig.run(seconds=16)
+        assert (ready(rig), rig.taints(NODE)) == ("True", set())
+        assert rig.get(kinds.NODES, NODE)["metadata"]["uid"] == uid
+
+    def test_it_registers_again_if_its_node_was_deleted_meanwhile(self, rig: Rig) -> None:
+        machine = rig.machine("n1", user_data=node_config(flags=("--register-with-taints=example.com/a:NoSchedule",)))
+        rig.settle()
+        rig.stop("n1")
+        rig.cloud.stopped.add("i-n1")
+        rig.run(seconds=60)
+        rig.store.delete(kinds.NODES, NODE)
+        rig.cloud.stopped.discard("i-n1")
+        rig.cloud.machines.append(machine)
+        rig.settle()
+        assert (ready(rig), rig.taints(NODE)) == ("True", {("example.com/a", "NoSchedule")})

@@ -6,8 +6,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import boto3
+import pytest
+from botocore.exceptions import ClientError
 
 from local.aws.ec2_instances import INVALID_KMS_KEY
+from shared.aws import error_code
 from tests.integration.local_aws.test_fleet import account, create, ids, request
 
 if TYPE_CHECKING:
@@ -60,3 +63,60 @@ def test_a_reclaimed_spot_instance_says_so(rig: Rig, account: Account) -> None:
     rig.cloud.instances.reclaim([instance])
     rig.run_for(timedelta(seconds=140))
     assert described(instance)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
+
+
+def test_a_stopped_instance_starts_again_under_its_address_and_frees_its_capacity_meanwhile(
+    rig: Rig, account: Account
+) -> None:
+    rig.deploy()
+    ec2 = boto3.client("ec2")
+    (instance,) = ids(create(request(account, "m5.large")))
+    rig.run_for(timedelta(seconds=3))
+    before = described(instance)
+    zone = before["Placement"]["AvailabilityZone"]
+    pool = ("on-demand", "m5.large", zone)
+    rig.cloud.capacity.set(*pool, 3)
+    ec2.stop_instances(InstanceIds=[instance])
+    assert state(instance) == "stopping"
+    rig.run_for(timedelta(seconds=10))
+    assert (state(instance), rig.cloud.capacity.remaining(pool)) == ("stopped", 4)
+    ec2.stop_instances(InstanceIds=[instance])
+    ec2.start_instances(InstanceIds=[instance])
+    ec2.start_instances(InstanceIds=[instance])
+    assert (state(instance), rig.cloud.capacity.remaining(pool)) == ("pending", 3)
+    rig.run_for(timedelta(seconds=10))
+    after = described(instance)
+    assert after["State"]["Name"] == "running"
+    assert after["PrivateDnsName"] == before["PrivateDnsName"]
+    assert after["LaunchTime"] > before["LaunchTime"]
+
+
+def test_a_start_fails_for_lack_of_capacity_at_once_or_later(rig: Rig, account: Account) -> None:
+    rig.deploy()
+    ec2 = boto3.client("ec2")
+    instances = ids(create(request(account, "m5.large", count=2)))
+    rig.run_for(timedelta(seconds=3))
+    ec2.stop_instances(InstanceIds=instances)
+    with pytest.raises(ClientError) as error:
+        ec2.start_instances(InstanceIds=instances)
+    assert error_code(error.value) == "IncorrectInstanceState"
+    rig.run_for(timedelta(seconds=10))
+    rig.cloud.capacity.set("on-demand", "m5.large", "*", 1)
+    with pytest.raises(ClientError) as error:
+        ec2.start_instances(InstanceIds=instances)
+    assert error_code(error.value) == "InsufficientInstanceCapacity"
+    assert {state(i) for i in instances} == {"stopped"}
+    rig.cloud.instances.fail_restarts(1)
+    ec2.start_instances(InstanceIds=instances[:1])
+    rig.run_for(timedelta(seconds=10))
+    assert state(instances[0]) == "stopped"
+    assert described(instances[0])["StateReason"]["Code"] == "Server.InsufficientInstanceCapacity"
+
+
+def test_a_spot_instance_of_a_fleet_of_type_instant_cant_be_stopped(rig: Rig, account: Account) -> None:
+    rig.deploy()
+    (instance,) = ids(create(request(account, "m5.large", kind="spot")))
+    rig.run_for(timedelta(seconds=3))
+    with pytest.raises(ClientError) as error:
+        boto3.client("ec2").stop_instances(InstanceIds=[instance])
+    assert error_code(error.value) == "UnsupportedOperation"
