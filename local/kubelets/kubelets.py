@@ -155,8 +155,8 @@ class Kubelets:
             if self._machines.is_stopped(instance_id):
                 self._stopped[instance_id] = kubelet
         for machine in running:
-            if (kubelet := self._stopped.pop(machine.instance_id, None)) is not None:
-                self._by_instance[machine.instance_id] = kubelet
+            if machine.instance_id in self._stopped:
+                kubelet = self._by_instance[machine.instance_id] = self._stopped.pop(machine.instance_id)
                 self._restart(kubelet, now)
             elif machine.instance_id not in self._by_instance:
                 self._machines_seen += 1
@@ -233,8 +233,7 @@ class Kubelets:
         self._by_node[kubelet.name] = kubelet
         for pod in self._pods_of_unknown_nodes.pop(kubelet.name, {}).values():
             self._sync_pod(kubelet, pod, now)
-        initialized = partial(update, self._store, kinds.NODES, node, node_objects.initialized)
-        self._at(now + INITIALIZATION_DELAY, lambda _at: initialized())
+        self._at(now + INITIALIZATION_DELAY, lambda _at: self._initialize(node))
         if not kubelet.behavior.never_ready:
             ready = Timing.draw(self._timing.ready, kubelet.rng)
             self._at(now + ready, lambda at: self._set_ready(kubelet, at, ready=True))
@@ -258,16 +257,16 @@ class Kubelets:
         for pod in list(kubelet.pods.values()):
             self._sync_pod(kubelet, pod, now)
 
+    def _initialize(self, node: Obj) -> None:
+        update(self._store, kinds.NODES, node, node_objects.initialized)
+
     def _own_node(self, kubelet: _Kubelet) -> Obj | None:
         """The kubelet's node; None if there is none, or another machine's by that name."""
         node = self._store.find(kinds.NODES, kubelet.name)
         return node if node is not None and node["spec"].get("providerID") == kubelet.machine.provider_id else None
 
     def _rejoin(self, kubelet: _Kubelet, now: datetime) -> None:
-        """The machine runs again after a stop: its kubelet updates the node that it registered, and its pods start.
-
-        Registration options, such as taints, don't apply to a node that exists. Without one it registers again.
-        """
+        """The kubelet updates the node that it registered, where its options (taints) no longer apply, or a new one."""
         if kubelet.machine.instance_id not in self._by_instance:
             return  # stopped again meanwhile
         kubelet.stopped = False
@@ -276,8 +275,7 @@ class Kubelets:
             self._register(kubelet, now)
             return
 
-        lease = self._store.find(kinds.LEASES, kubelet.name, namespace=_NODE_LEASES)
-        if lease is not None:
+        if (lease := self._store.find(kinds.LEASES, kubelet.name, namespace=_NODE_LEASES)) is not None:
             renew = partial(node_objects.renewed, now=now, continuously=self._heartbeat is None)
             update(kubelet.store, kinds.LEASES, lease, renew)
         if self._heartbeat is not None:
