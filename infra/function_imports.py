@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST_PARTY = ("functions", "shared")
+_DATA = {"zoneinfo": "tzdata"}
+"""Packages that modules of the standard library read as data, where the machine has none."""
 
 
 class MissingModuleError(LookupError):
@@ -63,7 +65,8 @@ def third_party(checkout: Path, function: str) -> frozenset[str]:
         for path in first_party_modules(checkout, function).values()
         for imported, _ in _imports(path)
     }
-    return frozenset(tops.difference(FIRST_PARTY, sys.stdlib_module_names))
+    data = {_DATA[top] for top in tops & _DATA.keys()}
+    return frozenset(tops.difference(FIRST_PARTY, sys.stdlib_module_names) | data)
 
 
 def _name(checkout: Path, path: Path) -> str:

@@ -28,7 +28,7 @@ from shared.api import labels as names
 from shared.cluster import resources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
     from typing import Self
 
     from shared.cluster.resources import Resource
@@ -92,7 +92,7 @@ class ChangeDetector:
         """Nodes whose last pod left before the nodes' watch delivered them."""
         self._generations: dict[Resource, dict[str, tuple[str, int]]] = {kind: {} for kind in POOL_AND_CLASS_KINDS}
         self._node_claims: set[str] = set()
-        self._buffers: dict[str, tuple[str, int]] = {}
+        self._buffers: dict[str, Hashable] = {}
         """The uid and generation of each CapacityBuffer that Tenon provides."""
         self._deleting: dict[Resource, set[str]] = {resources.NODES: set(), resources.NODE_CLAIMS: set()}
         self._listed: set[Resource] = set()
@@ -234,7 +234,7 @@ class ChangeDetector:
 
     def _buffer_updated(self, buffer: WatchedBuffer) -> Iterator[ReconcileRequest]:
         before = self._buffers.get(buffer.key)
-        after = (buffer.metadata.uid, buffer.metadata.generation)
+        after = buffer.version
         if buffer.is_active:
             self._buffers[buffer.key] = after
             if before != after:

@@ -301,6 +301,12 @@ class WatchedBuffer(Struct):
         """Whether Tenon provides it."""
         return self.spec.provisioning_strategy == ACTIVE_CAPACITY
 
+    @property
+    def version(self) -> tuple[str, int, frozenset[tuple[str, str]]]:
+        """What changes with its spec and with the annotations that say how many chunks are wanted."""
+        demand = ((name, text) for name, text in self.metadata.annotations.items() if name.startswith(names.OWN_PREFIX))
+        return self.metadata.uid, self.metadata.generation, frozenset(demand)
+
 
 Watched = WatchedPod | WatchedNode | WatchedNodeClaim | WatchedBudget | WatchedBuffer | WatchedPoolOrClass
 

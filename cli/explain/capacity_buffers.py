@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import ObservedCluster
     from shared.scheduling.decision import Decision
     from shared.scheduling.state.buffer_chunks import ResolvedBuffer
+    from shared.scheduling.state.buffer_demand import Demand
 
 _MAX_NODES = 10
 _MAX_REASONS = 3
@@ -36,14 +37,14 @@ def explain(observed: ObservedCluster, key: str) -> Explanation:
             f"there is no CapacityBuffer {key} with active capacity (there: {', '.join(buffers) or 'none'})"
         )
     buffer = resolved.objects.buffer
-    about = Section(title="CapacityBuffer", checks=_about(resolved))
+    about = (Section(title="CapacityBuffer", checks=_about(resolved)), *_wanted(resolved))
     if resolved.template is None:
         explanation = Explanation(
             subject=f"CapacityBuffer {key}",
             state="keeps no room",
             reason=resolved.message,
             criterion=resolved.reason,
-            sections=(about,),
+            sections=about,
         )
     else:
         decision = plan_launches(observed, observed.offerings.resolve_pools(observed.snapshot))
@@ -51,7 +52,9 @@ def explain(observed: ObservedCluster, key: str) -> Explanation:
     return explanation.with_history(observed.history.events(buffer.ref))
 
 
-def _with_room(observed: ObservedCluster, resolved: ResolvedBuffer, decision: Decision, about: Section) -> Explanation:
+def _with_room(
+    observed: ObservedCluster, resolved: ResolvedBuffer, decision: Decision, about: tuple[Section, ...]
+) -> Explanation:
     key = resolved.objects.buffer.key
     counts = {name: sum(buffer_of(chunk) == key for chunk in chunks) for name, chunks in decision.chunks.items()}
     by_node = {name: count for name, count in counts.items() if count}
@@ -64,7 +67,7 @@ def _with_room(observed: ObservedCluster, resolved: ResolvedBuffer, decision: De
         state=f"has room for {fitting} of {terminal.plural(resolved.chunks, 'chunk')}",
         reason="; ".join(missing),
         criterion="incomplete" if missing else "whole",
-        sections=(about, *room),
+        sections=(*about, *room),
     )
 
 
@@ -112,3 +115,17 @@ def _about(resolved: ResolvedBuffer) -> tuple[Check, ...]:
     }
     rows = {"pods of": of, **size, "chunks": str(resolved.chunks)}
     return tuple(Check(name=name, ok=None, detail=detail) for name, detail in rows.items() if detail)
+
+
+def _wanted(resolved: ResolvedBuffer) -> tuple[Section, ...]:
+    """What each annotation wants of the spec's chunks, if there are any."""
+    checks = tuple(
+        Check(name=demand.annotation, ok=None, detail=f"{_of_spec(demand, resolved.most)}: {demand.why}")
+        for demand in resolved.demands
+    )
+    title = f"Wanted now: {resolved.chunks} of {terminal.plural(resolved.most, 'chunk')}"
+    return (Section(title=title, checks=checks),) if checks else ()
+
+
+def _of_spec(demand: Demand, most: int) -> str:
+    return "all" if demand.chunks is None or demand.chunks >= most > 0 else str(demand.chunks or "none")

@@ -15,6 +15,7 @@ from functions.lifecycle import (
     adoption,
     cluster_metrics,
     garbage_collection,
+    launch_times,
     node_repair,
     nodeclaim_lifecycle,
     nodeclass_status,
@@ -114,6 +115,7 @@ def _reconcile(
         capacity_buffer_status.write_statuses(context, current)
     if resolve_node_classes:
         adoption.adopt(context, snapshot)
+        launch_times.remember(context, snapshot)
     if compare_with_ec2:
         instances = context.cloud_provider.list()
         garbage_collection.collect(context, snapshot, instances)

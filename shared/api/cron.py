@@ -1,15 +1,15 @@
-"""Cron schedules of disruption budgets: when they begin, and whether a budget is active.
+"""Cron schedules, of disruption budgets and of CapacityBuffers: when they begin, and whether a budget is active.
 
-Five fields or a macro, in UTC, with the rules of robfig/cron that Karpenter's users know: names, ranges, steps, ``?``,
-and either of day-of-month and day-of-week when both are restricted. Invalid schedules and those without any date are
-errors, so that a budget with such a schedule stays active.
+Five fields or a macro, with the rules of robfig/cron that Karpenter's users know: names, ranges, steps, ``?``, and
+either of day-of-month and day-of-week when both are restricted. Budgets are in UTC, as Karpenter's. Invalid schedules
+and those without any date are errors, so that a budget with such a schedule stays active.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -68,22 +68,32 @@ class Schedule:
         by_weekday = day.isoweekday() % 7 in self.weekdays
         return (by_date or by_weekday) if self.either_day else (by_date and by_weekday)
 
-    def next_after(self, moment: datetime) -> datetime | None:
-        """The first time after the moment (timezone-aware); None if the calendar ends before it."""
-        moment = moment.astimezone(UTC)
-        day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-        for _ in range(_LEAP_GAP_DAYS + 1):
-            if self.on(day):
-                for hour in self.hours:
-                    for minute in self.minutes:
-                        time = day.replace(hour=hour, minute=minute)
-                        if time > moment:
-                            return time
-            try:
+    def next_after(self, moment: datetime, zone: tzinfo = UTC) -> datetime | None:
+        """The first time (UTC) after the moment (timezone-aware); None if the calendar ends before it.
+
+        Times are local times of the zone. One that a change to daylight saving time leaves out comes an hour later by
+        the clock, one that comes twice counts the first time.
+        """
+        try:
+            day = moment.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+            for _ in range(_LEAP_GAP_DAYS + 1):
+                if self.on(day) and (time := self._after(moment, day, zone)) is not None:
+                    return time
                 day += timedelta(days=1)
-            except OverflowError:
-                return None
+        except OverflowError:
+            pass
         return None
+
+    def _after(self, moment: datetime, day: datetime, zone: tzinfo) -> datetime | None:
+        """The first time (UTC) of that day after the moment; of two hours, because the clock may skip one."""
+        times: list[datetime] = []
+        for hour in self.hours:
+            is_last = bool(times)
+            local = (day.replace(hour=hour, minute=minute, tzinfo=zone) for minute in self.minutes)
+            times += [time for time in (t.astimezone(UTC) for t in local) if time > moment]
+            if is_last:
+                break
+        return min(times, default=None)
 
 
 @functools.lru_cache(maxsize=256)

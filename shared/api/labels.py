@@ -78,6 +78,7 @@ INSTANCE_LABELS = tuple(
 RESERVATION_LABELS = tuple(f"karpenter.k8s.aws/capacity-reservation-{name}" for name in ("id", "type", "interruptible"))
 
 # --- tenon.sh ---
+OWN_PREFIX = "tenon.sh/"
 LAUNCH_GROUP = "tenon.sh/launch-group"
 """Annotation on a NodeClaim, tag on an instance: claims launched by one CreateFleet call share its value."""
 PLANNED_PODS = "tenon.sh/planned-pods"
@@ -94,6 +95,18 @@ DECISION = "tenon.sh/decision"
 """Annotation on a NodeClaim: the id of the scheduling decision or disruption command that made it."""
 REPLACES = "tenon.sh/replaces"
 """Annotation on a NodeClaim that replaces others: the id of the decision, which is on their mark."""
+SCHEDULE = "tenon.sh/schedule"
+"""Annotation on a CapacityBuffer: the windows of time in which its chunks are wanted."""
+LEAD_TIME = "tenon.sh/lead-time"
+"""Annotation on a CapacityBuffer: how long before a window its chunks are bought; otherwise learned from launches."""
+PER_NODES = "tenon.sh/per-nodes"
+"""Annotation on a CapacityBuffer: its chunks in proportion to the cluster's nodes."""
+PER_CORES = "tenon.sh/per-cores"
+"""Annotation on a CapacityBuffer: its chunks in proportion to the CPUs that the cluster's pods request."""
+MIN_CHUNKS = "tenon.sh/min-chunks"
+"""Annotation on a CapacityBuffer: the chunks that are wanted at any time."""
+LAUNCH_SECONDS = "tenon.sh/launch-seconds"
+"""Annotation on a NodePool: how long its nodes take from the NodeClaim to initialization."""
 
 WELL_KNOWN = frozenset(
     {

@@ -212,6 +212,16 @@ assert not [key for key in read if key.startswith("TENON")], read
     run_as_bundled(program, tmp_path)
 
 
+@pytest.mark.parametrize("function", ["lifecycle", "termination"])
+def test_a_cold_start_loads_numpy_only_where_every_invocation_schedules(function: str, tmp_path: Path) -> None:
+    run_as_bundled(f"import sys, functions.{function}.handler; assert 'numpy' not in sys.modules", tmp_path)
+
+
+def test_time_zones_are_bundled_where_schedules_are_read(tmp_path: Path) -> None:
+    module(tmp_path, "functions.one.handler", "def zone(name):\n    from zoneinfo import ZoneInfo\n")
+    assert function_imports.third_party(tmp_path, "one") == {"tzdata"}
+
+
 def test_the_kubernetes_transport_works_in_a_bundle(tmp_path: Path) -> None:
     program = refusing("shared.cluster.client")
     program += """

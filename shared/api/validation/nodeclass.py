@@ -55,7 +55,7 @@ _MAX_TAG_KEY = 128
 _MAX_TAG_VALUE = 256
 
 _RESERVED_TAGS = frozenset({labels.NODEPOOL, labels.NODECLAIM_TAG, labels.NODECLASS, labels.PROVISIONER_NAME})
-_RESERVED_PREFIXES = ("kubernetes.io/cluster/", "karpenter.sh/managed-by", "eks:", "aws:", "tenon.sh/")
+_RESERVED_PREFIXES = ("kubernetes.io/cluster/", "karpenter.sh/managed-by", "eks:", "aws:", labels.OWN_PREFIX)
 _PERCENT = re.compile(r"(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)%")
 
 

@@ -15,15 +15,16 @@ from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError, parse_resources
 from shared.api.validation.capacity_buffer import validate_capacity_buffer
 from shared.scheduling.rules.limit_ranges import admitted, container_defaults
+from shared.scheduling.state import buffer_demand
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from shared.api.capacity_buffer import CapacityBufferSpec
     from shared.api.kubernetes import PodTemplate
-    from shared.api.limit_range import LimitRange
     from shared.api.quantity import Resources
+    from shared.scheduling.state.buffer_demand import Demand
     from shared.snapshot import BufferObjects, Snapshot
 
 SEPARATOR = "#"
@@ -40,11 +41,13 @@ RESOLUTION_FAILED = "ResolutionFailed"
 class ResolvedBuffer(Struct, kw_only=True, eq=False):
     """The number of a buffer's chunks and their template; ``reason`` is upstream's, ``message`` a sentence for users.
 
-    Without a template there are no chunks.
+    Without a template there are no chunks. ``most`` is the spec's number, ``demands`` what annotations want of it.
     """
 
     objects: BufferObjects
     chunks: int = 0
+    most: int = 0
+    demands: tuple[Demand, ...] = ()
     template: PodTemplate | None = None
     reason: str = RESOLVED
     message: str = ""
@@ -72,7 +75,7 @@ def buffer_of(chunk: str) -> str:
 def resolved_buffers(snapshot: Snapshot) -> tuple[ResolvedBuffer, ...]:
     """The buffers that Tenon provides, by key."""
     ordered = sorted(snapshot.capacity_buffers, key=lambda objects: objects.buffer.key)
-    return tuple(resolve(objects, snapshot.limit_ranges) for objects in ordered)
+    return tuple(resolve(objects, snapshot) for objects in ordered)
 
 
 def chunk_pods(snapshot: Snapshot) -> dict[str, Pod]:
@@ -80,7 +83,7 @@ def chunk_pods(snapshot: Snapshot) -> dict[str, Pod]:
     return {pod.key: pod for buffer in resolved_buffers(snapshot) for pod in buffer.pods()}
 
 
-def resolve(objects: BufferObjects, limit_ranges: Iterable[LimitRange]) -> ResolvedBuffer:
+def resolve(objects: BufferObjects, snapshot: Snapshot) -> ResolvedBuffer:
     """The buffer's chunks. Containers that state no requests get the defaults of the namespace's LimitRanges."""
     buffer = objects.buffer
     problems = tuple(validate_capacity_buffer(buffer))
@@ -92,14 +95,17 @@ def resolve(objects: BufferObjects, limit_ranges: Iterable[LimitRange]) -> Resol
         message = f"there is no valid {ref} in namespace {buffer.metadata.namespace}"
         return ResolvedBuffer(objects=objects, reason=reason, message=message)
     try:
-        own_namespace = (r for r in limit_ranges if r.metadata.namespace == buffer.metadata.namespace)
+        own_namespace = (r for r in snapshot.limit_ranges if r.metadata.namespace == buffer.metadata.namespace)
         spec = admitted(template.spec, container_defaults(own_namespace))
         requests = spec_requests(spec)
-        chunks = chunk_count(buffer.spec, requests, objects.workload.spec.replicas if objects.workload else None)
+        most = chunk_count(buffer.spec, requests, objects.workload.spec.replicas if objects.workload else None)
+        demands = buffer_demand.demands(buffer.metadata.annotations, snapshot)
     except QuantityError as error:
         return ResolvedBuffer(objects=objects, reason=RESOLUTION_FAILED, message=str(error))
     template = type(template)(metadata=template.metadata, spec=spec)
-    return ResolvedBuffer(objects=objects, chunks=min(chunks, MAX_CHUNKS), template=template)
+    most = min(most, MAX_CHUNKS)
+    chunks = buffer_demand.wanted(most, demands)
+    return ResolvedBuffer(objects=objects, chunks=chunks, most=most, demands=demands, template=template)
 
 
 def chunk_count(spec: CapacityBufferSpec, requests: Resources, workload_replicas: int | None) -> int:

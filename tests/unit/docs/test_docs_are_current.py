@@ -74,7 +74,7 @@ AWS_SAYS = {"Concurrent executions"}
 """Quoted in those pages because AWS calls it so."""
 NAMED_BY_OTHERS = {
     "AccessDenied", "CloudTrail", "ConfigMap", "CustomResourceDefinition", "DynamoDB", "EventBridge", "SendMessage",
-    "KarpenterNodeRole",
+    "KarpenterNodeRole", "ScaledObject",
 }  # fmt: skip
 """What Kubernetes and AWS call things that the code doesn't name, or that aren't ours."""
 

@@ -304,8 +304,14 @@ def test_a_node_is_emptied_exactly_when_its_number_of_pods_reaches_zero(changes:
     assert detector.unresolved[hints.PODS_UNSCHEDULABLE] == {p.key for p in existing.values() if p.is_unschedulable}
 
 
-def buffer(name: str = "warm", *, generation: int = 1, strategy: str = ACTIVE_CAPACITY) -> WatchedBuffer:
-    metadata = ObjectMeta(name=name, namespace="default", generation=generation, uid="u")
+def buffer(
+    name: str = "warm",
+    *,
+    generation: int = 1,
+    strategy: str = ACTIVE_CAPACITY,
+    annotations: dict[str, str] | None = None,
+) -> WatchedBuffer:
+    metadata = ObjectMeta(name=name, namespace="default", generation=generation, uid="u", annotations=annotations or {})
     return WatchedBuffer(metadata=metadata, spec=BufferSpec(provisioning_strategy=strategy))
 
 
@@ -322,6 +328,17 @@ def test_a_buffer_is_reported_when_it_is_new_changed_or_deleted() -> None:
     assert seen(detector, resources.CAPACITY_BUFFERS, buffer()) == [BUFFER_CHANGED]
     assert seen(detector, resources.CAPACITY_BUFFERS, buffer(strategy="other")) == [BUFFER_CHANGED]
     assert listed(detector, resources.CAPACITY_BUFFERS) == []
+
+
+def test_a_buffer_is_reported_when_annotations_that_say_how_much_is_wanted_change() -> None:
+    detector = ChangeDetector()
+    seen(detector, resources.CAPACITY_BUFFERS, buffer(annotations={"tenon.sh/min-chunks": "1", "team": "a"}))
+    assert (
+        seen(detector, resources.CAPACITY_BUFFERS, buffer(annotations={"tenon.sh/min-chunks": "1", "team": "b"})) == []
+    )
+    changed = buffer(annotations={"tenon.sh/min-chunks": "2", "team": "b"})
+    assert seen(detector, resources.CAPACITY_BUFFERS, changed) == [BUFFER_CHANGED]
+    assert seen(detector, resources.CAPACITY_BUFFERS, buffer()) == [BUFFER_CHANGED]
 
 
 def test_a_pod_that_comes_to_a_node_may_have_taken_a_buffers_room() -> None:

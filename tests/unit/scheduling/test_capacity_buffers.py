@@ -16,7 +16,7 @@ from shared.api.limit_range import LimitRange
 from shared.api.quantity import parse_resources
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.buffer_chunks import ResolvedBuffer, buffer_of, chunk_pods, resolve
-from shared.snapshot import BufferObjects
+from shared.snapshot import BufferObjects, Snapshot
 from tests.scenarios import simulation
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def objects(
 
 
 def resolved(**arguments: Any) -> ResolvedBuffer:  # noqa: ANN401 (those of ``objects``)
-    return resolve(objects(**arguments), ())
+    return resolve(objects(**arguments), Snapshot(taken_at=NOW))
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_the_number_of_chunks(arguments: dict[str, Any], chunks: int) -> None:
 
 def test_a_missing_template_or_workload_is_named() -> None:
     there = objects(replicas=1)
-    gone = resolve(BufferObjects(buffer=there.buffer), ())
+    gone = resolve(BufferObjects(buffer=there.buffer), Snapshot(taken_at=NOW))
     assert (gone.reason, gone.message) == (
         "PodTemplateNotFound",
         "there is no valid PodTemplate web in namespace shop",
     )
     workload = objects(replicas=1, workload_replicas=3)
-    gone = resolve(BufferObjects(buffer=workload.buffer), ())
+    gone = resolve(BufferObjects(buffer=workload.buffer), Snapshot(taken_at=NOW))
     assert (gone.reason, gone.message) == ("ScalableRefNotFound", "there is no valid Deployment web in namespace shop")
     assert list(gone.pods()) == []
 
@@ -118,7 +118,9 @@ def test_what_cannot_be_resolved_is_said(arguments: dict[str, Any], message: str
 def test_a_template_without_requests_gets_those_of_the_namespaces_limit_range() -> None:
     limits = [{"type": "Container", "defaultRequest": {"cpu": "2"}}]
     raw = {"metadata": {"name": "defaults", "namespace": "shop"}, "spec": {"limits": limits}}
-    buffer = resolve(objects(replicas=1, requests={}), [msgspec.convert(raw, LimitRange)])
+    buffer = resolve(
+        objects(replicas=1, requests={}), Snapshot(taken_at=NOW, limit_ranges=(msgspec.convert(raw, LimitRange),))
+    )
     (pod,) = buffer.pods()
     assert parse_resources(pod.spec.containers[0].resources.requests) == {"cpu": 2000}
 

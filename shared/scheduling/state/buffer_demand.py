@@ -1,0 +1,126 @@
+"""How many chunks of a CapacityBuffer are wanted now, by its annotations.
+
+The spec of a buffer gives the most chunks. Without annotations all are wanted; with some, as many as the one that wants
+most: a schedule, or a proportion to the cluster's size. The rules are in docs/capacity-buffers.md.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from shared.api import capacity_demand
+from shared.api import labels as names
+from shared.api.meta import condition
+from shared.api.nodeclaim import INITIALIZED
+from shared.api.pods import is_daemon, is_mirror, is_terminal, requests
+from shared.api.quantity import CPU
+from shared.struct import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from shared.api.capacity_demand import Window
+    from shared.api.kubernetes import Pod
+    from shared.api.nodeclaim import NodeClaim
+    from shared.snapshot import Snapshot
+
+_ANNOTATIONS = frozenset({names.SCHEDULE, names.PER_NODES, names.PER_CORES, names.MIN_CHUNKS})
+_MILLICORES = 1000
+_UNKNOWN_LAUNCH = timedelta(minutes=2)
+"""How long a launch takes where none has been seen: twice what an AL2023 node needs."""
+_SWEEP = timedelta(seconds=90)
+"""A window is noticed by the next sweep, which comes each minute and may take a while."""
+_LONGEST_LEAD = timedelta(minutes=20)
+"""A slow launch doesn't raise the cost of every window for ever."""
+_PERCENTILE = 0.9
+
+
+class Demand(Struct):
+    """The chunks that one annotation wants, and why, for users. ``chunks`` None: all of the spec's."""
+
+    annotation: str
+    chunks: int | None
+    why: str
+
+
+def demands(annotations: Mapping[str, str], snapshot: Snapshot) -> tuple[Demand, ...]:
+    """What each annotation of a valid buffer wants now; nothing where all chunks of the spec are wanted.
+
+    Raises:
+        QuantityError: a pod's requests can't be read.
+    """
+    if not _ANNOTATIONS & annotations.keys():
+        return ()
+    return tuple(_demands(annotations, snapshot))
+
+
+def wanted(most: int, demands: Iterable[Demand]) -> int:
+    """The chunks that are wanted of a spec with ``most``."""
+    return max((min(most, most if d.chunks is None else d.chunks) for d in demands), default=most)
+
+
+def _demands(annotations: Mapping[str, str], snapshot: Snapshot) -> Iterator[Demand]:
+    if text := annotations.get(names.SCHEDULE):
+        lead = lead_time(annotations, snapshot)
+        yield from (_of_window(window, snapshot.taken_at, lead) for window in capacity_demand.windows(text))
+    if text := annotations.get(names.PER_NODES):
+        nodes = len({pod.spec.node_name for pod in _workload_pods(snapshot)})
+        yield Demand(names.PER_NODES, capacity_demand.proportion(text).chunks(nodes), f"{nodes} nodes with pods")
+    if text := annotations.get(names.PER_CORES):
+        cores = _requested_cores(snapshot)
+        yield Demand(names.PER_CORES, capacity_demand.proportion(text).chunks(cores), f"{cores} cores requested")
+    if text := annotations.get(names.MIN_CHUNKS):
+        yield Demand(names.MIN_CHUNKS, capacity_demand.count(text), "at any time")
+
+
+def _of_window(window: Window, now: datetime, lead: timedelta) -> Demand:
+    opens = window.opens_after(now)
+    if window.is_open(now):
+        return Demand(names.SCHEDULE, window.chunks, f"{window.text}: open")
+    local = f"{opens.astimezone(window.zone):%a %d %b %H:%M}" if opens is not None else "never"
+    if opens is not None and opens - now <= lead:
+        minutes = -(-lead // timedelta(minutes=1))
+        return Demand(names.SCHEDULE, window.chunks, f"{window.text}: opens {local}, bought {minutes} min before")
+    return Demand(names.SCHEDULE, 0, f"{window.text}: opens {local}")
+
+
+def lead_time(annotations: Mapping[str, str], snapshot: Snapshot) -> timedelta:
+    """How long before a window the chunks are bought: as given, or as long as the slowest NodePool's launches take."""
+    if text := annotations.get(names.LEAD_TIME):
+        return capacity_demand.lead_time(text)
+    remembered = [pool.metadata.annotations.get(names.LAUNCH_SECONDS, "") for pool in snapshot.node_pools]
+    known = [timedelta(seconds=int(text)) for text in remembered if text.isdigit() and len(text) <= len("86400")]
+    launch = max(known, default=launch_time(snapshot.node_claims) or _UNKNOWN_LAUNCH)
+    return min(launch + _SWEEP, _LONGEST_LEAD)
+
+
+def launch_time(claims: Iterable[NodeClaim]) -> timedelta | None:
+    """How long nine of ten NodeClaims took from creation to initialization; None if none is initialized."""
+    times = sorted(_launch_times(claims))
+    return times[int(_PERCENTILE * (len(times) - 1))] if times else None
+
+
+def _launch_times(claims: Iterable[NodeClaim]) -> Iterator[timedelta]:
+    for claim in claims:
+        initialized = condition(claim.status.conditions, INITIALIZED)
+        created = claim.metadata.creation_timestamp
+        if initialized is None or initialized.status != "True" or created is None:
+            continue
+        if initialized.last_transition_time is not None:
+            yield initialized.last_transition_time - created
+
+
+def _workload_pods(snapshot: Snapshot) -> Iterator[Pod]:
+    """The pods on nodes that take pods, without DaemonSets': what doesn't grow with the room that is kept."""
+    schedulable = {node.metadata.name for node in snapshot.nodes if not node.spec.unschedulable}
+    for pod in snapshot.pods:
+        if pod.spec.node_name in schedulable and not (is_daemon(pod) or is_mirror(pod) or is_terminal(pod)):
+            yield pod
+
+
+def _requested_cores(snapshot: Snapshot) -> int:
+    """The CPUs that pods request, rounded up."""
+    millicores = sum(requests(pod).get(CPU, 0) for pod in _workload_pods(snapshot))
+    return -(-millicores // _MILLICORES)
