@@ -18,7 +18,8 @@ from shared.disruption.simulated_scheduling import schedule_on_existing_nodes, w
 from shared.disruption.workloads import current_workloads
 from shared.launch.drift import node_class_drift
 from shared.launch.resolved_node_pools import node_class_of
-from shared.scheduling.decision import SchedulingPolicies
+from shared.scheduling.decision import Problem, SchedulingPolicies
+from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,6 +80,15 @@ def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools
         evidence=savings_evidence(observed.load, current_workloads(snapshot).workloads, now=observed.now),
     )
     return with_chunks(state, schedule_on_existing_nodes(state)) if snapshot.capacity_buffers else state
+
+
+def chunks_by_node(snapshot: Snapshot) -> dict[str, int]:
+    """By node: the chunks of CapacityBuffers that have their room there, after the pods."""
+    if not snapshot.capacity_buffers:
+        return {}
+    no_types: dict[str, tuple[()]] = {p.name: () for p in snapshot.node_pools}
+    decision = schedule(Problem(snapshot=snapshot, instance_types=no_types))
+    return {name: len(chunks) for name, chunks in decision.chunks.items()}
 
 
 def with_snapshot(observed: ObservedCluster, snapshot: Snapshot) -> ObservedCluster:

@@ -176,6 +176,7 @@ class SchedulingTrial:
                     nodes=snapshot.nodes if other_pods or limits else (),
                     node_claims=snapshot.node_claims if other_pods or limits else (),
                     node_pools=(pool,),
+                    capacity_buffers=(),
                 ),
                 instance_types={pool.name: _all_available(types) if all_available else types},
                 # leaving nodes take no pods, so that the pod needs a new node

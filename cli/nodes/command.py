@@ -110,6 +110,7 @@ def _as_json(observed: ObservedCluster, rows: NodeRows, selected: Sequence[Row])
                 "price": r.price,
                 "created": r.created.isoformat() if r.created else None,
                 "pods": r.pods,
+                "chunks": r.chunks,
                 "cpu": r.requested_share(CPU),
                 "memory": r.requested_share(MEMORY),
                 "requested": format_resources(r.requested),

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cli.cluster.pricing import offering_key
@@ -35,7 +36,8 @@ class Row:
     """One node, or a NodeClaim without one.
 
     ``price`` is USD per hour, None if it is unknown. ``requested`` is the sum of its pods' requests; ``pods`` counts
-    all pods but those of DaemonSets and static pods. ``why`` is the reason for a disruption.
+    all pods but those of DaemonSets and static pods. ``chunks`` are those of CapacityBuffers that have their room here.
+    ``why`` is the reason for a disruption.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Row:
     requested: Resources
     allocatable: Resources
     state: str
+    chunks: int = 0
     why: str = ""
     labels: Mapping[str, str]
 
@@ -85,8 +88,9 @@ def build(
     *,
     price: Callable[[str, str, str], float | None],
     now: datetime,
+    chunks: Mapping[str, int] = MappingProxyType({}),
 ) -> NodeRows:
-    """The rows by name; ``price`` gets instance type, zone and capacity type."""
+    """The rows by name; ``price`` gets instance type, zone and capacity type; ``chunks`` are by node or NodeClaim."""
     pods_by_node: dict[str, list[Pod]] = {}
     pending = running = 0
     for pod in pods:
@@ -102,7 +106,8 @@ def build(
         claim = launched_claims.pop(node.spec.provider_id, None)
         rows.append(_node_row(node, claim, pods_by_node.get(node.metadata.name, []), price))
     rows += [_claim_row(claim, price) for claim in (*launched_claims.values(), *pending_claims.values())]
-    return NodeRows(now=now, rows=tuple(sorted(rows, key=lambda r: r.name)), running=running, pending=pending)
+    rows = [replace(row, chunks=chunks.get(row.name, 0)) for row in sorted(rows, key=lambda r: r.name)]
+    return NodeRows(now=now, rows=tuple(rows), running=running, pending=pending)
 
 
 def _node_row(
@@ -203,7 +208,7 @@ SORT_KEYS: dict[str, Callable[[Row], Any]] = {
     "age": lambda r: (-(r.created.timestamp() if r.created else 0.0), r.name),
     "cpu": lambda r: (r.requested_share(CPU) or 0.0, r.name),
     "memory": lambda r: (r.requested_share(MEMORY) or 0.0, r.name),
-    "pods": lambda r: (r.pods, r.name),
+    "pods": lambda r: (r.pods, r.chunks, r.name),
     "state": lambda r: (r.state, r.name),
 }
 """Ascending; for age, the youngest first."""

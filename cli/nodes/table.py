@@ -94,7 +94,10 @@ def table(rows: NodeRows, selected: Sequence[Row], *, width: int) -> RenderableT
     columns = ["node", "type", "zone", "capacity", "$/h", "cpu", "memory", "pods", "age", "state"]
     if width >= _WIDEST:
         columns.insert(1, "pool")
-    grid = terminal.table(*columns, right=("$/h", "pods", "age"), indent=0)
+    has_chunks = any(row.chunks for row in rows.rows)
+    if has_chunks:
+        columns.insert(columns.index("age"), "chunks")
+    grid = terminal.table(*columns, right=("$/h", "pods", "chunks", "age"), indent=0)
     for column in grid.columns:
         column.no_wrap = True
         column.overflow = "ellipsis"
@@ -108,6 +111,7 @@ def table(rows: NodeRows, selected: Sequence[Row], *, width: int) -> RenderableT
             _share(row, CPU, width),
             _share(row, MEMORY, width),
             str(row.pods),
+            *([str(row.chunks or "")] if has_chunks else []),
             terminal.age(rows.now - row.created) if row.created is not None else "",
             Text(row.state, style=_STYLES.get(row.state, terminal.WARNING)),
         ]

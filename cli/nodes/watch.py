@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from cli import terminal
+from cli.cluster.observed_cluster import chunks_by_node
 from cli.cluster.pricing import offering_prices
 from cli.nodes import rows
 from cli.nodes import table as node_table
@@ -43,7 +44,14 @@ def _price_lookup(observed: ObservedCluster) -> Callable[[str, str, str], float 
 
 def _rows(observed: ObservedCluster, price: Callable[[str, str, str], float | None]) -> NodeRows:
     snapshot = observed.snapshot
-    return rows.build(snapshot.nodes, snapshot.node_claims, snapshot.pods, price=price, now=observed.now)
+    return rows.build(
+        snapshot.nodes,
+        snapshot.node_claims,
+        snapshot.pods,
+        price=price,
+        now=observed.now,
+        chunks=chunks_by_node(snapshot),
+    )
 
 
 def watch(

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from cli.cluster.observed_cluster import chunks_by_node
 from cli.cluster.pricing import offering_key, offering_prices
 from cli.report.lower_bound import lower_bound
 from cli.report.recording import NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
+from cli.terminal import plural
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition
@@ -56,8 +60,15 @@ def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
         samples=[*_past_samples(spans, end), _current_sample(observed, resolved_pools, spans, end)],
         decisions=decisions,
         launches=[RecordedLaunches.of(r, _seconds(r.at, start) or 0.0) for r in observed.history.launches_since(start)],
-        notes=[*observed.notes, *notes],
+        notes=[*observed.notes, *notes, *_buffer_notes(spans)],
     )
+
+
+def _buffer_notes(spans: list[NodeSpan]) -> list[str]:
+    with_room = [span.chunks for span in spans if span.chunks]
+    if not with_room:
+        return []
+    return [f"CapacityBuffers have room for {plural(sum(with_room), 'pod')} on {plural(len(with_room), 'node')}."]
 
 
 def _seconds(moment: datetime | None, start: datetime) -> float | None:
@@ -66,7 +77,11 @@ def _seconds(moment: datetime | None, start: datetime) -> float | None:
 
 def _node_spans(observed: ObservedCluster, prices: Prices, start: datetime) -> list[NodeSpan]:
     claims = {c.status.provider_id: c for c in observed.snapshot.node_claims if c.status.provider_id}
-    return [_node_span(n, claims.get(n.spec.provider_id), prices, start) for n in observed.snapshot.nodes]
+    chunks = chunks_by_node(observed.snapshot)
+    return [
+        replace(_node_span(n, claims.get(n.spec.provider_id), prices, start), chunks=chunks.get(n.metadata.name, 0))
+        for n in observed.snapshot.nodes
+    ]
 
 
 def _node_span(node: Node, claim: NodeClaim | None, prices: Prices, start: datetime) -> NodeSpan:

@@ -177,6 +177,7 @@ def _node_spans(
                 price=price(*offering) if "launched" in claim_times else None,
                 most_pods=most_pods[node],
                 why=reasons.get(node, ""),
+                chunks=0,
                 **claim_times,
             )
         )

@@ -26,7 +26,8 @@ class NodeSpan(
     """The lifetime of one node; a time is None if it is unknown.
 
     ``created`` and ``deleted`` are those of its NodeClaim, ``ready`` is when that was initialized, ``terminated`` when
-    the instance was. The file has other names for some of them.
+    the instance was. ``chunks`` of CapacityBuffers have their room on it at the end. The file has other names for some
+    of them.
     """
 
     name: str
@@ -41,6 +42,7 @@ class NodeSpan(
     deleted: float | None = None
     terminated: float | None = None
     most_pods: int = 0
+    chunks: int = 0
     why: str = ""
 
 

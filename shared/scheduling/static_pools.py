@@ -82,7 +82,7 @@ def plan_nodes(
     dynamic_pool = with_fields(pool, spec=with_fields(pool.spec, replicas=None))
     decision = schedule(
         Problem(
-            snapshot=replace(snapshot, pods=(*daemons, *placeholders), node_pools=(dynamic_pool,)),
+            snapshot=replace(snapshot, pods=(*daemons, *placeholders), node_pools=(dynamic_pool,), capacity_buffers=()),
             instance_types=instance_types,
             not_ready=not_ready,
             leaving=frozenset(n.metadata.name for n in snapshot.nodes) | {c.name for c in snapshot.node_claims},

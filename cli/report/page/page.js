@@ -179,6 +179,7 @@
     if (s.price != null) details.push(["price", usd(s.price)]);
     if (s.pool) details.push(["pool", s.pool]);
     if (s.most_pods) details.push(["most pods", String(s.most_pods)]);
+    if (s.chunks) details.push(["chunks", String(s.chunks)]);
     if (s.asked != null) details.push(["created", clock(s.asked)]);
     if (s.ready != null) details.push(["ready", clock(s.ready) + (s.asked != null ? " (after " + Math.round(s.ready - s.asked) + " s)" : "")]);
     if (s.gone != null) details.push(["terminated", clock(s.gone)]);

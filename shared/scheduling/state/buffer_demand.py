@@ -67,10 +67,10 @@ def _demands(annotations: Mapping[str, str], snapshot: Snapshot) -> Iterator[Dem
         yield from (_of_window(window, snapshot.taken_at, lead) for window in capacity_demand.windows(text))
     if text := annotations.get(names.PER_NODES):
         nodes = len({pod.spec.node_name for pod in _workload_pods(snapshot)})
-        yield Demand(names.PER_NODES, capacity_demand.proportion(text).chunks(nodes), f"{nodes} nodes with pods")
+        yield Demand(names.PER_NODES, capacity_demand.proportion(text).chunks(nodes), f"nodes with pods: {nodes}")
     if text := annotations.get(names.PER_CORES):
         cores = _requested_cores(snapshot)
-        yield Demand(names.PER_CORES, capacity_demand.proportion(text).chunks(cores), f"{cores} cores requested")
+        yield Demand(names.PER_CORES, capacity_demand.proportion(text).chunks(cores), f"cores requested: {cores}")
     if text := annotations.get(names.MIN_CHUNKS):
         yield Demand(names.MIN_CHUNKS, capacity_demand.count(text), "at any time")
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from local.world import sample_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.e2e.cli.conftest import CommandResult, Desk
 
@@ -57,6 +58,41 @@ def test_a_node_with_room_of_a_buffer_only_says_so(buffered: Desk) -> None:
     result = buffered.tenon("explain", "node", name)
     assert "of default/web" in result.out
     assert "is kept" in result.lines[0], result.out
+
+
+def test_nodes_and_the_report_show_the_room(buffered: Desk, tmp_path: Path) -> None:
+    rows = json.loads(buffered.tenon("nodes", "--once", "--json").out)["nodes"]
+    assert sum(row["chunks"] for row in rows) == 5
+    table = buffered.tenon("nodes", "--once")
+    (head,) = (line for line in table.lines if line.split()[:1] == ["node"])
+    assert "chunks" in head
+    page = tmp_path / "report.html"
+    written = buffered.tenon("report", "--output", str(page))
+    assert written.code == 0, written.err
+    with_room = sum(row["chunks"] > 0 for row in rows)
+    assert f"CapacityBuffers have room for 5 pods on {with_room} node" in page.read_text(encoding="utf-8")
+
+
+def test_without_buffers_the_table_has_no_column_for_them(desk: Desk) -> None:
+    desk.world.apply([sample_objects.node_class(desk.world), sample_objects.node_pool(POOL)])
+    desk.world.apply(sample_objects.deployment("web", 1, {"cpu": "1", "memory": "1Gi"}))
+    desk.world.run_for(timedelta(minutes=2))
+    assert "chunks" not in desk.tenon("nodes", "--once").out
+
+
+def test_a_buffer_with_annotations_says_what_each_of_them_wants(buffered: Desk) -> None:
+    (manifest,) = (o for o in yaml.safe_load_all(Path(MANIFEST).read_text("utf-8")) if o["kind"] == "CapacityBuffer")
+    schedule = "0 9 1 1 * for 1h in Asia/Seoul"
+    annotations = {"tenon.sh/schedule": schedule, "tenon.sh/per-nodes": "1:2", "tenon.sh/min-chunks": "1"}
+    manifest["metadata"]["annotations"] = annotations
+    buffered.world.apply([manifest])
+    buffered.world.run_for(timedelta(minutes=2))
+    result = buffered.tenon("explain", "buffer", "web")
+    assert "Wanted now: 2 of 5 chunks" in result.out
+    assert "tenon.sh/per-nodes" in result.out
+    assert "2: nodes with pods: 1" in result.out
+    assert f"none: {schedule}: opens Fri 01 Jan 09:00" in result.out
+    assert len(result.lines) < 24
 
 
 def test_a_buffer_that_is_not_there_is_an_error(buffered: Desk) -> None:

@@ -85,8 +85,8 @@ def test_nodes_count_that_take_pods_and_have_some_which_are_not_daemons() -> Non
         ),
     )
     (by_nodes, by_cores) = demands({names.PER_NODES: "1", names.PER_CORES: "1"}, snapshot)
-    assert (by_nodes.chunks, by_nodes.why) == (2, "2 nodes with pods")
-    assert (by_cores.chunks, by_cores.why) == (5, "5 cores requested")
+    assert (by_nodes.chunks, by_nodes.why) == (2, "nodes with pods: 2")
+    assert (by_cores.chunks, by_cores.why) == (5, "cores requested: 5")
 
 
 @pytest.mark.parametrize(
