@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from moto.events.utils import EventTemplateParser
-
-from local.aws import backends, recursive_loops, schedule_expressions
+from local.aws import backends, input_transformer, recursive_loops, schedule_expressions
 from local.aws.lambda_functions import send_dead_letter
 
 if TYPE_CHECKING:
@@ -173,9 +171,5 @@ def _input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Mapping[str, 
     transformer = target.get("InputTransformer")
     if not transformer:
         return event
-    transformed: Mapping[str, Any] = EventTemplateParser.parse(
-        input_template=transformer.get("InputTemplate"),
-        input_paths_map=transformer.get("InputPathsMap", {}),
-        event=event,
-    )
+    transformed: Mapping[str, Any] = input_transformer.transformed(transformer, event)
     return transformed

@@ -318,6 +318,11 @@ def _parameters(action: str) -> Callable[[Params, CallContext], Iterator[Permiss
     return permissions
 
 
+def _describe_alarms(params: Params, at: CallContext) -> Iterator[Permission]:
+    for name in params.get("AlarmNames") or ["*"]:
+        yield "cloudwatch:DescribeAlarms", at.arn("cloudwatch", f"alarm:{name}"), {}
+
+
 def _put_events(params: Params, at: CallContext) -> Iterator[Permission]:
     for entry in params["Entries"]:
         bus = entry.get("EventBusName") or "default"
@@ -374,4 +379,5 @@ _BY_CALL: Mapping[str, Callable[[Params, CallContext], Iterator[Permission]]] = 
     "s3:DeleteObject": _on("s3:DeleteObject", _object),
     "s3:ListObjectsV2": _on("s3:ListBucket", _bucket),
     "events:PutEvents": _put_events,
+    "cloudwatch:DescribeAlarms": _describe_alarms,
 }

@@ -1,11 +1,13 @@
 """Replacements of moto's own answers, where they differ from AWS's.
 
 moto lacks fleets with several overrides, spot prices by zone, spot requests, capacity reservations, states of instances
-over time, and EventBridge's delivery. The replacements are installed on moto's classes while a cloud is entered.
+over time, EventBridge's delivery, and CloudWatch's events about alarms. The replacements are installed on moto's
+classes while a cloud is entered.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from moto.core.responses import ActionResult
@@ -58,6 +60,7 @@ def install(
         *_listings(consistency),
         *_iam(),
         *_messaging(event_buses, now),
+        *_alarms(now),
     )
     for owner, name, value in replacements:
         stack.enter_context(backends.replaced(owner, name, value))
@@ -236,3 +239,30 @@ def _messaging(event_buses: Callable[[], EventBuses], now: Callable[[], datetime
         (SQSBackend, "is_message_valid_based_on_retention_period", is_retained),
         (Rule, "send_to_targets", send_to_targets),
     ]
+
+
+def _alarms(now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
+    from moto.cloudwatch.models import CloudWatchBackend  # noqa: PLC0415 - slow to import, and only a cloud needs it
+
+    set_alarm_state = CloudWatchBackend.set_alarm_state
+
+    def set_and_announce(backend: Any, alarm_name: str, reason: str, reason_data: str, state_value: str) -> None:  # noqa: ANN401 - moto's own signature
+        # moto doesn't tell EventBridge.
+        before = backend.alarms[alarm_name].state_value if alarm_name in backend.alarms else ""
+        set_alarm_state(backend, alarm_name, reason, reason_data, state_value)
+        if before == state_value:
+            return
+        detail = {"alarmName": alarm_name, "state": {"value": state_value}, "previousState": {"value": before}}
+        backends.events(backend.region_name).put_events(
+            [
+                {
+                    "Source": "aws.cloudwatch",
+                    "DetailType": "CloudWatch Alarm State Change",
+                    "Detail": json.dumps(detail),
+                    "Resources": [backend.alarms[alarm_name].alarm_arn],
+                    "Time": now().timestamp(),
+                }
+            ]
+        )
+
+    return [(CloudWatchBackend, "set_alarm_state", set_and_announce)]
