@@ -46,7 +46,7 @@ def run() -> list[dict[str, str]]:
     local = bundling.bundles(CHECKOUT, mode="full", machine=platform.machine())
     runtime = bundling.runtime(CHECKOUT, machine=platform.machine())
     rows = []
-    for function in function_sizes.FUNCTIONS:
+    for function in function_sizes.ALL:
         files = [path for path in deployed[function].rglob("*") if path.is_file()]
         mebibytes = sum(path.stat().st_size for path in files) / _MIB
         rows.append(
@@ -57,7 +57,7 @@ def run() -> list[dict[str, str]]:
                 "method": f"{len(files)} files for arm64, with bytecode",
             }
         )
-    for function in function_sizes.FUNCTIONS:
+    for function in function_sizes.ALL:
         seconds = [_import(compiler.executable, function, [local[function], runtime]) for _ in range(RUNS)]
         rows.append(
             {

@@ -10,6 +10,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bench import list_prices as prices
@@ -40,9 +41,12 @@ FLEET_SECONDS = 2.0
 COLD_SECONDS = 1.0
 _COLD_STARTS = HOURS / 2 * len(function_sizes.FUNCTIONS)
 """One cold start of each function every two hours; Lambda charges for its initialisation."""
+_SIZES = [function_sizes.SIZES[name] for name in function_sizes.FUNCTIONS]
 _FULL_VCPU = 1769
 _POLLS = 5 * 3 * 60 * HOURS
 """Empty receives of one queue: Lambda has five pollers, each with long polls of 20 s."""
+_READ_SECONDS = 0.02
+"""Processor time of the function buffers, as ``make bench ARGS=function_resources`` measures it."""
 _PLATFORM_BYTES = 400
 """START, END and REPORT lines, which Lambda logs for each invocation."""
 KARPENTER_REPLICAS, KARPENTER_VCPUS, KARPENTER_GIB = 2, 1.0, 1.0
@@ -116,7 +120,7 @@ class Month:
             seconds = self.seconds(name)
             details = f"{times:,.0f} times {1000 * seconds / times:,.0f} ms at {mib} MiB" if times else "never"
             lines.append(BillItem(f"{name}: running", seconds * mib / 1024, prices.GB_SECOND, details))
-        memory = sum(size.memory for size in function_sizes.SIZES.values()) / len(function_sizes.SIZES) / 1024
+        memory = sum(size.memory for size in _SIZES) / len(_SIZES) / 1024
         cold = BillItem(
             "cold starts", _COLD_STARTS * COLD_SECONDS * memory, prices.GB_SECOND, f"{_COLD_STARTS:,.0f} starts"
         )
@@ -126,10 +130,11 @@ class Month:
         return sum(self.count(f"{name} invocations") for name in function_sizes.FUNCTIONS)
 
     def _messages(self) -> list[BillItem]:
-        fifo = [name for name in function_sizes.QUEUES if name == function_sizes.PROVISIONER]
-        standard = [name for name in function_sizes.QUEUES if name not in fifo]
+        queues = [name for name in function_sizes.QUEUES if name in function_sizes.FUNCTIONS]
+        fifo = [name for name in queues if name == function_sizes.PROVISIONER]
+        standard = [name for name in queues if name not in fifo]
         sent = self.count("sent") + self.count("call sqs SendMessage")
-        receives = {name: 2 * self.count(f"{name} invocations") for name in function_sizes.QUEUES}
+        receives = {name: 2 * self.count(f"{name} invocations") for name in queues}
         idle = f"{_POLLS:,.0f} empty receives of each queue"
         return [
             BillItem("the FIFO queue", _POLLS + sum(receives[n] for n in fifo), prices.FIFO_REQUEST, idle),
@@ -250,6 +255,16 @@ logs and metrics are not counted here.
 |---|---|---|---|
 {_table(karpenter())}
 
+## CapacityBuffers that follow a queue and an alarm
+
+The function `buffers` is only deployed where queues, alarms or events are named (`-c bufferQueues=…`). It reads \
+twice a minute; more queues add a request each to every read.
+
+| item | details | amount | USD |
+|---|---|---|---|
+{_table(following())}
+| **total** | | | **{sum(item.usd for item in following()):.2f}** |
+
 ## Method
 
 The month is composed of measured phases. `bench/office_hours.py` measures four phases of one working day in the local \
@@ -306,12 +321,30 @@ def _phase_table() -> str:
     return "\n".join(["| phase | measured | load | hours of the month |", "|---|---|---|---|", *lines])
 
 
+def following() -> list[BillItem]:
+    """The monthly cost of the function buffers with one queue and one alarm, which CapacityBuffers follow."""
+    reads = 2 * 60 * HOURS
+    size = function_sizes.SIZES[function_sizes.BUFFERS]
+    each = _READ_SECONDS * _FULL_VCPU / size.memory + KUBERNETES_SECONDS + 2 * AWS_SECONDS
+    requests = 2 * _POLLS + 4 * reads  # sent, received and deleted; and the read
+    alarms = _alarm_metrics({"bufferQueues": "q", "bufferAlarms": "a"}) - _alarm_metrics()
+    details = f"{reads:,} times {1000 * each:.0f} ms at {size.memory} MiB"
+    return [
+        BillItem("buffers: running", reads * each * size.memory / 1024, prices.GB_SECOND, details),
+        BillItem("invocations", reads, prices.INVOCATION),
+        BillItem("two standard queues, and the queue that is read", requests, prices.STANDARD_REQUEST),
+        BillItem("scheduled events", reads, prices.EVENT),
+        BillItem("DescribeAlarms", reads, prices.CLOUDWATCH_REQUEST),
+        BillItem("alarms", alarms, prices.ALARM),
+    ]
+
+
 def snapshots() -> list[BillItem]:
     """The monthly cost of SnapStart for one published version of each function, and its savings.
 
     Snapshots are priced by the function's memory; a restore replaces a cold start.
     """
-    gib = sum(size.memory for size in function_sizes.SIZES.values()) / 1024
+    gib = sum(size.memory for size in _SIZES) / 1024
     restores = _COLD_STARTS / len(function_sizes.FUNCTIONS) * gib
     return [
         BillItem("snapshots cached", gib * HOURS * 3600, prices.SNAPSHOT_GB_SECOND, f"{gib:.2f} GiB, all month"),
@@ -342,9 +375,9 @@ def _share(vcpus: float, gib: float) -> float:
     return max(vcpus / prices.NODE_VCPUS, gib / prices.NODE_GIB)
 
 
-def _alarm_metrics() -> int:
-    """The number of metrics in the stack's alarms."""
-    folder = assembly.cached(cluster="NAME", root=ROOT, context={"bundle": "source"})
+def _alarm_metrics(options: Mapping[str, str] = MappingProxyType({})) -> int:
+    """The number of metrics in the stack's alarms, with these context keys."""
+    folder = assembly.cached(cluster="NAME", root=ROOT, context={"bundle": "source", **options})
     template = json.loads(next(folder.glob("*.template.json")).read_text(encoding="utf-8"))
     alarms = [r["Properties"] for r in template["Resources"].values() if r["Type"] == "AWS::CloudWatch::Alarm"]
     return sum(sum("MetricStat" in part for part in a["Metrics"]) if "Metrics" in a else 1 for a in alarms)

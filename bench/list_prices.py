@@ -53,6 +53,7 @@ METRIC = Price(0.30, "metric-month, by the hour", _CLOUDWATCH, "signoz.io/guides
 # For each metric, not for each alarm: "you incur a cost for each alarm-metric that's referenced in the metric math
 # expression" (docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_billing.html).
 ALARM = Price(0.10, "metric-month of an alarm", _CLOUDWATCH, "c3x.dev/resources/aws/aws_cloudwatch_metric_alarm")
+CLOUDWATCH_REQUEST = Price(0.01e-3, "CloudWatch API request", _CLOUDWATCH)
 DASHBOARD = Price(
     3.00,
     "dashboard-month",

@@ -106,6 +106,9 @@ def account(
             "TENON_TERMINATION_QUEUE_URL": queues["termination"],
             "TENON_DISRUPTION_QUEUE_URL": queues["disruption"],
             "TENON_DEAD_LETTER_QUEUE_URL": queues["dead-letters"],
+            "TENON_BUFFER_QUEUES": '["orders"]',
+            "TENON_BUFFER_ALARMS": "[]",
+            "TENON_BUFFER_EVENTS": "[]",
         }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.errors import UsageError, errors_as_one_line
-from infra import cluster_manifests, stack_options
+from infra import cluster_manifests, function_sizes, stack_options
 
 
 def manifests(
@@ -20,6 +20,11 @@ def manifests(
     tolerations: Annotated[
         str, typer.Option(help="Taints that the relay tolerates, KEY[=VALUE][:EFFECT] separated by commas; * for all.")
     ] = "",
+    *,
+    buffers: Annotated[
+        bool,
+        typer.Option("--buffers", help="With RBAC of the function for -c bufferQueues, bufferAlarms, bufferEvents."),
+    ] = False,
 ) -> None:
     """Print the objects for the cluster: CustomResourceDefinitions, RBAC and, with --image, the relay.
 
@@ -29,7 +34,8 @@ def manifests(
     """
     with errors_as_one_line("manifests"):
         tolerated = _tolerations(tolerations)
-    objects = [*cluster_manifests.kinds(), *cluster_manifests.access()]
+    functions = function_sizes.ALL if buffers else function_sizes.FUNCTIONS
+    objects = [*cluster_manifests.kinds(), *cluster_manifests.access(functions)]
     if image:
         objects += cluster_manifests.relay(
             cluster=cluster,

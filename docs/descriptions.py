@@ -34,6 +34,12 @@ CONTEXT = {
     "plannedPods": "`nominated` (default): pending pods are nominated for the nodes that were launched for them "
     "(`status.nominatedNodeName`), so that kube-scheduler binds them as planned; `off`: kube-scheduler fills nodes in "
     "its own order.",
+    "bufferQueues": "SQS queues of this account and Region that [CapacityBuffers may follow]"
+    "(../capacity-buffers.md#queues-alarms-and-events), by name, separated by commas. Without these, alarms and "
+    "events, the function `buffers` isn't deployed.",
+    "bufferAlarms": "CloudWatch alarms of metrics that CapacityBuffers may follow, by name, separated by commas.",
+    "bufferEvents": "Events that CapacityBuffers may follow, as `SOURCE/DETAIL-TYPE` separated by commas.",
+    "bufferEventBus": "The bus of these events; default: `default`.",
 }
 
 SETTINGS_MEANINGS = {
@@ -47,6 +53,9 @@ SETTINGS_MEANINGS = {
     "termination_queue_url": "The queue for starting and continuing drains.",
     "disruption_queue_url": "The queue for wake-ups of the disruption function at a given second.",
     "dead_letter_queue_url": "The queue for malformed messages, with the reason.",
+    "buffer_queues": "The queues that CapacityBuffers may follow, a list in JSON.",
+    "buffer_alarms": "The alarms that CapacityBuffers may follow, a list in JSON.",
+    "buffer_events": "The events that CapacityBuffers may follow, a list in JSON.",
 }
 
 EVENTS = {
@@ -56,6 +65,7 @@ EVENTS = {
     "CapacityReservationInterrupted": "NodeClaim: the capacity reservation of its instance is reclaimed; it is "
     "deleted and replaced.",
     "CapacityReservationsNotFound": "Node class: no capacity reservation matches its terms.",
+    "DemandUnknown": "CapacityBuffer: why its queue, alarm or event can't be followed.",
     "DisruptionBlocked": "Node: it should be disrupted, and what blocks that.",
     "DisruptionTerminating": "NodeClaim: it is disrupted, with the reason: expired, drifted, empty, underutilized, or "
     "a scheduled event of EC2.",
@@ -116,6 +126,7 @@ EVENTS = {
 PURPOSES = {
     "AllowFirstSpot": "The first spot launch of an account creates EC2's service-linked role.",
     "BuryMalformed": "Send malformed messages to the function's own dead-letter queue.",
+    "CountMessages": "Count the visible messages of queues that CapacityBuffers follow; not receive them.",
     "DeleteOwnTemplates": "Delete launch templates of this cluster that are no longer used.",
     "FillProfiles": "Add a node class's role to the instance profile that Tenon created for it.",
     "FindProfiles": "Find the instance profile of a node class's role.",
@@ -136,6 +147,7 @@ PURPOSES = {
     "ReadPublicParameters": "Read AWS's public parameters with image ids, never the account's.",
     "ReadTemplates": "Read launch templates.",
     "ReadTypes": "Read instance types, where they are offered, and spot prices.",
+    "SeeAlarms": "Read the state of alarms that CapacityBuffers follow.",
     "SeeCatalogMissing": "Without it S3 returns 403 instead of 404 for a catalog that doesn't exist yet.",
     "SeeProfiles": "Check that a node class's instance profile exists and has a role before a launch fails.",
     "SendToTermination": "Start and continue drains.",

@@ -59,7 +59,7 @@ def _settings() -> str:
     complete("context key", set(stack_options.KEYS), set(CONTEXT))
     lines += table(("key", "meaning"), [(f"`{key}`", CONTEXT[key]) for key in stack_options.KEYS])
     used: dict[str, list[str]] = defaultdict(list)
-    for function in function_sizes.FUNCTIONS:
+    for function in function_sizes.ALL:
         for name in functions.setting_names(function):
             used[name].append(function)
     complete("setting", set(used), set(SETTINGS_MEANINGS))

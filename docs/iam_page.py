@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 _CLUSTER = "NAME"
+_FOLLOWED = {"bufferQueues": "QUEUE", "bufferAlarms": "ALARM", "bufferEvents": "SOURCE/DETAIL-TYPE"}
+"""What CapacityBuffers may follow: without it, the function buffers isn't deployed."""
 _SHORT = {"AWS::Region": "REGION", "AWS::AccountId": "ACCOUNT", "AWS::Partition": "aws"}
 
 
 def page() -> str:
     """The statements of each function with their purposes."""
-    folder = assembly.cached(cluster=_CLUSTER, root=ROOT, context={"bundle": "source"})
+    folder = assembly.cached(cluster=_CLUSTER, root=ROOT, context={"bundle": "source", **_FOLLOWED})
     template = json.loads(next(folder.glob("*.template.json")).read_text(encoding="utf-8"))
     lines = [
         "# Permissions",
@@ -56,12 +58,12 @@ def _name(statement: Mapping[str, Any]) -> str:
 
 
 def _statements(template: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    by_function: dict[str, list[dict[str, Any]]] = {name: [] for name in function_sizes.FUNCTIONS}
+    by_function: dict[str, list[dict[str, Any]]] = {name: [] for name in function_sizes.ALL}
     for resource in template["Resources"].values():
         if resource["Type"] != "AWS::IAM::Policy":
             continue
         for role in resource["Properties"]["Roles"]:
-            for name in function_sizes.FUNCTIONS:
+            for name in function_sizes.ALL:
                 if role.get("Ref", "").startswith(f"Functions{name.capitalize()}Role"):
                     by_function[name] += resource["Properties"]["PolicyDocument"]["Statement"]
     return by_function

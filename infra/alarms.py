@@ -33,6 +33,8 @@ _MAX_MESSAGE_AGE = {
     function_sizes.DISRUPTION: 2 * function_sizes.visibility(function_sizes.DISRUPTION),
     # A spot interruption warning is useful for two minutes.
     function_sizes.INTERRUPTION: 60,
+    # An event that comes late raises a buffer for less time, or not at all.
+    function_sizes.BUFFERS: 2 * function_sizes.visibility(function_sizes.BUFFERS),
 }
 """Seconds. If a queue's oldest message is older, its function doesn't keep up. Messages of drains are delayed by up to
 15 minutes, and a delayed message has no age."""

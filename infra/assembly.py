@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).resolve().parent.parent
 _TEMPLATE_SOURCES = (
     "infra",
+    "shared/api/buffer_signals.py",
     "shared/api/labels.py",
     "shared/hints.py",
     "shared/metrics.py",
     "shared/settings.py",
-    *(f"functions/{function}/settings.py" for function in function_sizes.FUNCTIONS),
+    *(f"functions/{function}/settings.py" for function in function_sizes.ALL),
 )
 _CODE_SOURCES = ("functions", "relay", "shared", "requirements.lock")
 
@@ -55,7 +56,7 @@ def make(
     for cluster in stack_options.clusters(context_values):
         options = stack_options.parse(context_values, cluster=cluster, region=region)
         machine = bundling.MACHINES[options.function_architecture]
-        code = bundling.bundles(CHECKOUT, mode=options.bundle, machine=machine)
+        code = bundling.bundles(CHECKOUT, options.functions, mode=options.bundle, machine=machine)
         TenonStack(app, options=options, code={name: str(path) for name, path in code.items()}, env=env)
     folder = Path(app.synth().directory)
     place = template_limits.Place.of(region, account)

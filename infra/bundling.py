@@ -99,7 +99,9 @@ class BundleError(RuntimeError):
     """A function can't be bundled; the message says what is missing and what to do."""
 
 
-def bundles(checkout: Path, *, mode: Bundle, machine: str = ARM) -> dict[str, Path]:
+def bundles(
+    checkout: Path, functions: Collection[str] = function_sizes.ALL, *, mode: Bundle, machine: str = ARM
+) -> dict[str, Path]:
     """The folder of each function's code in ``build/bundles``. Benchmarks use other values of ``machine``.
 
     Raises:
@@ -107,11 +109,11 @@ def bundles(checkout: Path, *, mode: Bundle, machine: str = ARM) -> dict[str, Pa
     """
     root = checkout / "build" / "bundles"
     if mode == "source":
-        return {function: _placeholder(root, function) for function in function_sizes.FUNCTIONS}
+        return {function: _placeholder(root, function) for function in functions}
     pins = requirements_lock.parse((checkout / "requirements.lock").read_text())
     distributions = importlib.metadata.packages_distributions()
     folders = {}
-    for function in function_sizes.FUNCTIONS:
+    for function in functions:
         if not (checkout / "functions" / function / "handler.py").is_file():
             raise BundleError(f"functions/{function}/handler.py does not exist: there is nothing to deploy")
         try:

@@ -15,7 +15,7 @@ from infra import function_sizes, kinds_check
 from shared.api import crds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 Obj = dict[str, Any]
 
@@ -123,6 +123,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ("karpenter.sh", ("nodeclaims",), ("create", "delete", "get", "patch")),
         ("karpenter.sh", ("nodeclaims/status",), ("patch",)),
     ),
+    function_sizes.BUFFERS: (
+        *_EVENTS,
+        # Annotations with what queues, alarms and events ask for; a buffer is read again after a conflict.
+        ("autoscaling.x-k8s.io", ("capacitybuffers",), ("get", "list", "patch")),
+    ),
 }
 """The ClusterRole rules of each function. The catalog function never calls the cluster."""
 
@@ -186,10 +191,12 @@ def kinds_check_access() -> list[Obj]:
     return [role, binding]
 
 
-def access() -> list[Obj]:
+def access(functions: Collection[str] = function_sizes.FUNCTIONS) -> list[Obj]:
     """The namespace, and RBAC of each function's group."""
     objects: list[Obj] = [_object("v1", "Namespace", NAMESPACE)]
     for function, rules in RULES.items():
+        if function not in functions:
+            continue
         name = f"tenon-{function}"
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group(function)}
         objects += _role("Cluster", name, rules, subject)

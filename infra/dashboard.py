@@ -36,7 +36,7 @@ class Dashboard(Construct):
         self, scope: Construct, id_: str, *, cluster: str, functions: Functions, queues: Queues, alarms: Alarms
     ) -> None:
         super().__init__(scope, id_)
-        logs = {name: functions.logs[name].log_group_name for name in function_sizes.FUNCTIONS}
+        logs = {name: group.log_group_name for name, group in functions.logs.items()}
         self.page = cloudwatch.Dashboard(
             self,
             "Page",

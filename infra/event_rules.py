@@ -19,7 +19,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra import cluster_manifests, function_sizes, resource_names
+from infra.stack_options import DEFAULT_BUS
 from shared import hints
+from shared.api import buffer_signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from aws_cdk import aws_lambda as lambda_
 
     from infra.queues import Queues
+    from infra.stack_options import StackOptions
 
 MINUTE = Duration.minutes(1)
 _HINT_AGE = Duration.minutes(5)  # several sweeps run in that time
@@ -88,13 +91,13 @@ class Events(Construct):
         scope: Construct,
         id_: str,
         *,
-        cluster: str,
+        options: StackOptions,
         bus: events.IEventBus,
         queues: Queues,
         functions: Mapping[str, lambda_.Function],
     ) -> None:
         super().__init__(scope, id_)
-        self._cluster = cluster
+        self._cluster = options.cluster
         self._bus = bus
         self._queues = queues
         self._functions = functions
@@ -103,12 +106,14 @@ class Events(Construct):
             queue.node.path: sqs.Queue.from_queue_attributes(
                 self, f"{queue.node.id}Reference", queue_arn=queue.queue_arn, fifo=queue.fifo
             )
-            for queue in (*queues.by_function.values(), queues.undelivered)
+            for queue in (*queues.by_function.values(), *queues.delayed.values(), queues.undelivered)
         }
         self._hints()
         self._schedules()
         self._interruptions()
-        self._allow_rules()
+        if function_sizes.BUFFERS in functions:
+            self._buffers(options)
+        self._allow_rules(options)
 
     def _hints(self) -> None:
         provisioning = self._queue(function_sizes.PROVISIONER, age=_HINT_AGE, tries=_HINT_TRIES)
@@ -161,14 +166,14 @@ class Events(Construct):
             )
             self._schedule(f"Refresh{data.capitalize()}", rate, target)
 
-    def _schedule(self, id_: str, rate: Duration, target: events.IRuleTarget) -> None:
+    def _schedule(self, id_: str, rate: Duration, *rule_targets: events.IRuleTarget) -> None:
         events.Rule(
             self,
             id_,
             rule_name=resource_names.rule(self._cluster, id_),
             description=f"{id_}, cluster {self._cluster}",
             schedule=events.Schedule.rate(rate),
-            targets=[target],
+            targets=list(rule_targets),
         )
 
     def _interruptions(self) -> None:
@@ -182,10 +187,79 @@ class Events(Construct):
                 targets=[self._queue(function_sizes.INTERRUPTION, age=_WARNING_AGE, tries=_WARNING_TRIES)],
             )
 
-    def _queue(self, function: str, *, age: Duration, tries: int, group: str = "") -> targets.SqsQueue:
+    def _buffers(self, options: StackOptions) -> None:
+        """What CapacityBuffers follow: users' events; alarms and queues, which are read twice a minute."""
+        # It also runs without queues and alarms: so it is warm when an event comes, and finds events that aren't named.
+        sweep = self._queue(function_sizes.BUFFERS, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
+        second = [
+            self._to(queue, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
+            for function, queue in self._queues.delayed.items()
+            if function == function_sizes.BUFFERS
+        ]
+        self._schedule("BuffersSweep", MINUTE, sweep, *second)
+        if options.buffer_alarms:
+            changed = buffer_signals.ALARM_CHANGED
+            pattern = events.EventPattern(
+                source=[changed.source],
+                detail_type=[changed.detail_type],
+                detail={"alarmName": [*options.buffer_alarms]},
+            )
+            self._buffer_rule("BufferAlarms", pattern, None)
+        bus = None
+        if options.buffer_event_bus != DEFAULT_BUS:
+            bus = events.EventBus.from_event_bus_name(self, "BufferEventBus", options.buffer_event_bus)
+        by_source: dict[str, list[str]] = {}
+        for event in options.buffer_events:
+            by_source.setdefault(event.source, []).append(event.detail_type)
+        for number, (source, detail_types) in enumerate(by_source.items()):
+            pattern = events.EventPattern(source=[source], detail_type=detail_types)
+            self._buffer_rule(f"BufferEvents{number}", pattern, bus)
+
+    def _buffer_rule(self, id_: str, pattern: events.EventPattern, bus: events.IEventBus | None) -> None:
+        # Without the detail: nothing here needs it, and it may be confidential.
+        envelope = events.RuleTargetInput.from_object(
+            {
+                "source": events.EventField.from_path("$.source"),
+                "detail-type": events.EventField.from_path("$.detail-type"),
+                "time": events.EventField.from_path("$.time"),
+            }
+        )
+        events.Rule(
+            self,
+            id_,
+            rule_name=resource_names.rule(self._cluster, id_),
+            description=f"What CapacityBuffers follow, for cluster {self._cluster}",
+            event_bus=bus,
+            event_pattern=pattern,
+            targets=[self._queue(function_sizes.BUFFERS, age=_HINT_AGE, tries=_HINT_TRIES, event=envelope)],
+        )
+
+    def _queue(
+        self,
+        function: str,
+        *,
+        age: Duration,
+        tries: int,
+        group: str = "",
+        event: events.RuleTargetInput | None = None,
+    ) -> targets.SqsQueue:
+        is_fifo = function == function_sizes.PROVISIONER
+        group_id = (group or self._cluster) if is_fifo else None
+        return self._to(self._queues.by_function[function], age=age, tries=tries, group_id=group_id, event=event)
+
+    def _to(
+        self,
+        queue: sqs.Queue,
+        *,
+        age: Duration,
+        tries: int,
+        group_id: str | None = None,
+        event: events.RuleTargetInput | None = None,
+    ) -> targets.SqsQueue:
         return targets.SqsQueue(
-            self._imported[self._queues.by_function[function].node.path],
-            message_group_id=(group or self._cluster) if function == function_sizes.PROVISIONER else None,
+            self._imported[queue.node.path],
+            message=event,
+            message_group_id=group_id,
             dead_letter_queue=self._imported[self._queues.undelivered.node.path],
             max_event_age=age,
             retry_attempts=tries,
@@ -202,7 +276,7 @@ class Events(Construct):
             retry_attempts=tries,
         )
 
-    def _allow_rules(self) -> None:
+    def _allow_rules(self, options: StackOptions) -> None:
         """Let the cluster's rules send to the queues. The pattern of a bus has no other cluster's rules."""
         on_default_bus = f"{resource_names.rule_prefix(self._cluster)}*"
         on_own_bus = f"{cluster_manifests.bus_name(self._cluster)}/*"
@@ -212,9 +286,16 @@ class Events(Construct):
             function_sizes.TERMINATION: (on_own_bus,),
             function_sizes.DISRUPTION: (on_own_bus,),
         }
-        self._allow(self._queues.undelivered, (on_default_bus, on_own_bus))
+        on_users_bus: tuple[str, ...] = ()
+        if options.buffer_events and options.buffer_event_bus != DEFAULT_BUS:
+            on_users_bus = (f"{options.buffer_event_bus}/{on_default_bus}",)
+        self._allow(self._queues.undelivered, (on_default_bus, on_own_bus, *on_users_bus))
         for function, rules in sources.items():
             self._allow(self._queues.by_function[function], rules)
+        if function_sizes.BUFFERS in self._queues.by_function:
+            self._allow(self._queues.by_function[function_sizes.BUFFERS], (on_default_bus, *on_users_bus))
+        for queue in self._queues.delayed.values():
+            self._allow(queue, (on_default_bus,))
 
     def _allow(self, queue: sqs.Queue, rules: Sequence[str]) -> None:
         stack = Stack.of(self)

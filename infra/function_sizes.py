@@ -15,7 +15,10 @@ TERMINATION = "termination"
 INTERRUPTION = "interruption"
 CATALOG = "catalog"
 FUNCTIONS = (PROVISIONER, LIFECYCLE, DISRUPTION, TERMINATION, INTERRUPTION, CATALOG)
-"""The Lambda functions. The relay is not one: it runs as a Deployment in the cluster."""
+"""The Lambda functions of every deployment. The relay is not one: it runs as a Deployment in the cluster."""
+BUFFERS = "buffers"
+ALL = (*FUNCTIONS, BUFFERS)
+"""With the function that is only deployed if CapacityBuffers may follow queues, alarms or events."""
 
 RECURSIVE = frozenset({DISRUPTION, TERMINATION})
 """The functions that send messages to their own queue, as requeues. Lambda would drop such an invocation after about 16
@@ -80,6 +83,8 @@ SIZES = {
     # 85 MiB and 2.3 s of work; the rest of the timeout is for AWS's price lists, which are slow. One at a time: two
     # concurrent refreshes would request the same pages twice.
     CATALOG: Size(memory=1024, timeout=300, reserved=1),
+    # 20 ms: it lists CapacityBuffers only, and waits for SQS, CloudWatch and the Kubernetes API most of the time.
+    BUFFERS: Size(memory=512, timeout=60),
 }
 
 
@@ -110,7 +115,12 @@ QUEUES = {
     # Delayed messages continue long drains; four days outlast any outage that is noticed.
     TERMINATION: QueueSettings(retention=4 * 86400, concurrency=5),
     DISRUPTION: QueueSettings(retention=3600, concurrency=2),
+    # Users' events come singly or in storms, of which the first counts: two batches at once are enough.
+    BUFFERS: QueueSettings(retention=3600, concurrency=2),
 }
+SECOND_READ_SECONDS = 30
+"""The delay of the queue that repeats each minute's read of queues and alarms: EventBridge's schedules are whole
+minutes, and a message to itself would be a loop."""
 
 
 def visibility(function: str) -> int:

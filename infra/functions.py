@@ -6,6 +6,7 @@ The environment and part of the permissions of a function follow from the settin
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +18,7 @@ from aws_cdk.aws_lambda_destinations import SqsDestination
 from aws_cdk.aws_lambda_event_sources import SqsEventSource
 from constructs import Construct
 
+from functions.buffers.settings import BufferSettings
 from functions.catalog.settings import CatalogSettings
 from functions.disruption.settings import DisruptionSettings
 from functions.interruption.settings import InterruptionSettings
@@ -46,6 +48,7 @@ SETTINGS: Mapping[str, type[settings.Settings]] = {
     function_sizes.TERMINATION: TerminationSettings,
     function_sizes.INTERRUPTION: InterruptionSettings,
     function_sizes.CATALOG: CatalogSettings,
+    function_sizes.BUFFERS: BufferSettings,
 }
 """The settings that each function's code declares."""
 
@@ -71,6 +74,9 @@ def environment(function: str, on: PermissionScope, nodes: NodeRole, options: St
         "termination_queue_url": queues.by_function[function_sizes.TERMINATION].queue_url,
         "disruption_queue_url": queues.by_function[function_sizes.DISRUPTION].queue_url,
         "planned_pods": options.planned_pods,
+        "buffer_queues": json.dumps(options.buffer_queues),
+        "buffer_alarms": json.dumps(options.buffer_alarms),
+        "buffer_events": json.dumps([str(event) for event in options.buffer_events]),
     }
     if function in queues.dead_letters:
         values["dead_letter_queue_url"] = queues.dead_letters[function].queue_url
@@ -95,9 +101,9 @@ class Functions(Construct):
         self.by_name: dict[str, lambda_.Function] = {}
         self.roles: dict[str, iam.Role] = {}
         self.logs: dict[str, logs.LogGroup] = {}
-        for name in function_sizes.FUNCTIONS:
+        for name in options.functions:
             self._add_function(name, on=on, nodes=nodes, options=options, code=code[name])
-        for name, queue in on.queues.by_function.items():
+        for name, queue in (*on.queues.by_function.items(), *on.queues.delayed.items()):
             queue_settings = function_sizes.QUEUES[name]
             self.by_name[name].add_event_source(
                 SqsEventSource(

@@ -102,7 +102,7 @@ class KubectlApply(Construct):
                 RemovalPolicy.DESTROY,
             ),
             ("Kinds", definitions, RemovalPolicy.RETAIN),
-            ("Access", cluster_manifests.access(), RemovalPolicy.DESTROY),
+            ("Access", cluster_manifests.access(options.functions), RemovalPolicy.DESTROY),
             ("Relay", relay, RemovalPolicy.DESTROY),
         ):
             if not objects:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import Stack
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 
 from infra import function_sizes
@@ -58,6 +58,9 @@ class PermissionScope:
     """ARNs of the roles of nodes."""
     kms_keys: Sequence[str] = ()
     """ARNs of the customer managed keys of volumes."""
+    buffer_queues: Sequence[str] = ()
+    buffer_alarms: Sequence[str] = ()
+    """Names of the queues and alarms that CapacityBuffers may follow."""
 
     def ec2(self, *resources: str, shared: bool = False) -> list[str]:
         """ARNs of EC2 resource types; ``shared``: of any account (AWS's images, subnets of a shared VPC)."""
@@ -266,6 +269,24 @@ def join_network() -> iam.PolicyStatement:
     )
 
 
+def _read_sources(setting: str, on: PermissionScope) -> list[iam.PolicyStatement]:
+    """What CapacityBuffers may follow: nothing without a name."""
+    stack = Stack.of(on.scope)
+    if setting == "buffer_queues":
+        # Only how many messages there are, never what they say.
+        actions = ["sqs:GetQueueAttributes", "sqs:GetQueueUrl"]
+        queues = [stack.format_arn(service="sqs", resource=name) for name in on.buffer_queues]
+        return [_allow("CountMessages", actions, queues)] if queues else []
+    # On these alarms: CloudWatch then answers for alarms of metrics only, not for composite ones (DescribeAlarms).
+    alarms = [
+        stack.format_arn(
+            service="cloudwatch", resource="alarm", resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
+        )
+        for name in on.buffer_alarms
+    ]
+    return [_allow("SeeAlarms", ["cloudwatch:DescribeAlarms"], alarms)] if alarms else []
+
+
 def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
     """The permissions that follow from a setting: a function that knows a resource may use it."""
     queues = on.queues
@@ -295,7 +316,9 @@ def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.Po
         case "dead_letter_queue_url":
             # Malformed messages, with the reason.
             allowed = [_allow("BuryMalformed", ["sqs:SendMessage"], [queues.dead_letters[function].queue_arn])]
-        case "cluster_name" | "node_instance_profile" | "planned_pods":
+        case "buffer_queues" | "buffer_alarms":
+            allowed = _read_sources(setting, on)
+        case "cluster_name" | "node_instance_profile" | "planned_pods" | "buffer_events":
             allowed = []  # a name or an option
         case _:
             raise KeyError(f"setting {setting} of {function}: add its permissions here")
@@ -325,5 +348,7 @@ def statements(function: str, settings: Iterable[str], on: PermissionScope) -> l
         # It launches replacements and deletes NodeClaims, which the termination function handles.
         function_sizes.INTERRUPTION: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on), *_verify(on)],
         function_sizes.CATALOG: lambda: _refresh_catalog(on),
+        # Its other permissions follow from the queues and alarms that the deployment names.
+        function_sizes.BUFFERS: lambda: describe_cluster,
     }
     return [*purposes[function](), *(s for setting in settings for s in _by_setting(setting, function, on))]

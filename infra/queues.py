@@ -7,43 +7,70 @@ encrypted at rest by SQS. Only the rules that send to a queue may (event_rules.p
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra import function_sizes, resource_names
 
+if TYPE_CHECKING:
+    from infra.stack_options import StackOptions
+
+_PURPOSES = {
+    function_sizes.PROVISIONER: "Provisioning",
+    function_sizes.INTERRUPTION: "Interruption",
+    function_sizes.TERMINATION: "Termination",
+    function_sizes.DISRUPTION: "Disruption",
+    function_sizes.BUFFERS: "Buffers",
+}
+
 
 class Queues(Construct):
-    """The queues by function, their dead-letter queues, and ``undelivered``."""
+    """The queues by function, their dead-letter queues, and ``undelivered``.
 
-    def __init__(self, scope: Construct, id_: str, *, cluster: str) -> None:
+    ``delayed`` are second queues of functions, whose messages arrive later.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, options: StackOptions) -> None:
         super().__init__(scope, id_)
+        cluster = options.cluster
         self.by_function: dict[str, sqs.Queue] = {}
+        self.delayed: dict[str, sqs.Queue] = {}
         self.dead_letters: dict[str, sqs.Queue] = {}
-        for function, name in {
-            function_sizes.PROVISIONER: "Provisioning",
-            function_sizes.INTERRUPTION: "Interruption",
-            function_sizes.TERMINATION: "Termination",
-            function_sizes.DISRUPTION: "Disruption",
-        }.items():
+        for function, name in _PURPOSES.items():
+            if function not in options.functions:
+                continue
             fifo = function == function_sizes.PROVISIONER
-            dead = self._dead_letter_queue(f"{name}DeadLetters", f"{name.lower()}-dead-letters", cluster, fifo=fifo)
-            self.dead_letters[function] = dead
-            self.by_function[function] = sqs.Queue(
-                self,
-                name,
-                queue_name=resource_names.queue(cluster, name.lower(), fifo=fifo),
-                fifo=True if fifo else None,
-                # On a standard queue CloudFormation requires that both keys are absent, not false.
-                content_based_deduplication=True if fifo else None,
-                visibility_timeout=Duration.seconds(function_sizes.visibility(function)),
-                retention_period=Duration.seconds(function_sizes.QUEUES[function].retention),
-                dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=function_sizes.RECEIVES),
-                encryption=sqs.QueueEncryption.SQS_MANAGED,
-                enforce_ssl=True,
+            self.dead_letters[function] = self._dead_letter_queue(
+                f"{name}DeadLetters", f"{name.lower()}-dead-letters", cluster, fifo=fifo
+            )
+            self.by_function[function] = self._queue(name, function, cluster)
+        if options.reads_demand:
+            delay = Duration.seconds(function_sizes.SECOND_READ_SECONDS)
+            self.delayed[function_sizes.BUFFERS] = self._queue(
+                "BuffersDelayed", function_sizes.BUFFERS, cluster, delay=delay
             )
         self.undelivered = self._dead_letter_queue("Undelivered", "undelivered", cluster, fifo=False)
+
+    def _queue(self, id_: str, function: str, cluster: str, *, delay: Duration | None = None) -> sqs.Queue:
+        fifo = function == function_sizes.PROVISIONER
+        dead = self.dead_letters[function]
+        return sqs.Queue(
+            self,
+            id_,
+            queue_name=resource_names.queue(cluster, resource_names.words(id_), fifo=fifo),
+            fifo=True if fifo else None,
+            # On a standard queue CloudFormation requires that both keys are absent, not false.
+            content_based_deduplication=True if fifo else None,
+            delivery_delay=delay,
+            visibility_timeout=Duration.seconds(function_sizes.visibility(function)),
+            retention_period=Duration.seconds(function_sizes.QUEUES[function].retention),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=function_sizes.RECEIVES),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+        )
 
     def _dead_letter_queue(self, id_: str, purpose: str, cluster: str, *, fifo: bool) -> sqs.Queue:
         return sqs.Queue(

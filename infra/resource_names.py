@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
 
 from infra import function_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 QUEUE_LENGTH = 80
 FUNCTION_LENGTH = 64
@@ -35,11 +39,11 @@ def _digest(cluster: str) -> str:
     return hashlib.sha256(cluster.encode()).hexdigest()[:_DIGEST]
 
 
-def alarms() -> tuple[str, ...]:
+def alarms(functions: Collection[str] = function_sizes.ALL) -> tuple[str, ...]:
     """The names of a cluster's alarms, without its prefix, which can be that of another cluster's names too."""
     return (
-        *(f"{function}-{symptom}" for function in function_sizes.FUNCTIONS for symptom in ("errors", "slow")),
-        *(f"{function}-queue-old" for function in function_sizes.QUEUES),
+        *(f"{function}-{symptom}" for function in functions for symptom in ("errors", "slow")),
+        *(f"{function}-queue-old" for function in function_sizes.QUEUES if function in functions),
         "dead-letters",
         "throttles",
         "recursion-stopped",
@@ -68,7 +72,12 @@ def rule_prefix(cluster: str) -> str:
 
 def rule(cluster: str, construct_id: str) -> str:
     """An EventBridge rule's name: the prefix, and the construct's id in lower case."""
-    return f"{rule_prefix(cluster)}{_WORD.sub('-', construct_id).lower()}"
+    return f"{rule_prefix(cluster)}{words(construct_id)}"
+
+
+def words(construct_id: str) -> str:
+    """A construct's id in lower case, with hyphens between its words."""
+    return _WORD.sub("-", construct_id).lower()
 
 
 def queue(cluster: str, purpose: str, *, fifo: bool) -> str:

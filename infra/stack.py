@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aws_cdk import CfnElement, CfnOutput, Environment, Stack
 
-from infra import function_sizes, resource_names
+from infra import resource_names
 from infra.acknowledgments import acknowledge
 from infra.alarms import Alarms
 from infra.cluster_access import ClusterAccess
@@ -55,7 +55,7 @@ class TenonStack(Stack):
             tags={labels.CLUSTER_NAME_TAG: options.cluster},
         )
         bus = Bus(self, "Hints", cluster=options.cluster).bus
-        queues = Queues(self, "Queues", cluster=options.cluster)
+        queues = Queues(self, "Queues", options=options)
         storage = Storage(self, "State")
         nodes = NodeRole(self, "Nodes", existing_role=options.node_role)
         functions = Functions(
@@ -70,12 +70,14 @@ class TenonStack(Stack):
                 catalog=storage.catalog,
                 node_roles=[nodes.role.role_arn, *(self._role_arn(name) for name in options.node_roles)],
                 kms_keys=options.kms_keys,
+                buffer_queues=options.buffer_queues,
+                buffer_alarms=options.buffer_alarms,
             ),
             nodes=nodes,
             options=options,
             code=code,
         )
-        Events(self, "Events", cluster=options.cluster, bus=bus, queues=queues, functions=functions.by_name)
+        Events(self, "Events", options=options, bus=bus, queues=queues, functions=functions.by_name)
         access = ClusterAccess(
             self,
             "ClusterAccess",
@@ -128,8 +130,8 @@ class TenonStack(Stack):
             "RelayRoleArn": access.relay.role_arn,
             "UndeliveredQueueUrl": queues.undelivered.queue_url,
         }
-        for name in function_sizes.FUNCTIONS:
-            outputs[f"{name.capitalize()}RoleArn"] = functions.roles[name].role_arn
+        for name, role in functions.roles.items():
+            outputs[f"{name.capitalize()}RoleArn"] = role.role_arn
         for name, queue in queues.by_function.items():
             outputs[f"{name.capitalize()}QueueUrl"] = queue.queue_url
             outputs[f"{name.capitalize()}DeadLetterQueueUrl"] = queues.dead_letters[name].queue_url

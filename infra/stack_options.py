@@ -8,11 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from infra import function_sizes
+from shared import hints
+from shared.api import buffer_signals, labels
+
+if TYPE_CHECKING:
+    from shared.api.buffer_signals import Event
 
 Bundle = Literal["full", "source"]
 PlannedPods = Literal["nominated", "off"]
 Architecture = Literal["arm64", "amd64"]
+DEFAULT_BUS = "default"
 
 KEYS = (
     "cluster",
@@ -35,6 +43,10 @@ KEYS = (
     "alarmTopic",
     "tracing",
     "plannedPods",
+    "bufferQueues",
+    "bufferAlarms",
+    "bufferEvents",
+    "bufferEventBus",
 )
 """All context keys."""
 
@@ -63,7 +75,9 @@ class StackOptions:
     except where a Region's Lambda doesn't have it. ``alarm_topic`` is the ARN of an SNS
     topic that alarms notify; without it they only change their state. ``tracing`` sends a trace of each invocation to
     X-Ray. ``kms_keys`` are the ARNs of customer managed keys that encrypt volumes of nodes. ``planned_pods``
-    "nominated" lets the lifecycle function nominate pods for the nodes planned for them.
+    "nominated" lets the lifecycle function nominate pods for the nodes planned for them. ``buffer_queues`` and
+    ``buffer_alarms`` are the names of SQS queues and CloudWatch alarms that CapacityBuffers may follow, and
+    ``buffer_events`` events on the bus ``buffer_event_bus``.
     """
 
     cluster: str
@@ -85,6 +99,21 @@ class StackOptions:
     alarm_topic: str = ""
     tracing: bool = False
     planned_pods: PlannedPods = "nominated"
+    buffer_queues: tuple[str, ...] = ()
+    buffer_alarms: tuple[str, ...] = ()
+    buffer_events: tuple[Event, ...] = ()
+    buffer_event_bus: str = DEFAULT_BUS
+
+    @property
+    def reads_demand(self) -> bool:
+        """Whether a function reads what queues and alarms ask for."""
+        return bool(self.buffer_queues or self.buffer_alarms)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions of the deployment."""
+        follows = self.reads_demand or bool(self.buffer_events)
+        return tuple(name for name in function_sizes.ALL if name != function_sizes.BUFFERS or follows)
 
 
 def _names(context: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -173,6 +202,41 @@ def _topic(context: Mapping[str, object]) -> str:
     return topic
 
 
+_BUS = re.compile(r"[/.\-_A-Za-z0-9]{1,256}")
+_SOURCE = re.compile(r"[^*?]{1,256}")
+_DETAIL_TYPE = re.compile(r".{1,128}")
+
+
+def _sources(context: Mapping[str, object], key: str, annotation: str) -> tuple[str, ...]:
+    """The names of queues or alarms, as the annotation takes them."""
+    names = tuple(dict.fromkeys(_names(context, key)))
+    for name in names:
+        # A wildcard in an ARN would allow others.
+        problem = next(buffer_signals.problems({annotation: name}), "")
+        if problem or {"*", "?"} & set(name):
+            raise OptionError(f"-c {key}={name}: must be names separated by commas, without * and ?; {problem}")
+    return names
+
+
+def _events(context: Mapping[str, object]) -> tuple[Event, ...]:
+    events: list[Event] = []
+    for text in _names(context, "bufferEvents"):
+        event = buffer_signals.event(text)
+        if event is None or not _SOURCE.fullmatch(event.source) or not _DETAIL_TYPE.fullmatch(event.detail_type):
+            raise OptionError(f"-c bufferEvents={text}: must be SOURCE/DETAIL-TYPE separated by commas")
+        if event.source == hints.SCHEDULE or event == buffer_signals.ALARM_CHANGED:
+            raise OptionError(f"-c bufferEvents={text}: is a schedule or an alarm; name alarms in bufferAlarms")
+        events.append(event)
+    return tuple(dict.fromkeys(events))
+
+
+def _bus(context: Mapping[str, object]) -> str:
+    bus = str(context.get("bufferEventBus", "")) or DEFAULT_BUS
+    if not _BUS.fullmatch(bus):
+        raise OptionError(f"-c bufferEventBus={bus}: must be the name of an event bus of this account and Region")
+    return bus
+
+
 def clusters(context: Mapping[str, object]) -> tuple[str, ...]:
     """The clusters to build stacks for: ``cluster`` if it is given, else the list ``clusters``.
 
@@ -231,4 +295,8 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
         alarm_topic=_topic(context),
         tracing=tracing == "active",
         planned_pods="nominated" if planned_pods == "nominated" else "off",
+        buffer_queues=_sources(context, "bufferQueues", labels.SQS_QUEUE),
+        buffer_alarms=_sources(context, "bufferAlarms", labels.CLOUDWATCH_ALARM),
+        buffer_events=_events(context),
+        buffer_event_bus=_bus(context),
     )

@@ -25,6 +25,7 @@ QUEUE_POLICY_PRINCIPALS = 50
 BUCKET_POLICY_BYTES = 20 * 1024
 ENVIRONMENT_BYTES = 4_096
 MESSAGE_GROUP_CHARACTERS = 128
+EVENT_PATTERN_CHARACTERS = 2_048
 TEMPLATE_BYTES = 1_000_000
 TEMPLATE_RESOURCES = 500
 TEMPLATE_OUTPUTS = 200
@@ -195,6 +196,8 @@ def violations(template: Template) -> Iterator[str]:
                 groups = [t["SqsParameters"]["MessageGroupId"] for t in properties["Targets"] if "SqsParameters" in t]
                 longest = max((len(group) for group in groups), default=0)
                 yield from _over(logical_id, "characters of a message group", longest, MESSAGE_GROUP_CHARACTERS)
+                pattern = _bytes(properties.get("EventPattern", {}))
+                yield from _over(logical_id, "characters of an event pattern", pattern, EVENT_PATTERN_CHARACTERS)
     for role, characters in inline_policy_sizes(template).items():
         yield from _over(role, "characters of inline policies", characters, ROLE_INLINE_CHARACTERS)
 

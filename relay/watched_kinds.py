@@ -15,6 +15,7 @@ import msgspec
 
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.buffer_signals import RENEWED
 from shared.api.capacity_buffer import ACTIVE_CAPACITY
 from shared.api.meta import LabelSelector, ObjectMeta, Struct
 from shared.cluster import resources
@@ -303,8 +304,15 @@ class WatchedBuffer(Struct):
 
     @property
     def version(self) -> tuple[str, int, frozenset[tuple[str, str]]]:
-        """What changes with its spec and with the annotations that say how many chunks are wanted."""
-        demand = ((name, text) for name, text in self.metadata.annotations.items() if name.startswith(names.OWN_PREFIX))
+        """What changes with its spec and with the annotations that say how many chunks are wanted.
+
+        Of times that are renewed while nothing changes, only that they are there.
+        """
+        demand = (
+            (name, "" if name in RENEWED else text)
+            for name, text in self.metadata.annotations.items()
+            if name.startswith(names.OWN_PREFIX)
+        )
         return self.metadata.uid, self.metadata.generation, frozenset(demand)
 
 

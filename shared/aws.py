@@ -15,6 +15,7 @@ from shared import runtime
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
+    from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_eks import EKSClient
@@ -78,6 +79,11 @@ def iam() -> IAMClient:
 def eks() -> EKSClient:
     """EKS, for the cluster's endpoint."""
     return runtime.current().cached("aws:eks", lambda: boto3.client("eks", config=_config()))
+
+
+def cloudwatch() -> CloudWatchClient:
+    """CloudWatch, for the states of alarms."""
+    return runtime.current().cached("aws:cloudwatch", lambda: boto3.client("cloudwatch", config=_config()))
 
 
 def sqs() -> SQSClient:

@@ -80,7 +80,9 @@ def concurrency(client: Callable[[str], Any]) -> Iterator[Finding]:
     """Whether the account's quota of concurrent executions is enough for all functions at once."""
     limits = client("lambda").get_account_settings()["AccountLimit"]
     unreserved, total = int(limits["UnreservedConcurrentExecutions"]), int(limits["ConcurrentExecutions"])
-    by_queues = sum(queue.concurrency or 1 for queue in function_sizes.QUEUES.values())
+    by_queues = sum(
+        queue.concurrency or 1 for name, queue in function_sizes.QUEUES.items() if name in function_sizes.FUNCTIONS
+    )
     # EventBridge invokes lifecycle and catalog, and disruption's sweep.
     needed = by_queues + 3
     reserved = sum(size.reserved or 0 for size in function_sizes.SIZES.values())

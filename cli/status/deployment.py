@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.exceptions import ClientError
@@ -19,7 +19,7 @@ from infra import function_sizes, resource_names
 from shared import aws
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from shared.api.meta import Condition
     from shared.snapshot import Snapshot
@@ -96,6 +96,9 @@ class DeploymentStatus:
         )
 
 
+T = TypeVar("T", Function, Queue)
+
+
 def read(cluster: str, snapshot: Snapshot | None, *, now: datetime, notes: Sequence[str] = ()) -> DeploymentStatus:
     """The status of a cluster's deployment; without a snapshot, of its AWS resources only."""
     all_notes = list(notes)
@@ -111,8 +114,8 @@ def read(cluster: str, snapshot: Snapshot | None, *, now: datetime, notes: Seque
         if _reason(error) != _NOT_DEPLOYED:  # the queue's own row says that
             all_notes.append(f"the rules of the interruption queue can't be read: {_reason(error)}")
     return DeploymentStatus(
-        functions=tuple(_function(cluster, name) for name in function_sizes.FUNCTIONS),
-        queues=(*(_queue(cluster, name) for name in _QUEUES), _undelivered(cluster)),
+        functions=tuple(_required_or_deployed(_function(cluster, name) for name in function_sizes.ALL)),
+        queues=(*_required_or_deployed(_queue(cluster, name) for name in _QUEUES), _undelivered(cluster)),
         alarms=alarms,
         unready=unready_conditions(snapshot) if snapshot is not None else (),
         interruption_feed=feed,
@@ -120,8 +123,15 @@ def read(cluster: str, snapshot: Snapshot | None, *, now: datetime, notes: Seque
     )
 
 
-_QUEUES = ("provisioning", "interruption", "termination", "disruption")
+_QUEUES = ("provisioning", "interruption", "termination", "disruption", "buffers")
 """The queues by purpose, as infra/queues.py names them."""
+_OPTIONAL = (function_sizes.BUFFERS,)
+"""A function, and its queue of the same name, that not every deployment has."""
+
+
+def _required_or_deployed(parts: Iterable[T]) -> Iterator[T]:
+    """The parts without those that needn't be deployed and aren't."""
+    return (part for part in parts if part.name not in _OPTIONAL or part.trouble != _NOT_DEPLOYED)
 
 
 def _function(cluster: str, name: str) -> Function:

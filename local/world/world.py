@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import boto3
 
-from infra import assembly, cluster_manifests
+from infra import assembly, cluster_manifests, stack_options
 from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
 from local.aws.iam_enforcement import credentials
@@ -142,7 +142,8 @@ class World:
         for observer in (self.timeline, self._activity):
             self.aws.calls.observe(observer.call)
         self.aws.functions.observe(self.timeline.invocation)
-        self.apply([*cluster_manifests.kinds(), *cluster_manifests.access(), *cluster_manifests.relay_access()])
+        access = cluster_manifests.access(stack_options.parse(context, cluster=self.cluster).functions)
+        self.apply([*cluster_manifests.kinds(), *access, *cluster_manifests.relay_access()])
         # The store of a real cluster sees the changes of a kind from its first read on.
         _ = self.nodes(), self.pods(), self.claims()
         if self.options.foreign_objects:

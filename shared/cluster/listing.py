@@ -13,7 +13,7 @@ import msgspec
 
 from shared import runtime
 from shared.api.meta import ObjectRef
-from shared.cluster.errors import ExpiredError
+from shared.cluster.errors import ExpiredError, NotFoundError
 from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
@@ -98,6 +98,16 @@ def list_objects(
             # The resourceVersion was compacted during paging, so the pages so far are useless.
             continue
     return _objects(pages(), resource, kind, ignore_invalid)
+
+
+def list_served(client: Client, versions: Iterable[Resource], kind: type[T]) -> ObjectList[T]:
+    """All objects of the first of a kind's versions that the cluster serves; none if it serves none."""
+    for resource in versions:
+        try:
+            return list_objects(client, resource, kind)
+        except NotFoundError:
+            continue
+    return ObjectList()
 
 
 def _objects(

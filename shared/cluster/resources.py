@@ -70,6 +70,8 @@ CAPACITY_BUFFERS = Resource(
 CAPACITY_BUFFERS_V1ALPHA1 = Resource(
     group="autoscaling.x-k8s.io", version="v1alpha1", plural="capacitybuffers", kind="CapacityBuffer", namespaced=True
 )
+CAPACITY_BUFFER_VERSIONS = (CAPACITY_BUFFERS, CAPACITY_BUFFERS_V1ALPHA1)
+"""A cluster may serve only the older one."""
 POD_TEMPLATES = Resource(plural="podtemplates", kind="PodTemplate", namespaced=True)
 DEPLOYMENTS = Resource(group="apps", plural="deployments", kind="Deployment", namespaced=True)
 STATEFUL_SETS = Resource(group="apps", plural="statefulsets", kind="StatefulSet", namespaced=True)

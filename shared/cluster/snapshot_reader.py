@@ -104,16 +104,11 @@ class SnapshotReader:
 
     def _capacity_buffers(self) -> tuple[tuple[BufferObjects, ...], tuple[InvalidObject, ...]]:
         """The CapacityBuffers, and the invalid ones; none if the cluster doesn't have the kind."""
-        for resource in (resources.CAPACITY_BUFFERS, resources.CAPACITY_BUFFERS_V1ALPHA1):
-            try:
-                listed = listing.list_objects(self.client, resource, CapacityBuffer)
-            except NotFoundError:
-                continue
-            if not listed.objects:
-                return (), listed.invalid
-            buffers, invalid = capacity_buffers.with_references(self.client, listed.objects)
-            return buffers, (*listed.invalid, *invalid)
-        return (), ()
+        listed = listing.list_served(self.client, resources.CAPACITY_BUFFER_VERSIONS, CapacityBuffer)
+        if not listed.objects:
+            return (), listed.invalid
+        buffers, invalid = capacity_buffers.with_references(self.client, listed.objects)
+        return buffers, (*listed.invalid, *invalid)
 
     def node_claims(self) -> NodeClaimList:
         """The NodeClaims now; none if the cluster doesn't have the kind."""

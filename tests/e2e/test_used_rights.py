@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from infra import cluster_manifests
+import boto3
+import pytest
+
+from infra import cluster_manifests, function_sizes
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.rbac import Use
-from local.world import World, sample_objects
+from local.world import Options, World, sample_objects
 from local.world.control_plane import EmbeddedControlPlane
 from shared.cluster.pod_cache import MIN_PODS_TO_WATCH
 
@@ -30,7 +33,7 @@ _AFTER_CONFLICTS = {
     *(("lifecycle", "get", "karpenter.k8s.aws", class_) for class_ in _CLASSES),
     ("lifecycle", "get", "", "nodes"),
     ("lifecycle", "get", "karpenter.sh", "nodeclaims"),
-    ("lifecycle", "get", "autoscaling.x-k8s.io", "capacitybuffers"),
+    *((name, "get", "autoscaling.x-k8s.io", "capacitybuffers") for name in ("lifecycle", "buffers")),
 }
 """Objects are read again after a write that met another writer's (shared/cluster/writes.py)."""
 _REPEATED_EVENTS = {
@@ -67,7 +70,7 @@ RARE = {*_FIRST, *_LEGACY, *_AFTER_CONFLICTS, *_REPEATED_EVENTS, *_CREATED_ALREA
 
 def granted() -> Iterator[tuple[Use, str]]:
     """Each right of a role's rules, with the role's name."""
-    objects = [*cluster_manifests.access(), *cluster_manifests.relay_access()]
+    objects = [*cluster_manifests.access(function_sizes.ALL), *cluster_manifests.relay_access()]
     for role in (obj for obj in objects if obj["kind"] in ("ClusterRole", "Role")):
         binding = next(
             obj
@@ -94,7 +97,7 @@ def gated(count: int) -> Obj:
 
 
 def buffers() -> Iterator[Obj]:
-    """CapacityBuffers of each kind of object that they may name, none of which exists."""
+    """CapacityBuffers of each kind of object that they may name, none of which exists, and of a queue."""
     references: dict[str, Obj] = {
         kind.lower(): {"scalableRef": {"apiGroup": "apps", "kind": kind, "name": "missing"}}
         for kind in ("Deployment", "StatefulSet", "ReplicaSet")
@@ -103,9 +106,18 @@ def buffers() -> Iterator[Obj]:
         yield {
             "apiVersion": "autoscaling.x-k8s.io/v1beta1",
             "kind": "CapacityBuffer",
-            "metadata": {"name": name, "namespace": "default"},
+            "metadata": {"name": name, "namespace": "default", "annotations": {"tenon.sh/sqs-queue": "orders"}},
             "spec": {**reference, "replicas": 1},
         }
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A cluster with all functions, and a queue with a message."""
+    with World(options=Options(context={"bufferQueues": "orders"})) as world:
+        boto3.client("sqs").create_queue(QueueName="orders")
+        world.aws.queues.send("orders", "an order")
+        yield world
 
 
 def test_every_right_in_the_cluster_is_used(world: World) -> None:

@@ -41,7 +41,7 @@ def test_with_the_functions_code_only_assets_differ_in_the_template(
         code[name] = tmp_path / "code" / name
         code[name].mkdir(parents=True)
         (code[name] / "handler.py").write_text(f"# {name}\n")
-    monkeypatch.setattr(bundling, "bundles", lambda _checkout, *, mode, machine: code if mode == "full" else {})  # noqa: ARG005 (its signature)
+    monkeypatch.setattr(bundling, "bundles", lambda *_, mode, machine: code if mode == "full" else {})  # noqa: ARG005 (its signature)
     full = assembly.synthesise(cluster="demo", out=tmp_path / "out", context={"clusterSide": "printed"})
 
     def masked(folder: Path) -> str:

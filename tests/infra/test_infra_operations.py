@@ -33,7 +33,7 @@ def test_every_alarm_links_to_an_entry_of_the_runbooks(alarms: dict[str, dict[st
 
 
 def test_tenon_status_knows_every_alarm_by_name(alarms: dict[str, dict[str, Any]]) -> None:
-    assert {f"tenon-demo-{name}" for name in resource_names.alarms()} == set(alarms)
+    assert {f"tenon-demo-{name}" for name in resource_names.alarms(function_sizes.FUNCTIONS)} == set(alarms)
 
 
 def test_every_function_has_alarms_for_its_errors_and_its_duration(alarms: dict[str, dict[str, Any]]) -> None:

@@ -46,7 +46,7 @@ def test_the_decision_about_snapshots_has_the_figures_that_follow_from_sizes_and
     month = Month(office_hours.saved_results())
     kept, restored, saved = snapshots()
     each = list_prices.SNAPSHOT_GB_SECOND.usd
-    memory = sum(size.memory for size in function_sizes.SIZES.values())
+    memory = sum(function_sizes.SIZES[name].memory for name in function_sizes.FUNCTIONS)
     total = sum(line.usd for line in month.lines())
     for figure in (
         f"{memory:,} MiB",

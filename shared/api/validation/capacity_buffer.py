@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.api import capacity_demand
+from shared.api import buffer_signals, capacity_demand
 from shared.api.capacity_buffer import SCALABLE_KINDS
 from shared.api.validation import fields
 from shared.api.validation.fields import quoted
@@ -22,6 +22,7 @@ def validate_capacity_buffer(buffer: CapacityBuffer) -> Iterator[str]:
     """The problems of a CapacityBuffer, in the order of its fields."""
     spec = buffer.spec
     yield from capacity_demand.problems(buffer.metadata.annotations)
+    yield from buffer_signals.problems(buffer.metadata.annotations)
     if spec.pod_template_ref is not None and spec.scalable_ref is not None:
         yield "spec.podTemplateRef, spec.scalableRef: both are given; allowed is one of them"
     elif spec.pod_template_ref is None and spec.scalable_ref is None:

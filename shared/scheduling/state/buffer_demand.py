@@ -1,7 +1,8 @@
 """How many chunks of a CapacityBuffer are wanted now, by its annotations.
 
 The spec of a buffer gives the most chunks. Without annotations all are wanted; with some, as many as the one that wants
-most: a schedule, or a proportion to the cluster's size. The rules are in docs/capacity-buffers.md.
+most: a schedule, a proportion to the cluster's size, or what was seen of a queue, an alarm or events. The rules are in
+docs/capacity-buffers.md.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from shared.api import capacity_demand
+from shared.api import buffer_signals, capacity_demand
 from shared.api import labels as names
 from shared.api.meta import condition
 from shared.api.nodeclaim import INITIALIZED
@@ -26,7 +27,17 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.snapshot import Snapshot
 
-_ANNOTATIONS = frozenset({names.SCHEDULE, names.PER_NODES, names.PER_CORES, names.MIN_CHUNKS})
+_ANNOTATIONS = frozenset(
+    {
+        names.SCHEDULE,
+        names.PER_NODES,
+        names.PER_CORES,
+        names.MIN_CHUNKS,
+        names.SQS_QUEUE,
+        names.CLOUDWATCH_ALARM,
+        names.EVENT,
+    }
+)
 _MILLICORES = 1000
 _UNKNOWN_LAUNCH = timedelta(minutes=2)
 """How long a launch takes where none has been seen: twice what an AL2023 node needs."""
@@ -73,6 +84,29 @@ def _demands(annotations: Mapping[str, str], snapshot: Snapshot) -> Iterator[Dem
         yield Demand(names.PER_CORES, capacity_demand.proportion(text).chunks(cores), f"cores requested: {cores}")
     if text := annotations.get(names.MIN_CHUNKS):
         yield Demand(names.MIN_CHUNKS, capacity_demand.count(text), "at any time")
+    yield from _of_signals(annotations, snapshot.taken_at)
+
+
+def _of_signals(annotations: Mapping[str, str], now: datetime) -> Iterator[Demand]:
+    """What was seen of a queue, an alarm and events, as long as it holds."""
+    signals, seen = buffer_signals.signals(annotations), buffer_signals.seen(annotations)
+    if signals.queue:
+        chunks = seen.queue_chunks if _holds(seen.queue_until, now) else 0
+        yield Demand(names.SQS_QUEUE, chunks, _why(f"messages in queue {signals.queue}", seen.queue_until))
+    if signals.alarm:
+        all_or_none = None if _holds(seen.alarm_until, now) else 0
+        yield Demand(names.CLOUDWATCH_ALARM, all_or_none, _why(f"alarm {signals.alarm}", seen.alarm_until))
+    if signals.events:
+        all_or_none = None if _holds(seen.event_until, now) else 0
+        yield Demand(names.EVENT, all_or_none, _why(" or ".join(map(str, signals.events)), seen.event_until))
+
+
+def _holds(until: datetime | None, now: datetime) -> bool:
+    return until is not None and now < until
+
+
+def _why(signal: str, until: datetime | None) -> str:
+    return f"{signal}, until {until:%a %d %b %H:%M}" if until is not None else f"no {signal}"
 
 
 def _of_window(window: Window, now: datetime, lead: timedelta) -> Demand:

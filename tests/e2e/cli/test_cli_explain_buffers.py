@@ -51,6 +51,23 @@ def test_a_buffer_says_what_is_missing_and_why(buffered: Desk) -> None:
     assert "limit" in result.out
 
 
+def test_a_buffer_that_follows_something_says_what_was_seen(buffered: Desk) -> None:
+    world = buffered.world
+    kind = world.store.kind("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer")
+    until = f"{world.clock.now() + timedelta(minutes=10):%Y-%m-%dT%H:%M:00Z}"
+    annotations = {
+        "tenon.sh/sqs-queue": "orders",
+        "tenon.sh/queue-chunks": "3",
+        "tenon.sh/queue-until": until,
+        "tenon.sh/cloudwatch-alarm": "latency",
+    }
+    world.store.patch(kind, "web", {"metadata": {"annotations": annotations}}, namespace="default")
+    result = buffered.tenon("explain", "buffer", "web")
+    assert "Wanted now: 3 of 5 chunks" in result.out, result.out
+    assert "3: messages in queue orders, until " in result.out
+    assert "none: no alarm latency" in result.out
+
+
 def test_a_node_with_room_of_a_buffer_only_says_so(buffered: Desk) -> None:
     buffered.world.scale("default", "web", 0)
     buffered.world.run_for(timedelta(minutes=5))

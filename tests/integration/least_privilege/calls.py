@@ -1,26 +1,24 @@
-"""Calls to AWS, each with Tenon's roles that are allowed to make it; all other roles must be denied.
-
-The last part lists actions that no code calls and that no role may have.
-"""
+"""Calls to AWS, each with Tenon's roles that are allowed to make it; all other roles must be denied."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from local.aws.iam_policies import Request
 from tests.integration.least_privilege.conftest import OWNED, Targets, tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-ALL = frozenset({"provisioner", "lifecycle", "disruption", "termination", "interruption", "catalog", "relay"})
+ALL = frozenset(
+    {"provisioner", "lifecycle", "disruption", "termination", "interruption", "catalog", "buffers", "relay"}
+)
 LAUNCHES = frozenset({"provisioner", "disruption", "interruption"})
 RESOLVES_NODE_CLASSES = LAUNCHES | {"lifecycle"}
 NOBODY: frozenset[str] = frozenset()
+WITH_QUEUES = ("provisioner", "disruption", "termination", "interruption", "buffers")
 _ONLY_CLUSTER = {"kubernetes.io/cluster/demo": "owned"}
 _OTHERS = {"kubernetes.io/cluster/other": "owned", "karpenter.sh/nodepool": "default"}
-_SPOT_ROLE = "arn:aws:iam::123456789012:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,17 +221,17 @@ _QUEUES = (
     *(
         Call(name=f"bury in {name}'s dead letters", service="sqs", operation="SendMessage",
              params=_to(f"{name.capitalize()}DeadLetterQueueUrl"), roles=frozenset({name}))
-        for name in ("provisioner", "disruption", "termination", "interruption")
+        for name in WITH_QUEUES
     ),
     *(
         Call(name=f"receive {name}'s messages", service="sqs", operation="ReceiveMessage",
              params=_at(f"{name.capitalize()}QueueUrl"), roles=frozenset({name}))
-        for name in ("provisioner", "disruption", "termination", "interruption")
+        for name in WITH_QUEUES
     ),
     *(
         Call(name=f"purge {output}", service="sqs", operation="PurgeQueue", params=_at(output))
         for output in (
-            *(f"{name}{kind}QueueUrl" for name in ("Provisioner", "Disruption", "Termination", "Interruption")
+            *(f"{name}{kind}QueueUrl" for name in map(str.capitalize, WITH_QUEUES)
               for kind in ("", "DeadLetter")),
             "UndeliveredQueueUrl",
         )
@@ -259,7 +257,7 @@ _KEEPING = (
 )  # fmt: skip
 _REST = (
     Call(name="reach the cluster", service="eks", operation="DescribeCluster", params=_fixed(name="demo"),
-         roles=RESOLVES_NODE_CLASSES | {"termination"}),
+         roles=RESOLVES_NODE_CLASSES | {"termination", "buffers"}),
     Call(name="reach another cluster", service="eks", operation="DescribeCluster", params=_fixed(name="other")),
     Call(name="delete the cluster", service="eks", operation="DeleteCluster", params=_fixed(name="demo")),
     Call(name="read a public parameter", service="ssm", operation="GetParameter",
@@ -267,6 +265,19 @@ _REST = (
     Call(name="read a secret parameter", service="ssm", operation="GetParameter", params=_fixed(Name="/prod/db")),
     Call(name="write a public parameter", service="ssm", operation="PutParameter",
          params=_fixed(Name="/aws/service/eks/x")),
+    Call(name="count the messages of a named queue", service="sqs", operation="GetQueueAttributes",
+         params=_fixed(QueueUrl="https://sqs/123456789012/orders"), roles=frozenset({"buffers"})),
+    Call(name="count the messages of another queue", service="sqs", operation="GetQueueAttributes",
+         params=_fixed(QueueUrl="https://sqs/123456789012/others")),
+    Call(name="purge the queue of second reads", service="sqs", operation="PurgeQueue",
+         params=_fixed(QueueUrl="https://sqs/123456789012/tenon-demo-buffers-delayed")),
+    Call(name="receive a named queue's messages", service="sqs", operation="ReceiveMessage",
+         params=_fixed(QueueUrl="https://sqs/123456789012/orders")),
+    Call(name="see a named alarm", service="cloudwatch", operation="DescribeAlarms",
+         params=_fixed(AlarmNames=["latency"]), roles=frozenset({"buffers"})),
+    Call(name="see another alarm beside it", service="cloudwatch", operation="DescribeAlarms",
+         params=_fixed(AlarmNames=["latency", "others"])),
+    Call(name="see all alarms", service="cloudwatch", operation="DescribeAlarms", params=_fixed()),
     Call(name="say a hint", service="events", operation="PutEvents",
          params=_event("tenon.functions", "tenon-demo"), roles=frozenset({"provisioner", "interruption"})),
     Call(name="say a hint as the relay", service="events", operation="PutEvents",
@@ -279,116 +290,3 @@ _REST = (
 )  # fmt: skip
 
 CALLS: tuple[Call, ...] = (*_LAUNCHING, *_TAGGING, *_TERMINATING, *_READING, *_ROLES, *_QUEUES, *_KEEPING, *_REST)
-
-
-_HERE = "arn:aws:ec2:us-east-1:123456789012"
-_WITHOUT_POOL = {"aws:RequestTag/kubernetes.io/cluster/demo": ["owned"]}
-_WITHOUT_CLUSTER = {"aws:RequestTag/karpenter.sh/nodepool": ["x"]}
-_TAGGED = {**_WITHOUT_POOL, **_WITHOUT_CLUSTER}
-_OWN = {"aws:ResourceTag/kubernetes.io/cluster/demo": ["owned"], "aws:ResourceTag/karpenter.sh/nodepool": ["x"]}
-
-
-@dataclass(frozen=True, kw_only=True)
-class IAMRequest:
-    """A request that every role must be denied, evaluated by IAM directly."""
-
-    action: str
-    resource: Callable[[Targets], str]
-    context: Mapping[str, list[str]] = field(default_factory=dict)
-
-    def request(self, targets: Targets) -> Request:
-        context = {"aws:RequestedRegion": ["us-east-1"], "aws:SecureTransport": ["true"], **self.context}
-        return Request(action=self.action, resource=self.resource(targets), context=context)
-
-
-def _is(text: str) -> Callable[[Targets], str]:
-    return lambda _: text
-
-
-def _arn(targets: Targets, logical: str, shape: str) -> str:
-    (name,) = (physical for id_, physical in targets.cloud.deployed.physical_ids.items() if id_.startswith(logical))
-    return shape.format(name)
-
-
-_LOGS = "arn:aws:logs:us-east-1:123456789012:log-group:{}"
-UNUSED_ACTIONS: tuple[IAMRequest, ...] = (
-    IAMRequest(action="ec2:DeleteVpc", resource=_is(f"{_HERE}:vpc/vpc-1")),
-    IAMRequest(action="ec2:DeleteSubnet", resource=_is(f"{_HERE}:subnet/subnet-1")),
-    IAMRequest(action="ec2:ModifyInstanceAttribute", resource=_is(f"{_HERE}:instance/i-1"), context=_OWN),
-    IAMRequest(action="ec2:ModifyLaunchTemplate", resource=_is(f"{_HERE}:launch-template/lt-1"), context=_OWN),
-    IAMRequest(action="ec2:ModifyLaunchTemplate", resource=_is(f"{_HERE}:launch-template/lt-1"), context=_TAGGED),
-    IAMRequest(action="ec2:RunInstances", resource=_is(f"{_HERE}:key-pair/k"), context=_TAGGED),
-    IAMRequest(action="ec2:RunInstances", resource=_is(f"{_HERE}:instance/*"), context=_WITHOUT_CLUSTER),
-    IAMRequest(action="ec2:RunInstances", resource=_is(f"{_HERE}:instance/*"), context=_WITHOUT_POOL),
-    IAMRequest(
-        action="ec2:CreateTags",
-        resource=_is(f"{_HERE}:instance/*"),
-        context={**_WITHOUT_CLUSTER, "ec2:CreateAction": ["RunInstances"]},
-    ),
-    IAMRequest(action="ec2:CreateVolume", resource=_is(f"{_HERE}:volume/*"), context=_TAGGED),
-    IAMRequest(
-        action="ec2:CopyVolumes",
-        resource=_is(f"{_HERE}:volume/*"),
-        context={**_TAGGED, "ec2:CreateAction": ["RunInstances"]},
-    ),
-    IAMRequest(
-        action="ec2:CreateTags",
-        resource=_is(f"{_HERE}:snapshot/*"),
-        context={**_TAGGED, "ec2:CreateAction": ["RunInstances"]},
-    ),
-    IAMRequest(
-        action="ec2:CreateTags",
-        resource=_is(f"{_HERE}:volume/*"),
-        context={**_TAGGED, "ec2:CreateAction": ["CreateVolume"]},
-    ),
-    IAMRequest(
-        action="iam:PassRole",
-        resource=lambda targets: targets.cloud.deployed.outputs["NodeRoleArn"],
-        context={"iam:PassedToService": ["lambda.amazonaws.com"]},
-    ),
-    IAMRequest(
-        action="iam:DeleteRole",
-        resource=lambda targets: targets.cloud.deployed.outputs["NodeRoleArn"],
-        context={"iam:PassedToService": ["ec2.amazonaws.com"]},
-    ),
-    IAMRequest(action="iam:DeleteRole", resource=_is("arn:aws:iam::123456789012:role/any")),
-    IAMRequest(action="iam:DeleteInstanceProfile", resource=_is("arn:aws:iam::123456789012:instance-profile/any")),
-    IAMRequest(
-        action="iam:DeleteInstanceProfile",
-        resource=_is("arn:aws:iam::123456789012:instance-profile/tenon-demo-1"),
-        context=_TAGGED,
-    ),
-    IAMRequest(
-        action="iam:CreateServiceLinkedRole",
-        resource=_is(_SPOT_ROLE.replace("spot", "eks")),
-        context={"iam:AWSServiceName": ["spot.amazonaws.com"]},
-    ),
-    IAMRequest(action="iam:CreateServiceLinkedRole", resource=_is(_SPOT_ROLE), context={"iam:AWSServiceName": ["eks"]}),
-    IAMRequest(
-        action="iam:DeleteServiceLinkedRole",
-        resource=_is(_SPOT_ROLE),
-        context={"iam:AWSServiceName": ["spot.amazonaws.com"]},
-    ),
-    IAMRequest(
-        action="events:DeleteEventBus",
-        resource=_is("arn:aws:events:us-east-1:123456789012:event-bus/tenon-demo"),
-        context={"events:source": ["tenon.functions"]},
-    ),
-    IAMRequest(
-        action="events:DeleteEventBus",
-        resource=_is("arn:aws:events:us-east-1:123456789012:event-bus/tenon-demo"),
-        context={"events:source": ["tenon.relay"]},
-    ),
-    IAMRequest(action="s3:DeleteBucket", resource=lambda targets: f"arn:aws:s3:::{targets.bucket}"),
-    IAMRequest(action="ssm:DeleteParameter", resource=_is("arn:aws:ssm:us-east-1::parameter/aws/service/eks/x")),
-    IAMRequest(action="logs:PutLogEvents", resource=_is(_LOGS.format("others"))),
-    IAMRequest(action="sqs:SendMessage", resource=_is("arn:aws:sqs:us-east-1:123456789012:others")),
-    IAMRequest(action="sqs:ReceiveMessage", resource=_is("arn:aws:sqs:us-east-1:123456789012:others")),
-    *(
-        IAMRequest(
-            action="logs:DeleteLogGroup",
-            resource=lambda targets, name=name: _arn(targets, f"Functions{name.capitalize()}Logs", _LOGS),  # type: ignore[misc]  # a bound default
-        )
-        for name in sorted(ALL - {"relay"})
-    ),
-)

@@ -61,7 +61,7 @@ def targets() -> Iterator[Targets]:
     clock = Clock(datetime(2026, 11, 21, 12, tzinfo=UTC))
     with Cloud(now=clock.now, sleep=clock.sleep) as cloud:
         account = cloud.prepare(cluster=CLUSTER, version="1.34", endpoint="https://127.0.0.1", certificate_authority="")
-        context = {"bundle": "source", "clusterSide": "printed"}
+        context = {"bundle": "source", "clusterSide": "printed", "bufferQueues": "orders", "bufferAlarms": "latency"}
         cloud.deploy(assembly.cached(cluster=CLUSTER, root=assembly.CHECKOUT, context=context))
         ec2, iam, s3 = boto3.client("ec2"), boto3.client("iam"), boto3.client("s3")
         trust = '{"Version": "2012-10-17", "Statement": []}'

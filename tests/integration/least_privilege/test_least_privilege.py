@@ -11,8 +11,9 @@ from botocore.exceptions import ClientError
 
 from local.aws import iam_actions, iam_policies
 from local.aws.iam_enforcement import credentials
-from tests.integration.least_privilege.calls import ALL, CALLS, UNUSED_ACTIONS, Call, IAMRequest
+from tests.integration.least_privilege.calls import ALL, CALLS, Call
 from tests.integration.least_privilege.conftest import OWNED, tag_list
+from tests.integration.least_privilege.unused_actions import UNUSED_ACTIONS, IAMRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

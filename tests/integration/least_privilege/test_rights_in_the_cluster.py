@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from infra import cluster_manifests
+from infra import cluster_manifests, function_sizes
 from local.aws.iam_enforcement import credentials
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.rbac import Rbac
@@ -84,11 +84,12 @@ RIGHTS = (
     Right("patch", CLASSES, may=frozenset({"lifecycle"})),
     Right("delete", CLASSES),
     Right("patch", CLASSES, "status", may=frozenset({"lifecycle"})),
-    Right("list", BUFFERS, may=WATCHES),
+    Right("list", BUFFERS, may=WATCHES | {"buffers"}),
     Right("watch", BUFFERS, may=frozenset({"relay"})),
-    Right("get", BUFFERS, namespace="default", may=frozenset({"lifecycle"})),
+    Right("get", BUFFERS, namespace="default", may=frozenset({"lifecycle", "buffers"})),
+    Right("patch", BUFFERS, namespace="default", may=frozenset({"buffers"})),
     Right("patch", BUFFERS, "status", "default", may=frozenset({"lifecycle"})),
-    *(Right(verb, BUFFERS, namespace="default") for verb in ("create", "patch", "delete")),
+    *(Right(verb, BUFFERS, namespace="default") for verb in ("create", "update", "delete")),
     *(
         right
         for kind in (kinds.POD_TEMPLATES, kinds.DEPLOYMENTS, kinds.STATEFUL_SETS, kinds.REPLICA_SETS)
@@ -97,7 +98,7 @@ RIGHTS = (
             *(Right(verb, kind) for verb in ("list", "watch", "patch")),
         )
     ),
-    Right("create", kinds.EVENTS, namespace="default", may=CLUSTER),
+    Right("create", kinds.EVENTS, namespace="default", may=CLUSTER | {"buffers"}),
     Right("list", kinds.EVENTS, namespace="default", may=frozenset({"provisioner", "interruption"})),
     Right("watch", kinds.EVENTS, namespace="default"),
     Right("patch", kinds.LEASES, namespace="kube-system", may=LAUNCHES | {"lifecycle"}),
@@ -119,7 +120,7 @@ RIGHTS = (
 )
 
 
-ACCESS = [*cluster_manifests.access()[1:], *cluster_manifests.relay_access()]
+ACCESS = [*cluster_manifests.access(function_sizes.ALL)[1:], *cluster_manifests.relay_access()]
 GIVEN = {
     (group, resource, obj["metadata"].get("namespace", ""))
     for obj in ACCESS
@@ -153,7 +154,11 @@ def cluster(targets: Targets) -> Iterator[Cluster]:
     identities, rbac = TokenAuthenticator(), Rbac(store)
     identities.register(targets.cloud.deployed)
     store.create(kinds.NAMESPACES, {"metadata": {"name": cluster_manifests.NAMESPACE}})
-    for obj in (*cluster_manifests.kinds(), *cluster_manifests.access()[1:], *cluster_manifests.relay_access()):
+    for obj in (
+        *cluster_manifests.kinds(),
+        *cluster_manifests.access(function_sizes.ALL)[1:],
+        *cluster_manifests.relay_access(),
+    ):
         kind = store.kind(obj["apiVersion"], obj["kind"])
         store.create(kind, obj, namespace=obj["metadata"].get("namespace", ""))
     with Server(store, authenticate=identities, authorize=rbac) as server:

@@ -341,6 +341,23 @@ def test_a_buffer_is_reported_when_annotations_that_say_how_much_is_wanted_chang
     assert seen(detector, resources.CAPACITY_BUFFERS, buffer()) == [BUFFER_CHANGED]
 
 
+def test_a_buffer_whose_demand_is_only_renewed_is_not_reported() -> None:
+    detector = ChangeDetector()
+
+    def is_reported(**annotations: str) -> bool:
+        named = {f"tenon.sh/{name.replace('_', '-')}": value for name, value in annotations.items()}
+        return bool(seen(detector, resources.CAPACITY_BUFFERS, buffer(annotations=named)))
+
+    assert is_reported(queue_chunks="5", queue_until="12:00")
+    assert not is_reported(queue_chunks="5", queue_until="12:05")
+    assert is_reported(queue_chunks="6", queue_until="12:05")
+    assert is_reported()
+    assert is_reported(alarm_until="12:00")
+    assert not is_reported(alarm_until="12:05")
+    assert is_reported(alarm_until="12:05", event_until="12:05")
+    assert is_reported(alarm_until="12:05", event_until="13:00")  # a later event, whose raise may have ended before
+
+
 def test_a_pod_that_comes_to_a_node_may_have_taken_a_buffers_room() -> None:
     detector = ChangeDetector()
     assert seen(detector, resources.PODS, pod("early", node="n1")) == []

@@ -124,3 +124,39 @@ def test_a_window_says_when_it_opens_by_its_own_clock() -> None:
         (None, f"{text}: open"),
         (0, f"{text}: opens Tue 24 Nov 18:00"),
     ]
+
+
+def of_signals(**annotations: str) -> list[tuple[int | None, str]]:
+    named = {f"tenon.sh/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return [(d.chunks, d.why) for d in demands(named, Snapshot(taken_at=NOW))]
+
+
+BEFORE, LATER = "2026-11-23T08:00:00Z", "2026-11-23T08:01:00Z"
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ({}, (0, "no messages in queue orders")),
+        ({"queue_chunks": "7", "queue_until": LATER}, (7, "messages in queue orders, until Mon 23 Nov 08:01")),
+        ({"queue_chunks": "7", "queue_until": BEFORE}, (0, "messages in queue orders, until Mon 23 Nov 08:00")),
+        ({"queue_chunks": "7"}, (0, "no messages in queue orders")),
+        ({"queue_chunks": "many", "queue_until": LATER}, (0, "messages in queue orders, until Mon 23 Nov 08:01")),
+    ],
+)
+def test_a_queue_wants_what_was_seen_as_long_as_it_holds(
+    seen: dict[str, str], expected: tuple[int | None, str]
+) -> None:
+    assert of_signals(sqs_queue="orders", **seen) == [expected]
+
+
+def test_an_alarm_and_an_event_want_all_chunks_as_long_as_they_hold() -> None:
+    assert of_signals(cloudwatch_alarm="slow") == [(0, "no alarm slow")]
+    assert of_signals(cloudwatch_alarm="slow", alarm_until=LATER) == [(None, "alarm slow, until Mon 23 Nov 08:01")]
+    assert of_signals(cloudwatch_alarm="slow", alarm_until=BEFORE) == [(0, "alarm slow, until Mon 23 Nov 08:00")]
+    assert of_signals(event="shop/Sale\nshop/Fair") == [(0, "no shop/Sale or shop/Fair")]
+    assert of_signals(event="shop/Sale", event_until=LATER) == [(None, "shop/Sale, until Mon 23 Nov 08:01")]
+
+
+def test_what_was_seen_counts_for_nothing_without_the_users_annotation() -> None:
+    assert of_signals(queue_chunks="7", queue_until=LATER, alarm_until=LATER, event_until=LATER) == []

@@ -1,0 +1,42 @@
+"""The buffers function: users' events and alarms' state changes in batches, and reads of queues and alarms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger
+from botocore.exceptions import BotoCoreError, ClientError
+
+from functions.buffers.controller import Report, reconcile
+from functions.buffers.messages import parse_batch
+from functions.buffers.settings import BufferSettings
+from shared import aws, queues, runtime
+from shared.cluster.errors import ApiError
+from shared.settings import read
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger(service="buffers")
+
+
+@logger.inject_lambda_context
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
+    """Handle a whole batch together; the response lists the messages to redeliver."""
+    settings = read(BufferSettings, runtime.current().environ)
+    batch = parse_batch(event, settings, logger)
+    report = Report()
+    failed = False
+    if batch.arrivals or batch.read:
+        try:
+            report = reconcile(batch, settings, logger)
+        except (ApiError, BotoCoreError, ClientError) as error:
+            logger.warning(
+                "Following queues, alarms and events failed and is tried again",
+                extra={"error": type(error).__name__, "why": str(error)},
+            )
+            failed = True
+    if report.changed or batch.arrivals:
+        counts = {"following": report.following, "changed": report.changed, "events": len(batch.arrivals)}
+        logger.info("Followed queues, alarms and events", extra=counts)
+    return queues.retry_response(aws.sqs(), event, batch.retried if failed or report.failed else ())
