@@ -8,6 +8,7 @@ from cli.catalog import catalog
 from cli.demo.command import demo
 from cli.explain.command import explain
 from cli.manifests import manifests
+from cli.node_groups import node_groups
 from cli.nodes.command import nodes
 from cli.plan.command import plan
 from cli.preflight.command import preflight
@@ -25,7 +26,7 @@ app = typer.Typer(
 )
 
 
-for command in (preflight, plan, explain, nodes, report, status, simulate, manifests, catalog, demo):
+for command in (preflight, plan, explain, nodes, node_groups, report, status, simulate, manifests, catalog, demo):
     app.command()(command)
 
 

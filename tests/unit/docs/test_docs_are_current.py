@@ -112,8 +112,8 @@ def test_context_keys_and_commands_named_in_pages_exist() -> None:
     pages = [*DOCS.rglob("*.md"), ROOT / "README.md"]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     assert set(re.findall(r"-c (\w+)=", text)) <= {*stack_options.KEYS, "KEY"}
-    commands = {c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands}
-    assert set(re.findall(r"(?:^|`)tenon ([a-z]+)", text, flags=re.MULTILINE)) <= commands
+    commands = {c.name or getattr(c.callback, "__name__", "").replace("_", "-") for c in app.registered_commands}
+    assert set(re.findall(r"(?:^|`)tenon ([a-z]+(?:-[a-z]+)*)", text, flags=re.MULTILINE)) <= commands
 
 
 def _files(nav: object) -> list[str]:

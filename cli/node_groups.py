@@ -1,0 +1,134 @@
+"""``tenon node-groups``: the node groups that Cluster Autoscaler would scale, and the nodes that they would add."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
+from cli.errors import errors_as_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from cli.cluster.observed_cluster import ObservedCluster
+    from shared.node_groups.node_group import NodeGroup
+    from shared.node_groups.template_node import TemplateNode
+
+    Described = tuple[NodeGroup, TemplateNode | None]
+
+
+def node_groups(
+    context: source.Context = "",
+    cluster: source.Cluster = "",
+    region: source.Region = "",
+    *,
+    as_json: source.Json = False,
+) -> None:
+    """Show the cluster's node groups: their sizes, the node that each would add, and what can't be used.
+
+    These are the Auto Scaling groups with Cluster Autoscaler's tags, and managed node groups. It only reads; Tenon
+    doesn't scale node groups.
+
+    For example:
+
+      tenon node-groups
+
+      tenon node-groups --cluster prod --json
+    """
+    with errors_as_one_line("node-groups"):
+        from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli.cluster import live_reader  # noqa: PLC0415 (the same)
+        from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+        from shared import runtime  # noqa: PLC0415 (slow to import)
+
+        reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
+        with live_reader.read_only_aws(reference):
+            observed = live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
+            described = _describe(observed, reference.cluster)
+        if as_json:
+            typer.echo(json.dumps([_as_json(group, node) for group, node in described]))
+        else:
+            _show(terminal.console(), observed.name, described)
+
+
+def _describe(observed: ObservedCluster, cluster: str) -> list[Described]:
+    import boto3  # noqa: PLC0415 (slow to import)
+
+    from cli.cluster.offerings import CatalogOfferings  # noqa: PLC0415 (the same)
+    from shared.node_groups.discovery import discover  # noqa: PLC0415 (the same)
+    from shared.node_groups.template_node import group_instance_types, template_node  # noqa: PLC0415 (the same)
+
+    create: Any = boto3.client
+    groups = discover(cluster, autoscaling=create("autoscaling"), ec2=create("ec2"), eks=create("eks"))
+    assert isinstance(observed.offerings, CatalogOfferings)  # a live cluster's are
+    types = group_instance_types(observed.offerings.raw, {name for group in groups for name in group.instance_types})
+    return [(group, template_node(group, types, observed.snapshot.nodes)) for group in groups]
+
+
+def _as_json(group: NodeGroup, node: TemplateNode | None) -> dict[str, Any]:
+    from shared.api.quantity import format_resources  # noqa: PLC0415 (slow to import)
+
+    return {
+        "name": group.name,
+        "managed": group.managed,
+        "minimum": group.minimum,
+        "desired": group.desired,
+        "maximum": group.maximum,
+        "coming": group.coming,
+        "zones": list(group.zones),
+        "instanceTypes": list(group.instance_types),
+        "capacityType": group.capacity_type,
+        "labels": dict(node.labels if node is not None else group.labels),
+        "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in group.taints],
+        "allocatable": format_resources(node.allocatable) if node is not None else {},
+        "price": node.price if node is not None else None,
+        "problems": list(group.problems),
+    }
+
+
+def _show(console: Console, name: str, described: Sequence[Described]) -> None:
+    from cli import terminal  # noqa: PLC0415 (slow to import)
+
+    nodes = sum(group.desired for group, _ in described)
+    groups = terminal.plural(len(described), "node group")
+    console.print(terminal.title(name, groups, terminal.plural(nodes, "node") if described else ""))
+    if not described:
+        console.print(
+            "  none: no Auto Scaling group has Cluster Autoscaler's tags for this cluster", style=terminal.QUIET
+        )
+        return
+    columns = ("group", "nodes", "min", "max", "coming", "type", "zones", "capacity", "cpu", "memory", "$/h")
+    table = terminal.table(*columns, right=("nodes", "min", "max", "coming", "cpu", "memory", "$/h"))
+    for group, node in described:
+        table.add_row("", *_cells(group, node))
+    console.print(table)
+    for group, node in described:
+        unknown = () if node is not None or group.problems else ("its instance types aren't in the catalog",)
+        for problem in (*group.problems, *unknown):
+            console.print(f"  {group.managed or group.name}: {problem}", style=terminal.WARNING)
+
+
+def _cells(group: NodeGroup, node: TemplateNode | None) -> list[Any]:
+    from cli import terminal  # noqa: PLC0415 (slow to import)
+    from shared.api.quantity import CPU, MEMORY, format_quantity  # noqa: PLC0415 (the same)
+
+    amounts = node.allocatable if node is not None else {}
+    more = len(group.instance_types) - 1
+    first = node.instance_type if node is not None else next(iter(group.instance_types), "?")
+    return [
+        group.managed or group.name,
+        str(group.desired),
+        str(group.minimum),
+        str(group.maximum),
+        str(group.coming or ""),
+        first + (f" and {more} more" if more > 0 else ""),
+        ", ".join(zone.rpartition("-")[2] for zone in group.zones),
+        terminal.capacity(group.capacity_type),
+        *(format_quantity(name, amounts[name]) if name in amounts else "?" for name in (CPU, MEMORY)),
+        f"{node.price:.4f}" if node is not None and node.price is not None else "?",
+    ]

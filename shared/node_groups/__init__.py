@@ -1,0 +1,1 @@
+"""Node groups: Auto Scaling groups whose nodes join the cluster, also those of EKS's managed node groups."""

@@ -1,0 +1,100 @@
+"""The node that a group would add: the smallest of its instance types, or the same as one that it has. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.api import labels as names
+from shared.api.nodeclass import EC2NodeClass
+from shared.api.quantity import parse_resources
+from shared.instance_types.provider import build_instance_types
+from shared.struct import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from shared.api.kubernetes import Node, Taint
+    from shared.api.quantity import Resources
+    from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.instance_types.instance_type import InstanceType
+    from shared.node_groups.node_group import NodeGroup
+
+_OWN_LABELS = frozenset({names.HOSTNAME, names.ZONE, names.ZONE_ID})
+"""Labels of one node, which the next one doesn't share."""
+
+
+class TemplateNode(Struct, kw_only=True):
+    """A node that the group would add. ``allocatable`` is for pods; ``price`` is USD per hour, None if unknown."""
+
+    instance_type: str
+    allocatable: Resources
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    price: float | None
+
+
+def group_instance_types(catalog: InstanceTypeCatalog, names_: Collection[str]) -> dict[str, InstanceType]:
+    """The instance types of these names as nodes of Amazon Linux 2023 have them, by name."""
+    built = build_instance_types(catalog, EC2NodeClass(), None, zones=catalog.zones, unavailable=(), only_offered=False)
+    return {t.name: t for t in built if t.name in names_}
+
+
+def template_node(group: NodeGroup, types: Mapping[str, InstanceType], nodes: Iterable[Node]) -> TemplateNode | None:
+    """The node that the group would add; None if no instance type of it is known.
+
+    ``nodes`` are the cluster's. A Ready node of the group says more than its tags: its own labels and resources.
+    """
+    known = [types[name] for name in group.instance_types if name in types]
+    living = _living(group, nodes)
+    if not known and living is None:
+        return None
+    smallest = min(known, key=lambda t: (sorted(t.allocatable.items()), t.name)) if known else None
+    allocatable = _smallest(known)
+    labels = dict(smallest.labels) if smallest is not None else {}
+    if living is not None:
+        allocatable = parse_resources(living.status.allocatable)
+        labels |= {key: value for key, value in living.metadata.labels.items() if key not in _OWN_LABELS}
+    zone = {names.ZONE: group.zones[0]} if len(group.zones) == 1 else {}
+    return TemplateNode(
+        instance_type=smallest.name if smallest is not None else living_type(living),
+        allocatable={**allocatable, **group.resources},
+        labels={**labels, names.CAPACITY_TYPE: group.capacity_type, **group.labels, **zone},
+        taints=group.taints,
+        price=_price(group, known),
+    )
+
+
+def living_type(node: Node | None) -> str:
+    """The instance type of a node."""
+    return node.metadata.labels.get(names.INSTANCE_TYPE, "") if node is not None else ""
+
+
+def _living(group: NodeGroup, nodes: Iterable[Node]) -> Node | None:
+    ids = {instance.provider_id for instance in group.instances if instance.in_service}
+    ready = (
+        node
+        for node in nodes
+        if node.spec.provider_id in ids
+        and any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+    )
+    return min(ready, key=lambda node: node.metadata.name, default=None)
+
+
+def _smallest(types: Collection[InstanceType]) -> Resources:
+    """What every one of the types has."""
+    if not types:
+        return {}
+    shared = set.intersection(*(set(t.allocatable) for t in types))
+    return {name: min(t.allocatable[name] for t in types) for name in sorted(shared)}
+
+
+def _price(group: NodeGroup, types: Collection[InstanceType]) -> float | None:
+    """The mean over the types' cheapest offerings in the group's zones: Auto Scaling chooses among them."""
+    cheapest = [
+        min(prices)
+        for t in types
+        if (
+            prices := [o.price for o in t.offerings if o.zone in group.zones and o.capacity_type == group.capacity_type]
+        )
+    ]
+    return sum(cheapest) / len(cheapest) if cheapest else None
