@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from functions.buffers.readings import Source
 from shared.api import buffer_signals
+from shared.api.capacity_buffer import MAX_CHUNKS
 from shared.api.labels import ALARM_UNTIL, EVENT_UNTIL, QUEUE_CHUNKS, QUEUE_UNTIL
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ RENEWAL = timedelta(minutes=6)
 """It is renewed when less than this is left."""
 LAST_READS = _MINUTE
 """A lower value is written so long before the higher one ends, by the last two reads: no decision sees a gap."""
-_MOST_CHUNKS = 10_000
-"""``MAX_CHUNKS`` of the decisions, whose modules this function doesn't load."""
 
 
 class Level(NamedTuple):
@@ -85,7 +84,7 @@ def wanted_chunks(buffer: CapacityBuffer, signals: Signals, messages: int | None
     if messages is None:
         return None
     replicas = buffer.spec.replicas
-    return min(-(-messages // signals.messages_per_chunk), _MOST_CHUNKS if replicas is None else replicas)
+    return min(-(-messages // signals.messages_per_chunk), MAX_CHUNKS if replicas is None else replicas)
 
 
 def followed(stored: Level, value: int | None, *, now: datetime) -> Level:

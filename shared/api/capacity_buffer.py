@@ -30,6 +30,9 @@ ACTIVE_CAPACITY = "buffer.x-k8s.io/active-capacity"
 SCALABLE_KINDS = ("Deployment", "StatefulSet", "ReplicaSet")
 """Kinds of the API group apps that a buffer may name."""
 
+MAX_CHUNKS = 10_000
+"""Chunks of one buffer at most: as many pods as a decision handles within seconds."""
+
 READY_FOR_PROVISIONING = "ReadyForProvisioning"
 """Condition: the template was found and the number of chunks is known."""
 PROVISIONING = "Provisioning"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.api.capacity_buffer import MAX_CHUNKS
 from shared.api.kubernetes import Pod
 from shared.api.meta import ObjectMeta
 from shared.api.pods import spec_requests
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 SEPARATOR = "#"
 """Between the name of a buffer and the number of a chunk, in the name of its virtual pod."""
-MAX_CHUNKS = 10_000
-"""Chunks of one buffer at most: as many pods as a decision handles within seconds."""
 
 RESOLVED = "Resolved"
 POD_TEMPLATE_NOT_FOUND = "PodTemplateNotFound"
