@@ -5,7 +5,7 @@ A plain value; ``shared.cluster.snapshot_reader`` reads it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class Snapshot:
     NodePools and EC2NodeClasses are the valid ones, legacy kinds converted; the others are in ``invalid``.
     NodePools and NodeClaims of other provisioners are left out, their nodes are unmanaged; ``foreign_provider_ids`` are
     their instances. ``capacity_buffers`` are those that Tenon provides. ``taken_at`` is the time (UTC) before the first
-    object was read.
+    object was read. ``derived`` keeps values that follow from the snapshot and are needed often, such as in each of
+    many simulations; a changed copy starts without them.
     """
 
     taken_at: datetime
@@ -66,3 +67,4 @@ class Snapshot:
     capacity_buffers: tuple[BufferObjects, ...] = ()
     invalid: tuple[InvalidObject, ...] = ()
     foreign_provider_ids: frozenset[str] = frozenset()
+    derived: dict[str, object] = field(default_factory=dict, init=False, compare=False, repr=False)

@@ -7,7 +7,7 @@ reports it and is never read, so a decision doesn't wait until the status was wr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from shared.api.capacity_buffer import MAX_CHUNKS
 from shared.api.kubernetes import Pod
@@ -20,13 +20,15 @@ from shared.scheduling.state import buffer_demand
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from shared.api.capacity_buffer import CapacityBufferSpec
     from shared.api.kubernetes import PodTemplate
     from shared.api.quantity import Resources
     from shared.scheduling.state.buffer_demand import Demand
     from shared.snapshot import BufferObjects, Snapshot
+
+T = TypeVar("T")
 
 SEPARATOR = "#"
 """Between the name of a buffer and the number of a chunk, in the name of its virtual pod."""
@@ -73,13 +75,28 @@ def buffer_of(chunk: str) -> str:
 
 def resolved_buffers(snapshot: Snapshot) -> tuple[ResolvedBuffer, ...]:
     """The buffers that Tenon provides, by key."""
-    ordered = sorted(snapshot.capacity_buffers, key=lambda objects: objects.buffer.key)
-    return tuple(resolve(objects, snapshot) for objects in ordered)
+
+    def resolve_all() -> tuple[ResolvedBuffer, ...]:
+        ordered = sorted(snapshot.capacity_buffers, key=lambda objects: objects.buffer.key)
+        return tuple(resolve(objects, snapshot) for objects in ordered)
+
+    return _derived(snapshot, "resolved_buffers", resolve_all)
 
 
-def chunk_pods(snapshot: Snapshot) -> dict[str, Pod]:
+def chunk_pods(snapshot: Snapshot) -> Mapping[str, Pod]:
     """The virtual pods of all buffers, by key."""
-    return {pod.key: pod for buffer in resolved_buffers(snapshot) for pod in buffer.pods()}
+    return _derived(
+        snapshot,
+        "chunk_pods",
+        lambda: {pod.key: pod for buffer in resolved_buffers(snapshot) for pod in buffer.pods()},
+    )
+
+
+def _derived(snapshot: Snapshot, name: str, derive: Callable[[], T]) -> T:
+    """The value as it was derived before: consolidation asks for it in each of thousands of simulations."""
+    if name not in snapshot.derived:
+        snapshot.derived[name] = derive()
+    return cast("T", snapshot.derived[name])
 
 
 def resolve(objects: BufferObjects, snapshot: Snapshot) -> ResolvedBuffer:

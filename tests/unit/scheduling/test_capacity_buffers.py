@@ -208,3 +208,10 @@ def test_a_chunks_key_cannot_be_a_pods_name(clusters: ModuleType) -> None:
     keys = chunk_pods(snapshot)
     assert list(keys) == ["shop/warm#0", "shop/warm#1"]
     assert not any(pod.metadata.uid for pod in keys.values())
+
+
+def test_a_changed_snapshot_has_its_own_chunks() -> None:
+    snapshot = Snapshot(taken_at=NOW, capacity_buffers=(objects(replicas=2),))
+    assert len(chunk_pods(snapshot)) == 2
+    assert chunk_pods(snapshot) is chunk_pods(snapshot)
+    assert len(chunk_pods(dataclasses.replace(snapshot, capacity_buffers=(objects(replicas=3),)))) == 3
