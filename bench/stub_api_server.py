@@ -206,10 +206,10 @@ class StubResponses:
             obj["metadata"]["deletionTimestamp"] = _STAMP
         return obj
 
-    def write(self, path: str, body: dict[str, Any]) -> bytes:
-        """The created or changed object."""
+    def write(self, path: str, body: dict[str, Any] | list[Any]) -> bytes:
+        """The created or changed object. A JSON patch, which is a list, changes nothing here."""
         stored = self._lease if "/leases/" in path else {"metadata": {}}
-        for part, value in body.items():
+        for part, value in body.items() if isinstance(body, dict) else ():
             stored[part] = {**stored.get(part, {}), **value} if isinstance(value, dict) else value
         stored["metadata"].setdefault("uid", stored["metadata"].get("name", ""))
         return self._stored(stored)
