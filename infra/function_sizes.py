@@ -115,8 +115,9 @@ QUEUES = {
     # Delayed messages continue long drains; four days outlast any outage that is noticed.
     TERMINATION: QueueSettings(retention=4 * 86400, concurrency=5),
     DISRUPTION: QueueSettings(retention=3600, concurrency=2),
-    # Users' events come singly or in storms, of which the first counts: two batches at once are enough.
-    BUFFERS: QueueSettings(retention=3600, concurrency=2),
+    # Users' events come singly or in storms, of which the first counts: two batches at once are enough. A message is
+    # received again a minute after its invocation died, because an event is for a quarter of an hour.
+    BUFFERS: QueueSettings(retention=3600, concurrency=2, visibility=60),
 }
 SECOND_READ_SECONDS = 30
 """The delay of the queue that repeats each minute's read of queues and alarms: EventBridge's schedules are whole
